@@ -1,0 +1,111 @@
+"""Private answers on a grid: whole steps, or a refusal that shows nothing of them.
+
+Answers are integers unless a grid (a power of two) is declared. Then real answers are first
+rounded to it by ⌊x/γ + ½⌋γ, which never moves two answers apart by more than the next multiple
+of γ (rounding half to even would). A refusal of malformed answers depends on private data, so it
+happens before anything is charged and names neither a value nor a position.
+"""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Integers = NDArray[np.int64]
+
+MAX_STEPS = 1 << 60
+"""Answers and thresholds lie within ± this many grid steps, so that sums cannot wrap around."""
+
+
+def on_grid(answers: ArrayLike, grid: Fraction | None, name: str = "answers") -> Integers:
+    """One-dimensional `answers` as whole steps of `grid` (of 1 where none is declared).
+
+    >>> on_grid([0.3, 0.5, -0.5], Fraction(1))
+    array([0, 1, 0])
+    """
+    if isinstance(answers, np.ndarray) and hasattr(answers, "mask"):
+        raise TypeError(f"{name} must not be masked: fill or drop what is missing first")
+    try:
+        array = np.asarray(answers)
+    except (ValueError, TypeError, OverflowError):
+        raise TypeError(f"{name} must be a flat sequence of numbers") from None
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, not of dimension {array.ndim}")
+    if array.size == 0:
+        raise ValueError(f"{name} must not be empty")
+    if array.dtype.kind in "iu":
+        return _whole_steps(array, grid, name)
+    if array.dtype.kind != "f":
+        raise TypeError(f"{name} must be integers or floats, not of type {array.dtype}")
+    if grid is None:
+        raise TypeError(
+            f"{name} must be integers unless the mechanism declares a grid: "
+            "pass grid=1 to round to whole numbers, or a finer power of two such as grid=2**-10"
+        )
+    return _rounded_steps(array, grid, name)
+
+
+def _whole_steps(array: NDArray[Any], grid: Fraction | None, name: str) -> Integers:
+    if grid is not None and grid != 1:
+        return _rounded_steps(array, grid, name)
+    _require_range(int(array.min()), int(array.max()), name)
+    return array.astype(np.int64, copy=False)
+
+
+def _rounded_steps(array: NDArray[Any], grid: Fraction, name: str) -> Integers:
+    if array.dtype.kind in "iu" and grid.numerator == 1:  # a finer grid than the integers
+        fine = int(1 / grid)
+        _require_range(int(array.min()) * fine, int(array.max()) * fine, name)
+        return array.astype(np.int64, copy=False) * np.int64(fine)
+    if array.dtype.kind in "iu":
+        coarse = int(grid)
+        low, high = int(array.min()) // coarse, int(array.max()) // coarse
+        _require_range(low, high + 1, name)
+        steps = array.astype(object) + coarse // 2  # exact: an int64 might wrap around
+        return np.asarray(steps // coarse, dtype=np.int64)
+    if array.dtype.itemsize > 8:
+        raise TypeError(f"{name} must be float64 or narrower, not {array.dtype}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite: no NaN, no infinity")
+    with np.errstate(over="ignore"):
+        steps = array.astype(np.float64) / float(grid)  # exact: grid is a power of two
+    _require_range(steps.min(), steps.max(), name)
+    whole = np.floor(steps)
+    # Adding ½ before the floor would round 0.49999999999999994 up; the difference is exact.
+    return whole.astype(np.int64) + (steps - whole >= 0.5)
+
+
+def _require_range(low: float, high: float, name: str) -> None:
+    if not (-MAX_STEPS <= low and high <= MAX_STEPS):
+        raise ValueError(
+            f"{name} must lie within ±2^60 grid steps: rescale them or use a coarser grid"
+        )
+
+
+def step(answer: object, grid: Fraction | None) -> int:
+    """One answer as whole steps."""
+    if isinstance(answer, int) and not isinstance(answer, bool) and grid is None:
+        _require_range(answer, answer, "answer")
+        return answer
+    if isinstance(answer, str | bytes) or np.ndim(answer) != 0:  # type: ignore[arg-type]
+        raise TypeError("answer must be one number")
+    return int(on_grid([answer], grid, "answer")[0])  # type: ignore[list-item]
+
+
+def steps_up(length: Fraction, grid: Fraction | None) -> int:
+    """A sensitivity, or a threshold that whole steps are compared with, rounded up."""
+    return math.ceil(length / (grid or 1))
+
+
+def require_labels(labels: Sequence[Any] | None, count: int) -> Sequence[Any] | None:
+    """`labels`, if there are as many as answers."""
+    if labels is None:
+        return None
+    if isinstance(labels, str | bytes) or not hasattr(labels, "__len__"):
+        raise TypeError("labels must be a sequence with one label for every answer")
+    if len(labels) != count:
+        raise ValueError(f"labels must have one label for every answer: {count}, not {len(labels)}")
+    return list(labels)

@@ -1,0 +1,96 @@
+"""Reading parameters: exact rationals, or an error that says what is accepted.
+
+A float means its shortest decimal, as a person reads it: 0.1 is 1/10, not the binary number
+nearby.
+"""
+
+import math
+import operator
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+_MAX_EXPONENT = 400
+
+Rational = int | float | str | Decimal | Fraction
+"""What `epsilon`, `sensitivity`, `threshold`, … accept."""
+
+
+def rational(name: str, value: object) -> Fraction:
+    """`value` as an exact rational.
+
+    >>> rational("epsilon", 0.1)
+    Fraction(1, 10)
+    """
+    if isinstance(value, np.generic) and not isinstance(value, np.bool_):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
+        raise TypeError(
+            f"{name} must be a number (int, float, str, Decimal or Fraction), "
+            f"not {type(value).__name__}"
+        )
+    if isinstance(value, float):
+        value = repr(value)
+    try:
+        if isinstance(value, str) and "/" not in value:
+            value = Decimal(value)
+        if isinstance(value, Decimal) and value and abs(value.adjusted()) > _MAX_EXPONENT:
+            raise ValueError  # 1e999999999 would take an age to write out
+        return Fraction(value)
+    except (ValueError, ArithmeticError):
+        raise ValueError(
+            f"{name} must be a finite number below 1e{_MAX_EXPONENT}, not {value}"
+        ) from None
+
+
+def positive_rational(name: str, value: object) -> Fraction:
+    """`value` as an exact rational above zero."""
+    number = rational(name, value)
+    if number <= 0:
+        raise ValueError(f"{name} must be greater than 0, not {value!r}")
+    return number
+
+
+def share(name: str, value: object) -> Fraction:
+    """`value` as an exact rational strictly between zero and one."""
+    number = rational(name, value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, not {value!r}")
+    return number
+
+
+def positive_integer(name: str, value: object) -> int:
+    """`value` as a whole number from one up."""
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be a whole number, not a bool")
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}") from None
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1, not {number}")
+    return number
+
+
+def boolean(name: str, value: object) -> bool:
+    """`value` as a truth value, and nothing that merely looks like one."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+    return bool(value)
+
+
+def power_of_two(name: str, value: object) -> Fraction:
+    """`value` as an exact power of two, such as 1, 1/8 or 0.125."""
+    number = positive_rational(name, value)
+    if number.numerator & (number.numerator - 1) or number.denominator & (number.denominator - 1):
+        raise ValueError(f"{name} must be a power of two such as 1, 0.5 or 2**-10, not {value!r}")
+    return number
+
+
+def confidence_level(value: object) -> float:
+    """`level` as a float strictly between zero and one."""
+    level = float(share("level", value))
+    if not math.ulp(0.0) < level < 1:
+        raise ValueError(f"level must lie strictly between 0 and 1, not {value!r}")
+    return level

@@ -1,0 +1,171 @@
+"""What a release looks like: public values only, ready to read, print and tabulate.
+
+Nothing here has ever seen a private number. Each release carries its guarantee in plain words.
+"""
+
+import html
+import importlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Promise(NamedTuple):
+    """What a release promises, and on what condition."""
+
+    epsilon: Fraction
+    sensitivity: Fraction
+    monotonic: bool
+
+    def __str__(self) -> str:
+        direction = ", all of them in the same direction" if self.monotonic else ""
+        return (
+            f"Pure differential privacy with ε = {readable(self.epsilon)} and no δ: if one "
+            "person's data were added or taken away, nothing shown here (gaps included) would "
+            f"become more than {_factor(self.epsilon)} times as likely or unlikely. This holds "
+            "provided that one person changes each answer by at most "
+            f"{readable(self.sensitivity)}{direction}; that is for you to see to. How many "
+            "answers there are, their labels and all parameters are public."
+        )
+
+
+def _factor(epsilon: Fraction) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{readable(epsilon)}"
+
+
+def readable(number: Fraction) -> str:
+    """An exact number where it is short, else six digits of it.
+
+    >>> readable(Fraction(7, 10)), readable(Fraction(2, 3)), readable(Fraction(12345, 98765))
+    ('0.7', '2/3', '0.124994')
+    """
+    decimal = f"{float(number):.6g}"
+    if Fraction(decimal) == number:
+        return decimal
+    return str(number) if len(str(number)) <= 7 else decimal
+
+
+class Table:
+    """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
+
+    __slots__ = ()
+
+    promise: Promise
+
+    @property
+    def guarantee(self) -> str:
+        """What ε promises, in plain words."""
+        return str(self.promise)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """The rows, column by column."""
+        raise NotImplementedError
+
+    def to_frame(self) -> Any:
+        """The rows as a data frame: pandas if it is installed, else Polars."""
+        for library in ("pandas", "polars"):
+            try:
+                return importlib.import_module(library).DataFrame(self.columns())
+            except ModuleNotFoundError:
+                continue
+        raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
+
+    def __str__(self) -> str:
+        columns = self.columns()
+        rows = [list(columns), *zip(*map(_texts, columns.values()), strict=True)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
+        return "\n".join([*lines, "", self.guarantee])
+
+    def _repr_html_(self) -> str:
+        columns = self.columns()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in zip(*map(_texts, columns.values()), strict=True)
+        )
+        return (
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            f"<p>{html.escape(self.guarantee)}</p>"
+        )
+
+
+def _texts(column: Sequence[Any]) -> Iterator[str]:
+    for cell in column:
+        if cell is None:
+            yield ""
+        elif isinstance(cell, float | np.floating):
+            yield f"{cell:.1f}" if abs(cell) < 1e15 else f"{cell:.6g}"
+        else:
+            # An item's name is untrusted: no control characters in a terminal.
+            yield "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(cell))
+
+
+def named(indices: Integers, labels: Sequence[Any] | None) -> dict[str, Sequence[Any]]:
+    """The column that says which answer a row is about."""
+    return {"index": indices.tolist()} if labels is None else {"label": labels}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopKRelease(Table):
+    """The winners of a Noisy Top-K, best first, and the gaps between them.
+
+    `gaps[i]` is by how much rank i + 1 leads the next rank; the last one is the lead over the
+    best loser (absent where every answer won).
+    """
+
+    indices: Integers
+    gaps: Floats
+    labels: tuple[Any, ...] | None
+    epsilon: Fraction
+    promise: Promise
+
+    def gap_between(self, better: int, worse: int) -> float:
+        """By how much rank `better` leads rank `worse`; ranks count from 1."""
+        if not 1 <= better < worse <= self.gaps.size + 1:
+            raise ValueError(
+                f"ranks must satisfy 1 <= better < worse <= {self.gaps.size + 1}, "
+                f"not {better} and {worse}"
+            )
+        return float(self.gaps[better - 1 : worse - 1].sum())
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
+        return {
+            "rank": list(range(1, self.indices.size + 1)),
+            **named(self.indices, self.labels),
+            "gap to next": gaps,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaxRelease(TopKRelease):
+    """The winner of a Noisy Max and its gap to the runner-up."""
+
+    @classmethod
+    def of(cls, release: TopKRelease) -> "MaxRelease":
+        """The same release, read as a single winner."""
+        return cls(**{field.name: getattr(release, field.name) for field in fields(release)})
+
+    @property
+    def index(self) -> int:
+        """The winning index."""
+        return int(self.indices[0])
+
+    @property
+    def label(self) -> Any:
+        """The winner's label, if labels were given."""
+        return None if self.labels is None else self.labels[0]
+
+    @property
+    def gap(self) -> float | None:
+        """The lead over the runner-up; None where there was only one answer."""
+        return float(self.gaps[0]) if self.gaps.size else None
