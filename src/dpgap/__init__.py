@@ -1,2 +1,22 @@
-"""dpgap."""
+"""Which answers are the largest, and which are above a line, with the gaps that come free.
+
+>>> import dpgap
+>>> top = dpgap.NoisyTopK(k=3, epsilon=1, monotonic=True)
+>>> release = top.release([310, 85, 420, 97, 250, 12])
+>>> release.indices.size, release.gaps.size
+(3, 3)
+"""
+
+from dpgap.budget import BudgetExhausted
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AdaptiveSparseVector",
+    "BudgetExhausted",
+    "NoisyMax",
+    "NoisyTopK",
+    "SparseVector",
+]

@@ -79,20 +79,20 @@ def _rounded_steps(array: NDArray[Any], grid: Fraction, name: str) -> Integers:
 
 
 def _require_range(low: float, high: float, name: str) -> None:
-    if not (-MAX_STEPS <= low and high <= MAX_STEPS):
+    if not (low >= -MAX_STEPS and high <= MAX_STEPS):
         raise ValueError(
             f"{name} must lie within ±2^60 grid steps: rescale them or use a coarser grid"
         )
 
 
-def step(answer: object, grid: Fraction | None) -> int:
+def step(answer: Any, grid: Fraction | None) -> int:
     """One answer as whole steps."""
     if isinstance(answer, int) and not isinstance(answer, bool) and grid is None:
         _require_range(answer, answer, "answer")
         return answer
-    if isinstance(answer, str | bytes) or np.ndim(answer) != 0:  # type: ignore[arg-type]
+    if isinstance(answer, str | bytes) or np.ndim(answer) != 0:
         raise TypeError("answer must be one number")
-    return int(on_grid([answer], grid, "answer")[0])  # type: ignore[list-item]
+    return int(on_grid([answer], grid, "answer")[0])
 
 
 def steps_up(length: Fraction, grid: Fraction | None) -> int:

@@ -7,6 +7,7 @@ never privacy.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
@@ -29,15 +30,21 @@ class Account(Protocol):
         """Set ε aside for `purpose`, or raise `BudgetExhausted` and change nothing."""
 
 
+@dataclass(slots=True)
+class Charge:
+    """What a release costs; it may find out that it cost less than was reserved."""
+
+    spent: Fraction
+
+
 @contextmanager
-def charged(account: Account | None, epsilon: Fraction, purpose: object) -> Iterator[None]:
-    """Charge the whole of `epsilon`, before the body draws anything.
+def charged(account: Account | None, epsilon: Fraction, purpose: object) -> Iterator[Charge]:
+    """Reserve `epsilon` before the body draws anything; settle what it spent afterwards.
 
     The purpose is a mechanism's `repr`: parameters, never data.
     """
-    if account is None:
-        yield
-        return
-    reservation = account.reserve(epsilon, repr(purpose))
-    yield
-    reservation.settle(epsilon)
+    charge = Charge(epsilon)
+    reservation = None if account is None else account.reserve(epsilon, repr(purpose))
+    yield charge
+    if reservation is not None:
+        reservation.settle(charge.spent)

@@ -185,7 +185,8 @@ class Draw:
 
     def floor(self) -> int:
         """The whole steps below the draw."""
-        return decide(self.enclosure, math.floor)
+        whole: int = decide(self.enclosure, math.floor)
+        return whole
 
 
 def decide(enclosure: Callable[[int], Enclosure], question: Callable[[Fraction], Any]) -> Any:
@@ -246,7 +247,7 @@ def _digits(count: int) -> Context:
 
 
 def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
-    """share / (share + e^(−fall)·(1 − share)), enclosed."""
+    """The chance share / (share + e^(−fall)·(1 − share)), enclosed."""
     size = 30 * (level + 1)
     slack = Fraction(1, 10**size)
     power = Fraction(0)

@@ -13,7 +13,7 @@ Floors of symmetric noise are symmetric about −½: the values 0 and −1 are e
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
@@ -38,6 +38,10 @@ class Law:
     """How many random words one draw begins with."""
     symmetric: ClassVar[bool]
     """Whether noise of either sign is equally likely; otherwise it is never negative."""
+
+    def scaled(self, factor: Fraction) -> "Law":
+        """The same noise, in another unit of length."""
+        return replace(self, scale=self.scale * factor)
 
     def cost(self, shift: Scalar) -> Scalar:
         """The most that log(density) can fall when a draw moves by `shift` within the support."""
@@ -87,7 +91,7 @@ class LaplaceNoise(Law):
     >>> round(LaplaceNoise(Fraction(3)).variance, 6)
     18.0
     >>> round(LaplaceNoise(Fraction(3)).floor_variance, 6)
-    18.083449
+    18.084255
     """
 
     words: ClassVar[int] = 1
@@ -177,6 +181,9 @@ class StaircaseNoise(Law):
             share = -fall / (1 - fall) + (cube / 2) ** (1 / 3) / (1 - fall) ** 2
         closest = Fraction(share).limit_denominator(1 << 20)
         return StaircaseNoise(scale, step, min(max(closest, Fraction(1, 1 << 20)), Fraction(1)))
+
+    def scaled(self, factor: Fraction) -> Law:
+        return replace(self, scale=self.scale * factor, step=self.step * factor)
 
     def cost(self, shift: Scalar) -> Scalar:
         return math.ceil(abs(shift) / self.step) * (self.step / self.scale)

@@ -9,10 +9,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpgap.estimates import gap_shortfall
+
+if TYPE_CHECKING:
+    from dpgap.mechanisms.sparse_vector import SparseVector
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -103,7 +108,7 @@ def _texts(column: Sequence[Any]) -> Iterator[str]:
         if cell is None:
             yield ""
         elif isinstance(cell, float | np.floating):
-            yield f"{cell:.1f}" if abs(cell) < 1e15 else f"{cell:.6g}"
+            yield f"{cell:.1f}" if abs(float(cell)) < 1e15 else f"{cell:.6g}"
         else:
             # An item's name is untrusted: no control characters in a terminal.
             yield "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(cell))
@@ -169,3 +174,45 @@ class MaxRelease(TopKRelease):
     def gap(self) -> float | None:
         """The lead over the runner-up; None where there was only one answer."""
         return float(self.gaps[0]) if self.gaps.size else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AboveRelease(Table):
+    """The answers that a Sparse Vector found above its threshold, in the order asked.
+
+    `gaps[i]` is by how much `indices[i]` is above the threshold, `branch_of[i]` the branch that it
+    cleared. `processed` counts the answers looked at.
+    """
+
+    mechanism: "SparseVector"
+    indices: Integers
+    gaps: Floats
+    branch_of: Integers
+    labels: tuple[Any, ...] | None
+    epsilon: Fraction
+    spent: Fraction
+    processed: int
+    promise: Promise
+
+    @property
+    def remaining(self) -> Fraction:
+        """The part of ε that was not spent: free for other use under the same total."""
+        return self.epsilon - self.spent
+
+    def lower_bounds(self, level: float = 0.95) -> Floats:
+        """Each true answer is at least this, with confidence `level` before looking."""
+        mechanism = self.mechanism
+        shortfall = {
+            branch: gap_shortfall(*mechanism.gap_laws(branch), mechanism.grid, level)
+            for branch in set(self.branch_of.tolist())
+        }
+        short = np.array([shortfall[branch] for branch in self.branch_of.tolist()])
+        bounds: Floats = float(mechanism.threshold) + self.gaps - short
+        return bounds
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return {
+            **named(self.indices, self.labels),
+            "gap": self.gaps.tolist(),
+            "branch": self.branch_of.tolist(),
+        }

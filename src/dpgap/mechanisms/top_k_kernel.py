@@ -51,7 +51,9 @@ def select(program: Program, answers: Integers, runs: int, bits: Bits) -> Select
     else:
         at_once = max(1, _WORDS_AT_ONCE // (n * program.law.words))
         rows = [
-            _rank(program, answers, bits.words(program.law.words, min(at_once, runs - done), n), bits)
+            _rank(
+                program, answers, bits.words(program.law.words, min(at_once, runs - done), n), bits
+            )
             for done in range(0, runs, at_once)
         ]
     if len(rows) == 1:

@@ -1,0 +1,151 @@
+"""Sparse Vector at speed: the same outcomes as the program's, for many answers or many runs.
+
+Answers are taken in chunks. Within a chunk every live branch is tried on every answer at once.
+Which branches live changes only as the budget runs down, at most once for each of them; up to
+that point the outcomes are final, and after it they are looked at again with fewer branches.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.exact import Integers, floors
+from dpgap.noise import Law, Scalar
+from dpgap.randomness import Bits
+
+_WORDS_AT_ONCE = 1 << 16
+
+
+class _Way(Protocol):
+    @property
+    def units(self) -> int: ...
+    @property
+    def law(self) -> Law: ...
+    @property
+    def margin(self) -> Scalar: ...
+
+
+class Program(Protocol):
+    """What the kernel stands in for; everything in whole grid steps."""
+
+    @property
+    def threshold(self) -> Scalar: ...
+    @property
+    def threshold_law(self) -> Law: ...
+    @property
+    def ways(self) -> tuple[_Way, ...]: ...
+    @property
+    def limits(self) -> tuple[int, ...]: ...
+
+
+class Sifted(NamedTuple):
+    """The answers found above, run by run in the order asked, and the state of each run."""
+
+    runs: Integers
+    indices: Integers
+    branches: Integers
+    gaps: Integers
+    used: Integers
+    processed: Integers
+
+
+def sift(
+    program: Program, answers: Integers, runs: int, bits: Bits, max_answers: int | None = None
+) -> Sifted:
+    """Run the program `runs` times on the same answers, in steps, with fresh noise."""
+    at_once = max(1, _WORDS_AT_ONCE // answers.size)
+    batches = [
+        _sift_batch(program, answers, min(at_once, runs - done), bits, max_answers, done)
+        for done in range(0, runs, at_once)
+    ]
+    if len(batches) == 1:
+        return batches[0]
+    return Sifted(*map(np.concatenate, zip(*batches, strict=True)))
+
+
+def _sift_batch(
+    program: Program,
+    answers: Integers,
+    runs: int,
+    bits: Bits,
+    max_answers: int | None,
+    first_run: int,
+) -> Sifted:
+    threshold = program.threshold + floors(program.threshold_law, bits, runs)
+    state = _State(program, runs, max_answers)
+    found: list[tuple[Integers, ...]] = []
+    chunk = max(1, _WORDS_AT_ONCE // runs)
+    for start in range(0, answers.size, chunk):
+        if not state.going.any():
+            break
+        some = answers[start : start + chunk]
+        over = some - threshold[:, None]
+        gaps = np.empty((len(program.ways), runs, some.size), dtype=np.int64)
+        for gap, way in zip(gaps, program.ways, strict=True):
+            np.add(over, floors(way.law, bits, runs, some.size), out=gap)
+        rows, columns, cleared = state.judge(gaps)
+        found.append((rows + first_run, columns + start, cleared, gaps[cleared - 1, rows, columns]))
+    rows, indices, branches, over_by = (np.concatenate(part) for part in zip(*found, strict=True))
+    order = np.lexsort((indices, rows))  # chunks come one after another, runs side by side
+    return Sifted(
+        rows[order], indices[order], branches[order], over_by[order], state.used, state.processed
+    )
+
+
+class _State:
+    """How far each run has come."""
+
+    def __init__(self, program: Program, runs: int, max_answers: int | None) -> None:
+        self._units = np.array([way.units for way in program.ways], dtype=np.int64)
+        self._margins = np.array([way.margin for way in program.ways], dtype=np.int64)
+        self._limits = np.array(program.limits, dtype=np.int64)
+        self._most = np.iinfo(np.int64).max if max_answers is None else max_answers
+        self._found = np.zeros(runs, dtype=np.int64)
+        self.used = np.zeros(runs, dtype=np.int64)
+        self.processed = np.zeros(runs, dtype=np.int64)
+
+    @property
+    def going(self) -> NDArray[np.bool_]:
+        """Which runs still take answers."""
+        going: NDArray[np.bool_] = (self.used <= self._limits[0]) & (self._found < self._most)
+        return going
+
+    def judge(self, gaps: Integers) -> tuple[Integers, Integers, Integers]:
+        """Take a chunk of answers: the runs and places of those above, and their branches."""
+        _, runs, size = gaps.shape
+        clears = gaps >= self._margins[:, None, None]
+        # Only answers that clear some branch can matter, and they are few.
+        rows, columns = np.nonzero(clears.any(axis=0))
+        clears = clears[:, rows, columns]
+        starts = np.searchsorted(rows, np.arange(runs))  # where each run's answers begin
+        branches = np.zeros(rows.size, dtype=np.int64)
+        end = np.where(self.going, size, 0)
+        ahead = self.going[rows]
+        for live in range(len(self._units), 0, -1):
+            hit = clears[:live].any(axis=0) & ahead
+            branch = np.where(hit, clears[:live].argmax(axis=0) + 1, 0)
+            charge = np.where(hit, self._units[branch - 1], 0)
+            used = self.used[rows] + _running(charge, starts, rows)
+            found = self._found[rows] + _running(hit.astype(np.int64), starts, rows)
+            final = ahead & (used <= self._limits[live - 1]) & (found < self._most)
+            branches[final] = branch[final]
+            self.used += _totals(charge * final, rows, runs)
+            self._found += _totals(hit & final, rows, runs)
+            ahead &= ~final
+        stopped = ~self.going
+        last = np.full(runs, -1, dtype=np.int64)
+        above = branches > 0
+        np.maximum.at(last, rows[above], columns[above])
+        self.processed += np.where(stopped & (last >= 0), last + 1, end)
+        return rows[above], columns[above], branches[above]
+
+
+def _running(values: Integers, starts: Integers, rows: Integers) -> Integers:
+    """The sum of a run's values before each one."""
+    before = values.cumsum() - values
+    return before - before[starts[rows]] if values.size else before
+
+
+def _totals(values: NDArray[np.generic], rows: Integers, runs: int) -> Integers:
+    return np.bincount(rows, weights=values, minlength=runs).astype(np.int64)

@@ -1,0 +1,155 @@
+"""A Sparse Vector run in progress: one question at a time, paying only for "above".
+
+A run holds budget, so there must never be two of it: it cannot be copied or pickled, and a forked
+child cannot ask. The whole ε is reserved while the run is open. Closing it is final, and only then
+is the rest credited; leaving the `with` block by an exception credits nothing, since what went
+wrong may have depended on private data.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from dpgap.answers import step
+from dpgap.budget import Account, BudgetExhausted
+from dpgap.estimates import gap_shortfall
+from dpgap.exact import GridNoise
+
+if TYPE_CHECKING:
+    from dpgap.mechanisms.sparse_vector import Outcome, SparseVector
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said of one question; `gap` and `branch` are None below the threshold."""
+
+    above: bool
+    gap: float | None
+    branch: int | None
+    charge: Fraction
+
+
+class _Feed(Iterator[int]):
+    """Hands the program one answer at a time, as they are asked."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+
+    def __next__(self) -> int:
+        return self.waiting.pop()
+
+
+class Run:
+    """Ask with `ask`, look at `spent`, `remaining` and `exhausted`, stop with `close`.
+
+    >>> from dpgap import AdaptiveSparseVector
+    >>> with AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True).start() as run:
+    ...     run.ask(3).above, run.ask(250).above, run.remaining > 400
+    (False, True, True)
+    """
+
+    def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
+        self._mechanism = mechanism
+        self._reservation = (
+            None if account is None else account.reserve(mechanism.epsilon, repr(mechanism))
+        )
+        self._feed = _Feed()
+        self._outcomes = mechanism.in_steps().run(self._feed, GridNoise())
+        self._grid = float(mechanism.grid or 1)
+        self._offsets = mechanism.gap_offsets.tolist()
+        self._used = 0
+        self._closed = False
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._below = Answer(above=False, gap=None, branch=None, charge=Fraction(0))
+
+    @property
+    def spent(self) -> Fraction:
+        """The ε spent so far; the threshold's share is spent from the start."""
+        return self._mechanism.spent(self._used)
+
+    @property
+    def remaining(self) -> Fraction:
+        """The ε not spent so far; free for other use only once the run is closed."""
+        return self._mechanism.epsilon - self.spent
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no more questions can be asked."""
+        return self._mechanism.live(self._used) == 0
+
+    def ask(self, answer: object) -> Answer:
+        """Is this private answer above the threshold?"""
+        if os.getpid() != self._process:
+            raise RuntimeError("a run cannot be asked in a forked process: start a new one there")
+        steps = step(answer, self._mechanism.grid)
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("this run is closed: start a new one")
+            if self.exhausted:
+                raise BudgetExhausted(
+                    f"this run has spent {self.spent} of its ε = {self._mechanism.epsilon}: "
+                    "start a new one to ask more"
+                )
+            self._feed.waiting.append(steps)
+            branch, gap = self._next()
+            if branch is None:
+                return self._below
+            way = self._mechanism.ways[branch - 1]
+            self._used += way.units
+            readable = gap * self._grid + self._offsets[branch - 1]
+            return Answer(above=True, gap=readable, branch=branch, charge=way.charge)
+
+    def _next(self) -> "Outcome":
+        self._closed = True  # a run that is interrupted in here must not go on
+        outcome = next(self._outcomes)
+        self._closed = False
+        return outcome
+
+    def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
+        """The true answer is at least this, with confidence `level`.
+
+        The confidence is that of one question asked, above or not. Looking only at answers that
+        came out above makes it less: at the threshold itself a nominal 95 % is nearer to 90 %.
+        """
+        if answer.gap is None or answer.branch is None:
+            raise ValueError("answer must be above the threshold: nothing is known of others")
+        mechanism = self._mechanism
+        return (
+            float(mechanism.threshold)
+            + answer.gap
+            - gap_shortfall(*mechanism.gap_laws(answer.branch), mechanism.grid, level)
+        )
+
+    def close(self) -> None:
+        """End the run for good and credit what it did not spend."""
+        with self._lock:
+            if not self._closed and self._reservation is not None:
+                self._reservation.settle(self.spent)
+            self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None or issubclass(kind, BudgetExhausted):
+            self.close()
+        else:
+            self._closed = True
+
+    def __repr__(self) -> str:
+        return f"<run of {self._mechanism!r}, {self.remaining} left>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a run holds budget and cannot be copied or pickled")
