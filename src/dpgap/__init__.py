@@ -7,16 +7,25 @@
 (3, 3)
 """
 
+from dpgap import estimates
 from dpgap.budget import BudgetExhausted
+from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
+from dpgap.pipelines import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AdaptiveSparseVector",
     "BudgetExhausted",
+    "Laplace",
+    "MeasuredAbove",
+    "MeasuredTopK",
     "NoisyMax",
     "NoisyTopK",
     "SparseVector",
+    "estimates",
+    "measured_above",
+    "measured_top_k",
 ]

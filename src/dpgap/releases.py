@@ -6,15 +6,16 @@ Nothing here has ever seen a private number. Each release carries its guarantee 
 import html
 import importlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates import gap_shortfall
+from dpgap.parameters import confidence_level
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector import SparseVector
@@ -215,4 +216,80 @@ class AboveRelease(Table):
             **named(self.indices, self.labels),
             "gap": self.gaps.tolist(),
             "branch": self.branch_of.tolist(),
+        }
+
+
+class Measures(Protocol):
+    """A mechanism that measures values, as far as a release needs to know it."""
+
+    def variance(self, count: int) -> float: ...
+    def half_width(self, count: int, level: float) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredValues(Table):
+    """Measured values, each with the same variance."""
+
+    mechanism: Measures
+    values: Floats
+    epsilon: Fraction
+    promise: Promise
+
+    @property
+    def variance(self) -> float:
+        """The variance of each value."""
+        return self.mechanism.variance(self.values.size)
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """For each value, the ends of an interval that holds the true one with this confidence."""
+        half = self.mechanism.half_width(self.values.size, level)
+        return np.stack([self.values - half, self.values + half], axis=1)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        low, high = self.interval().T
+        return {"value": self.values.tolist(), "low": low.tolist(), "high": high.tolist()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured(Table):
+    """Selected answers with estimates: what a pipeline releases.
+
+    `measurements` are the values as measured; `estimates` also use the gaps, and `variances` are
+    theirs. `epsilon` is the guarantee, `spent` what it came to.
+    """
+
+    indices: Integers
+    gaps: Floats
+    labels: tuple[Any, ...] | None
+    measurements: Floats
+    estimates: Floats
+    variances: Floats
+    epsilon: Fraction
+    spent: Fraction
+    promise: Promise
+    half_widths: Callable[[float], Floats]
+
+    @property
+    def remaining(self) -> Fraction:
+        """The part of ε that was not spent."""
+        return self.epsilon - self.spent
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """For each answer, the ends of an interval around the estimate; shape (k, 2).
+
+        The confidence is that of the noise, before looking at who was selected.
+        """
+        half = self.half_widths(confidence_level(level))
+        return np.stack([self.estimates - half, self.estimates + half], axis=1)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        low, high = self.interval().T
+        gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
+        return {
+            "rank": list(range(1, self.indices.size + 1)),
+            **named(self.indices, self.labels),
+            "estimate": self.estimates.tolist(),
+            "95% low": low.tolist(),
+            "95% high": high.tolist(),
+            "gap": gaps,
         }

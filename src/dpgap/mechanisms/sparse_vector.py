@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from dpgap.answers import MAX_STEPS, on_grid, require_labels, steps_up
 from dpgap.budget import Account, charged
-from dpgap.exact import Floats, require_scale
+from dpgap.exact import Floats, Integers, require_scale
 from dpgap.mechanisms.sparse_vector_kernel import sift
 from dpgap.mechanisms.sparse_vector_run import Run
 from dpgap.noise import Law, Noise, Scalar, law_named, require_noise
@@ -270,20 +270,33 @@ class SparseVector:
         `max_answers` stops the run after so many answers above; what is then left of ε is
         `remaining`. The account is charged ε first and credited with what was not spent.
         """
-        steps = on_grid(answers, self.grid)
-        names = require_labels(labels, steps.size)
+        steps, names = self._accept(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
         with charged(account, self.epsilon, self) as charge:
-            sifted = sift(self.in_steps(), steps, 1, secure_bits(), most)
-            charge.spent = self.spent(int(sifted.used[0]))
+            release = self._draw(steps, names, most)
+            charge.spent = release.spent
+        return release
+
+    def _accept(
+        self, answers: ArrayLike, labels: Sequence[Any] | None
+    ) -> tuple[Integers, Sequence[Any] | None]:
+        """The answers in steps, and their labels; refused before anything is charged."""
+        steps = on_grid(answers, self.grid)
+        return steps, require_labels(labels, steps.size)
+
+    def _draw(
+        self, steps: Integers, labels: Sequence[Any] | None, max_answers: int | None = None
+    ) -> AboveRelease:
+        """Go through the list; the caller has paid."""
+        sifted = sift(self.in_steps(), steps, 1, secure_bits(), max_answers)
         return AboveRelease(
             mechanism=self,
             indices=sifted.indices,
             gaps=sifted.gaps * float(self.grid or 1) + self.gap_offsets[sifted.branches - 1],
             branch_of=sifted.branches,
-            labels=None if names is None else tuple(names[i] for i in sifted.indices),
+            labels=None if labels is None else tuple(labels[i] for i in sifted.indices),
             epsilon=self.epsilon,
-            spent=charge.spent,
+            spent=self.spent(int(sifted.used[0])),
             processed=int(sifted.processed[0]),
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
         )

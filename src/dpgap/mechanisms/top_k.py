@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 
 from dpgap.answers import on_grid, require_labels, steps_up
 from dpgap.budget import Account, charged
-from dpgap.exact import require_scale
-from dpgap.mechanisms.top_k_kernel import Selection, select
+from dpgap.exact import Integers, require_scale
+from dpgap.mechanisms.top_k_kernel import select
 from dpgap.noise import Law, Noise, Scalar, law_named, require_noise
 from dpgap.parameters import (
     Rational,
@@ -134,18 +134,23 @@ class NoisyTopK:
         account: Account | None = None,
     ) -> TopKRelease:
         """Select on secure exact noise. This is the only method that spends ε."""
+        steps, names = self._accept(answers, labels)
+        with charged(account, self.epsilon, self):
+            return self._draw(steps, names)
+
+    def _accept(
+        self, answers: ArrayLike, labels: Sequence[Any] | None
+    ) -> tuple[Integers, Sequence[Any] | None]:
+        """The answers in steps, and their labels; refused before anything is charged."""
         steps = on_grid(answers, self.grid)
         if self.k > steps.size:
             raise ValueError(f"k must be at most the number of answers, {steps.size}, not {self.k}")
-        names = require_labels(labels, steps.size)
-        program = self.in_steps()
-        with charged(account, self.epsilon, self):
-            selection = select(program, steps, 1, secure_bits())
-        return self._released(selection, names)
+        return steps, require_labels(labels, steps.size)
 
-    def _released(self, selection: Selection, labels: Sequence[Any] | None) -> TopKRelease:
-        indices = selection.indices[0]
-        leads = selection.leads[0]
+    def _draw(self, steps: Integers, labels: Sequence[Any] | None) -> TopKRelease:
+        """Select; the caller has paid."""
+        selection = select(self.in_steps(), steps, 1, secure_bits())
+        indices, leads = selection.indices[0], selection.leads[0]
         return TopKRelease(
             indices=indices,
             gaps=(leads - np.append(leads[1:], 0)) * float(self.grid or 1),
