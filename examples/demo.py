@@ -14,7 +14,7 @@ ITEMS = (
     "grapes honey jam juice lemons lentils lettuce milk mushrooms noodles nuts oats oil olives "
     "onions oranges pasta peas peppers potatoes rice salmon salt soap soup spinach sugar tea "
     "tofu tomatoes vinegar water wine yeast yoghurt"
-).split()  # noqa: SIM905 - a list of 48 lines says no more
+).split()
 BASKETS, K, EPSILON = 20_000, 10, 1
 WIDTH = 40
 
