@@ -14,6 +14,7 @@ from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
+from dpgap.simulation import simulate
 
 __version__ = "0.1.0"
 
@@ -30,4 +31,5 @@ __all__ = [
     "estimates",
     "measured_above",
     "measured_top_k",
+    "simulate",
 ]
