@@ -195,7 +195,7 @@ def _above(
             branch_of=sifted.branches,
             found=found,
             used=sifted.used,
-            spent=first + unit * sifted.used,
+            spent=np.add(first, unit * sifted.used, dtype=np.float64),
             processed=sifted.processed,
         )
 
@@ -261,4 +261,3 @@ def _program(mechanism: Any, answers: ArrayLike) -> _Batch:
         return ProgramRuns([tuple(each) if isinstance(each, Iterator) else each for each in said])
 
     return batch
-

@@ -3,7 +3,10 @@
 The formulas are those of `dpgap.estimates`, for all runs side by side; tests hold them together.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgap.exact import Floats, Integers
 from dpgap.mechanisms.measurement import Laplace
@@ -20,10 +23,10 @@ def measure_top_k(
     truth = answers[selected.indices]
     law = pipeline.measurement.law_in_steps(pipeline.selection.k)
     noisy = truth + np.floor(draw(law, rng, *truth.shape)) - law.floor_mean
-    measurements: Floats = noisy * grid
+    measurements = _floats(noisy, grid)
     ratio = pipeline.selection.in_steps().law.floor_variance / law.floor_variance
     estimates = _blue(measurements, selected.gaps, ratio, grid)
-    return MeasuredRuns(selected, measurements, estimates, truth * grid)
+    return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid))
 
 
 def _blue(measurements: Floats, gaps: Floats, ratio: float, grid: float) -> Floats:
@@ -53,19 +56,22 @@ def measure_above(
     scales, variances = _laplace_by_count(pipeline.measurement, selected.found, grid)
     unit = draw(pipeline.measurement.law_in_steps(1), rng, truth.size)
     unit *= scales[selected.run] / float(pipeline.measurement.law_in_steps(1).scale)
-    measurements: Floats = (truth + np.floor(unit) + 0.5) * grid
+    measurements = _floats(truth + np.floor(unit) + 0.5, grid)
     program = pipeline.selection.in_steps()
     of_branch = np.array([way.law.floor_variance for way in program.ways])
     of_branch = (of_branch + program.threshold_law.floor_variance) * grid**2
     measured, gap = variances[selected.run], of_branch[selected.branch_of - 1]
     noisy = selected.gaps + thresholds[selected.run]
     estimates: Floats = (noisy / gap + measurements / measured) / (1 / gap + 1 / measured)
-    return MeasuredRuns(selected, measurements, estimates, truth * grid)
+    return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid))
 
 
-def _laplace_by_count(
-    measurement: Laplace, found: Integers, grid: float
-) -> tuple[Floats, Floats]:
+def _floats(steps: NDArray[Any], grid: float) -> Floats:
+    values: Floats = np.multiply(steps, grid, dtype=np.float64)
+    return values
+
+
+def _laplace_by_count(measurement: Laplace, found: Integers, grid: float) -> tuple[Floats, Floats]:
     """For each run, the scale in steps and the variance of measuring what it found."""
     counts, which = np.unique(found, return_inverse=True)
     laws = [measurement.law_in_steps(max(int(count), 1)) for count in counts]

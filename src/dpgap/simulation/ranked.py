@@ -7,6 +7,7 @@ drawing them all. Where to put the border between the two ways is a question of 
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from dpgap.noise import Law
 from dpgap.simulation.floats import Rng, beyond, hits, survival
 
 _COST_OF_A_HIT = 16.0
+_FEW = 8.0
 
 
 class Ranked(NamedTuple):
@@ -62,7 +64,7 @@ class Ranked(NamedTuple):
     def strata(self, border: int) -> Iterator[tuple[int, int]]:
         """The ranks of each stratum from `border` on: first, and one past the last."""
         edges = self.borders[self.borders >= border].tolist()
-        yield from zip(edges[:-1], edges[1:], strict=True)
+        yield from pairwise(edges)
 
     def reaching(
         self, law: Law, bars: Floats, border: int, rng: Rng
@@ -74,8 +76,13 @@ class Ranked(NamedTuple):
         """
         runs, ranks, values = [], [], []
         lowest = bars.min()
-        for first, end in self.strata(border):
+        end = border
+        for first, following in self.strata(border):
+            if first < end:
+                continue
             most = float(survival(law, lowest - self.descending[first : first + 1])[0])
+            alone = bars.size * (self.size - first) * most < _FEW
+            end = self.size if alone else following  # one stratum will do for the hopeless
             cells = hits(rng, bars.size * (end - first), most)
             run, rank = np.divmod(cells, end - first)
             rank += first

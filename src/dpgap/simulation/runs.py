@@ -22,8 +22,9 @@ class Runs:
         """All runs of all parts, in order."""
         if len(parts) == 1:
             return parts[0]
-        columns = zip(*([getattr(part, each.name) for each in fields(cls)] for part in parts))
-        return cls(*map(np.concatenate, columns))
+        return cls(
+            *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,8 +61,8 @@ class AboveRuns(Runs):
 
     def sums(self, values: Floats | Integers) -> Floats:
         """The sum over each run of values that have one entry an answer found."""
-        totals: Floats = np.bincount(self.run, weights=values, minlength=self.found.size)
-        return totals
+        totals = np.bincount(self.run, weights=values, minlength=self.found.size)
+        return totals.astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

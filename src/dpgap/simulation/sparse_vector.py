@@ -57,15 +57,14 @@ def sift_runs(
     max_answers: int | None = None,
 ) -> SiftedRuns:
     """One run for each of `thresholds`, which replace the program's own; all in whole steps."""
-    noisy = thresholds + np.floor(draw(program.threshold_law, rng, thresholds.size))
+    noisy = np.floor(draw(program.threshold_law, rng, thresholds.size))
+    noisy += thresholds
     order = np.argsort(noisy)
     state = _State(program, noisy.size, max_answers)
     found = [
         each
         for first in range(0, noisy.size, _RUNS_AT_ONCE)
-        for each in _sift(
-            program, ranked, noisy, order[first : first + _RUNS_AT_ONCE], state, rng
-        )
+        for each in _sift(program, ranked, noisy, order[first : first + _RUNS_AT_ONCE], state, rng)
     ]
     # Every answer knows its run and how many came before it there: that is its place.
     total = int(state.found.sum())
@@ -117,7 +116,7 @@ def _border(program: SparseVector, ranked: Ranked, threshold: float) -> int:
 
 def _chunk(program: SparseVector, ranked: Ranked, threshold: float, near: int) -> int:
     """About as many near answers as a run needs to find k above."""
-    above = int(np.searchsorted(-ranked.descending, -threshold, side="right"))
+    above = ranked.size - int(np.searchsorted(ranked.descending[::-1], threshold))
     return max(_LEAST_CHUNK, near * program.k // max(above, program.k))
 
 
@@ -211,7 +210,7 @@ class _State:
             hit = ahead & (events.branches <= live)
             charge = np.where(hit, self._units[events.branches - 1], 0)
             used = self.used[events.rows] + _running(charge, first)
-            found = self.found[events.rows] + _running(hit, first)
+            found = self.found[events.rows] + _running(hit.astype(np.int64), first)
             final = ahead & (used <= limit) & (found < self._most)
             now = final & hit
             before[now] = found[now]
@@ -239,7 +238,7 @@ def _first_of_row(rows: Integers) -> Integers:
     return np.maximum.accumulate(places)
 
 
-def _running(values: NDArray[np.generic], first: Integers) -> Integers:
+def _running(values: Integers, first: Integers) -> Integers:
     """The sum of a run's values before each one."""
-    before = np.cumsum(values, dtype=np.int64) - values
+    before: Integers = np.cumsum(values) - values
     return before - before[first] if before.size else before
