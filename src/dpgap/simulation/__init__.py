@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.answers import MAX_STEPS, on_grid, steps_up
+from dpgap.answers import MAX_STEPS, steps_up
 from dpgap.exact import Floats
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
@@ -44,6 +44,7 @@ __all__ = [
     "FloatNoise",
     "MeasuredRuns",
     "ProgramRuns",
+    "Ranked",
     "Runs",
     "TopKRuns",
     "batches",
@@ -57,7 +58,7 @@ _Batch = Callable[[slice, Rng], Any]
 
 def simulate(
     mechanism: Any,
-    answers: ArrayLike,
+    answers: ArrayLike | Ranked,
     *,
     runs: int = 10_000,
     seed: int | None = None,
@@ -71,7 +72,8 @@ def simulate(
     Returns `TopKRuns`, `AboveRuns`, `MeasuredRuns` or, for other mechanisms, `ProgramRuns`. The
     same seed gives the same runs whatever the number of `workers` (threads; by default one a
     core). `thresholds` gives every run of a Sparse Vector a threshold of its own, `max_answers`
-    stops each of them after so many answers. `progress(done, runs)` is called as batches end.
+    stops each of them after so many answers. Answers in whole steps that serve more than once may
+    be ranked once, by `Ranked.of`. `progress(done, runs)` is called as batches end.
     """
     done, parts = 0, []
     for part, size in batches(
@@ -92,7 +94,7 @@ def simulate(
 
 def batches(
     mechanism: Any,
-    answers: ArrayLike,
+    answers: ArrayLike | Ranked,
     *,
     runs: int = 10_000,
     seed: int | None = None,
@@ -130,7 +132,7 @@ def batches(
 
 def _batch_of(
     mechanism: Any,
-    answers: ArrayLike,
+    answers: ArrayLike | Ranked,
     runs: int,
     thresholds: ArrayLike | None,
     max_answers: int | None,
@@ -153,9 +155,15 @@ def _batch_of(
     return _program(mechanism, answers)
 
 
-def _top_k(mechanism: NoisyTopK, answers: ArrayLike) -> _Batch:
-    steps, _ = mechanism._accept(answers, None)
-    program, ranked = mechanism.in_steps(), Ranked.of(steps)
+def _ranked(mechanism: NoisyTopK | SparseVector, answers: ArrayLike | Ranked) -> Ranked:
+    if isinstance(answers, Ranked):
+        mechanism._accept(answers.answers, None)
+        return answers
+    return Ranked.of(mechanism._accept(answers, None)[0])
+
+
+def _top_k(mechanism: NoisyTopK, answers: ArrayLike | Ranked) -> _Batch:
+    program, ranked = mechanism.in_steps(), _ranked(mechanism, answers)
     grid = float(mechanism.grid or 1)
 
     def batch(part: slice, rng: Rng) -> TopKRuns:
@@ -169,13 +177,12 @@ def _top_k(mechanism: NoisyTopK, answers: ArrayLike) -> _Batch:
 
 def _above(
     mechanism: SparseVector,
-    answers: ArrayLike,
+    answers: ArrayLike | Ranked,
     runs: int,
     thresholds: ArrayLike | None,
     max_answers: int | None,
 ) -> tuple[_Batch, Floats]:
-    steps, _ = mechanism._accept(answers, None)
-    program, ranked = mechanism.in_steps(), Ranked.of(steps)
+    program, ranked = mechanism.in_steps(), _ranked(mechanism, answers)
     grid = float(mechanism.grid or 1)
     stated = _thresholds(mechanism, thresholds, runs)
     whole = np.ceil(stated / grid).astype(np.int64)
@@ -211,22 +218,24 @@ def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int
     return stated
 
 
-def _measured_top_k(pipeline: MeasuredTopK, answers: ArrayLike) -> _Batch:
-    select = _top_k(pipeline.selection, answers)
-    steps = on_grid(answers, pipeline.selection.grid)
-    return lambda part, rng: measure_top_k(pipeline, steps, select(part, rng), rng)
+def _measured_top_k(pipeline: MeasuredTopK, answers: ArrayLike | Ranked) -> _Batch:
+    ranked = _ranked(pipeline.selection, answers)
+    select = _top_k(pipeline.selection, ranked)
+    return lambda part, rng: measure_top_k(pipeline, ranked.answers, select(part, rng), rng)
 
 
 def _measured_above(
     pipeline: MeasuredAbove,
-    answers: ArrayLike,
+    answers: ArrayLike | Ranked,
     runs: int,
     thresholds: ArrayLike | None,
     max_answers: int | None,
 ) -> _Batch:
-    select, stated = _above(pipeline.selection, answers, runs, thresholds, max_answers)
-    steps = on_grid(answers, pipeline.selection.grid)
-    return lambda part, rng: measure_above(pipeline, steps, select(part, rng), stated[part], rng)
+    ranked = _ranked(pipeline.selection, answers)
+    select, stated = _above(pipeline.selection, ranked, runs, thresholds, max_answers)
+    return lambda part, rng: measure_above(
+        pipeline, ranked.answers, select(part, rng), stated[part], rng
+    )
 
 
 class FloatNoise:
@@ -242,8 +251,8 @@ class FloatNoise:
         return float(draw(law, self._rng, 1)[0])
 
 
-def _program(mechanism: Any, answers: ArrayLike) -> _Batch:
-    values = np.asarray(answers)
+def _program(mechanism: Any, answers: ArrayLike | Ranked) -> _Batch:
+    values = answers.answers if isinstance(answers, Ranked) else np.asarray(answers)
     if callable(getattr(mechanism, "simulate", None)):
         return lambda part, rng: ProgramRuns(
             list(mechanism.simulate(values, part.stop - part.start, rng))

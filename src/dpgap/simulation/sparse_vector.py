@@ -67,12 +67,12 @@ def sift_runs(
         for each in _sift(program, ranked, noisy, order[first : first + _RUNS_AT_ONCE], state, rng)
     ]
     # Every answer knows its run and how many came before it there: that is its place.
-    total = int(state.found.sum())
     starts = state.found.cumsum() - state.found
-    columns = np.empty((4, total), dtype=np.int64)
+    indices, branches, gaps = (np.empty(int(state.found.sum()), dtype=np.int64) for _ in range(3))
     for events, before in found:
-        columns[:, starts[events.rows] + before] = events
-    runs, indices, branches, gaps = columns
+        place = starts[events.rows] + before
+        indices[place], branches[place], gaps[place] = events[1:]
+    runs = np.repeat(np.arange(noisy.size), state.found)
     processed = np.where(state.going(), ranked.size, state.last + 1)
     return SiftedRuns(runs, indices, branches, gaps, state.used, processed)
 
@@ -199,23 +199,26 @@ class _State:
 
     def take(self, events: _Events) -> tuple[_Events, Integers]:
         """What is said to be above, and how many the run had found before each."""
-        ahead = np.ones(events.rows.size, dtype=np.bool_)
-        said = np.zeros(events.rows.size, dtype=np.bool_)
-        before = np.empty(events.rows.size, dtype=np.int64)
-        first = _first_of_row(events.rows)
+        rows, said = events.rows, np.zeros(events.rows.size, dtype=np.bool_)
+        before = np.empty(rows.size, dtype=np.int64)
+        first = _first_of_row(rows)
+        ahead = ~said
         for live in range(self._units.size, 0, -1):
             limit = self._limits[live - 1]
             if live < self._units.size and limit == self._limits[live]:
                 continue  # without draining, all branches die at once
             hit = ahead & (events.branches <= live)
-            charge = np.where(hit, self._units[events.branches - 1], 0)
-            used = self.used[events.rows] + _running(charge, first)
-            found = self.found[events.rows] + _running(hit.astype(np.int64), first)
-            final = ahead & (used <= limit) & (found < self._most)
+            charge = self._units[events.branches - 1] * hit
+            found = self.found[rows] + _running(hit.astype(np.int64), first)
+            final = ahead & (self.used[rows] + _running(charge, first) <= limit)
+            final &= found < self._most
             now = final & hit
+            if now.all():
+                self._add(rows, charge, events.indices)
+                return events, found
             before[now] = found[now]
             said |= now
-            self._add(events.rows[now], charge[now], events.indices[now])
+            self._add(rows[now], charge[now], events.indices[now])
             ahead &= ~final
         return events.taken(said), before[said]
 
