@@ -102,6 +102,32 @@ def test_releases_show_nothing_private(monkeypatch):
     assert printed == []
 
 
+@pytest.mark.parametrize("kind", RELEASES)
+def test_released_arrays_are_no_views_of_anything_larger(kind: str):
+    release = RELEASES[kind](None)
+    arrays = [value for value in _values(release) if isinstance(value, np.ndarray)]
+    assert arrays
+    assert all(_owned(array) for array in arrays)
+
+
+def _values(release) -> list:
+    names = [name for kind in type(release).__mro__ for name in getattr(kind, "__slots__", ())]
+    return [getattr(release, name) for name in names]
+
+
+def _owned(array: np.ndarray) -> bool:
+    return array.base is None or array.base.size == array.size
+
+
+def test_the_callers_numeric_settings_cannot_turn_a_release_into_an_error():
+    answers = np.zeros(2_000, dtype=np.int64)
+    answers[:2] = 10**5
+    with np.errstate(all="raise"):
+        for mechanism in (dpgap.NoisyTopK(2, 1), dpgap.AdaptiveSparseVector(9, 1, 1)):
+            assert mechanism.release(answers).indices.size >= 1
+        assert dpgap.measured_top_k(answers, 2, 1).estimates.size == 2
+
+
 def test_a_release_is_quick():
     mechanism = dpgap.NoisyTopK(10, "0.7", monotonic=True)
     answers = np.random.default_rng(0).permutation(10**6 // np.arange(1, 10**5))

@@ -39,8 +39,10 @@ _ABSOLUTE_ERROR = 2.0**-52
 _RELATIVE_ERROR = 2.0**-48
 
 
-def require_scale(scale: Fraction) -> None:
-    """Refuse a scale, in grid steps, that floats could not serve."""
+def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
+    """Refuse a scale, or a sensitivity, in grid steps, that floats could not serve."""
+    if sensitivity > _MAX_SCALE:
+        raise ValueError("sensitivity must be at most 2^40 grid steps: use a coarser grid")
     if scale > _MAX_SCALE:
         raise ValueError(
             f"epsilon is too small: the noise would have a scale of {float(scale):.3g} grid steps, "
@@ -117,6 +119,7 @@ def _staircase_bounds(
     )
 
 
+@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def floors(law: Law, bits: Bits, *shape: int) -> Integers:
     """Exactly distributed noise, floored to whole steps."""
     words = bits.words(law.words, *shape)
@@ -243,7 +246,7 @@ class Uniform:
         if level == 0:
             low, high = _quick_exponential(self._read, 1 << self._length)
             return Fraction(low), Fraction(high)
-        digits = _digits(self._length)  # enough to write both ends of the enclosure exactly
+        digits = decimals(self._length)  # enough to write both ends of the enclosure exactly
         unit = digits.scaleb(Decimal(5**self._length), -self._length)
         low_log = digits.ln(digits.multiply(Decimal(self._read + 1), unit))
         high_log = digits.ln(digits.multiply(Decimal(self._read), unit))
@@ -252,8 +255,18 @@ class Uniform:
         return -Fraction(low_log), -Fraction(digits.next_minus(high_log))
 
 
-def _digits(count: int) -> Context:
-    return Context(prec=count + 20, rounding=ROUND_HALF_EVEN)
+def decimals(count: int) -> Context:
+    """Correctly rounded arithmetic with digits to spare, whatever the caller's own settings."""
+    return Context(
+        prec=count + 20,
+        rounding=ROUND_HALF_EVEN,
+        Emin=-999_999,
+        Emax=999_999,
+        capitals=1,
+        clamp=0,
+        flags=[],
+        traps=[],
+    )
 
 
 def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
@@ -262,7 +275,7 @@ def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
     slack = Fraction(1, 10**size)
     power = Fraction(0)
     if fall < 3 * size:  # otherwise e^(−fall) is below the slack
-        digits = _digits(size)
+        digits = decimals(size)
         exponent = digits.divide(Decimal(-fall.numerator), Decimal(fall.denominator))
         power = Fraction(digits.exp(exponent))
     low, high = max(power - slack, Fraction(0)), power + slack

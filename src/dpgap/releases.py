@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates import gap_shortfall
-from dpgap.parameters import confidence_level
+from dpgap.parameters import confidence_level, positive_integer
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector import SparseVector
@@ -136,7 +136,8 @@ class TopKRelease(Table):
 
     def gap_between(self, better: int, worse: int) -> float:
         """By how much rank `better` leads rank `worse`; ranks count from 1."""
-        if not 1 <= better < worse <= self.gaps.size + 1:
+        better, worse = positive_integer("better", better), positive_integer("worse", worse)
+        if not better < worse <= self.gaps.size + 1:
             raise ValueError(
                 f"ranks must satisfy 1 <= better < worse <= {self.gaps.size + 1}, "
                 f"not {better} and {worse}"

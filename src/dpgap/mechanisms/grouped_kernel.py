@@ -12,7 +12,7 @@ overlap the program decides on decimals and further bits.
 
 import math
 from collections.abc import Iterator
-from decimal import Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from dpgap.exact import (
     Integers,
     Real,
     Uniform,
+    decimals,
     unit_exponential_bounds,
 )
 from dpgap.mechanisms.top_k_kernel import Program, ranked
@@ -44,6 +45,7 @@ class GroupedSelection(NamedTuple):
     leads: Integers
 
 
+@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def select_grouped(
     program: Program, values: Integers, sizes: Integers, bits: Bits
 ) -> GroupedSelection:
@@ -136,8 +138,7 @@ def _noise_bounds(law: Law, sums: Floats) -> tuple[Floats, Floats]:
 
 def _quantile(law: Law, sums: Floats) -> Floats:
     """In units of the scale, for U = e^(−sum)."""
-    with np.errstate(divide="ignore"):  # a sum of 0 stands for any upper end
-        upper = -np.log(-np.expm1(-sums))
+    upper = -np.log(-np.expm1(-sums))  # infinite where the sum may be 0
     if not law.symmetric:
         return upper
     return np.where(sums < _LN_2, upper - _LN_2, _LN_2 - sums)
@@ -181,7 +182,7 @@ def _exact_quantile(law: Law, total: Fraction, digits: int) -> Fraction:
 
     Half are to spare because 1 − e^(−total) may be as small as 10^−39 for sizes up to 2^60.
     """
-    context = Context(prec=digits)
+    context = decimals(digits)
     power = context.exp(context.divide(Decimal(-total.numerator), Decimal(total.denominator)))
     upper = -Fraction(context.ln(context.subtract(Decimal(1), power)))
     if not law.symmetric:

@@ -47,6 +47,7 @@ class Selection(NamedTuple):
     leads: Integers
 
 
+@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def select(program: Program, answers: Integers, runs: int, bits: Bits) -> Selection:
     """Run the program `runs` times on the same answers, in steps, with fresh noise."""
     n = answers.size
@@ -156,5 +157,6 @@ def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools
     least = np.floor(low[:, : need - 1] - high[:, need - 1 : need])
     most = np.floor(high[:, : need - 1] - low[:, need - 1 : need])
     certain &= (least == most).all(axis=1)
-    with np.errstate(invalid="ignore"):  # rows left open may hold infinities; they are replaced
-        return order[:, :k], least.astype(np.int64), certain
+    # Rows left open may hold infinities; they are replaced. A copy, because a view would still
+    # hold the ranking of those who lost.
+    return order[:, :k].copy(), least.astype(np.int64), certain
