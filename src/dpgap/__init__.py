@@ -9,6 +9,8 @@
 
 from dpgap import estimates
 from dpgap.budget import BudgetExhausted
+from dpgap.mechanisms.count_hull import CountHull
+from dpgap.mechanisms.cube import Cube
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
@@ -19,6 +21,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AdaptiveSparseVector",
     "BudgetExhausted",
+    "CountHull",
+    "Cube",
     "Laplace",
     "MeasuredAbove",
     "MeasuredTopK",

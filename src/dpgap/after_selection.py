@@ -50,13 +50,15 @@ class Line(Protocol):
     def log_density(self, line: Floats) -> Floats:
         """How likely a place of the line is, up to a constant."""
 
-    def shared_error(self, line: Floats) -> Floats:
-        """The mean of the error that all measurements share, given the line as they see it."""
+    def shared_error(self, line: Floats) -> tuple[Floats, Floats]:
+        """The mean and variance of the error that all measurements share, given the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownLine:
     """Nothing is known: the best loser may be anywhere up to the largest winner."""
+
+    shared_deviation: float
 
     def range(self, least: Floats, most: Floats, deviation: float) -> tuple[Floats, Floats]:
         return least - _REACH * deviation, most + 4 * deviation
@@ -64,8 +66,8 @@ class UnknownLine:
     def log_density(self, line: Floats) -> Floats:
         return np.zeros_like(line)
 
-    def shared_error(self, line: Floats) -> Floats:
-        return np.zeros_like(line)
+    def shared_error(self, line: Floats) -> tuple[Floats, Floats]:
+        return np.zeros_like(line), np.full_like(line, self.shared_deviation**2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,13 @@ class NoisyThreshold:
         logs: Floats = log_ndtr(self._place(over)) - over / self.scale
         return logs
 
-    def shared_error(self, line: Floats) -> Floats:
+    def shared_error(self, line: Floats) -> tuple[Floats, Floats]:
         """A normal error, given that it and exponential noise add up to the line's excess."""
         shared = self.shared_deviation
-        over = self._place(line - self.threshold)
-        return shared**2 / self.scale - shared * _hazard(over)
+        place = self._place(line - self.threshold)
+        hazard = _hazard(place)
+        left = np.clip(1 - place * hazard - hazard**2, 0.0, 1.0)
+        return shared**2 / self.scale - shared * hazard, shared**2 * left
 
     def _place(self, over: Floats) -> Floats:
         shared = self.shared_deviation
@@ -121,7 +125,7 @@ def after_selection(
     """Estimate answers from measurements and leads over a line; one row for every run.
 
     `scales` are those of the leads' exponential noise, `deviation` that of what measurements do
-    not share. Add the shared variance to the variances.
+    not share; `line` knows what they do.
     """
     runs, count = measurements.shape
     scales = np.broadcast_to(scales, measurements.shape)
@@ -188,9 +192,10 @@ def _averaged(winners: _Winners, line: Line) -> Estimates:
     bend = (given.between / b + given.at_line - given.at_lead) / b
     bend -= given.at_lead * given.upper / s
     weights = weights[:, None, :]
-    shift = s**2 * slope - line.shared_error(places)[:, None, :]
+    shared, shared_variance = line.shared_error(places)
+    shift = s**2 * slope - shared[:, None, :]
     means = (weights * shift).sum(axis=2)
-    within = s**2 + s**4 * (weights * (bend - slope**2)).sum(axis=2)
+    within = s**2 + (weights * (s**4 * (bend - slope**2) + shared_variance[:, None, :])).sum(axis=2)
     between = (weights * (shift - means[:, :, None]) ** 2).sum(axis=2)
     return Estimates(winners.measurements + means, np.maximum(within, 0.0) + between)
 
