@@ -37,7 +37,7 @@ _POINTS = 49
 _STAGES = 3
 _NEGLIGIBLE = 25.0
 _REACH = 8.0
-_CELLS_AT_ONCE = 1 << 20
+_CELLS_AT_ONCE = 1 << 17
 _LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
 
 
@@ -144,33 +144,31 @@ class _Winners(NamedTuple):
     scales: Floats
     deviation: float
 
-    def given(self, line: Floats) -> "_Given":
-        """Everything about each winner (second axis) at each place of the line (third)."""
+    def likelihood(self, line: Floats) -> "_Likelihood":
+        """Of each winner (second axis), at each place of the line (third)."""
         from scipy.special import log_ndtr
 
         s = self.deviation
         alpha, lead, b = (each[:, :, None] for each in self[:3])
         lower = (line[:, None, :] - alpha) / s
         upper = lower + lead / s
-        log_below = log_ndtr(lower) - lead / b
         tilt = s / b
+        log_below = log_ndtr(lower) - lead / b
         log_between = tilt * (tilt / 2 - upper) + _log_stretch(lower - tilt, upper - tilt)
-        total = np.logaddexp(log_below, log_between)
-        return _Given(
-            total,
-            np.exp(log_between - total),
-            np.exp(-(lower**2) / 2 - lead / b - _LOG_ROOT_TWO_PI - total) / s,
-            np.exp(-(upper**2) / 2 - _LOG_ROOT_TWO_PI - total) / s,
-            upper,
-        )
+        return _Likelihood(lower, upper, log_between, np.logaddexp(log_below, log_between))
 
 
-class _Given(NamedTuple):
-    log_likelihood: Floats
-    between: Floats
-    at_line: Floats
-    at_lead: Floats
+class _Likelihood(NamedTuple):
+    lower: Floats
     upper: Floats
+    log_between: Floats
+    log_total: Floats
+
+    def density(self, place: Floats, log_weight: Floats | float) -> Floats:
+        """A normal density, weighted, over the likelihood."""
+        log_density = log_weight - place**2 / 2 - _LOG_ROOT_TWO_PI
+        density: Floats = np.exp(log_density - self.log_total)
+        return density
 
 
 def _log_stretch(low: Floats, high: Floats) -> Floats:
@@ -188,19 +186,21 @@ def _log_stretch(low: Floats, high: Floats) -> Floats:
 def _averaged(winners: _Winners, line: Line) -> Estimates:
     places, weights, given = _posterior(winners, line)
     s, b = winners.deviation, winners.scales[:, :, None]
-    slope = given.between / b - given.at_lead
-    bend = (given.between / b + given.at_line - given.at_lead) / b
-    bend -= given.at_lead * given.upper / s
+    between = np.exp(given.log_between - given.log_total) / b
+    at_line = given.density(given.lower, -winners.leads[:, :, None] / b) / s
+    at_lead = given.density(given.upper, 0.0) / s
+    slope = between - at_lead
+    bend = (slope + at_line) / b - at_lead * given.upper / s
     weights = weights[:, None, :]
     shared, shared_variance = line.shared_error(places)
     shift = s**2 * slope - shared[:, None, :]
     means = (weights * shift).sum(axis=2)
     within = s**2 + (weights * (s**4 * (bend - slope**2) + shared_variance[:, None, :])).sum(axis=2)
-    between = (weights * (shift - means[:, :, None]) ** 2).sum(axis=2)
-    return Estimates(winners.measurements + means, np.maximum(within, 0.0) + between)
+    across = (weights * (shift - means[:, :, None]) ** 2).sum(axis=2)
+    return Estimates(winners.measurements + means, np.maximum(within, 0.0) + across)
 
 
-def _posterior(winners: _Winners, line: Line) -> tuple[Floats, Floats, _Given]:
+def _posterior(winners: _Winners, line: Line) -> tuple[Floats, Floats, _Likelihood]:
     """Places of the line, their weights, and the winners there: a grid refined to where it counts.
 
     The likelihood rises steeply up to one place and falls from there on, more and more slowly. So
@@ -214,8 +214,8 @@ def _posterior(winners: _Winners, line: Line) -> tuple[Floats, Floats, _Given]:
         np.log1p(span) * np.linspace(0, 1, _POINTS)
     )
     for stage in range(_STAGES):
-        given = winners.given(places)
-        logs = given.log_likelihood.sum(axis=1) + line.log_density(places)
+        given = winners.likelihood(places)
+        logs = given.log_total.sum(axis=1) + line.log_density(places)
         logs -= logs.max(axis=1, keepdims=True)
         if stage == _STAGES - 1:
             break
