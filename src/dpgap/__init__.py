@@ -15,6 +15,7 @@ from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
+from dpgap.plan import Plan, plan
 
 __version__ = "0.1.0"
 
@@ -28,8 +29,10 @@ __all__ = [
     "MeasuredTopK",
     "NoisyMax",
     "NoisyTopK",
+    "Plan",
     "SparseVector",
     "estimates",
     "measured_above",
     "measured_top_k",
+    "plan",
 ]
