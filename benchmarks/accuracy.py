@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,12 @@ from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
 from dpgap.mechanisms.top_k_kernel import select
-from dpgap.paper_method import gap_variances, variance_ratio
+from dpgap.paper_method import (
+    above_half_widths,
+    gap_variances,
+    top_k_half_width,
+    variance_ratio,
+)
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK
 from dpgap.randomness import Bits, InsecureSeededBits
 
@@ -86,19 +92,20 @@ def top_k(
         ratio = variance_ratio(selection, measurement)
         gaps = selected.leads - np.pad(selected.leads[:, 1:], ((0, 0), (0, 1)))
         estimates = np.array([blue(*row, ratio) for row in zip(values, gaps, strict=True)])
+        off, half = estimates - truth, top_k_half_width(selection, measurement, 0.95)
     else:
         leads = selected.leads.astype(np.float64)
         estimates = estimates_after_top_k(selection, measurement, values, leads).means
+        off, half = values - truth, measurement.half_width(k, 0.95)
     right = (truth >= counts[k - 1]).mean()
     plain = baseline(k)
-    half = measurement.half_width(k, 0.95)
     return {
         "error": float(((estimates - truth) ** 2).mean() / plain),
         "without gaps": float(((values - truth) ** 2).mean() / plain),
         "without gaps, exact": measurement.variance(k) / plain,
         "precision": float(right),
         "f1": float(right),  # as many are selected as there are to find
-        "coverage": float((np.abs(values - truth) <= half).mean()),
+        "coverage": float((np.abs(off) <= half).mean()),
     }
 
 
@@ -117,8 +124,14 @@ def above(counts: Integers, k: int, method: str, runs: int, seed: int) -> dict[s
             errors[0] += float(((estimates - truth) ** 2).sum())
             errors[1] += float(((values - truth) ** 2).sum())
             plain += baseline(truth.shape[1]) * truth.size
-            half = pipeline.measurement.half_width(truth.shape[1], 0.95)
-            covered += int((np.abs(values - truth) <= half).sum())
+            off, half = values - truth, pipeline.measurement.half_width(truth.shape[1], 0.95)
+            if method == "paper":
+                off = estimates - truth
+                branches = np.ones(truth.shape[1], dtype=np.int64)
+                half = above_half_widths(pipeline.selection, pipeline.measurement, branches, 0.95)[
+                    0
+                ]
+            covered += int((np.abs(off) <= half).sum())
             found += truth.size
     return {
         "error": errors[0] / plain,
@@ -167,21 +180,17 @@ def stream_and_threshold(
 
 
 def finding(
-    counts: Integers, k: int, runs: int, seed: int, most: int | None = None, **kind: Any
+    counts: Integers, k: int, runs: int, seed: int, kind: dict[str, Any]
 ) -> dict[str, float]:
     """How many answers a Sparse Vector finds above, and how well they are found."""
     bits, generator = InsecureSeededBits(seed), np.random.default_rng(seed)
+    sparse_vector = AdaptiveSparseVector if "branches" in kind else SparseVector
     found = right = wanted = 0
     f1: list[Floats] = []
-    branches = kind.pop("branches", 1)
     for _ in range(BATCHES):
         stream, line = stream_and_threshold(counts, k, generator)
-        facts = {"monotonic": True, **kind}
-        mechanism = (
-            SparseVector(line, most or k, EPSILON, **facts)
-            if branches == 1
-            else AdaptiveSparseVector(line, most or k, EPSILON, branches=branches, **facts)
-        )
+        facts: dict[str, Any] = {"k": k, "epsilon": EPSILON, "monotonic": True, **kind}
+        mechanism = sparse_vector(line, **facts)
         each = runs // BATCHES
         sifted = sift(mechanism.in_steps(), stream, each, bits)
         hits = stream[sifted.indices] > line
@@ -198,48 +207,50 @@ def finding(
     }
 
 
-def top_k_figures(counts: Integers, runs: int) -> dict[str, Any]:
-    """Both methods, all k, all thinnings."""
-    figures: dict[str, Any] = {}
-    for k in (3, 10, 25):
+def settings(counts: Integers, runs: int) -> dict[tuple[str, str, str], tuple[Any, ...]]:
+    """What to run, by where its figures go."""
+    jobs: dict[tuple[str, str, str], tuple[Any, ...]] = {}
+    for method in ("best", "paper"):
         for thinning in THINNINGS:
-            thinned = counts // thinning
-            figures[f"k={k}, thinned {thinning}-fold"] = {
-                method: top_k(thinned, k, method, runs, seed=k * thinning)
-                for method in ("best", "paper")
-            }
+            for k in (25, 10, 3):
+                where = f"k={k}, thinned {thinning}-fold"
+                job = (counts // thinning, k, method, runs, k * thinning)
+                jobs["top-k", where, method] = (top_k, *job)
+                if k < 25:
+                    jobs["above", where, method] = (above, *job)
+    for noise in ("exponential", "laplace"):
+        for name, kind in KINDS.items():
+            jobs["adaptive", noise, name] = (
+                finding,
+                counts,
+                10,
+                runs,
+                10,
+                {**kind, "noise": noise},
+            )
+    return jobs
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "2 branches": {"branches": 2},
+    "2 branches, drained": {"branches": 2, "drain": True},
+    "3 branches, drained": {"branches": 3, "drain": True},
+    "4 branches, drained": {"branches": 4, "drain": True},
+    "5 branches, drained": {"branches": 5, "drain": True},
+    "plain, told k=40": {"k": 40},
+}
+"""Sparse Vectors to compare. The last is the honest baseline: a plain one that knew its k."""
+
+
+def all_figures(counts: Integers, runs: int) -> dict[str, Any]:
+    """Every setting, two at a time."""
+    figures: dict[str, Any] = {"top-k": {}, "above": {}, "adaptive": {}}
+    with ProcessPoolExecutor(max_workers=2) as pool:
+        futures = {place: pool.submit(*job) for place, job in settings(counts, runs).items()}
+        for (part, where, which), future in futures.items():
+            figures[part].setdefault(where, {})[which] = future.result()
     return figures
-
-
-def above_figures(counts: Integers, runs: int) -> dict[str, Any]:
-    """Sparse Vector, then measurement: both methods."""
-    return {
-        f"k={k}, thinned {thinning}-fold": {
-            method: above(counts // thinning, k, method, runs, seed=k * thinning)
-            for method in ("best", "paper")
-        }
-        for k in (3, 10)
-        for thinning in THINNINGS
-    }
-
-
-def adaptive_figures(counts: Integers, runs: int, k: int = 10) -> dict[str, Any]:
-    """Branches and draining, with the honest baseline: plain with a k that was known."""
-    kinds: dict[str, dict[str, Any]] = {
-        "plain": {},
-        "2 branches": {"branches": 2},
-        "2 branches, drained": {"branches": 2, "drain": True},
-        "3 branches, drained": {"branches": 3, "drain": True},
-        "4 branches, drained": {"branches": 4, "drain": True},
-        "5 branches, drained": {"branches": 5, "drain": True},
-        "plain, told k=40": {"most": 40},
-    }
-    return {
-        noise: {
-            name: finding(counts, k, runs, k, noise=noise, **kind) for name, kind in kinds.items()
-        }
-        for noise in ("exponential", "laplace")
-    }
 
 
 def report(figures: dict[str, Any], indent: str = "") -> None:
@@ -274,9 +285,7 @@ def main() -> int:
         "data": path.name,
         "epsilon": float(EPSILON),
         "runs": options.runs,
-        "top-k": top_k_figures(counts, options.runs),
-        "above": above_figures(counts, options.runs),
-        "adaptive": adaptive_figures(counts, options.runs),
+        **all_figures(counts, options.runs),
     }
     figures["seconds"] = round(time.perf_counter() - start, 1)
     print(json.dumps(figures, indent=2)) if options.json else report(figures)

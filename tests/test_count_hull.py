@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgap
@@ -58,6 +58,7 @@ def hull_cases(draw: st.DrawFn) -> tuple[dpgap.CountHull, list[Any], list[Any], 
     return mechanism, values, neighbour, noise
 
 
+@settings(deadline=None)
 @given(hull_cases())
 def test_the_hull_alignment_keeps_the_output_the_support_and_the_budget(case: Any) -> None:
     mechanism, values, neighbour, noise = case
@@ -69,6 +70,7 @@ def test_the_hull_alignment_keeps_the_output_the_support_and_the_budget(case: An
     assert mechanism.cost(noise, shifted) <= mechanism.epsilon
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_the_cube_alignment_keeps_the_output_and_the_budget(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 6))
