@@ -119,6 +119,7 @@ class Estimates(NamedTuple):
     variances: Floats
 
 
+@np.errstate(all="ignore")  # tails underflow, as they should, whatever the caller's settings
 def after_selection(
     measurements: Floats, leads: Floats, scales: Floats, deviation: float, line: Line
 ) -> Estimates:

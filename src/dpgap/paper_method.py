@@ -58,6 +58,8 @@ def variance_ratio(selection: NoisyTopK, measurement: Laplace) -> float:
 
 def top_k_half_width(selection: NoisyTopK, measurement: Laplace, level: float) -> float:
     """The BLUE is off by these multiples of independent draws, and of half steps."""
+    if selection.k == 1:
+        return measurement.half_width(1, level)
     k, ratio = selection.k, variance_ratio(selection, measurement)
     whole = k * (1 + ratio)
     measuring = float(measurement.law_in_steps(k).scale) / whole

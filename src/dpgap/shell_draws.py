@@ -43,6 +43,7 @@ _ROUNDING = 2.0**-49
 _COORDINATES_AT_ONCE = 1 << 18
 
 
+@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
     """Exactly distributed draws, one a row."""
     at_once = max(1, _COORDINATES_AT_ONCE // law.dimension)
