@@ -63,6 +63,40 @@ def test_malformed_single_answers_are_refused(bad):
     assert run.ask(-5).above in (True, False)
 
 
+class _Telling:
+    """An answer that tells when it is looked at."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise ValueError(f"the secret is {SECRET}")
+
+
+def test_what_answers_say_themselves_is_not_passed_on():
+    run = dpgap.SparseVector(0, 1, 1).start()
+    for call in (lambda: run.ask(_Telling()), lambda: MECHANISMS[0].release(_Telling())):
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert str(SECRET) not in str(caught.value)
+        assert caught.value.__context__ is None
+
+
+def test_large_ints_in_a_list_with_floats_are_refused_because_they_would_be_rounded():
+    mechanism = dpgap.NoisyTopK(1, 1, grid=1)
+    with pytest.raises(ValueError, match="answers must be an array"):
+        mechanism.release([2**53 + 1, 0.5])
+
+
+def test_extreme_parameters_are_refused_by_name():
+    with pytest.raises(ValueError, match="grid must"):
+        dpgap.Laplace(1, grid=Fraction(2) ** 600)
+    with pytest.raises(ValueError, match="k must"):
+        dpgap.SparseVector(0, 2**70, 2**40, threshold_share="1/2")
+    with pytest.raises(ValueError, match="sensitivity must"):
+        dpgap.NoisyTopK(1, 2**70, sensitivity=2**100, noise="staircase")
+    with pytest.raises(ValueError, match="epsilon is too large"):
+        dpgap.NoisyTopK(1, "1e350", noise="staircase")
+    assert dpgap.SparseVector(0, 2**33, 10**6).threshold_share > 0
+
+
 def test_real_answers_must_be_finite_and_within_the_grid():
     mechanism = dpgap.NoisyTopK(1, 1, grid="1/1024")
     for bad in ([math.nan, 1.0], [-math.inf, 1.0], [1e300, 1.0]):

@@ -1,5 +1,6 @@
 """Exact draws: right laws, sound bounds, and a fall-back that changes nothing."""
 
+import decimal
 import itertools
 from fractions import Fraction
 
@@ -95,7 +96,7 @@ def test_the_float_logarithm_keeps_to_the_error_that_bounds_rely_on():
     logs = -np.log(floats)
     for value, log in zip(floats.tolist(), logs.tolist(), strict=True):
         read, whole = Fraction(value).as_integer_ratio()
-        uniform = exact._Uniform(read * (2**128 // whole), 128, InsecureSeededBits(0))
+        uniform = exact.Uniform(read * (2**128 // whole), 128, InsecureSeededBits(0))
         low, high = uniform.exponential(1) if value < 1 else (Fraction(0), Fraction(0))
         slack = Fraction(2**-126) * 2**64
         assert (
@@ -131,6 +132,17 @@ def test_fractions_of_draws_follow_the_law_within_a_step():
     masses = np.diff(-np.expm1(-edges / 0.5)) / -np.expm1(-2.0)
     assert chi_square_p(counts, masses) > LEVEL
     assert chi_square_p(counts, np.full(20, 0.05)) < LEVEL
+
+
+def test_the_callers_decimal_settings_play_no_part():
+    context = decimal.DefaultContext
+    before = context.traps[decimal.Inexact], context.Emin
+    context.traps[decimal.Inexact], context.Emin = True, -3
+    try:
+        draw = Draw(LAWS[0], [12345], InsecureSeededBits(1))
+        assert draw.enclosure(2)[0] < draw.enclosure(2)[1]
+    finally:
+        context.traps[decimal.Inexact], context.Emin = before
 
 
 def test_a_real_equals_only_itself():

@@ -68,6 +68,15 @@ def test_forked_children_share_no_bits_with_the_parent_or_each_other():
     assert len({*first, *second, *parent}) == 600
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_with_its_parents_process_id_has_bits_of_its_own(monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: 1)  # as in a new namespace of process ids
+    bits = secure_bits()
+    bits.word()
+    child = _words_of_child(100)
+    assert not {*child} & {bits.word() for _ in range(600)}
+
+
 def test_a_key_is_replaced_when_it_has_served_long_enough(monkeypatch):
     monkeypatch.setattr(randomness, "_WORDS_PER_KEY", 10)
     keys = []

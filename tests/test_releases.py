@@ -1,7 +1,6 @@
 """Results: they print well, tabulate, and explain their guarantee."""
 
 import builtins
-import time
 
 import numpy as np
 import pytest
@@ -72,19 +71,12 @@ def test_importing_is_light():
     import sys
 
     script = (
-        "import sys, time; s = time.perf_counter(); import numpy; m = time.perf_counter();"
-        "import dpgap; e = time.perf_counter();"
-        "heavy = [n for n in ('scipy', 'pandas', 'duckdb', 'sqlalchemy', 'z3', 'matplotlib',"
-        " 'narwhals', 'rich', 'typer') if n in sys.modules];"
-        "print(e - s, heavy)"
+        "import sys, dpgap;"
+        "print([n for n in ('scipy', 'pandas', 'duckdb', 'sqlalchemy', 'z3', 'matplotlib',"
+        " 'narwhals', 'rich', 'typer') if n in sys.modules])"
     )
-    times = []
-    for _ in range(3):
-        out = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-        seconds, _, heavy = out.stdout.decode().partition(" ")
-        assert heavy.strip() == "[]"
-        times.append(float(seconds))
-    assert min(times) < 1.0  # a quarter of a second on an idle machine
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert shown.stdout.strip() == b"[]"
 
 
 def test_releases_show_nothing_private(monkeypatch):
@@ -102,9 +94,27 @@ def test_releases_show_nothing_private(monkeypatch):
     assert printed == []
 
 
-def test_a_release_is_quick():
-    mechanism = dpgap.NoisyTopK(10, "0.7", monotonic=True)
-    answers = np.random.default_rng(0).permutation(10**6 // np.arange(1, 10**5))
-    started = time.perf_counter()
-    mechanism.release(answers)
-    assert time.perf_counter() - started < 1
+@pytest.mark.parametrize("kind", RELEASES)
+def test_released_arrays_are_no_views_of_anything_larger(kind: str):
+    release = RELEASES[kind](None)
+    arrays = [value for value in _values(release) if isinstance(value, np.ndarray)]
+    assert arrays
+    assert all(_owned(array) for array in arrays)
+
+
+def _values(release) -> list:
+    names = [name for kind in type(release).__mro__ for name in getattr(kind, "__slots__", ())]
+    return [getattr(release, name) for name in names]
+
+
+def _owned(array: np.ndarray) -> bool:
+    return array.base is None or array.base.size == array.size
+
+
+def test_the_callers_numeric_settings_cannot_turn_a_release_into_an_error():
+    answers = np.zeros(2_000, dtype=np.int64)
+    answers[:2] = 10**5
+    with np.errstate(all="raise"):
+        for mechanism in (dpgap.NoisyTopK(2, 1), dpgap.AdaptiveSparseVector(9, 1, 1)):
+            assert mechanism.release(answers).indices.size >= 1
+        assert dpgap.measured_top_k(answers, 2, 1).estimates.size == 2

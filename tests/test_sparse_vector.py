@@ -351,6 +351,58 @@ def test_a_closed_run_stays_closed():
         run.ask(1)
 
 
+class _Diary:
+    """An account and its own reservation."""
+
+    def __init__(self) -> None:
+        self.settled: list[Fraction] = []
+
+    def reserve(self, epsilon: Fraction, purpose: str) -> "_Diary":
+        return self
+
+    def settle(self, epsilon: Fraction) -> None:
+        self.settled.append(epsilon)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_cannot_settle_its_parents_run():
+    diary = _Diary()
+    with dpgap.SparseVector(0, 1, 1).start(account=diary) as run:
+        child = os.fork()
+        if child == 0:
+            run.close()
+            os._exit(len(diary.settled))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(diary.settled) == 1
+
+
+def test_a_run_interrupted_while_it_keeps_its_books_is_over_and_not_credited(monkeypatch):
+    diary = _Diary()
+    run = dpgap.SparseVector(0, 2, 1, monotonic=True).start(account=diary)
+
+    def interrupt(self: object, used: int) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dpgap.SparseVector, "live", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run.ask(10**6)
+    with pytest.raises(RuntimeError, match="closed"):
+        run.ask(1)
+    run.close()
+    assert diary.settled == []
+
+
+def test_an_error_in_one_thread_ends_the_run_for_all_of_them():
+    diary = _Diary()
+    run = dpgap.SparseVector(0, 2, 1).start(account=diary)
+    run.__exit__(ValueError, ValueError("one thread's trouble"), None)
+    with pytest.raises(RuntimeError, match="closed"):
+        run.ask(1)
+    run.close()
+    assert diary.settled == []
+
+
 def test_an_interrupted_run_does_not_go_on(monkeypatch):
     from dpgap.mechanisms import sparse_vector_run
 

@@ -266,9 +266,9 @@ def law_named(noise: str, scale: Fraction, sensitivity: Fraction) -> Law:
 
 def require_noise(noise: object) -> str:
     """`noise`, if it names a law."""
-    if noise not in NOISES:
+    if not (isinstance(noise, str) and noise in NOISES):
         raise ValueError(f"noise must be one of {', '.join(map(repr, NOISES))}, not {noise!r}")
-    return str(noise)
+    return noise
 
 
 def _sum_odd(count: int) -> float:

@@ -1,8 +1,12 @@
 """Select, then measure, then estimate: the winners with numbers and error bars.
 
 Part of ε (`split`) selects, the rest measures what was selected. The gaps of the selection come
-free and make the measurements more accurate. `method="paper"` is the paper's pipeline: Laplace
-noise throughout, the BLUE after a Top-K, inverse variances after a Sparse Vector.
+free and make the measurements more accurate. Two methods:
+
+- `"best"`, the default: exponential noise, measurement of all winners together (`CountHull`, or
+  `Cube` where answers are not monotonic), estimates and intervals that hold after selection.
+- `"paper"`: Laplace noise throughout, the BLUE after a Top-K, inverse variances after a Sparse
+  Vector.
 """
 
 from collections.abc import Sequence
@@ -13,22 +17,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpgap import best_method, paper_method
+from dpgap.answers import MAX_STEPS
+from dpgap.best_method import FINER, Joint, joint_measurement
 from dpgap.budget import Account, charged
-from dpgap.estimates import blue, blue_variance, combine, combined_variance
 from dpgap.exact import Floats, Integers, require_scale
-from dpgap.intervals import laplace_sum_half_width
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
+from dpgap.paper_method import Estimated
 from dpgap.parameters import Rational, boolean, positive_rational, share
-from dpgap.releases import AboveRelease, Measured, TopKRelease
+from dpgap.releases import Measured
 
-METHODS = ("paper",)
+METHODS = ("best", "paper")
+_NOISE = {"best": "exponential", "paper": "laplace"}
+_BRANCHES = {"best": 3, "paper": 2}
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class MeasuredTopK:
     """Find the k largest answers and estimate them.
+
+    `split` is the share of ε for selecting. `noise` is the method's own unless said.
 
     >>> pipeline = MeasuredTopK(2, epsilon=1000, monotonic=True)
     >>> release = pipeline.release([10, 50, 90, 20])
@@ -37,7 +47,7 @@ class MeasuredTopK:
     """
 
     selection: NoisyTopK
-    measurement: Laplace
+    measurement: Laplace | Joint
     method: str
 
     def __init__(
@@ -47,17 +57,24 @@ class MeasuredTopK:
         *,
         monotonic: bool = False,
         sensitivity: Rational = 1,
-        method: str = "paper",
+        method: str = "best",
         split: Rational = "1/2",
+        noise: str | None = None,
         grid: Rational | None = None,
     ) -> None:
         keep = object.__setattr__
-        keep(self, "method", _require_method(method))
+        keep(self, "method", require_method(method))
         to_select, to_measure = _divided(epsilon, split)
-        selection = NoisyTopK(k, to_select, monotonic=monotonic, sensitivity=sensitivity, grid=grid)
+        selection = NoisyTopK(
+            k,
+            to_select,
+            monotonic=monotonic,
+            sensitivity=sensitivity,
+            noise=_fitting(noise, self.method),
+            grid=grid,
+        )
         keep(self, "selection", selection)
-        keep(self, "measurement", Laplace(to_measure, sensitivity=sensitivity, grid=grid))
-        require_scale(self.measurement.law_in_steps(selection.k).scale)
+        keep(self, "measurement", _measurement(selection, to_measure, self.method, selection.k))
 
     @property
     def epsilon(self) -> Fraction:
@@ -73,56 +90,30 @@ class MeasuredTopK:
     ) -> Measured:
         """Select and measure on secure exact noise, then estimate."""
         steps, names = self.selection._accept(answers, labels)
+        _require_room(steps, self.measurement)
         with charged(account, self.epsilon, self):
             selected = self.selection._draw(steps, names)
-            measured = self.measurement._draw(steps[selected.indices])
-        return self._estimated(selected, measured.values)
-
-    def _estimated(self, selected: TopKRelease, measurements: Floats) -> Measured:
-        k, grid = self.selection.k, float(self.selection.grid or 1)
-        measured, ratio = self.measurement.variance(k), self._variance_ratio
-        gaps = selected.gaps.copy()
-        if gaps.size == k - 1 and k > 1:
-            gaps[-1] += grid / 2  # with no loser, the floored leads meet one that is exact
+            values = _measured(self.measurement, steps[selected.indices])
+        estimate = _TOP_K[self.method]
+        found: Estimated = estimate(self.selection, self.measurement, selected, values)
         return Measured(
             indices=selected.indices,
             gaps=selected.gaps,
             labels=selected.labels,
-            measurements=measurements,
-            estimates=blue(measurements, gaps, ratio),
-            variances=np.full(k, blue_variance(k, measured, ratio)),
+            measurements=values,
+            **found._asdict(),
             epsilon=self.epsilon,
             spent=self.epsilon,
             promise=selected.promise._replace(epsilon=self.epsilon),
-            half_widths=lambda level: np.full(k, self._half_width(level)),
         )
-
-    @property
-    def _variance_ratio(self) -> float:
-        """The variance of the selection's noise over the measurements'; both on the grid."""
-        selecting = self.selection.in_steps().law.floor_variance
-        return selecting / self.measurement.law_in_steps(self.selection.k).floor_variance
-
-    def _half_width(self, level: float) -> float:
-        """The BLUE is off by these multiples of independent draws, and of half steps."""
-        k, ratio = self.selection.k, self._variance_ratio
-        whole = k * (1 + ratio)
-        measuring = float(self.measurement.law_in_steps(k).scale) / whole
-        selecting = float(self.selection.in_steps().law.scale) / whole
-        terms = [
-            (measuring * (1 + ratio * k), 1),
-            (measuring, k - 1),
-            (selecting * (k - 1), 1),
-            (selecting, k - 1),
-        ]
-        floored = (1 + ratio * k + 3 * (k - 1)) / whole / 2
-        width = laplace_sum_half_width(terms, level) + floored
-        return width * float(self.selection.grid or 1)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class MeasuredAbove:
     """Find answers above a threshold and estimate them.
+
+    `adaptive` charges less for answers far above the threshold and so finds more of them, with
+    as many `branches` as said: 3 and draining for the best method, 2 as in the paper for its own.
 
     >>> pipeline = MeasuredAbove(100, 2, epsilon=1000, monotonic=True)
     >>> pipeline.release([3, 250, 7, 180, 400]).indices.tolist()
@@ -130,7 +121,7 @@ class MeasuredAbove:
     """
 
     selection: SparseVector
-    measurement: Laplace
+    measurement: Laplace | Joint
     method: str
 
     def __init__(
@@ -140,22 +131,35 @@ class MeasuredAbove:
         epsilon: Rational,
         *,
         adaptive: bool = False,
+        branches: int | None = None,
         monotonic: bool = False,
         sensitivity: Rational = 1,
-        method: str = "paper",
+        method: str = "best",
         split: Rational = "1/2",
+        noise: str | None = None,
         grid: Rational | None = None,
     ) -> None:
         keep = object.__setattr__
-        keep(self, "method", _require_method(method))
+        keep(self, "method", require_method(method))
         to_select, to_measure = _divided(epsilon, split)
-        sparse_vector = AdaptiveSparseVector if boolean("adaptive", adaptive) else SparseVector
-        selection = sparse_vector(
-            threshold, k, to_select, monotonic=monotonic, sensitivity=sensitivity, grid=grid
-        )
+        facts: dict[str, Any] = {
+            "monotonic": monotonic,
+            "sensitivity": sensitivity,
+            "noise": _fitting(noise, self.method),
+            "grid": grid,
+        }
+        selection: SparseVector
+        if boolean("adaptive", adaptive):
+            facts["branches"] = _BRANCHES[self.method] if branches is None else branches
+            facts["drain"] = self.method == "best"
+            selection = AdaptiveSparseVector(threshold, k, to_select, **facts)
+        elif branches is not None:
+            raise ValueError("branches must be left out unless adaptive=True")
+        else:
+            selection = SparseVector(threshold, k, to_select, **facts)
         keep(self, "selection", selection)
-        keep(self, "measurement", Laplace(to_measure, sensitivity=sensitivity, grid=grid))
-        require_scale(self.measurement.law_in_steps(selection.capacity).scale)
+        most = selection.capacity
+        keep(self, "measurement", _measurement(selection, to_measure, self.method, most))
 
     @property
     def epsilon(self) -> Fraction:
@@ -175,75 +179,89 @@ class MeasuredAbove:
         spent on measuring where none was found.
         """
         steps, names = self.selection._accept(answers, labels)
+        _require_room(steps, self.measurement)
         with charged(account, self.epsilon, self) as charge:
             selected = self.selection._draw(steps, names)
             charge.spent = selected.spent
-            measurements = np.empty(0)
+            values = np.empty(0)
             if selected.indices.size:
-                measurements = self.measurement._draw(steps[selected.indices]).values
+                values = _measured(self.measurement, steps[selected.indices])
                 charge.spent += self.measurement.epsilon
-        return self._estimated(selected, measurements, charge.spent)
-
-    def _estimated(self, selected: AboveRelease, measurements: Floats, spent: Fraction) -> Measured:
-        grid = float(self.selection.grid or 1)
-        program, branches = self.selection.in_steps(), selected.branch_of
-        of_branch = np.array([way.law.floor_variance for way in program.ways])
-        gap_variance = (of_branch + program.threshold_law.floor_variance)[branches - 1] * grid**2
-        estimates = variances = np.empty(0)
-        if branches.size:
-            measured = self.measurement.variance(branches.size)
-            estimates = combine(
-                measurements,
-                selected.gaps,
-                float(self.selection.threshold),
-                measured,
-                gap_variance,
-            )
-            variances = combined_variance(measured, gap_variance)
+        found = Estimated(values, values, lambda level: np.empty((0, 2)))
+        if values.size:
+            found = _ABOVE[self.method](self.selection, self.measurement, selected, values)
         return Measured(
             indices=selected.indices,
             gaps=selected.gaps,
             labels=selected.labels,
-            measurements=measurements,
-            estimates=estimates,
-            variances=variances,
+            measurements=values,
+            **found._asdict(),
             epsilon=self.epsilon,
-            spent=spent,
+            spent=charge.spent,
             promise=selected.promise._replace(epsilon=self.epsilon),
-            half_widths=lambda level: self._half_widths(branches, gap_variance, level),
         )
 
-    def _half_widths(self, branches: Integers, gap_variance: Floats, level: float) -> Floats:
-        """Each estimate is off by a mean of its measurement's noise and its gap's."""
-        if not branches.size:
-            return np.empty(0)
-        grid = float(self.selection.grid or 1)
-        program = self.selection.in_steps()
-        measuring = float(self.measurement.law_in_steps(branches.size).scale)
-        measured = self.measurement.variance(branches.size)
-        width = {}
-        for branch, variance in set(zip(branches.tolist(), gap_variance.tolist(), strict=True)):
-            of_gap = measured / (measured + variance)
-            terms = [
-                (measuring * (1 - of_gap), 1),
-                (float(program.ways[branch - 1].law.scale) * of_gap, 1),
-                (float(program.threshold_law.scale) * of_gap, 1),
-            ]
-            floored = (1 + of_gap) / 2
-            width[branch] = (laplace_sum_half_width(terms, level) + floored) * grid
-        return np.array([width[branch] for branch in branches.tolist()])
+
+_TOP_K: dict[str, Any] = {
+    "best": best_method.top_k_estimates,
+    "paper": paper_method.top_k_estimates,
+}
+_ABOVE: dict[str, Any] = {
+    "best": best_method.above_estimates,
+    "paper": paper_method.above_estimates,
+}
 
 
-def _require_method(method: object) -> str:
+def require_method(method: object) -> str:
+    """`method`, if there is one of that name."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}")
     return str(method)
+
+
+def _fitting(noise: str | None, method: str) -> str:
+    if noise is not None and noise != _NOISE[method]:
+        raise ValueError(
+            f"noise must be {_NOISE[method]!r} for method={method!r}, not {noise!r}: "
+            "its estimates are right for that noise only"
+        )
+    return _NOISE[method]
 
 
 def _divided(epsilon: Rational, split: Rational) -> tuple[Fraction, Fraction]:
     """ε for selecting and ε for measuring."""
     whole, part = positive_rational("epsilon", epsilon), share("split", split)
     return part * whole, (1 - part) * whole
+
+
+def _measurement(
+    selection: NoisyTopK | SparseVector, epsilon: Fraction, method: str, most: int
+) -> Laplace | Joint:
+    """What measures up to `most` answers with the rest of ε."""
+    delta, grid = selection.sensitivity, selection.grid
+    if method == "best":
+        return joint_measurement(
+            epsilon, monotonic=selection.monotonic, sensitivity=delta, grid=grid
+        )
+    laplace = Laplace(epsilon, sensitivity=delta, grid=grid)
+    require_scale(laplace.law_in_steps(most).scale)
+    return laplace
+
+
+def _require_room(steps: Integers, measurement: Laplace | Joint) -> None:
+    """Refuse answers that would not fit on the finer grid; before anything is charged."""
+    if isinstance(measurement, Laplace):
+        return
+    most = MAX_STEPS // FINER
+    if int(steps.min()) < -most or int(steps.max()) > most:
+        raise ValueError("answers must lie within ±2^56 grid steps: rescale them")
+
+
+def _measured(measurement: Laplace | Joint, steps: Integers) -> Floats:
+    """Measure answers given in the selection's steps; the caller has paid."""
+    if isinstance(measurement, Laplace):
+        return measurement._draw(steps).values
+    return measurement._draw(steps * FINER).values
 
 
 def measured_top_k(
@@ -253,8 +271,9 @@ def measured_top_k(
     *,
     monotonic: bool = False,
     sensitivity: Rational = 1,
-    method: str = "paper",
+    method: str = "best",
     split: Rational = "1/2",
+    noise: str | None = None,
     grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
@@ -267,6 +286,7 @@ def measured_top_k(
         sensitivity=sensitivity,
         method=method,
         split=split,
+        noise=noise,
         grid=grid,
     )
     return pipeline.release(answers, labels=labels, account=account)
@@ -279,10 +299,12 @@ def measured_above(
     epsilon: Rational,
     *,
     adaptive: bool = False,
+    branches: int | None = None,
     monotonic: bool = False,
     sensitivity: Rational = 1,
-    method: str = "paper",
+    method: str = "best",
     split: Rational = "1/2",
+    noise: str | None = None,
     grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
@@ -293,10 +315,12 @@ def measured_above(
         k,
         epsilon,
         adaptive=adaptive,
+        branches=branches,
         monotonic=monotonic,
         sensitivity=sensitivity,
         method=method,
         split=split,
+        noise=noise,
         grid=grid,
     )
     return pipeline.release(answers, labels=labels, account=account)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates import gap_shortfall
-from dpgap.parameters import confidence_level
+from dpgap.parameters import confidence_level, positive_integer
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector import SparseVector
@@ -136,7 +136,8 @@ class TopKRelease(Table):
 
     def gap_between(self, better: int, worse: int) -> float:
         """By how much rank `better` leads rank `worse`; ranks count from 1."""
-        if not 1 <= better < worse <= self.gaps.size + 1:
+        better, worse = positive_integer("better", better), positive_integer("worse", worse)
+        if not better < worse <= self.gaps.size + 1:
             raise ValueError(
                 f"ranks must satisfy 1 <= better < worse <= {self.gaps.size + 1}, "
                 f"not {better} and {worse}"
@@ -255,7 +256,7 @@ class Measured(Table):
     """Selected answers with estimates: what a pipeline releases.
 
     `measurements` are the values as measured; `estimates` also use the gaps, and `variances` are
-    theirs. `epsilon` is the guarantee, `spent` what it came to.
+    theirs. `epsilon` is the guarantee, `spent` what it came to. `ends` computes intervals.
     """
 
     indices: Integers
@@ -267,7 +268,7 @@ class Measured(Table):
     epsilon: Fraction
     spent: Fraction
     promise: Promise
-    half_widths: Callable[[float], Floats]
+    ends: Callable[[float], Floats]
 
     @property
     def remaining(self) -> Fraction:
@@ -275,12 +276,13 @@ class Measured(Table):
         return self.epsilon - self.spent
 
     def interval(self, level: float = 0.95) -> Floats:
-        """For each answer, the ends of an interval around the estimate; shape (k, 2).
+        """For each answer, the ends of an interval that holds the true one; shape (k, 2).
 
-        The confidence is that of the noise, before looking at who was selected.
+        With `method="best"` the confidence holds for the answers that were selected: the interval
+        is the measurement's, which selection does not touch. With `method="paper"` it is that of
+        the noise, before looking at who was selected.
         """
-        half = self.half_widths(confidence_level(level))
-        return np.stack([self.estimates - half, self.estimates + half], axis=1)
+        return self.ends(confidence_level(level))
 
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().T

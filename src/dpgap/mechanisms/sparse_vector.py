@@ -131,6 +131,8 @@ class SparseVector:
         )
         keep(self, "noise", require_noise(noise))
         keep(self, "grid", None if grid is None else power_of_two("grid", grid))
+        if self.k << (branches - 1) > MAX_STEPS:
+            raise ValueError(f"k must be at most 2^60 over 2^(branches - 1), not {k}")
         if abs(self.threshold) > MAX_STEPS * (self.grid or 1):
             raise ValueError("threshold must lie within ±2^60 grid steps")
         threshold_law, ways = self._laws(branches)
@@ -148,7 +150,7 @@ class SparseVector:
         doubled = 1 if self.monotonic else 2
         dearest = (1 - self.threshold_share) * self.epsilon / self.k
         for charge in (self.threshold_share * self.epsilon, dearest, dearest / (1 << branches - 1)):
-            require_scale(doubled * delta / charge / grid)
+            require_scale(doubled * delta / charge / grid, delta / grid)
         threshold_law = law_named(self.noise, delta / (self.threshold_share * self.epsilon), delta)
         ways = []
         for number in range(1, branches + 1):
@@ -363,7 +365,8 @@ def best_threshold_share(k: int, monotonic: bool) -> Fraction:
     Fraction(1, 2)
     """
     charged_answers = k if monotonic else 2 * k
-    return Fraction(1 / (1 + charged_answers ** (2 / 3))).limit_denominator(1 << 20)
+    best = Fraction(1 / (1 + charged_answers ** (2 / 3))).limit_denominator(1 << 20)
+    return max(best, Fraction(1, 1 << 20))
 
 
 def _margin(law: Law, threshold_law: Law, grid: Fraction, *, is_last: bool) -> Fraction:

@@ -76,10 +76,12 @@ class NoisyTopK:
         keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
         keep(self, "noise", require_noise(noise))
         keep(self, "grid", None if grid is None else power_of_two("grid", grid))
+        step = self.grid or Fraction(1)
+        delta = steps_up(self.sensitivity, self.grid) * step
         doubled = 1 if self.monotonic else 2
-        scale = doubled * self.k * self.sensitivity / self.epsilon
-        keep(self, "law", law_named(self.noise, scale, self.sensitivity))
-        require_scale(self.in_steps().law.scale)
+        scale = doubled * self.k * delta / self.epsilon
+        require_scale(scale / step, delta / step)
+        keep(self, "law", law_named(self.noise, scale, delta))
 
     def in_steps(self) -> "NoisyTopK":
         """The same mechanism, for answers in whole grid steps."""
