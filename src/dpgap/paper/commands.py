@@ -10,7 +10,15 @@ from dpgap.paper.datasets import load, load_all
 from dpgap.paper.experiments import FIGURES, Result
 from dpgap.paper.figures import Drawn, draw, draw_datasets
 from dpgap.paper.page import as_html, as_markdown
-from dpgap.paper.reproduction import SEED, Plan, Progress, as_json, finished_figures, write
+from dpgap.paper.reproduction import (
+    SEED,
+    Plan,
+    Progress,
+    as_json,
+    finished_figures,
+    require_sound,
+    write,
+)
 
 RESULTS, PAGE, SUMMARY = "results.json", "reproduction.html", "reproduction.md"
 
@@ -35,7 +43,9 @@ def reproduce(
 ) -> None:
     """Redraw the paper's figures and set its claims beside what is measured."""
     try:
-        plan = Plan(load_all(data), tuple(sorted(set(figure or FIGURES))), runs, seed)
+        figures = tuple(sorted(set(figure or FIGURES)))
+        require_sound(figures, runs, seed)  # before data is read, which may take a while
+        plan = Plan(load_all(data), figures, runs, seed)
         results, claims = _watched(out, plan, quiet=as_json_text)
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         typer.echo(f"Error: {error}", err=True)

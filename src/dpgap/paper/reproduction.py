@@ -6,10 +6,13 @@ an interrupted reproduction leaves the figures that were finished, and nothing e
 
 import json
 import os
+import signal
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context
@@ -38,12 +41,19 @@ class Plan:
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def __post_init__(self) -> None:
-        positive_integer("runs", self.runs)
+        require_sound(self.figures, self.runs, self.seed)
         positive_integer("workers", self.workers)
-        if not self.figures or not set(self.figures) <= set(FIGURES):
-            raise ValueError(f"figure must be one of {', '.join(map(str, FIGURES))}")
         if not self.datasets:
             raise ValueError("there must be at least one data set")
+
+
+def require_sound(figures: tuple[int, ...], runs: int, seed: int) -> None:
+    """Refuse what no data can make possible."""
+    positive_integer("runs", runs)
+    if not figures or not set(figures) <= set(FIGURES):
+        raise ValueError(f"figure must be one of {', '.join(map(str, FIGURES))}")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, not {seed}")
 
 
 def finished_figures(
@@ -82,7 +92,9 @@ def _all_results(
         initargs=(subjects, plan.runs),
     )
     try:
-        waiting = {_submit(pool, each) for each in islice(work, _TASKS_AT_ONCE * plan.workers)}
+        with _ignored_by_children():
+            first = islice(work, _TASKS_AT_ONCE * plan.workers)
+            waiting = {_submit(pool, each) for each in first}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
@@ -90,6 +102,19 @@ def _all_results(
                 yield future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _ignored_by_children() -> Iterator[None]:
+    """Start processes that leave Ctrl-C to their parent."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _submit(pool: ProcessPoolExecutor, work: _Work) -> "Future[tuple[Task, list[Result]]]":
@@ -102,9 +127,6 @@ _remembered: tuple[list[Subject], int] | None = None
 def _remember(subjects: list[Subject], runs: int) -> None:
     """Keep in a worker what all its tasks share."""
     global _remembered
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     _remembered = subjects, runs
 
 
