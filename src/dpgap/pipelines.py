@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap.budget import Account, charged
+from dpgap.counts import Answers
 from dpgap.estimates import blue, blue_variance, combine, combined_variance
 from dpgap.exact import Floats, Integers, require_scale
 from dpgap.intervals import laplace_sum_half_width
@@ -66,7 +67,7 @@ class MeasuredTopK:
 
     def release(
         self,
-        answers: ArrayLike,
+        answers: ArrayLike | Answers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -164,7 +165,7 @@ class MeasuredAbove:
 
     def release(
         self,
-        answers: ArrayLike,
+        answers: ArrayLike | Answers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -247,7 +248,7 @@ def _divided(epsilon: Rational, split: Rational) -> tuple[Fraction, Fraction]:
 
 
 def measured_top_k(
-    answers: ArrayLike,
+    answers: ArrayLike | Answers,
     k: int,
     epsilon: Rational,
     *,
@@ -273,7 +274,7 @@ def measured_top_k(
 
 
 def measured_above(
-    answers: ArrayLike,
+    answers: ArrayLike | Answers,
     threshold: Rational,
     k: int,
     epsilon: Rational,

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from dpgap.answers import MAX_STEPS, on_grid, require_labels, steps_up
 from dpgap.budget import Account, charged
+from dpgap.counts import Answers, opened
 from dpgap.exact import Floats, Integers, require_scale
 from dpgap.mechanisms.sparse_vector_kernel import sift
 from dpgap.mechanisms.sparse_vector_run import Run
@@ -259,7 +260,7 @@ class SparseVector:
 
     def release(
         self,
-        answers: ArrayLike,
+        answers: ArrayLike | Answers,
         *,
         labels: Sequence[Any] | None = None,
         max_answers: int | None = None,
@@ -278,9 +279,12 @@ class SparseVector:
         return release
 
     def _accept(
-        self, answers: ArrayLike, labels: Sequence[Any] | None
+        self, answers: ArrayLike | Answers, labels: Sequence[Any] | None
     ) -> tuple[Integers, Sequence[Any] | None]:
         """The answers in steps, and their labels; refused before anything is charged."""
+        answers, labels = opened(
+            answers, labels, sensitivity=self.sensitivity, monotonic=self.monotonic
+        )
         steps = on_grid(answers, self.grid)
         return steps, require_labels(labels, steps.size)
 

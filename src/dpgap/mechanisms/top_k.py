@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from dpgap.answers import on_grid, require_labels, steps_up
 from dpgap.budget import Account, charged
+from dpgap.counts import Answers, opened
 from dpgap.exact import Integers, require_scale
 from dpgap.mechanisms.top_k_kernel import select
 from dpgap.noise import Law, Noise, Scalar, law_named, require_noise
@@ -128,7 +129,7 @@ class NoisyTopK:
 
     def release(
         self,
-        answers: ArrayLike,
+        answers: ArrayLike | Answers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -139,9 +140,12 @@ class NoisyTopK:
             return self._draw(steps, names)
 
     def _accept(
-        self, answers: ArrayLike, labels: Sequence[Any] | None
+        self, answers: ArrayLike | Answers, labels: Sequence[Any] | None
     ) -> tuple[Integers, Sequence[Any] | None]:
         """The answers in steps, and their labels; refused before anything is charged."""
+        answers, labels = opened(
+            answers, labels, sensitivity=self.sensitivity, monotonic=self.monotonic
+        )
         steps = on_grid(answers, self.grid)
         if self.k > steps.size:
             raise ValueError(f"k must be at most the number of answers, {steps.size}, not {self.k}")
@@ -189,7 +193,7 @@ class NoisyMax(NoisyTopK):
 
     def release(
         self,
-        answers: ArrayLike,
+        answers: ArrayLike | Answers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
