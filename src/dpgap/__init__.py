@@ -9,6 +9,7 @@
 
 from dpgap import estimates
 from dpgap.budget import BudgetExhausted
+from dpgap.mechanisms.classical import classical
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
@@ -25,6 +26,7 @@ __all__ = [
     "NoisyMax",
     "NoisyTopK",
     "SparseVector",
+    "classical",
     "estimates",
     "measured_above",
     "measured_top_k",

@@ -81,7 +81,8 @@ class Law:
 
     def floor_mass(self, step: int) -> float:
         """P(⌊noise⌋ = step)."""
-        return self.tail(step) - self.tail(step + 1)
+        nearer = -step - 1 if self.symmetric and step < 0 else step
+        return self.tail(nearer) - self.tail(nearer + 1)
 
 
 @dataclass(frozen=True, slots=True)

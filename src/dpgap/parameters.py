@@ -81,8 +81,12 @@ def boolean(name: str, value: object) -> bool:
 
 
 def power_of_two(name: str, value: object) -> Fraction:
-    """`value` as an exact power of two, such as 1, 1/8 or 0.125."""
-    number = positive_rational(name, value)
+    """`value` as an exact power of two, such as 1, 1/8 or 0.125.
+
+    Here a float means itself: the shortest decimal of 2**-40 is not a power of two.
+    """
+    exact = isinstance(value, float) and math.isfinite(value)
+    number = positive_rational(name, Fraction(value) if exact else value)  # type: ignore[arg-type]
     if number.numerator & (number.numerator - 1) or number.denominator & (number.denominator - 1):
         raise ValueError(f"{name} must be a power of two such as 1, 0.5 or 2**-10, not {value!r}")
     return number

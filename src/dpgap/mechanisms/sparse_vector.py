@@ -129,14 +129,11 @@ class SparseVector:
         )
         keep(self, "noise", require_noise(noise))
         keep(self, "grid", None if grid is None else power_of_two("grid", grid))
+        if abs(self.threshold) > MAX_STEPS * (self.grid or 1):
+            raise ValueError("threshold must lie within ±2^60 grid steps")
         threshold_law, ways = self._laws(branches)
         keep(self, "threshold_law", threshold_law)
         keep(self, "ways", ways)
-        steps = self.grid or Fraction(1)
-        for law in (threshold_law, *(way.law for way in ways)):
-            require_scale(law.scale / steps)
-        if abs(self.threshold) > MAX_STEPS * steps:
-            raise ValueError("threshold must lie within ±2^60 grid steps")
 
     def _laws(self, branches: int) -> tuple[Law, tuple[Branch, ...]]:
         """The threshold's noise and the branches."""
@@ -144,6 +141,8 @@ class SparseVector:
         delta = steps_up(self.sensitivity, self.grid) * grid
         doubled = 1 if self.monotonic else 2
         dearest = (1 - self.threshold_share) * self.epsilon / self.k
+        for charge in (self.threshold_share * self.epsilon, dearest, dearest / (1 << branches - 1)):
+            require_scale(doubled * delta / charge / grid)
         threshold_law = law_named(self.noise, delta / (self.threshold_share * self.epsilon), delta)
         ways = []
         for number in range(1, branches + 1):
