@@ -66,6 +66,8 @@ def read_domain(domain: object) -> Domain:
     >>> read_domain(["fig", "pea"]).words
     'a list of 2 items'
     """
+    if isinstance(domain, Domain):
+        return domain
     if isinstance(domain, range):
         return _numbers(domain)
     if isinstance(domain, Path):
