@@ -85,8 +85,9 @@ def power_of_two(name: str, value: object) -> Fraction:
 
     Here a float means itself: the shortest decimal of 2**-40 is not a power of two.
     """
-    exact = isinstance(value, float) and math.isfinite(value)
-    number = positive_rational(name, Fraction(value) if exact else value)  # type: ignore[arg-type]
+    if isinstance(value, float) and math.isfinite(value):
+        value = Fraction(value)
+    number = positive_rational(name, value)
     if number.numerator & (number.numerator - 1) or number.denominator & (number.denominator - 1):
         raise ValueError(f"{name} must be a power of two such as 1, 0.5 or 2**-10, not {value!r}")
     return number

@@ -85,6 +85,8 @@ class SparseVector:
     """The noise that the threshold gets."""
     ways: tuple[Branch, ...] = field(init=False, repr=False, compare=False)
     """The branches in the order in which they are tried, cheapest first."""
+    limits: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """For each branch, the most units that may be used before it is tried."""
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class SparseVector:
         grid: Rational | None = None,
     ) -> None:
         self._keep(
-            threshold, k, epsilon, monotonic, sensitivity, threshold_share, noise, grid, branches=1
+            threshold, k, epsilon, monotonic, sensitivity, threshold_share, noise, grid, 1, False
         )
 
     def _keep(
@@ -113,6 +115,7 @@ class SparseVector:
         noise: str,
         grid: Rational | None,
         branches: int,
+        drain: bool,
     ) -> None:
         keep = object.__setattr__
         keep(self, "threshold", rational("threshold", threshold))
@@ -134,6 +137,10 @@ class SparseVector:
         threshold_law, ways = self._laws(branches)
         keep(self, "threshold_law", threshold_law)
         keep(self, "ways", ways)
+        # As in the paper, nothing is tried once the dearest branch can no longer be paid; a run
+        # that drains goes on with the branches that can.
+        afterwards = [way.units if drain else ways[-1].units for way in ways]
+        keep(self, "limits", tuple(self.capacity - units for units in afterwards))
 
     def _laws(self, branches: int) -> tuple[Law, tuple[Branch, ...]]:
         """The threshold's noise and the branches."""
@@ -163,14 +170,6 @@ class SparseVector:
         """The ε of one unit: what the cheapest branch charges."""
         return self.ways[0].charge
 
-    @property
-    def limits(self) -> tuple[int, ...]:
-        """For each branch, the most units that may be used before it is tried.
-
-        As in the paper, none is tried once the dearest can no longer be paid.
-        """
-        return (self.capacity - self.ways[-1].units,) * len(self.ways)
-
     def live(self, used: int) -> int:
         """How many branches, from the cheapest on, are tried once `used` units are used."""
         return sum(used <= limit for limit in self.limits)
@@ -182,17 +181,18 @@ class SparseVector:
     def run(self, answers: Iterable[Scalar], noise: Noise) -> Iterator[Outcome]:
         """The algorithm: what is said of each answer, one by one, until the budget is used."""
         threshold = self.threshold + noise.draw(self.threshold_law)
-        used = 0
+        used, live = 0, self.live(0)
         for answer in answers:
             outcome = Outcome(None, None)
-            for way in self.ways[: self.live(used)]:
+            for way in self.ways[:live]:
                 gap = answer + noise.draw(way.law) - threshold
                 if gap >= way.margin:
                     outcome = Outcome(way.number, gap)
                     used += way.units
+                    live = self.live(used)
                     break
             yield outcome
-            if not self.live(used):
+            if not live:
                 return
 
     def align(
@@ -355,15 +355,9 @@ class AdaptiveSparseVector(SparseVector):
             threshold_share,
             noise,
             grid,
-            branches=self.branches,
+            self.branches,
+            self.drain,
         )
-
-    @property
-    def limits(self) -> tuple[int, ...]:
-        """For each branch, the most units that may be used before it is tried."""
-        if not self.drain:
-            return (self.capacity - self.ways[-1].units,) * len(self.ways)
-        return tuple(self.capacity - way.units for way in self.ways)
 
 
 def best_threshold_share(k: int, monotonic: bool) -> Fraction:

@@ -64,6 +64,7 @@ class Run:
         self._grid = float(mechanism.grid or 1)
         self._offsets = mechanism.gap_offsets.tolist()
         self._used = 0
+        self._exhausted = False
         self._closed = False
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -82,7 +83,7 @@ class Run:
     @property
     def exhausted(self) -> bool:
         """Whether no more questions can be asked."""
-        return self._mechanism.live(self._used) == 0
+        return self._exhausted
 
     def ask(self, answer: object) -> Answer:
         """Is this private answer above the threshold?"""
@@ -92,7 +93,7 @@ class Run:
         with self._lock:
             if self._closed:
                 raise RuntimeError("this run is closed: start a new one")
-            if self.exhausted:
+            if self._exhausted:
                 raise BudgetExhausted(
                     f"this run has spent {self.spent} of its ε = {self._mechanism.epsilon}: "
                     "start a new one to ask more"
@@ -103,6 +104,7 @@ class Run:
                 return self._below
             way = self._mechanism.ways[branch - 1]
             self._used += way.units
+            self._exhausted = self._mechanism.live(self._used) == 0
             readable = gap * self._grid + self._offsets[branch - 1]
             return Answer(above=True, gap=readable, branch=branch, charge=way.charge)
 

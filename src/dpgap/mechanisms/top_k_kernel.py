@@ -18,7 +18,7 @@ from dpgap.noise import Law, Noise, StaircaseNoise
 from dpgap.randomness import Bits, Words
 
 _SMALL = 256
-_FIRST_CHUNK = 1 << 11
+_FIRST_CHUNK = 1 << 9
 _CHUNK = 1 << 15
 _WORDS_AT_ONCE = 1 << 18
 _BLOCK = 64
