@@ -145,7 +145,8 @@ def _database() -> Iterator["DuckDBPyConnection"]:
 def _table(database: "DuckDBPyConnection", kind: str, path: str) -> "DuckDBPyRelation":
     reader = {
         "parquet": "read_parquet($path)",
-        "csv": "read_csv($path, all_varchar = true, header = true, nullstr = '')",
+        "csv": """read_csv($path, all_varchar = true, header = true, nullstr = '', quote = '"',
+            escape = '"')""",
         "json": "read_json($path, format = 'nd', maximum_depth = 1, sample_size = -1)",
     }[kind]
     return quietly(
