@@ -19,8 +19,8 @@ import pyarrow.parquet
 import pytest
 
 import dpgap
-from dpgap.counts import Answers
 from dpgap.domain import OBSERVED, read_domain
+from dpgap.private_answers import Answers
 from dpgap.sources import counts
 
 DATA = Path(os.environ.get("DPGAP_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
     from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
     from dpgap.pipelines import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
+    from dpgap.sources import counts
     from dpgap.tables import above, top_k
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ __all__ = [
     "SparseVector",
     "above",
     "classical",
+    "counts",
     "estimates",
     "measured_above",
     "measured_top_k",
@@ -57,6 +59,7 @@ _HOMES = {
     "SparseVector": "dpgap.mechanisms.sparse_vector",
     "above": "dpgap.tables",
     "classical": "dpgap.mechanisms.classical",
+    "counts": "dpgap.sources",
     "estimates": "dpgap.estimates",
     "measured_above": "dpgap.pipelines",
     "measured_top_k": "dpgap.pipelines",

@@ -4,6 +4,10 @@ Engines, NumPy and Rich tables are loaded by the command that needs them, so tha
 at once. Whatever goes wrong ends with one clear message and a non-zero exit code.
 """
 
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,8 +71,8 @@ def top_k(
     html: HTMLFile = None,
 ) -> None:
     """Find the k items with the most units, with estimates, error bars and gaps."""
-    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split, "neighbours": neighbours}
-    _release("top_k", file, unit, item, domain, ask, ledger, dataset, json, csv, html)
+    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
+    _release("top_k", file, unit, item, domain, neighbours, ask, ledger, dataset, json, csv, html)
 
 
 @app.command("above")
@@ -94,9 +98,9 @@ def above(
     html: HTMLFile = None,
 ) -> None:
     """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
-    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split, "neighbours": neighbours}
+    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
     ask |= {"threshold": threshold, "adaptive": adaptive}
-    _release("above", file, unit, item, domain, ask, ledger, dataset, json, csv, html)
+    _release("above", file, unit, item, domain, neighbours, ask, ledger, dataset, json, csv, html)
 
 
 def _release(
@@ -105,6 +109,7 @@ def _release(
     unit: str | None,
     item: str | None,
     domain: str,
+    neighbours: str,
     ask: dict[str, Any],
     ledger: str | None,
     dataset: str | None,
@@ -114,14 +119,19 @@ def _release(
 ) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
     _require_writable(csv, html)
-    account = _account(ledger, dataset)
-    from dpgap import tables
-    from dpgap.report.terminal import show, working
+    from dpgap.sources import counts
 
-    with working("Counting, selecting and measuring …"):
-        release: TableRelease = getattr(tables, function)(
-            file, unit=unit, item=item, domain=domain, account=account, **ask
+    # While the engine counts, Python loads the rest.
+    with ThreadPoolExecutor(1) as background, working("Counting …"):
+        counting = background.submit(
+            counts, file, unit=unit, item=item, domain=domain, neighbours=neighbours
         )
+        account = _account(ledger, dataset)
+        from dpgap import tables
+        from dpgap.report.terminal import show
+
+        answers = counting.result()
+    release: TableRelease = getattr(tables, function)(answers, account=account, **ask)
     remaining = release.remaining if account is None else account.remaining
     try:
         _write(release, csv, html)
@@ -132,6 +142,18 @@ def _release(
             typer.echo(to_json(release, remaining))
         else:
             show(release, remaining, None if account is None else account.dataset)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show that work is under way, where somebody is looking."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
 
 
 def _require_writable(*paths: Path | None) -> None:

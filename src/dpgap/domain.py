@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.counts import Integers
 from dpgap.files import column_of, is_table
+from dpgap.private_answers import Integers
 
 OBSERVED = "observed-not-private"
 """The domain to say when exploring: whatever is in the table, which makes nothing private."""

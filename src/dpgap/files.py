@@ -27,7 +27,7 @@ _KINDS = {
 
 ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .ndjson, .json or .dat (FIMI); all but Parquet also .gz"
 
-FIMI_ITEM = "item of a line"
+FIMI_LINE, FIMI_ITEM = "line", "item of a line"
 
 LINE_UNITS = (None, "row", "line")
 """What `unit` may be for a FIMI file, where each line is a unit."""
@@ -181,19 +181,22 @@ def _from_json(table: "DuckDBPyRelation", name: str) -> str:
 
 
 def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Columns:
-    """One row for each line and each different item on it."""
+    """One row for each item on each line."""
     if unit not in LINE_UNITS:
         raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
+    # Most lines have spaces only, and looking first is cheaper than replacing.
     query = f"""
-        SELECT unnest(list_distinct(string_split(translate(line, e'\\t\\r', '  '), ' ')))
-            AS {quoted(FIMI_ITEM)}
-        FROM read_csv($path, columns = {{'line': 'VARCHAR'}}, delim = e'\\x01', quote = '',
-            escape = '', header = false, auto_detect = false, strict_mode = false,
-            max_line_size = {_MAX_LINE})"""
+        SELECT line AS {quoted(FIMI_LINE)}, unnest(string_split(items, ' ')) AS {quoted(FIMI_ITEM)}
+        FROM (SELECT row_number() OVER () AS line,
+                CASE WHEN contains(items, e'\\t') OR contains(items, e'\\r')
+                THEN translate(items, e'\\t\\r', '  ') ELSE items END AS items
+            FROM read_csv($path, columns = {{'items': 'VARCHAR'}}, delim = e'\\x01', quote = '',
+                escape = '', header = false, auto_detect = false, strict_mode = false,
+                max_line_size = {_MAX_LINE}))"""
     table = quietly(
         lambda: database.sql(query, params={"path": _literal(path)}).filter(
             f"{quoted(FIMI_ITEM)} <> ''"
         ),
         NOT_FIMI,
     )
-    return Columns(table, "row", FIMI_ITEM)
+    return Columns(table, FIMI_LINE, FIMI_ITEM)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap.budget import Account, charged
-from dpgap.counts import Answers
 from dpgap.estimates import blue, blue_variance, combine, combined_variance
 from dpgap.exact import Floats, Integers, require_scale
 from dpgap.intervals import laplace_sum_half_width
@@ -22,6 +21,7 @@ from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.parameters import Rational, boolean, positive_rational, share
+from dpgap.private_answers import Answers
 from dpgap.releases import AboveRelease, Measured, TopKRelease
 
 METHODS = ("paper",)

@@ -7,7 +7,6 @@ moves every count by at most one, and all in the same direction, however many ro
 """
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -16,15 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.counts import Answers, Integers
 from dpgap.domain import OBSERVED, Domain, listed, read_domain
 from dpgap.files import FIMI_ITEM, NOT_FIMI, quietly, read_file, require_columns
+from dpgap.private_answers import Answers, Integers, Origin
 
 NEIGHBOURS = ("add-or-remove", "replace")
 """What may differ between neighbouring tables: one unit more or less, or one unit replaced."""
 
 _UNREADABLE = "table could not be read: the engine that holds it refused"
-_DIGITS = re.compile(r"0|[1-9]\d{0,18}")
 _PURE = {
     "string": "string",
     "integer": "Int64",
@@ -40,12 +38,17 @@ _FRAMES = "a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis) or the path 
 def counts(
     table: Any,
     *,
-    unit: str | None,
-    item: str | None,
+    unit: str | None = None,
+    item: str | None = None,
     domain: Any,
     neighbours: str = NEIGHBOURS[0],
 ) -> Answers:
     """Count the distinct units of every item of a public domain.
+
+    `table` is any frame or the path of a file, `unit` the column that says whose row it is (or
+    "row"), `item` the column to count. `domain` states which items there are: a list, a range, a
+    file, a column of a public table. `neighbours="replace"` protects against replacing a unit
+    instead of adding or removing one.
 
     >>> import pandas
     >>> sold = pandas.DataFrame({"who": [1, 1, 2, None], "what": ["fig", "fig", "fig", "pea"]})
@@ -60,13 +63,20 @@ def counts(
     if isinstance(table, str | os.PathLike):
         with read_file(os.fspath(table), unit, item) as columns:
             items, found = _distinct_units(*columns)
-            if columns.item == FIMI_ITEM and not all(map(_DIGITS.fullmatch, items.tolist())):
-                raise ValueError(NOT_FIMI)
+        if columns.item == FIMI_ITEM:
+            items = _whole_numbers(items)
     elif unit is None or item is None:
         raise TypeError("unit and item must be given: the names of two columns")
     else:
         items, found = _distinct_units(table, unit, item)
-    return _over_domain(public, items, found, neighbours)
+    origin = Origin(
+        unit=unit or "line",
+        item=item or "item",
+        domain="the items observed in the table" if public is None else public.words,
+        neighbours=neighbours,
+        is_private=public is not None,
+    )
+    return _over_domain(public, items, found, origin)
 
 
 def require_neighbours(neighbours: object) -> str:
@@ -183,8 +193,16 @@ def _comparable(name: str, kind: Any) -> Any:
     return nw.col(name) + 0.0 if kind.is_float() else nw.col(name)  # −0.0 becomes 0.0
 
 
+def _whole_numbers(tokens: NDArray[Any]) -> Integers:
+    """What a FIMI file calls its items."""
+    together = "".join(tokens.tolist())
+    if tokens.size and not (together.isascii() and together.isdecimal()):
+        raise ValueError(NOT_FIMI)
+    return quietly(lambda: np.array(tokens, dtype=str).astype(np.int64), NOT_FIMI)
+
+
 def _over_domain(
-    domain: Domain | None, items: NDArray[Any], found: Integers, neighbours: str
+    domain: Domain | None, items: NDArray[Any], found: Integers, origin: Origin
 ) -> Answers:
     """The counts of the domain's items; all others are dropped."""
     public = listed(sorted(items.tolist()), "") if domain is None else domain
@@ -200,5 +218,6 @@ def _over_domain(
         positions=positions[inside],
         counts=found[inside],
         sensitivity=Fraction(1),
-        monotonic=neighbours == NEIGHBOURS[0],
+        monotonic=origin.neighbours == NEIGHBOURS[0],
+        origin=origin,
     )

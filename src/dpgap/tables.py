@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.budget import Account
-from dpgap.counts import Answers, Integers
-from dpgap.domain import OBSERVED, read_domain
+from dpgap.domain import OBSERVED
 from dpgap.parameters import Rational, boolean
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK
+from dpgap.private_answers import Answers, Integers, Origin
 from dpgap.randomness import secure_bits
 from dpgap.releases import Measured, readable
 from dpgap.sources import NEIGHBOURS, counts, require_neighbours
@@ -32,34 +32,29 @@ class Question(NamedTuple):
     """"top-k" or "above"."""
     k: int
     epsilon: Fraction
-    unit: str
-    item: str
-    domain: str
-    """The public domain in words."""
+    origin: Origin
     items: int
     """How many items the domain has."""
-    neighbours: str
     method: str
-    is_private: bool = True
     threshold: Fraction | None = None
     adaptive: bool = False
 
     def guarantee(self) -> str:
         """What is promised, in plain words: the unit, the neighbours, what is public."""
-        epsilon = readable(self.epsilon)
-        if not self.is_private:
+        epsilon, origin = readable(self.epsilon), self.origin
+        if not origin.is_private:
             return (
                 "NOT differentially private: the items were read from the private data itself "
                 f"(domain {OBSERVED!r}), so that an item being shown at all can give a unit away. "
                 f"The noise is that of ε = {epsilon}, but the result is not ε-private. For "
                 "exploration by those who may see the data; state a public domain to release it."
             )
-        change, public = _CHANGES[self.neighbours]
+        change, public = _CHANGES[origin.neighbours]
         return (
             f"Pure differential privacy with ε = {epsilon} and no δ: if one unit {change}, nothing "
             f"shown here (gaps included) would become more than {_factor(self.epsilon)} times as "
-            f"likely or unlikely. A unit is {_unit_in_words(self.unit)}; counts are of distinct "
-            f"units. Public are the domain ({self.domain}), the names and types of the columns"
+            f"likely or unlikely. A unit is {_unit_in_words(origin.unit)}; counts are of distinct "
+            f"units. Public are the domain ({origin.domain}), the names and types of the columns"
             f"{public} and all parameters. Everything else about the table is private."
         )
 
@@ -102,37 +97,34 @@ def top_k(
     *,
     unit: str | None = None,
     item: str | None = None,
-    domain: Any,
+    domain: Any = None,
     k: int,
     epsilon: Rational,
     method: str | None = None,
     split: Rational | None = None,
-    neighbours: str = NEIGHBOURS[0],
+    neighbours: str | None = None,
     account: Account | None = None,
 ) -> TableRelease:
     """The k items with the most distinct units, with estimates, for ε in all.
 
-    `table` is any frame or the path of a file, `unit` the column that says whose row it is (or
-    "row"), `item` the column to count. `domain` states which items there are: a list, a range, a
-    file, a column of a public table. `neighbours="replace"` protects against replacing a unit
-    instead of adding or removing one.
+    `table`, `unit`, `item`, `domain` and `neighbours` are as for `dpgap.counts`; or `table` is
+    what that function gave, to count once and ask several times.
     """
     pipeline = MeasuredTopK(
-        k, epsilon, monotonic=_monotonic(neighbours), **_chosen(method=method, split=split)
+        k,
+        epsilon,
+        monotonic=_is_monotonic(table, neighbours),
+        **_given(method=method, split=split),
     )
-    answers, words = _counted(table, unit, item, domain, neighbours)
+    answers, origin = _counted(table, unit, item, domain, neighbours)
     release = pipeline.release(answers, account=account)
     question = Question(
         kind="top-k",
         k=pipeline.selection.k,
         epsilon=pipeline.epsilon,
-        unit=unit or "line",
-        item=item or "item",
-        domain=words,
+        origin=origin,
         items=len(answers),
-        neighbours=neighbours,
         method=pipeline.method,
-        is_private=not _is_observed(domain),
     )
     return TableRelease(**_values(release), question=question)
 
@@ -142,31 +134,31 @@ def above(
     *,
     unit: str | None = None,
     item: str | None = None,
-    domain: Any,
+    domain: Any = None,
     threshold: Rational,
     k: int,
     epsilon: Rational,
     adaptive: bool = True,
     method: str | None = None,
     split: Rational | None = None,
-    neighbours: str = NEIGHBOURS[0],
+    neighbours: str | None = None,
     account: Account | None = None,
 ) -> TableRelease:
     """Items with at least `threshold` distinct units, about k of them, with estimates.
 
     Items are asked in a fresh secure random order until the budget is used, and shown largest
     estimate first. An adaptive run pays less for items far above the threshold, so that it may
-    find more than k.
+    find more than k. The table is stated as in `top_k`.
     """
     pipeline = MeasuredAbove(
         threshold,
         k,
         epsilon,
         adaptive=boolean("adaptive", adaptive),
-        monotonic=_monotonic(neighbours),
-        **_chosen(method=method, split=split),
+        monotonic=_is_monotonic(table, neighbours),
+        **_given(method=method, split=split),
     )
-    answers, words = _counted(table, unit, item, domain, neighbours)
+    answers, origin = _counted(table, unit, item, domain, neighbours)
     all_counts = answers.expanded()
     asked = np.argsort(secure_bits().words(all_counts.size))
     release = pipeline.release(all_counts[asked], account=account)
@@ -174,29 +166,32 @@ def above(
         kind="above",
         k=pipeline.selection.k,
         epsilon=pipeline.epsilon,
-        unit=unit or "line",
-        item=item or "item",
-        domain=words,
+        origin=origin,
         items=len(answers),
-        neighbours=neighbours,
         method=pipeline.method,
-        is_private=not _is_observed(domain),
         threshold=pipeline.selection.threshold,
         adaptive=adaptive,
     )
-    found = _largest_first(release, asked, answers.labels)
-    return TableRelease(**found, question=question)
+    return TableRelease(**_largest_first(release, asked, answers.labels), question=question)
+
+
+def _is_monotonic(table: Any, neighbours: str | None) -> bool:
+    if isinstance(table, Answers):
+        return table.monotonic
+    return require_neighbours(neighbours or NEIGHBOURS[0]) == NEIGHBOURS[0]
 
 
 def _counted(
-    table: Any, unit: str | None, item: str | None, domain: Any, neighbours: str
-) -> tuple[Answers, str]:
-    if _is_observed(domain):
-        answers = counts(table, unit=unit, item=item, domain=domain, neighbours=neighbours)
-        return answers, "the items observed in the table"
-    public = read_domain(domain)
-    answers = counts(table, unit=unit, item=item, domain=public, neighbours=neighbours)
-    return answers, public.words
+    table: Any, unit: str | None, item: str | None, domain: Any, neighbours: str | None
+) -> tuple[Answers, Origin]:
+    if not isinstance(table, Answers):
+        options = _given(neighbours=neighbours)
+        table = counts(table, unit=unit, item=item, domain=domain, **options)
+    elif (unit, item, domain, neighbours) != (None,) * 4:
+        raise TypeError("unit, item, domain and neighbours were stated when these were counted")
+    if table.origin is None:
+        raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
+    return table, table.origin
 
 
 def _values(release: Measured) -> dict[str, Any]:
@@ -215,14 +210,6 @@ def _largest_first(release: Measured, asked: Integers, labels: Sequence[Any]) ->
     return values
 
 
-def _monotonic(neighbours: str) -> bool:
-    return require_neighbours(neighbours) == NEIGHBOURS[0]
-
-
-def _is_observed(domain: Any) -> bool:
-    return isinstance(domain, str) and domain == OBSERVED
-
-
-def _chosen(**options: Any) -> dict[str, Any]:
-    """The options that were given; the pipelines know their own defaults."""
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given; others know their own defaults."""
     return {name: value for name, value in options.items() if value is not None}

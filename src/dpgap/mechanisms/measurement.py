@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 
 from dpgap.answers import on_grid, steps_up
 from dpgap.budget import Account, charged
-from dpgap.counts import Answers, opened
 from dpgap.exact import Integers, floors, require_scale
 from dpgap.noise import LaplaceNoise, Noise, Scalar
 from dpgap.parameters import Rational, confidence_level, positive_rational, power_of_two
+from dpgap.private_answers import Answers, opened
 from dpgap.randomness import secure_bits
 from dpgap.releases import MeasuredValues, Promise
 

@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike
 
 from dpgap.answers import MAX_STEPS, on_grid, require_labels, steps_up
 from dpgap.budget import Account, charged
-from dpgap.counts import Answers, opened
 from dpgap.exact import Floats, Integers, require_scale
 from dpgap.mechanisms.sparse_vector_kernel import sift
 from dpgap.mechanisms.sparse_vector_run import Run
@@ -35,6 +34,7 @@ from dpgap.parameters import (
     rational,
     share,
 )
+from dpgap.private_answers import Answers, opened
 from dpgap.randomness import secure_bits
 from dpgap.releases import AboveRelease, Promise
 

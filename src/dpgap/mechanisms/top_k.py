@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 
 from dpgap.answers import on_grid, require_labels, steps_up
 from dpgap.budget import Account, charged
-from dpgap.counts import Answers, opened
 from dpgap.exact import Integers, require_scale
 from dpgap.mechanisms.top_k_kernel import select
 from dpgap.noise import Law, Noise, Scalar, law_named, require_noise
@@ -31,6 +30,7 @@ from dpgap.parameters import (
     positive_rational,
     power_of_two,
 )
+from dpgap.private_answers import Answers, opened
 from dpgap.randomness import secure_bits
 from dpgap.releases import MaxRelease, Promise, TopKRelease
 

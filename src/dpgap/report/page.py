@@ -189,8 +189,8 @@ def _short(value: float) -> str:
 
 def _title(question: Question) -> str:
     if question.threshold is None:
-        return f"Top {question.k} of {_name(question.item)}"
-    return f"{_name(question.item)}: at least {_short(float(question.threshold))} units"
+        return f"Top {question.k} of {_name(question.origin.item)}"
+    return f"{_name(question.origin.item)}: at least {_short(float(question.threshold))} units"
 
 
 def _lead(release: TableRelease) -> str:
@@ -207,7 +207,9 @@ def _facts(release: TableRelease) -> str:
         "ε promised": readable(release.epsilon),
         "ε spent": readable(release.spent),
         "items found": str(release.indices.size),
-        "one unit": _name({"row": "a row", "line": "a line"}.get(question.unit, question.unit), 24),
+        "one unit": _name(
+            {"row": "a row", "line": "a line"}.get(question.origin.unit, question.origin.unit), 24
+        ),
     }
     cells = "".join(f"<div><dt>{name}</dt><dd>{fact}</dd></div>" for name, fact in facts.items())
     return f'<dl class="facts">{cells}</dl>'
@@ -217,7 +219,7 @@ def _table(release: TableRelease) -> str:
     question = release.question
     gap = "gap to next" if question.kind == "top-k" else "above threshold by"
     head = (
-        f'<tr><th>rank</th><th class="name">{_name(question.item)}</th><th>estimate</th>'
+        f'<tr><th>rank</th><th class="name">{_name(question.origin.item)}</th><th>estimate</th>'
         f"<th>95 % interval</th><th>{gap}</th></tr>"
     )
     body = "".join(
@@ -231,7 +233,7 @@ def _table(release: TableRelease) -> str:
 
 def _guarantee(release: TableRelease) -> str:
     words = html.escape(release.guarantee)
-    if release.question.is_private:
+    if release.question.origin.is_private:
         return _section("What is guaranteed", f"<p>{words}</p>")
     return f'<section class="warning"><h2>Not private</h2><p>{words}</p></section>'
 
@@ -270,10 +272,10 @@ def _parameters(question: Question) -> str:
         "question": question.kind,
         "k": str(question.k),
         "ε": str(question.epsilon),
-        "unit": question.unit,
-        "item": question.item,
-        "domain": question.domain,
-        "neighbours": question.neighbours,
+        "unit": question.origin.unit,
+        "item": question.origin.item,
+        "domain": question.origin.domain,
+        "neighbours": question.origin.neighbours,
         "method": question.method,
     }
     if question.threshold is not None:

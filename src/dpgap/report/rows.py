@@ -69,11 +69,18 @@ def to_json(release: TableRelease, remaining: Fraction) -> str:
         "epsilon_remaining": number(remaining),
         "exact": {"epsilon_spent": str(release.spent), "epsilon_remaining": str(remaining)},
         "guarantee": release.guarantee,
-        "private": question.is_private,
+        "private": question.origin.is_private,
         "question": {
-            name: number(value) if isinstance(value, Fraction) else value
-            for name, value in question._asdict().items()
-            if name not in ("epsilon", "is_private")
+            "kind": question.kind,
+            "k": question.k,
+            "threshold": None if question.threshold is None else number(question.threshold),
+            "adaptive": question.adaptive,
+            "method": question.method,
+            "unit": question.origin.unit,
+            "item": question.origin.item,
+            "domain": question.origin.domain,
+            "domain_size": question.items,
+            "neighbours": question.origin.neighbours,
         },
     }
     return json.dumps(content, indent=2)

@@ -1,8 +1,5 @@
 """A release in a terminal: the table, what was spent and what is left, the guarantee."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 
 from rich.box import SIMPLE_HEAD
@@ -29,7 +26,7 @@ def show(release: TableRelease, remaining: Fraction, whose: str | None) -> None:
             f"{readable(remaining)} {left}",
         )
     )
-    style = "" if release.question.is_private else "bold red"
+    style = "" if release.question.origin.is_private else "bold red"
     console.print(Text(printable(release.guarantee), style=style))
 
 
@@ -37,7 +34,7 @@ def _table(release: TableRelease) -> Table:
     top = release.question.kind == "top-k"
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("rank", justify="right", style="dim")
-    table.add_column(Text(visible(release.question.item)), style="bold", overflow="fold")
+    table.add_column(Text(visible(release.question.origin.item)), style="bold", overflow="fold")
     table.add_column("estimate", justify="right")
     table.add_column("95 % interval", justify="right", no_wrap=True)
     table.add_column("gap to next" if top else "above by", justify="right", style="cyan")
@@ -50,13 +47,3 @@ def _table(release: TableRelease) -> Table:
             "" if row.gap is None else f"{row.gap:,.1f}",
         )
     return table
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show that work is under way, where somebody is looking."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    with Console(stderr=True).status(what):
-        yield

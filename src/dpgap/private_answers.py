@@ -9,7 +9,7 @@ them; a bare array takes the mechanism's word.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,18 @@ Integers = NDArray[np.int64]
 
 MAX_EXPANDED = 10**8
 """The most items of a domain that are written out as an array."""
+
+
+class Origin(NamedTuple):
+    """Where counts come from, as far as it is public."""
+
+    unit: str
+    item: str
+    domain: str
+    """The public domain in words."""
+    neighbours: str
+    is_private: bool
+    """Whether the domain was stated, not read from the private table."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -36,6 +48,7 @@ class Answers:
     """The count of each present item."""
     sensitivity: Fraction
     monotonic: bool
+    origin: Origin | None = None
 
     @property
     def absent(self) -> int:
