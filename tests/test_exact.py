@@ -95,7 +95,7 @@ def test_the_float_logarithm_keeps_to_the_error_that_bounds_rely_on():
     logs = -np.log(floats)
     for value, log in zip(floats.tolist(), logs.tolist(), strict=True):
         read, whole = Fraction(value).as_integer_ratio()
-        uniform = exact._Uniform(read * (2**128 // whole), 128, InsecureSeededBits(0))
+        uniform = exact.Uniform(read * (2**128 // whole), 128, InsecureSeededBits(0))
         low, high = uniform.exponential(1) if value < 1 else (Fraction(0), Fraction(0))
         slack = Fraction(2**-126) * 2**64
         assert (

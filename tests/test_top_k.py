@@ -66,10 +66,10 @@ def test_pruning_never_loses_a_contender(noise: str, order: str):
 def test_pruned_and_unpruned_staircase_selections_follow_one_law(monkeypatch):
     mechanism = dpgap.NoisyTopK(1, 2, monotonic=True, noise="staircase")
     answers = np.array([3, 3, 2, 0])
-    whole = select(mechanism, answers, 20_000, InsecureSeededBits(5))
+    whole = select(mechanism, answers, 6_000, InsecureSeededBits(5))
     monkeypatch.setattr(top_k_kernel, "_SMALL", 0)
     monkeypatch.setattr(top_k_kernel, "_FIRST_CHUNK", 2)
-    pruned = select(mechanism, answers, 20_000, InsecureSeededBits(6))
+    pruned = select(mechanism, answers, 6_000, InsecureSeededBits(6))
 
     def tally(selection):
         return Counter(

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,11 @@ def _magnitude_bounds(law: Law, words: Words) -> tuple[Floats, Floats]:
     if isinstance(law, StaircaseNoise):
         return _staircase_bounds(law, low, high, words)
     return low, high
+
+
+def unit_exponential_bounds(words: Words) -> tuple[Floats, Floats]:
+    """Floats below and above E = −ln U for each word."""
+    return _exponential_bounds(1.0, words)
 
 
 def _exponential_bounds(scale: float, words: Words) -> tuple[Floats, Floats]:
@@ -154,8 +159,8 @@ class Draw:
         self._law = law
         self._bits = bits
         self._negative = law.symmetric and bool(words[0] >> _FRACTION_BITS)
-        self._uniform = _Uniform(words[0] & _LOW_BITS, _FRACTION_BITS, bits)
-        self._position = [_Uniform(word, 64, bits) for word in words[1:]]
+        self._uniform = Uniform.of_word(words[0], bits)
+        self._position = [Uniform(word, 64, bits) for word in words[1:]]
         self._cell: tuple[Fraction, Fraction] | None = None
 
     def enclosure(self, level: int) -> Enclosure:
@@ -207,7 +212,7 @@ def _difference(a: Enclosure, b: Enclosure) -> Enclosure:
     return a[0] - b[1], a[1] - b[0]
 
 
-class _Uniform:
+class Uniform:
     """A uniform number between 0 and 1, as the bits read so far."""
 
     __slots__ = ("_bits", "_length", "_read")
@@ -216,6 +221,11 @@ class _Uniform:
         self._read = read
         self._length = length
         self._bits = bits
+
+    @classmethod
+    def of_word(cls, word: int, bits: Bits) -> "Uniform":
+        """The uniform number that `bounds` reads from a word."""
+        return cls(word & _LOW_BITS, _FRACTION_BITS, bits)
 
     def _extend(self, level: int) -> None:
         while self._length < 64 * (level + 1) - 1 or self._read == 0:
@@ -259,6 +269,13 @@ def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
     return share / (share + high * (1 - share)), share / (share + low * (1 - share))
 
 
+class Enclosed(Protocol):
+    """A real number that can be enclosed as tightly as anybody asks."""
+
+    def enclosure(self, level: int) -> Enclosure:
+        """Rationals below and above it, closer at each level."""
+
+
 @functools.total_ordering
 class Real:
     """A whole number of steps plus a draw: what a program sees as a noisy answer.
@@ -269,7 +286,7 @@ class Real:
 
     __slots__ = ("_draw", "_offset")
 
-    def __init__(self, offset: int, draw: Draw) -> None:
+    def __init__(self, offset: int, draw: "Enclosed") -> None:
         self._offset = offset
         self._draw = draw
 
