@@ -9,11 +9,14 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from dpgap.cli import app
+from dpgap.cli_later import add_later
 from dpgap.ledger import Ledger
 
 HOSTILE = [
@@ -266,3 +269,21 @@ def test_a_budget_is_exact_on_the_command_line(folder: Path) -> None:
     for _ in range(3):
         _run("top-k", *ASK, "-k", "1", "--epsilon", "0.1", *budget)
     assert Ledger("sqlite:///budget.db").account("sales").remaining == Fraction(0)
+
+
+def test_commands_of_other_parts_are_loaded_when_they_are_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def greet(name: str, loud: bool = False) -> None:
+        """Say hello."""
+        print(f"Hello {name}{'!' if loud else '.'}")
+
+    own = typer.Typer()
+    own.command()(lambda: None)
+    add_later(own, "greet", "greetings", "Say hello.")
+    add_later(own, "missing", "dpgap.not_installed.commands", "Nothing.")
+    assert "missing" not in CliRunner().invoke(own, ["--help"]).stdout
+    monkeypatch.setitem(sys.modules, "greetings", SimpleNamespace(greet=greet))
+    assert CliRunner().invoke(own, ["greet", "Ann", "--loud"]).stdout == "Hello Ann!\n"
+    assert "--loud" in CliRunner().invoke(own, ["greet", "--help"]).stdout
+    assert CliRunner().invoke(own, ["greet"]).exit_code == 2

@@ -1,4 +1,4 @@
-"""The command line: `dpgap top-k`, `dpgap above`, `dpgap ledger`.
+"""The command line: `dpgap top-k`, `dpgap above`, `dpgap ledger`, and what other parts add.
 
 Engines, NumPy and Rich tables are loaded by the command that needs them, so that help is at hand
 at once. Whatever goes wrong ends with one clear message and a non-zero exit code.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpgap.cli_errors import plainly
+from dpgap.cli_later import add_later
 from dpgap.cli_ledger import ledger_app
 
 if TYPE_CHECKING:
@@ -182,3 +183,10 @@ def _account(ledger: str | None, dataset: str | None) -> "LedgerAccount | None":
     from dpgap.ledger import Ledger
 
     return Ledger(ledger).account(dataset)
+
+
+for _name, _summary in (
+    ("prove", "Prove every mechanism, and refute the mutants."),
+    ("audit", "Bound every ε from below by samples, and compare releases with their law."),
+):
+    add_later(app, _name, "dpgap.proof.commands", _summary)

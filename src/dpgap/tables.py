@@ -201,13 +201,17 @@ def _values(release: Measured) -> dict[str, Any]:
 def _largest_first(release: Measured, asked: Integers, labels: Sequence[Any]) -> dict[str, Any]:
     """The values of a release that was `asked` in some order, the largest estimate first."""
     order = np.argsort(-release.estimates, kind="stable")
-    values, half_widths = _values(release), release.half_widths
-    for name in ("gaps", "measurements", "estimates", "variances"):
-        values[name] = values[name][order]
-    values["indices"] = asked[release.indices][order]
+    values = {name: _reordered(value, order) for name, value in _values(release).items()}
+    values["indices"] = asked[values["indices"]]
     values["labels"] = tuple(labels[place] for place in values["indices"])
-    values["half_widths"] = lambda level: half_widths(level)[order]
     return values
+
+
+def _reordered(value: Any, order: Integers) -> Any:
+    """Rows, or a function of the level that gives rows, in another order; all else as it is."""
+    if isinstance(value, np.ndarray):
+        return value[order]
+    return (lambda level: value(level)[order]) if callable(value) else value
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dpgap.report.rows import Row, rows_of, visible
 from dpgap.tables import Question, TableRelease
 
 _WIDTH, _ROW, _TOP, _FOOT = 880, 46, 14, 34
-_PLOT_RIGHT = 730
+_PLOT_RIGHT = 690
 _LONGEST = 28
 
 _STYLE = """
@@ -158,8 +158,8 @@ def _bar(row: Row, top: int, scale: _Scale, threshold: float | None) -> Iterable
         f'<circle cx="{end}" cy="{middle}" r="4" fill="var(--mark, #1f5fbf)"/>'
         f'<text x="{_PLOT_RIGHT + 14}" y="{middle + 5}" font-weight="600">'
         f"{_short(row.estimate)}"
-        f'<tspan dx="7" font-weight="400" fill="var(--quiet, #667)">'
-        f"± {_short((row.high - row.low) / 2)}</tspan></text>"
+        f'<tspan dx="8" font-size="11.5" font-weight="400" fill="var(--quiet, #667)">'
+        f"{_short(row.low)} – {_short(row.high)}</tspan></text>"
     )
     if row.gap is None:
         return
@@ -242,11 +242,12 @@ def _section(title: str, content: str) -> str:
     return f"<section><h2>{title}</h2>{content}</section>"
 
 
-_BAND = (
-    "The darker band is the 95 % interval (drawn at least 3 pixels wide). It accounts for all "
-    "noise that was added, but not for having looked only at the winners: where neighbours "
-    "are nearly equal, the estimates of winners tend to be a little too high."
+_BAND = "The darker band is the 95 % interval (drawn at least 3 pixels wide). "
+_BEFORE_SELECTION = (
+    "It accounts for all noise that was added, but not for having looked only at the winners: "
+    "where neighbours are nearly equal, the estimates of winners tend to be a little too high."
 )
+_AFTER_SELECTION = "It accounts for all noise that was added, also after selecting the winners."
 
 
 def _reading(question: Question) -> str:
@@ -260,7 +261,7 @@ def _reading(question: Question) -> str:
     )
     points = (
         "The bar ends at the estimate, made from a noisy measurement and the gaps together.",
-        _BAND,
+        _BAND + (_BEFORE_SELECTION if question.method == "paper" else _AFTER_SELECTION),
         gap,
         "Asking again gives other noise. Averaging several releases costs the ε of each.",
     )
