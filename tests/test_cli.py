@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import pty
 import re
 import sqlite3
 import subprocess
@@ -240,6 +241,34 @@ def test_a_real_process_is_silent_on_stderr_and_leaves_nothing_behind(folder: Pa
     assert (done.returncode, done.stderr) == (0, "")
     assert len(json.loads(done.stdout)["items"]) == 2
     assert set(folder.iterdir()) == before
+
+
+def test_progress_is_shown_to_people_only(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dpgap", "top-k", *ASK, "-k", "2", "--json"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+    )
+    said, _ = process.communicate()
+    os.close(theirs)
+    assert len(json.loads(said)["items"]) == 2
+    assert b"Counting" in os.read(ours, 4096)
+    os.close(ours)
+
+
+def test_a_terminal_without_greek_letters_still_shows_the_release(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dpgap", "top-k", *ASK, "-k", "2"],
+        cwd=folder,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        capture_output=True,
+        check=True,
+    )
+    assert b"fig" in done.stdout
+    assert rb"\u03b5 spent 1" in done.stdout
 
 
 def test_a_real_process_ends_without_a_traceback(folder: Path) -> None:

@@ -120,30 +120,23 @@ def settling(
     ).sealed()
 
 
-def flaws(book: Iterable[Entry], head: str | None = None) -> list[str]:
-    """Everything that is wrong with one data set's book; nothing if it is intact.
+def has_head(book: Iterable[Entry], head: str) -> bool:
+    """Whether the book still contains the entry of a hash that was noted earlier."""
+    return any(entry.hash == head for entry in book)
 
-    With `head`, a hash noted earlier, the book must still contain the entry of that hash.
-    """
+
+def flaws(book: Iterable[Entry]) -> list[str]:
+    """Everything that is wrong with one data set's book; nothing if it is intact."""
     found: list[str] = []
     open_reservations: dict[int, Fraction] = {}
     last: Entry | None = None
-    seen_head = False
     for entry in book:
         if entry.hash != entry.seal():
             found.append(f"entry {entry.number} was edited: it does not match its hash")
         found += _break_in_chain(last, entry)
         found += _wrong_balance(last, entry, open_reservations)
-        seen_head = seen_head or entry.hash == head
         last = entry
-    if last is None:
-        return ["there are no entries"]
-    if head is not None and not seen_head:
-        found.append(
-            f"no entry has the hash {head}: the ledger was rewritten, truncated or restored "
-            "from an older copy"
-        )
-    return found
+    return found if last is not None else ["there are no entries"]
 
 
 def _break_in_chain(last: Entry | None, entry: Entry) -> list[str]:

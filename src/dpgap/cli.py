@@ -4,6 +4,7 @@ Engines, NumPy and Rich tables are loaded by the command that needs them, so tha
 at once. Whatever goes wrong ends with one clear message and a non-zero exit code.
 """
 
+import io
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -120,6 +121,8 @@ def _release(
 ) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
     _require_writable(csv, html)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # no letter may stop what was paid for
     from dpgap.sources import counts
 
     # While the engine counts, Python loads the rest.

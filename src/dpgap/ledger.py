@@ -30,7 +30,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from dpgap.chain import Entry, flaws, opening, reserving, settling
+from dpgap.chain import Entry, flaws, has_head, opening, reserving, settling
 from dpgap.parameters import Rational, positive_rational
 
 BUSY_SECONDS = 60
@@ -110,10 +110,15 @@ class Ledger:
 
         `head` is a hash that `LedgerAccount.head` gave earlier, kept in another place.
         """
-        if dataset is None and head is not None:
-            raise ValueError("head needs a dataset: every data set has a chain of its own")
         names = self.datasets() if dataset is None else [_require_name(dataset)]
-        return [f"{name}: {flaw}" for name in names for flaw in flaws(self.entries(name), head)]
+        books = {name: self.entries(name) for name in names}
+        found = [f"{name}: {flaw}" for name, book in books.items() for flaw in flaws(book)]
+        if head is not None and not any(has_head(book, head) for book in books.values()):
+            found.append(
+                f"no entry has the hash {head}: the ledger was rewritten, truncated or restored "
+                "from an older copy"
+            )
+        return found
 
     def __repr__(self) -> str:
         return f"Ledger({self._where})"
@@ -173,7 +178,8 @@ class Ledger:
             yield
         except IntegrityError:
             raise LedgerError(
-                f"the ledger {self._where} has this entry already: a reservation is settled once"
+                f"the ledger {self._where} has this entry already: a data set is created once, "
+                "and a reservation settled once"
             ) from None
         except SQLAlchemyError as error:
             raise LedgerError(
@@ -290,8 +296,12 @@ def _read_url(url: object) -> sql.URL:
         return parsed.set(drivername="postgresql+psycopg")
     if kind != "sqlite":
         raise ValueError(f"ledger must be a URL such as {accepted}, not of kind {kind!r}")
-    if not parsed.database or ":memory:" in parsed.database:
+    if not parsed.database or ":memory:" in parsed.database or parsed.query.get("mode") == "memory":
         raise ValueError("ledger must name a file: a budget in memory is forgotten")
+    if "mode" in parsed.query and not parsed.database.startswith("file:"):
+        # SQLite knows modes such as ro only in names that it reads as URIs.
+        parsed = parsed.set(database=f"file:{parsed.database}")
+        parsed = parsed.update_query_dict({"uri": "true"})
     return parsed
 
 

@@ -108,10 +108,10 @@ def _distinct_units(table: Any, unit: str, item: str) -> tuple[NDArray[Any], Int
 def _frame(table: Any) -> Any:
     import narwhals as nw
 
-    try:
-        return nw.from_native(table)
-    except TypeError:
-        raise TypeError(f"table must be {_FRAMES}, not {type(table).__name__}") from None
+    frame: Any = quietly(lambda: nw.from_native(table, pass_through=True), _UNREADABLE)
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        raise TypeError(f"table must be {_FRAMES}, not {type(table).__name__}")
+    return frame
 
 
 def _pure_pandas(frame: Any, names: list[str]) -> Any:

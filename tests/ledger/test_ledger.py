@@ -114,7 +114,8 @@ def test_a_password_is_never_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "mysql://host/db", "sqlite://", "sqlite:///:memory:", "nonsense:", 7]
+    "url",
+    ["", "mysql://host/db", "sqlite://", "sqlite:///:memory:", "sqlite:///x?mode=memory", "no:", 7],
 )
 def test_only_lasting_ledgers_are_accepted(url: str) -> None:
     with pytest.raises(ValueError, match="ledger must"):
@@ -172,6 +173,8 @@ def test_a_truncated_ledger_is_noticed_by_a_head_noted_earlier(url: str) -> None
     assert account.ledger.verify("sales") == []
     assert account.ledger.verify("sales", head=head) == []
     assert "truncated" in account.ledger.verify("sales", head=later)[0]
+    assert "truncated" in account.ledger.verify(head=later)[0]
+    assert account.ledger.verify(head=head) == []
 
 
 def test_an_edited_last_entry_stops_all_spending(url: str) -> None:

@@ -66,6 +66,7 @@ def test_a_read_only_ledger_refuses_the_release(
 ) -> None:
     read_only = Ledger(f"sqlite:///file:{folder}/budget.db?mode=ro&uri=true").account("sales")
     assert read_only.remaining == 1000
+    assert Ledger(f"sqlite:///{folder}/budget.db?mode=ro").account("sales").remaining == 1000
     assert "is read-only" in _refusal(read_only)
 
 

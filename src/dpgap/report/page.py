@@ -102,8 +102,8 @@ def chart(release: TableRelease) -> str:
     if threshold is not None:
         x = scale(threshold)
         parts.append(
-            f'<line x1="{x}" x2="{x}" y1="{_TOP - 8}" y2="{height - _FOOT}" stroke="var(--gap)" '
-            'stroke-width="1.5" stroke-dasharray="5 4"/>'
+            f'<line x1="{x}" x2="{x}" y1="{_TOP - 8}" y2="{height - _FOOT}" '
+            'stroke="var(--gap, #d97706)" stroke-width="1.5" stroke-dasharray="5 4"/>'
         )
     return (
         f'<div class="scroll"><svg viewBox="0 0 {_WIDTH} {height}" role="img" '

@@ -55,7 +55,7 @@ def visible(name: object) -> str:
     >>> print(visible("fig\x1b[2J\u202egnp"))
     fig\x1b[2J\u202egnp
     """
-    text = printable(str(name))
+    text = printable(str(name)) or '""'
     return text if len(text) <= _MAX_NAME else text[: _MAX_NAME - 1] + "…"
 
 
