@@ -27,6 +27,7 @@ from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.paper_method import Estimated
 from dpgap.parameters import Rational, boolean, positive_rational, share
+from dpgap.private_answers import Answers
 from dpgap.releases import Measured
 
 METHODS = ("best", "paper")
@@ -83,7 +84,7 @@ class MeasuredTopK:
 
     def release(
         self,
-        answers: ArrayLike,
+        answers: ArrayLike | Answers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -168,7 +169,7 @@ class MeasuredAbove:
 
     def release(
         self,
-        answers: ArrayLike,
+        answers: ArrayLike | Answers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -265,7 +266,7 @@ def _measured(measurement: Laplace | Joint, steps: Integers) -> Floats:
 
 
 def measured_top_k(
-    answers: ArrayLike,
+    answers: ArrayLike | Answers,
     k: int,
     epsilon: Rational,
     *,
@@ -293,7 +294,7 @@ def measured_top_k(
 
 
 def measured_above(
-    answers: ArrayLike,
+    answers: ArrayLike | Answers,
     threshold: Rational,
     k: int,
     epsilon: Rational,

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -106,15 +105,15 @@ def _all_results(
 
 @contextmanager
 def _ignored_by_children() -> Iterator[None]:
-    """Start processes that leave Ctrl-C to their parent."""
-    if threading.current_thread() is not threading.main_thread():
+    """Start processes that leave Ctrl-C to their parent, which gets it when all have started."""
+    if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _submit(pool: ProcessPoolExecutor, work: _Work) -> "Future[tuple[Task, list[Result]]]":
