@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -105,15 +106,25 @@ def _all_results(
 
 @contextmanager
 def _ignored_by_children() -> Iterator[None]:
-    """Start processes that leave Ctrl-C to their parent, which gets it when all have started."""
-    if not hasattr(signal, "pthread_sigmask"):
+    """Start processes that leave Ctrl-C to their parent, which heeds it when all have started.
+
+    Children inherit the mask. The parent's other threads may still receive the signal, and half a
+    start is worse than a late interrupt, so it is only noted.
+    """
+    on_main = threading.current_thread() is threading.main_thread()
+    if not on_main or not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    noted: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if noted:
+        raise KeyboardInterrupt
 
 
 def _submit(pool: ProcessPoolExecutor, work: _Work) -> "Future[tuple[Task, list[Result]]]":
