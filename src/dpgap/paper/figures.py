@@ -103,8 +103,11 @@ def _points(axes: Any, line: list[Result], label: str, colour: str, **style: Any
     if not line:
         return
     x, value, error = (np.array([each[i] for each in line]) for i in (3, 4, 5))
-    options = {"fmt": "o", "markersize": 2.6, "elinewidth": 0.8, "linewidth": 1, **style}
-    axes.errorbar(x, value, yerr=2 * error, color=colour, label=label, **options)
+    # One broken line draws all error bars in a tenth of the bytes of as many single ones.
+    bars = np.stack([value - 2 * error, value + 2 * error, np.full(x.size, np.nan)], axis=1)
+    axes.plot(np.repeat(x, 3), bars.ravel(), "-", color=colour, linewidth=0.8)
+    options = {"marker": "o", "linestyle": "", "markersize": 2.6, "linewidth": 1, **style}
+    axes.plot(x, value, color=colour, label=label, **options)
 
 
 def _theory(axes: Any, line: list[Result], colour: str, style: str = "-") -> None:
@@ -144,7 +147,7 @@ def _reductions(page: Any, figure: int, results: Sequence[Result], names: Sequen
                     _points(axes, line, label, colour, fillstyle=fill)
             best = _line(results, name, f"{mechanisms[0]} best")
             _theory(axes, best, _COLOURS["best"])
-            _points(axes, best, 'method="best"', _COLOURS["best"], fmt="D")
+            _points(axes, best, 'method="best"', _COLOURS["best"], marker="D")
             axes.set_title(f"{title}, {name}")
             axes.set_ylim(bottom=0)
         panels[row][0].set_ylabel("less squared error (%)")
@@ -165,7 +168,7 @@ def _adaptivity(page: Any, figure: int, results: Sequence[Result], names: Sequen
         for axes, name in zip(panels[row], names, strict=True):
             for series, (label, colour) in shown.items():
                 line = _line(results, name, f"{series}: {measure}")
-                _points(axes, line, label, colour, fmt="-")
+                _points(axes, line, label, colour, marker="", linestyle="-")
             if measure == "answers":
                 _branches(axes, results, name)
                 axes.set_title(name)
@@ -200,7 +203,7 @@ def _budgets(page: Any, figure: int, results: Sequence[Result], names: Sequence[
     for axes, (series, title) in zip(panels[0], kinds.items(), strict=True):
         for name, colour in zip(names, colours, strict=False):
             line = _line(results, name, f"{series}: budget left")
-            _points(axes, line, name, colour, fmt="-")
+            _points(axes, line, name, colour, marker="", linestyle="-")
         _theory(axes, line, _INK, ":")
         axes.set_title(title)
         axes.set_xlabel("k")

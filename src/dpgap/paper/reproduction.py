@@ -25,7 +25,7 @@ from dpgap.paper.experiments import FIGURES, Result, Subject, Task, run, tasks
 from dpgap.parameters import positive_integer
 
 SEED = 2020
-_TASKS_AT_ONCE = 4
+_TASKS_AT_ONCE = 40
 
 Progress = Callable[[int, int], None]
 
