@@ -227,5 +227,5 @@ def _curves(page: Any, datasets: Sequence[Dataset], made: Dataset) -> None:
 
 def _curve(axes: Any, dataset: Dataset, label: str, style: str) -> None:
     descending = np.sort(dataset.counts)[::-1]
-    ranks = np.unique(np.geomspace(1, descending.size, 120).astype(np.int64))
+    ranks = np.unique(np.geomspace(1, descending.size, 80).astype(np.int64))
     axes.plot(ranks, descending[ranks - 1], style, label=label, linewidth=1.4)
