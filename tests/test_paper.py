@@ -56,10 +56,10 @@ def test_a_control_variate_changes_no_mean(subject):
     """The best method's error, with and without it, at enough runs for both."""
     pipeline = experiments._REDUCTIONS["top-k best"](5, "0.7")
     found = simulate(pipeline, subject.ranked, runs=3_000, seed=3, workers=1)
-    improved = ((found.estimates - found.truth) ** 2).sum(axis=1)
-    own = ((found.measurements - found.truth) ** 2).sum(axis=1)
-    ratio, error = experiments._best_ratio(pipeline, found, improved, own)
-    baseline = np.full(3_000, 5 * experiments.Laplace(pipeline.measurement.epsilon).variance(5))
+    improved, own, known, baseline = experiments._errors(pipeline, found)
+    assert (improved == ((found.estimates - found.truth) ** 2).sum(axis=1)).all()
+    assert known == pytest.approx(5 * pipeline.measurement.variance(5))
+    ratio, error = experiments.best_ratio(improved, own, known, baseline)
     plain, plain_error = ratio_of_means(improved, baseline)
     assert abs(ratio - plain) < 5 * plain_error
     assert error < plain_error / 2

@@ -16,11 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpgap.best_method import Joint
 from dpgap.exact import Floats, Integers
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.paper_method import gap_variances
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK
-from dpgap.simulation import AboveRuns, MeasuredRuns, Ranked, simulate
+from dpgap.simulation import AboveRuns, MeasuredRuns, Ranked, batches
 
 FIGURES = (1, 2, 3, 4)
 EPSILON = "0.7"
@@ -142,30 +144,55 @@ def _reduction(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequ
     thresholds = None
     if isinstance(pipeline, MeasuredAbove):
         thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
-    found: MeasuredRuns = simulate(
+    found = batches(
         pipeline, subject.ranked, runs=runs, seed=noise, thresholds=thresholds, workers=1
     )
-    improved = _totals(found, (found.estimates - found.truth) ** 2)
-    baseline = _totals(found, (found.measurements - found.truth) ** 2)
+    errors = [_errors(pipeline, part) for part, _ in found]
+    improved, baseline, expected, known = map(np.concatenate, zip(*errors, strict=True))
     figure = task.figures[0]
     x = task.k if figure == 1 else float(task.epsilon)
     if is_best:
-        ratio, error = _best_ratio(pipeline, found, improved, baseline)
+        ratio, error = best_ratio(improved, baseline, expected, known)
         theory = None
     else:
         ratio, error = ratio_of_means(improved, baseline)
-        theory = 100 * _expected_reduction(task, pipeline, found)
+        theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
     return Result(
         figure, subject.name, task.series, x, 100 * (1 - ratio), 100 * error, theory, runs
     )
 
 
-def _totals(found: MeasuredRuns, values: Floats) -> Floats:
-    """Summed over each run."""
-    if isinstance(found.selected, AboveRuns):
-        return found.selected.sums(values)
-    totals: Floats = values.sum(axis=1)
-    return totals
+_Errors = tuple[Floats, Floats, Floats, Floats]
+
+
+def _errors(pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns) -> _Errors:
+    """Summed over each run: squared errors of estimates and of measurements, and two sums of known
+    variances: for the paper's method what to expect of these two, for the best method what to
+    expect of its own measurements and of Laplace measurements.
+    """
+    improved = (found.estimates - found.truth) ** 2
+    baseline = (found.measurements - found.truth) ** 2
+    selected, measurement = found.selected, pipeline.measurement
+    if isinstance(selected, AboveRuns):
+        counts, totals = selected.found, (selected.sums(improved), selected.sums(baseline))
+    else:
+        counts = np.full(len(improved), pipeline.selection.k)
+        totals = improved.sum(axis=1), baseline.sum(axis=1)
+    laplace = _measuring(Laplace(measurement.epsilon), counts)
+    if not isinstance(measurement, Laplace):
+        return *totals, _measuring(measurement, counts), laplace
+    if not isinstance(selected, AboveRuns) or not isinstance(pipeline, MeasuredAbove):
+        return *totals, laplace, laplace  # the paper's formula needs no counts of branches
+    gap = gap_variances(pipeline.selection)[selected.branch_of - 1]
+    own = (laplace / np.maximum(counts, 1))[selected.run]
+    return *totals, selected.sums(1 / (1 / gap + 1 / own)), laplace
+
+
+def _measuring(measurement: Laplace | Joint, counts: Integers) -> Floats:
+    """The variances of all that each run measures, added up."""
+    numbers, which = np.unique(counts, return_inverse=True)
+    sums = [n * measurement.variance(n) if n else 0.0 for n in numbers.tolist()]
+    return np.array(sums)[which]
 
 
 def ratio_of_means(above: Floats, below: Floats) -> tuple[float, float]:
@@ -179,44 +206,28 @@ def ratio_of_means(above: Floats, below: Floats) -> tuple[float, float]:
     return ratio, float(spread / below.mean())
 
 
-def _best_ratio(
-    pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns, improved: Floats, own: Floats
+def best_ratio(
+    improved: Floats, own: Floats, known: Floats, baseline: Floats
 ) -> tuple[float, float]:
     """The best method's squared error over that of Laplace measurements, and its standard error.
 
     Its own measurements' squared error, whose mean is known, serves as a control variate: what
     luck they had is taken off, and few runs say as much as many would.
     """
-    counts = np.full(own.size, pipeline.selection.k)
-    if isinstance(found.selected, AboveRuns):
-        counts = found.selected.found
-    laplace = Laplace(pipeline.measurement.epsilon)
-    variances = {n: pipeline.measurement.variance(n) for n in set(counts.tolist()) if n}
-    known = np.array([n * variances.get(n, 0.0) for n in counts.tolist()])
-    baseline = np.array([n * laplace.variance(max(n, 1)) for n in counts.tolist()])
     luck = own - known
     slope = float((luck * improved).mean() / np.maximum((luck**2).mean(), 1e-300))
     return ratio_of_means(improved - slope * luck, baseline)
 
 
-def _expected_reduction(
-    task: Task, pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns
-) -> float:
+def _expected_reduction(task: Task, by_branches: float) -> float:
     """The paper's formulas; after an adaptive run, by the branches that were taken."""
     monotonic = "monotonic" in task.series
-    if isinstance(pipeline, MeasuredTopK):
+    if "top-k" in task.series:
         return (task.k - 1) / ((2 if monotonic else 5) * task.k)
-    if "adaptive" not in task.series:
-        share = (task.k if monotonic else 2 * task.k) ** (2 / 3)
-        return float(1 / (1 + (1 + share) ** 3 / task.k**2))
-    selected = found.selected
-    assert isinstance(selected, AboveRuns)
-    selection, measurement = pipeline.selection, pipeline.measurement
-    threshold_variance = selection.threshold_law.variance
-    of_branch = np.array([way.law.variance for way in selection.ways]) + threshold_variance
-    gap = of_branch[selected.branch_of - 1]
-    measured = measurement.law(1).variance * selected.found[selected.run].astype(float) ** 2
-    return float(1 - (1 / (1 / gap + 1 / measured)).sum() / measured.sum())
+    if "adaptive" in task.series:
+        return 1 - by_branches
+    share = (task.k if monotonic else 2 * task.k) ** (2 / 3)
+    return float(1 / (1 + (1 + share) ** 3 / task.k**2))
 
 
 # Figures 3 and 4.
@@ -252,24 +263,34 @@ def _adaptivity(
     mechanism = _MECHANISMS[task.series](task.k, task.epsilon)
     choice, noise = (int(each) for each in seed.generate_state(2))
     thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
-    found: AboveRuns = simulate(
+    measures: dict[tuple[int, str], list[Floats]] = {}
+    start = 0
+    for found, size in batches(
         mechanism, subject.ranked, runs=runs, seed=noise, thresholds=thresholds, workers=1
-    )
-
-    def result(figure: int, name: str, values: Floats, theory: float | None = None) -> Result:
-        error = float(values.std() / np.sqrt(runs))
+    ):
+        some = thresholds[start : start + size]
+        start += size
+        for key, values in _measures(task, mechanism, subject.ranked, some, found):
+            measures.setdefault(key, []).append(values)
+    cheapest = float(mechanism.ways[0].units / mechanism.ways[-1].units)
+    bound = 100 * float(1 - mechanism.threshold_share) * (1 - cheapest)
+    for (figure, name), parts in measures.items():
+        every = np.concatenate(parts)
+        value, error = float(every.mean()), float(every.std() / np.sqrt(runs))
+        theory = bound if figure == 4 else None
         series = f"{task.series}: {name}"
-        value = float(values.mean())
-        return Result(figure, subject.name, series, task.k, value, error, theory, runs)
+        yield Result(figure, subject.name, series, task.k, value, error, theory, runs)
 
+
+def _measures(
+    task: Task, mechanism: SparseVector, ranked: Ranked, thresholds: Floats, found: AboveRuns
+) -> Iterator[tuple[tuple[int, str], Floats]]:
+    """All that is averaged over runs, by figure and name."""
     if 3 in task.figures:
-        for name, values in _quality(mechanism, subject.ranked, thresholds, found):
-            yield result(3, name, values)
+        for name, values in _quality(mechanism, ranked, thresholds, found):
+            yield (3, name), values
     if 4 in task.figures and isinstance(mechanism, AdaptiveSparseVector):
-        left = _left_after(mechanism, found, task.k)
-        cheapest = float(mechanism.ways[0].units / mechanism.ways[-1].units)
-        bound = 100 * float(1 - mechanism.threshold_share) * (1 - cheapest)
-        yield result(4, "budget left", 100 * left, bound)
+        yield (4, "budget left"), 100 * _left_after(mechanism, found, task.k)
 
 
 def _quality(
