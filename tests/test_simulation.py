@@ -13,6 +13,7 @@ from dpgap.mechanisms.top_k_kernel import select
 from dpgap.noise import ExponentialNoise, LaplaceNoise
 from dpgap.randomness import InsecureSeededBits
 from dpgap.simulation import floats
+from dpgap.simulation.measured import shells
 from dpgap.simulation.ranked import Ranked
 from law_tests import LEVEL
 
@@ -262,6 +263,48 @@ def test_simulated_estimates_above_are_those_of_the_pipeline(adaptive: bool):
     ours = runs.estimates - runs.truth
     assert stats.ks_2samp(theirs, ours).pvalue > LEVEL
     assert abs(np.mean([each.indices.size for each in released]) - runs.selected.found.mean()) < 0.3
+
+
+@pytest.mark.parametrize("epsilon", ["1/2", 3])
+@pytest.mark.parametrize("shape", [dpgap.CountHull, dpgap.Cube])
+def test_joint_measurements_are_simulated_exactly_in_law(shape, epsilon):
+    extra = {"monotonic": True} if shape is dpgap.CountHull else {}
+    measurement = shape(epsilon, **extra)
+    exact = measurement.draws(4, RUNS, InsecureSeededBits(2))
+    noise = shells(measurement.law_in_steps(4), np.random.default_rng(3), RUNS).astype(np.int64)
+    if shape is dpgap.CountHull:
+        noise = noise[:, 1:] - noise[:, :1]
+    for of in (lambda x: x[:, 0], lambda x: x.max(axis=1), lambda x: x[:, 0] - x[:, 3]):
+        assert two_sample_p(of(exact), of(noise)) > LEVEL / 3
+    assert two_sample_p(exact[:, 0], np.rint(noise[:, 0] * 1.2).astype(np.int64)) < LEVEL
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        dpgap.MeasuredTopK(3, "0.7", monotonic=True, method="best"),
+        dpgap.MeasuredTopK(2, "0.7", method="best"),
+        dpgap.MeasuredAbove("2000.5", 3, "0.7", monotonic=True, method="best"),
+        dpgap.MeasuredAbove("2000.5", 3, "0.7", monotonic=True, adaptive=True, method="best"),
+    ],
+    ids=repr,
+)
+def test_the_best_method_is_simulated_as_it_is_released(pipeline):
+    runs = dpgap.simulate(pipeline, EASY, runs=2_000, seed=1)
+    released = [pipeline.release(EASY) for _ in range(600)]
+    theirs = np.concatenate([each.estimates - EASY[each.indices] for each in released])
+    ours = (runs.estimates - runs.truth).ravel()
+    assert stats.ks_2samp(theirs, ours).pvalue > LEVEL
+    assert stats.ks_2samp(theirs, ours * 1.6).pvalue < LEVEL
+
+
+def test_runs_with_thresholds_of_their_own_are_estimated_by_them():
+    pipeline = dpgap.MeasuredAbove(0, 3, "0.7", monotonic=True, method="best")
+    at_own = dpgap.MeasuredAbove("2000.5", 3, "0.7", monotonic=True, method="best")
+    moved = dpgap.simulate(pipeline, EASY, runs=500, seed=1, thresholds=np.full(500, 2000.5))
+    own = dpgap.simulate(at_own, EASY, runs=500, seed=1)
+    assert np.allclose(moved.estimates, own.estimates)
+    assert np.allclose(moved.selected.gaps, own.selected.gaps)
 
 
 def test_every_run_may_have_a_threshold_of_its_own():
