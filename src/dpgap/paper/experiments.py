@@ -131,7 +131,7 @@ _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
         0, k, epsilon, monotonic=True, method="best"
     ),
 }
-_BEST_RUNS = 40
+_BEST_RUNS = 80
 """The best method's estimates take a hundred times as long; they get this fraction of the runs."""
 
 

@@ -23,7 +23,7 @@ _METHOD = (
     "Counting queries in one shuffled order; k from 2 to 25; thresholds at a random rank from 2k "
     "up to 8k in each run, halfway to the next count; budget between threshold and answers "
     "1 : k^⅔ (general: 1 : (2k)^⅔); half of ε selects, half measures. What is simulated is what a "
-    "release shows: whole numbers, floored noise. The best method's estimates get a fortieth of "
+    "release shows: whole numbers, floored noise. The best method's estimates get an eightieth of "
     "the runs, with a control variate."
 )
 _STYLE = (

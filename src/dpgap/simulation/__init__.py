@@ -16,7 +16,6 @@ again with float noise, which is the continuous algorithm. A subclass that chang
 such a mechanism.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -64,16 +63,17 @@ def simulate(
     seed: int | None = None,
     thresholds: ArrayLike | None = None,
     max_answers: int | None = None,
-    workers: int | None = None,
+    workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """Run a mechanism or a pipeline `runs` times on the same answers.
 
     Returns `TopKRuns`, `AboveRuns`, `MeasuredRuns` or, for other mechanisms, `ProgramRuns`. The
-    same seed gives the same runs whatever the number of `workers` (threads; by default one a
-    core). `thresholds` gives every run of a Sparse Vector a threshold of its own, `max_answers`
-    stops each of them after so many answers. Answers in whole steps that serve more than once may
-    be ranked once, by `Ranked.of`. `progress(done, runs)` is called as batches end.
+    same seed gives the same runs whatever the number of `workers`: threads, which help where
+    single steps are large (`dpgap reproduce` uses a process a core instead). `thresholds` gives
+    every run of a Sparse Vector a threshold of its own, `max_answers` stops each of them after so
+    many answers. Answers in whole steps that serve more than once may be ranked once, by
+    `Ranked.of`. `progress(done, runs)` is called as batches end.
     """
     done, parts = 0, []
     for part, size in batches(
@@ -100,11 +100,11 @@ def batches(
     seed: int | None = None,
     thresholds: ArrayLike | None = None,
     max_answers: int | None = None,
-    workers: int | None = None,
+    workers: int = 1,
 ) -> Iterator[tuple[Any, int]]:
     """The same runs a batch at a time, each with its size, so that memory stays bounded."""
     runs = positive_integer("runs", runs)
-    workers = (os.cpu_count() or 1) if workers is None else positive_integer("workers", workers)
+    workers = positive_integer("workers", workers)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise ValueError(f"seed must be None or a whole number from 0 up, not {seed!r}")
     batch = _batch_of(mechanism, answers, runs, thresholds, max_answers)
