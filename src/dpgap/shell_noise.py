@@ -29,7 +29,7 @@ from dpgap.exact import Floats
 from dpgap.noise import Law, Scalar
 from dpgap.parameters import confidence_level
 
-_MOST_SHELLS = 1 << 16
+_MOST_SHELLS = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
