@@ -1,0 +1,263 @@
+"""All paths at once: the program on unknown answers, parameters and noise, judged by z3.
+
+Every path of the program is run through, and on each one z3 decides whether any answers, neighbour
+and noise can violate a condition. A violation comes with such numbers.
+
+With continuous noise, ties have probability zero and are left out (`ties=False`). Noise on a grid
+does tie, and then they are counted.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import z3
+
+from dpgap.noise import Scalar
+from dpgap.proof.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation, exact
+from dpgap.proof.replay import Replay
+from dpgap.proof.shares import corners
+from dpgap.proof.watch import Stop
+from dpgap.releases import readable
+
+
+class Measured:
+    """A z3 term that a law can compute a cost with."""
+
+    __slots__ = ("term",)
+
+    def __init__(self, term: Any) -> None:
+        self.term = term
+
+    def __abs__(self) -> "Measured":
+        return Measured(z3.If(self.term >= 0, self.term, -self.term))
+
+    def __ceil__(self) -> "Measured":
+        return Measured(-z3.ToReal(z3.ToInt(-self.term)))
+
+    def __mul__(self, factor: Any) -> "Measured":
+        return Measured(self.term * _number(exact(factor)))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> "Measured":
+        return Measured.__mul__(self, 1 / Fraction(exact(divisor)))
+
+    def __add__(self, other: Any) -> "Measured":
+        return Measured(self.term + (other.term if isinstance(other, Measured) else _number(other)))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> "Measured":
+        return Measured.__add__(self, other * -1)
+
+    def __rsub__(self, other: Any) -> "Measured":
+        return Measured.__add__(self * -1, other)
+
+
+@functools.lru_cache(maxsize=4096)
+def _number(value: Exact) -> Any:
+    return z3.RealVal(value) if isinstance(value, int) else z3.Q(value.numerator, value.denominator)
+
+
+class Paths(Replay):
+    """The judge of whole regions: explores every path of a program."""
+
+    def __init__(self, epsilon: Exact, *, ties: bool) -> None:
+        super().__init__()
+        self._solver = z3.SimpleSolver()
+        self._epsilon = epsilon
+        self._ties = ties
+        self._terms: dict[Unknown, Any] = {}
+        self._model: Any = None
+        self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
+        self._box: dict[Unknown, tuple[Exact, Exact]] = {}
+
+    def unknown(self, name: Unknown) -> Affine:
+        """An unknown number."""
+        return Affine(self, {name: 1})
+
+    def confine(self, form: Affine, low: Exact, high: Exact) -> None:
+        """Consider only what keeps the form between two known numbers."""
+        term = self._term_of(form)
+        self._solver.add(term >= _number(low), term <= _number(high))
+
+    def between(self, name: str, low: Exact, high: Exact) -> Affine:
+        """An unknown number between two known ones."""
+        self._box[name] = (low, high)
+        number = self.unknown(name)
+        self.confine(number, low, high)
+        return number
+
+    def start_over(self) -> None:
+        """Forget what was learnt on the last path."""
+        super().start_over()
+        self._facts = {}
+
+    def enter(self, form: Affine, negative: bool, state: Any) -> None:
+        """Go on where the answer is this; `state` is a point there."""
+        self._solver.push()
+        self._solver.add(self._claim(form, negative))
+        self._model = state
+
+    def leave(self) -> None:
+        """Go back to before the last answer entered."""
+        self._solver.pop()
+
+    def learn(self, form: Affine, negative: bool) -> None:
+        """Keep the answer, for what follows from it at a glance."""
+        self._facts.setdefault(_direction(form), []).append((form, negative))
+
+    def branch(self, form: Affine) -> tuple[bool, Any, Any]:
+        """A possible answer, a point there, and a point where the other is right, if any."""
+        first = self._in_model(form)
+        here = self._model
+        if first is None:  # the point last found lies on the border, or there is none
+            here = self._where(self._claim(form, True))
+            first = here is not None
+        other = self._where(self._claim(form, not first))
+        if here is not None:
+            return first, here, other
+        if other is None:
+            raise Stop  # nothing but a tie
+        return False, other, None
+
+    def implied(self, form: Affine) -> bool | None:
+        """An answer that follows from an earlier one by what is known of the neighbour alone."""
+        for fact, negative in self._facts.get(_direction(form), ()):
+            low, high = self._range(form - fact)
+            if negative and high <= 0:
+                return True
+            if not negative and low >= 0:
+                return False
+        return None
+
+    def _range(self, form: Affine) -> tuple[Exact | float, Exact | float]:
+        low: Exact | float = form.constant
+        high: Exact | float = form.constant
+        for unknown, by in form.terms.items():
+            ends = self._box.get(unknown)
+            if ends is None:
+                return -math.inf, math.inf
+            low += min(by * ends[0], by * ends[1])
+            high += max(by * ends[0], by * ends[1])
+        return low, high
+
+    def _in_model(self, form: Affine) -> bool | None:
+        """The answer at the point last found, if there is one on this path."""
+        if self._model is None:
+            return None
+        term = self._term_of(form)
+        if z3.is_true(self._model.eval(term < 0, model_completion=True)):
+            return True
+        if z3.is_true(self._model.eval(self._claim(form, False), model_completion=True)):
+            return False
+        return None
+
+    def _where(self, claim: Any) -> Any:
+        """A point of this path where the claim holds; None if there is none."""
+        self._solver.push()
+        self._solver.add(claim)
+        point = self._solver.model() if self._satisfiable() else None
+        self._solver.pop()
+        return point
+
+    def _satisfiable(self) -> bool:
+        verdict = self._solver.check()
+        if verdict == z3.unknown:
+            raise BadProgram("z3 cannot decide a question of this program")
+        return bool(verdict == z3.sat)
+
+    def _claim(self, form: Affine, negative: bool) -> Any:
+        term = self._term_of(form)
+        if negative:
+            return term < 0
+        return term >= 0 if self._ties or not form.draws else term > 0
+
+    def _term(self, unknown: Unknown) -> Any:
+        if unknown not in self._terms:
+            self._terms[unknown] = z3.Real(f"η{unknown}" if isinstance(unknown, int) else unknown)
+        return self._terms[unknown]
+
+    def _term_of(self, number: Scalar) -> Any:
+        if not isinstance(number, Affine):
+            return _number(exact(number))
+        parts = [
+            self._term(unknown) if by == 1 else _number(by) * self._term(unknown)
+            for unknown, by in number.terms.items()
+        ]
+        if number.constant or not parts:
+            parts.append(_number(number.constant))
+        return z3.Sum(parts) if len(parts) > 1 else parts[0]
+
+    def assume(self, condition: Condition | bool) -> None:
+        """Leave out whatever does not meet the condition."""
+        if isinstance(condition, bool):
+            if not condition:
+                raise Stop
+        elif not bool(condition):
+            raise Stop
+
+    def require(self, condition: Condition | bool, violation: Violation) -> None:
+        """Raise the violation where the condition does not hold."""
+        if isinstance(condition, bool):
+            if not condition:
+                self._raise_where(z3.BoolVal(True), violation)
+            return
+        implied = self.implied(condition.form)
+        if implied is condition.expected:
+            return
+        self._raise_where(self._claim(condition.form, not condition.expected), violation)
+
+    def require_zero(self, form: Affine, violation: Violation) -> None:
+        """Raise the violation where the form is not zero."""
+        if form.terms or form.constant:
+            self._raise_where(self._term_of(form) != 0, violation)
+
+    def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
+        """Raise a violation where shifting the draws costs more than ε less `extra`."""
+        measured = [
+            Measured(self._term_of(shift)) if isinstance(shift, Affine) and shift.terms else shift
+            for shift in (_plain(shift) for shift in shifts)
+        ]
+        totals = corners(laws, measured)
+        allowed = self._epsilon - extra
+        over = [
+            (total.term > _number(allowed))
+            if isinstance(total, Measured)
+            else z3.BoolVal(total > allowed)
+            for total in totals
+        ]
+        most = readable(Fraction(allowed))
+        self._raise_where(z3.Or(over), Violation("cost", f"the shifts can cost more than {most}"))
+
+    def _raise_where(self, claim: Any, violation: Violation) -> None:
+        point = self._where(claim)
+        if point is not None:
+            self._model = point
+            raise violation
+
+    def point(self) -> dict[Unknown, Fraction]:
+        """The numbers at which the last violation occurs."""
+        if self._model is None:
+            self._model = self._where(z3.BoolVal(True))
+        return {unknown: self._value(term) for unknown, term in self._terms.items()}
+
+    def _value(self, term: Any) -> Fraction:
+        value = self._model.eval(term, model_completion=True)
+        return Fraction(value.numerator_as_long(), value.denominator_as_long())
+
+
+def _plain(shift: Scalar) -> Scalar:
+    return shift.constant if isinstance(shift, Affine) and not shift.terms else shift
+
+
+def _direction(form: Affine) -> tuple[Any, ...]:
+    """What forms that differ by a bounded amount have in common: the unbounded unknowns."""
+    return tuple(
+        sorted(
+            ((u, by) for u, by in form.terms.items() if isinstance(u, int)),
+        )
+    )
