@@ -189,6 +189,7 @@ def noise_name(draw: int) -> str:
 class Condition:
     """A question about a form: is it negative? Asking for its truth asks the path."""
 
+    __hash__ = None  # type: ignore[assignment]
     __slots__ = ("expected", "form")
 
     def __init__(self, form: Affine, expected: bool) -> None:
@@ -199,6 +200,12 @@ class Condition:
         form = self.form
         negative = form.path.is_negative(form) if form.terms else form.constant < 0
         return negative is self.expected
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        return bool(self) != other
 
 
 def value_at(number: Any, point: Mapping[Unknown, Exact]) -> Exact:

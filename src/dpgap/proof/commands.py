@@ -1,0 +1,1 @@
+"""`dpgap prove` and `dpgap audit`: tables for people, JSON for programs."""
