@@ -40,8 +40,10 @@ class Path(Protocol):
 
 def exact(value: Any) -> Exact:
     """A known number as an exact one; a float means the binary number that it is."""
-    if isinstance(value, int | Fraction):
+    if isinstance(value, int):
         return value
+    if isinstance(value, Fraction):
+        return value.numerator if value.denominator == 1 else value  # integers are faster
     if isinstance(value, float | Decimal):
         if not math.isfinite(value):
             raise BadProgram(f"the program computes with {value}, which is not a number to compare")

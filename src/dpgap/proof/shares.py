@@ -5,12 +5,14 @@ threshold's grows with θ and the answers' falls. So the whole cost, a sum, is g
 θ → 1, and what holds at both ends holds for all θ between.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpgap.noise import Law, Scalar
+from dpgap.noise import ExponentialNoise, LaplaceNoise, Law, Scalar, StaircaseNoise
+from dpgap.proof.numbers import Exact
 
 _QUARTER = Fraction(1, 4)
 _THREE_QUARTERS = Fraction(3, 4)
@@ -48,6 +50,9 @@ def for_all_shares(law_at: Callable[[Fraction], Law]) -> AllShares:
     return AllShares(law_at(_QUARTER), law_at(_THREE_QUARTERS))
 
 
+_MONOTONE = (LaplaceNoise, ExponentialNoise, StaircaseNoise, AllShares)
+
+
 def corners(laws: Sequence[Any], shifts: Sequence[Scalar]) -> list[Scalar]:
     """The whole cost of the shifts; where it depends on θ, at both ends."""
     costs = [law.cost(shift) for law, shift in zip(laws, shifts, strict=True)]
@@ -57,3 +62,16 @@ def corners(laws: Sequence[Any], shifts: Sequence[Scalar]) -> list[Scalar]:
         sum((cost[end] if isinstance(cost, tuple) else cost for cost in costs), Fraction(0))
         for end in (0, 1)
     ]
+
+
+def at_most(laws: Sequence[Any], ranges: Sequence[tuple[Any, Any]], allowed: Exact) -> bool:
+    """Whether shifts anywhere in their ranges are certain to cost no more than allowed.
+
+    Only for laws that are known to charge more for farther shifts; others get no answer here.
+    """
+    if not all(type(law) in _MONOTONE for law in laws):
+        return False
+    if any(high == math.inf for _, high in ranges):
+        return False
+    farthest = [max(abs(low), abs(high)) for low, high in ranges]
+    return all(total <= allowed for total in corners(laws, farthest))

@@ -11,16 +11,19 @@ import functools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import z3
 
 from dpgap.noise import Scalar
 from dpgap.proof.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation, exact
 from dpgap.proof.replay import Replay
-from dpgap.proof.shares import corners
+from dpgap.proof.shares import at_most, corners
 from dpgap.proof.watch import Stop
 from dpgap.releases import readable
+
+_SOMEWHERE = object()
+"""Stands for a point that exists but was not looked for."""
 
 
 class Measured:
@@ -62,6 +65,39 @@ def _number(value: Exact) -> Any:
     return z3.RealVal(value) if isinstance(value, int) else z3.Q(value.numerator, value.denominator)
 
 
+class Interval(NamedTuple):
+    """Where a bounded unknown lies; an open end does not belong to it."""
+
+    low: Exact
+    high: Exact
+    open_low: bool = False
+    open_high: bool = False
+
+    def sign(self, by: Exact, constant: Exact) -> bool | None:
+        """Whether by·x + constant is negative for all x in here; None if it depends.
+
+        >>> Interval(0, 1).sign(1, 0), Interval(0, 1).sign(-1, 0), Interval(0, 0).sign(1, -1)
+        (False, None, True)
+        """
+        ends = (
+            (by * self.low + constant, self.open_low),
+            (by * self.high + constant, self.open_high),
+        )
+        least, (most, open_most) = ends if by > 0 else ends[::-1]
+        if least[0] >= 0:
+            return False
+        return True if most < 0 or (most == 0 and open_most) else None
+
+    def cut(self, by: Exact, constant: Exact, negative: bool) -> "Interval":
+        """The part where by·x + constant is negative, or is not."""
+        zero = Fraction(-constant) / by
+        if negative is (by > 0):  # keep what is below
+            tighter = zero < self.high or (zero == self.high and negative)
+            return self._replace(high=zero, open_high=negative) if tighter else self
+        tighter = zero > self.low or (zero == self.low and negative)
+        return self._replace(low=zero, open_low=negative) if tighter else self
+
+
 class Paths(Replay):
     """The judge of whole regions: explores every path of a program."""
 
@@ -73,7 +109,15 @@ class Paths(Replay):
         self._terms: dict[Unknown, Any] = {}
         self._model: Any = None
         self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
-        self._box: dict[Unknown, tuple[Exact, Exact]] = {}
+        self._known_box: dict[Unknown, Interval] = {}
+        self._box: dict[Unknown, Interval] = {}
+        self._tied: set[Unknown] = set()
+        """Unknowns about which something was asked together with others."""
+        self._always_tied: set[Unknown] = set()
+        self._bound: set[Unknown] = set()
+        self._seen: set[Unknown] = set()
+        self._entered: list[tuple[Affine, bool]] = []
+        self._scopes = 0
 
     def unknown(self, name: Unknown) -> Affine:
         """An unknown number."""
@@ -82,11 +126,14 @@ class Paths(Replay):
     def confine(self, form: Affine, low: Exact, high: Exact) -> None:
         """Consider only what keeps the form between two known numbers."""
         term = self._term_of(form)
+        self._bound.update(form.terms)
+        if len(form.terms) > 1:
+            self._always_tied.update(form.terms)
         self._solver.add(term >= _number(low), term <= _number(high))
 
     def between(self, name: str, low: Exact, high: Exact) -> Affine:
         """An unknown number between two known ones."""
-        self._box[name] = (low, high)
+        self._known_box[name] = Interval(low, high)
         number = self.unknown(name)
         self.confine(number, low, high)
         return number
@@ -95,23 +142,45 @@ class Paths(Replay):
         """Forget what was learnt on the last path."""
         super().start_over()
         self._facts = {}
+        self._seen = set(self._bound)
+        self._box = dict(self._known_box)
+        self._tied = set(self._always_tied)
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
-        """Go on where the answer is this; `state` is a point there."""
-        self._solver.push()
-        self._solver.add(self._claim(form, negative))
-        self._model = state
+        """Go on where the answer is this; `state` is a point there, or `_SOMEWHERE`."""
+        self._entered.append((form, negative))
+        self._model = None if state is _SOMEWHERE else state
 
     def leave(self) -> None:
         """Go back to before the last answer entered."""
-        self._solver.pop()
+        self._entered.pop()
+        if self._scopes > len(self._entered):
+            self._solver.pop()
+            self._scopes -= 1
+
+    def _catch_up(self) -> None:
+        """Tell z3 what was entered; it is asked so rarely that this waits until then."""
+        for form, negative in self._entered[self._scopes :]:
+            self._solver.push()
+            self._solver.add(self._claim(form, negative))
+            self._scopes += 1
 
     def learn(self, form: Affine, negative: bool) -> None:
         """Keep the answer, for what follows from it at a glance."""
+        if self._is_alone(form):
+            (unknown, by), *_ = form.terms.items()
+            self._box[unknown] = self._box[unknown].cut(by, form.constant, negative)
+        else:
+            self._tied.update(form.terms)
         self._facts.setdefault(_direction(form), []).append((form, negative))
+        self._seen.update(form.terms)
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """A possible answer, a point there, and a point where the other is right, if any."""
+        if self._is_alone(form) or not self._seen.issuperset(form.terms):
+            # Both answers were found possible; or an unknown that nothing was asked about yet
+            # can make the form anything.
+            return True, _SOMEWHERE, _SOMEWHERE
         first = self._in_model(form)
         here = self._model
         if first is None:  # the point last found lies on the border, or there is none
@@ -126,6 +195,9 @@ class Paths(Replay):
 
     def implied(self, form: Affine) -> bool | None:
         """An answer that follows from an earlier one by what is known of the neighbour alone."""
+        if self._is_alone(form):
+            (unknown, by), *_ = form.terms.items()
+            return self._box[unknown].sign(by, form.constant)
         for fact, negative in self._facts.get(_direction(form), ()):
             low, high = self._range(form - fact)
             if negative and high <= 0:
@@ -134,6 +206,13 @@ class Paths(Replay):
                 return False
         return None
 
+    def _is_alone(self, form: Affine) -> bool:
+        """Whether all that is known about what is in the form is an interval."""
+        if len(form.terms) != 1:
+            return False
+        (unknown,) = form.terms
+        return unknown in self._box and unknown not in self._tied
+
     def _range(self, form: Affine) -> tuple[Exact | float, Exact | float]:
         low: Exact | float = form.constant
         high: Exact | float = form.constant
@@ -141,8 +220,8 @@ class Paths(Replay):
             ends = self._box.get(unknown)
             if ends is None:
                 return -math.inf, math.inf
-            low += min(by * ends[0], by * ends[1])
-            high += max(by * ends[0], by * ends[1])
+            low += by * (ends.low if by > 0 else ends.high)
+            high += by * (ends.high if by > 0 else ends.low)
         return low, high
 
     def _in_model(self, form: Affine) -> bool | None:
@@ -158,6 +237,7 @@ class Paths(Replay):
 
     def _where(self, claim: Any) -> Any:
         """A point of this path where the claim holds; None if there is none."""
+        self._catch_up()
         self._solver.push()
         self._solver.add(claim)
         point = self._solver.model() if self._satisfiable() else None
@@ -218,12 +298,17 @@ class Paths(Replay):
 
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
         """Raise a violation where shifting the draws costs more than ε less `extra`."""
+        allowed = self._epsilon - extra
+        ranges = [
+            self._range(shift) if isinstance(shift, Affine) else (shift, shift) for shift in shifts
+        ]
+        if at_most(laws, ranges, allowed):
+            return
         measured = [
             Measured(self._term_of(shift)) if isinstance(shift, Affine) and shift.terms else shift
             for shift in (_plain(shift) for shift in shifts)
         ]
         totals = corners(laws, measured)
-        allowed = self._epsilon - extra
         over = [
             (total.term > _number(allowed))
             if isinstance(total, Measured)
