@@ -21,4 +21,4 @@ def each(work: Callable[[int], Result], count: int) -> Iterator[Result]:
         yield from map(work, range(count))
         return
     with ProcessPoolExecutor(workers()) as pool:
-        yield from pool.map(work, range(count), chunksize=4)
+        yield from pool.map(work, range(count), chunksize=1)
