@@ -80,6 +80,14 @@ class Replay(ABC):
         self.learn(form, negative)
         return negative
 
+    def take_for_granted(self, form: Affine, negative: bool) -> None:
+        """Go on where the form is negative, or is not; the caller knows that this is possible."""
+        if self._replayed == len(self._answered):
+            self._answered.append(_Answered(form, negative, None, entered=True))
+            self.enter(form, negative, None)
+        self._replayed += 1
+        self.learn(form, negative)
+
     def _answer(self, form: Affine) -> bool:
         if self._replayed < len(self._answered):
             known = self._answered[self._replayed]

@@ -73,21 +73,6 @@ class Interval(NamedTuple):
     open_low: bool = False
     open_high: bool = False
 
-    def sign(self, by: Exact, constant: Exact) -> bool | None:
-        """Whether by·x + constant is negative for all x in here; None if it depends.
-
-        >>> Interval(0, 1).sign(1, 0), Interval(0, 1).sign(-1, 0), Interval(0, 0).sign(1, -1)
-        (False, None, True)
-        """
-        ends = (
-            (by * self.low + constant, self.open_low),
-            (by * self.high + constant, self.open_high),
-        )
-        least, (most, open_most) = ends if by > 0 else ends[::-1]
-        if least[0] >= 0:
-            return False
-        return True if most < 0 or (most == 0 and open_most) else None
-
     def cut(self, by: Exact, constant: Exact, negative: bool) -> "Interval":
         """The part where by·x + constant is negative, or is not."""
         zero = Fraction(-constant) / by
@@ -107,6 +92,7 @@ class Paths(Replay):
         self._epsilon = epsilon
         self._ties = ties
         self._terms: dict[Unknown, Any] = {}
+        self._sums: dict[tuple[Any, ...], Any] = {}
         self._model: Any = None
         self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
         self._known_box: dict[Unknown, Interval] = {}
@@ -167,17 +153,26 @@ class Paths(Replay):
 
     def learn(self, form: Affine, negative: bool) -> None:
         """Keep the answer, for what follows from it at a glance."""
-        if self._is_alone(form):
-            (unknown, by), *_ = form.terms.items()
-            self._box[unknown] = self._box[unknown].cut(by, form.constant, negative)
-        else:
+        if len(form.terms) > 1:
             self._tied.update(form.terms)
+        self._narrow(form, negative)
         self._facts.setdefault(_direction(form), []).append((form, negative))
         self._seen.update(form.terms)
 
+    def _narrow(self, form: Affine, negative: bool) -> None:
+        """Narrow the intervals: each unknown must do what the others, at their best, cannot."""
+        if not all(unknown in self._box for unknown in form.terms):
+            return
+        low, high = self._range(form)
+        for unknown, by in form.terms.items():
+            ends = self._box[unknown]
+            own_low, own_high = by * ends.low, by * ends.high
+            rest = low - min(own_low, own_high) if negative else high - max(own_low, own_high)
+            self._box[unknown] = ends.cut(by, exact(rest), negative)
+
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """A possible answer, a point there, and a point where the other is right, if any."""
-        if self._is_alone(form) or not self._seen.issuperset(form.terms):
+        if self._is_boxed(form) or not self._seen.issuperset(form.terms):
             # Both answers were found possible; or an unknown that nothing was asked about yet
             # can make the form anything.
             return True, _SOMEWHERE, _SOMEWHERE
@@ -195,9 +190,8 @@ class Paths(Replay):
 
     def implied(self, form: Affine) -> bool | None:
         """An answer that follows from an earlier one by what is known of the neighbour alone."""
-        if self._is_alone(form):
-            (unknown, by), *_ = form.terms.items()
-            return self._box[unknown].sign(by, form.constant)
+        if self._is_boxed(form):
+            return self._sign(form)
         for fact, negative in self._facts.get(_direction(form), ()):
             low, high = self._range(form - fact)
             if negative and high <= 0:
@@ -206,12 +200,22 @@ class Paths(Replay):
                 return False
         return None
 
-    def _is_alone(self, form: Affine) -> bool:
-        """Whether all that is known about what is in the form is an interval."""
-        if len(form.terms) != 1:
+    def _is_boxed(self, form: Affine) -> bool:
+        """Whether all that is known about what is in the form are intervals, one for each."""
+        return all(unknown in self._box and unknown not in self._tied for unknown in form.terms)
+
+    def _sign(self, form: Affine) -> bool | None:
+        """Whether a boxed form is negative everywhere; None if it depends."""
+        low, high = self._range(form)
+        if low >= 0:
             return False
-        (unknown,) = form.terms
-        return unknown in self._box and unknown not in self._tied
+        if high > 0:
+            return None
+        reached = not any(
+            self._box[unknown].open_high if by > 0 else self._box[unknown].open_low
+            for unknown, by in form.terms.items()
+        )
+        return None if high == 0 and reached else True
 
     def _range(self, form: Affine) -> tuple[Exact | float, Exact | float]:
         low: Exact | float = form.constant
@@ -264,6 +268,12 @@ class Paths(Replay):
     def _term_of(self, number: Scalar) -> Any:
         if not isinstance(number, Affine):
             return _number(exact(number))
+        key = (*number.terms.items(), number.constant)
+        if key not in self._sums:
+            self._sums[key] = self._sum(number)
+        return self._sums[key]
+
+    def _sum(self, number: Affine) -> Any:
         parts = [
             self._term(unknown) if by == 1 else _number(by) * self._term(unknown)
             for unknown, by in number.terms.items()
@@ -277,7 +287,10 @@ class Paths(Replay):
         if isinstance(condition, bool):
             if not condition:
                 raise Stop
-        elif not bool(condition):
+        elif not self._seen.issuperset(condition.form.terms):
+            # Something that nothing was asked about yet can be anything.
+            self.take_for_granted(condition.form, condition.expected)
+        elif not condition:
             raise Stop
 
     def require(self, condition: Condition | bool, violation: Violation) -> None:
