@@ -12,6 +12,7 @@ from dpgap.noise import ExponentialNoise, LaplaceNoise, StaircaseNoise
 from dpgap.proof.numbers import BadProgram, Violation
 from dpgap.proof.numeric import check
 from dpgap.proof.proving import Counterexample, Proof, prove, replay
+from dpgap.proof.searching import search
 
 __all__ = [
     "BadProgram",
@@ -24,4 +25,5 @@ __all__ = [
     "check",
     "prove",
     "replay",
+    "search",
 ]

@@ -22,6 +22,10 @@ class BadProgram(Exception):  # noqa: N818 - it says what is wrong with the prog
     """The program cannot be judged at all, and why."""
 
 
+class BadNoise(ValueError):  # noqa: N818 - as the two beside it
+    """The noise given for a check is not what the program draws."""
+
+
 class Violation(Exception):  # noqa: N818 - a finding, not a fault
     """A condition of the proof that does not hold."""
 

@@ -22,6 +22,7 @@ from dpgap.proof.alignment import (
 )
 from dpgap.proof.numbers import (
     Affine,
+    BadNoise,
     BadProgram,
     Condition,
     Exact,
@@ -64,7 +65,7 @@ class Point:
 
     def _at(self, number: Scalar) -> Exact:
         if isinstance(number, Affine) and any(draw >= len(self._noise) for draw in number.draws):
-            raise ValueError(
+            raise BadNoise(
                 f"noise must have a value for every draw: the program takes more than "
                 f"{len(self._noise)}"
             )
@@ -73,7 +74,7 @@ class Point:
     def assume(self, condition: Condition | bool) -> None:
         """Refuse noise that could not have been drawn."""
         if not condition:
-            raise ValueError("noise must lie in the support of its law")
+            raise BadNoise("noise must lie in the support of its law")
 
     def require(self, condition: Condition | bool, violation: Violation) -> None:
         """Raise the violation if the condition does not hold."""
@@ -118,7 +119,7 @@ def check(
     point = Point(fixed, allowed)
     made = trial(mechanism, before, after, point, general=general)
     if len(made.laws) < len(fixed):
-        raise ValueError(f"noise has {len(fixed)} values, but only {len(made.laws)} were drawn")
+        raise BadNoise(f"noise has {len(fixed)} values, but only {len(made.laws)} were drawn")
     dependence = Dependence()
     dependence.add(made)
     for number, (about, _) in enumerate(made.questions):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from dpgap.proof.numbers import Affine, BadProgram, Violation
+from dpgap.proof.numbers import Affine, BadProgram, Condition, Violation
 
 _MOST = 10_000
 
@@ -62,6 +62,8 @@ def collected(output: Any) -> Any:
         return _rebuilt(output, [collected(item) for item in output])
     if isinstance(output, dict):
         return {key: collected(item) for key, item in output.items()}
+    if isinstance(output, Condition):
+        return bool(output)
     if isinstance(output, float) and math.isnan(output):
         raise BadProgram("the program returns NaN, which equals nothing, not even itself")
     if not isinstance(output, Affine | int | float | Fraction | str | None):

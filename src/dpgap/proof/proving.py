@@ -105,13 +105,13 @@ def prove(
             raise TypeError(f"mechanism must have a method {method!r}")
     claim = _Claim(
         count,
-        positive_rational("epsilon", _known(sample, "epsilon", epsilon)),
-        positive_rational("sensitivity", _known(sample, "sensitivity", sensitivity, 1)),
+        positive_rational("epsilon", claimed(sample, "epsilon", epsilon)),
+        positive_rational("sensitivity", claimed(sample, "sensitivity", sensitivity, 1)),
         None if within is None else (exact(within[0]), exact(within[1])),
         ties,
         general,
     )
-    proofs = [_prove(mechanism, kind, claim) for kind in _kinds(neighbours, sample)]
+    proofs = [_prove(mechanism, kind, claim) for kind in kinds(neighbours, sample)]
     refuted = next((proof for proof in proofs if proof.verdict == REFUTED), None)
     return refuted or Proof(
         PROVED,
@@ -124,14 +124,16 @@ def prove(
     )
 
 
-def _known(mechanism: Any, name: str, given: Scalar, default: Scalar = None) -> Scalar:
+def claimed(mechanism: Any, name: str, given: Scalar, default: Scalar = None) -> Scalar:
+    """What is given, or else what the mechanism says itself."""
     value = getattr(mechanism, name, default) if given is None else given
     if value is None:
         raise TypeError(f"{name} must be given: the mechanism does not say it")
     return value
 
 
-def _kinds(neighbours: str | None, mechanism: Any) -> Sequence[str]:
+def kinds(neighbours: str | None, mechanism: Any) -> Sequence[str]:
+    """The kinds of neighbours that a proof must cover."""
     if neighbours is None:
         return NEIGHBOURS[1:] if getattr(mechanism, "monotonic", False) else NEIGHBOURS[:1]
     if neighbours not in NEIGHBOURS:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from dpgap.proof.numbers import BadProgram, Violation
+from dpgap.proof.numbers import BadNoise, BadProgram, Violation
 
 
 class Stop(Exception):  # noqa: N818 - not a fault: passes through the program under proof
@@ -22,7 +22,7 @@ def watched(what: str, seconds: float) -> Iterator[None]:
     try:
         with _deadline(f"{what} never stops: it was still running after {seconds:g} s", seconds):
             yield
-    except (BadProgram, Violation, Stop):
+    except (BadNoise, BadProgram, Violation, Stop):
         raise
     except RecursionError:
         raise BadProgram(f"{what} never stops: it calls itself without end") from None
