@@ -234,14 +234,14 @@ def _counts(sampler: Sampler, mechanism: Any, answers: Sequence[int], runs: int)
     return total
 
 
-def audit_mutant(exhibit: Exhibit, samples: int) -> Audit:
+def audit_mutant(exhibit: Exhibit) -> Audit:
     """Audit a mutant by its event: on samples of its program, or exactly where it is rare."""
     start = time.perf_counter()
     event = exhibit.event
     if event is None:
         raise ValueError(f"{exhibit.name} has no event to be audited by")
+    samples = event.samples if event.chance is None else 0
     if event.chance is not None:
-        samples = 0
         found = math.log(event.chance(event.answers) / event.chance(event.neighbour))
     else:
         runs = samples // 2
@@ -267,7 +267,6 @@ def audits(
     *,
     kernel_samples: int = 10_000_000,
     release_samples: int = 100_000,
-    mutant_samples: int = 4_000_000,
 ) -> list[tuple[str, Callable[[], Audit]]]:
     """Everything there is to audit, by name, what takes longest first.
 
@@ -277,5 +276,5 @@ def audits(
     return [
         *((each.name, partial(audit_design, each, "release", release_samples)) for each in plain),
         *((each.name, partial(audit_design, each, "kernel", kernel_samples)) for each in designs()),
-        *((each.name, partial(audit_mutant, each, mutant_samples)) for each in mutants()),
+        *((each.name, partial(audit_mutant, each)) for each in mutants()),
     ]

@@ -29,6 +29,8 @@ class Event:
     happens: Callable[[Any], bool]
     chance: Callable[[Sequence[int]], float] | None = None
     on_grid: bool = False
+    samples: int = 1_000_000
+    """How many make it certain to be seen, half of them on each side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,12 @@ def mutants() -> list[Exhibit]:
             "sparse vector releasing the value",
             museum.ValueForAbove(two, two),
             2,
-            Event(_moved((0, 6)), _moved((1, 5), (-1, 1)), _said([0] * 5 + [1], _is_not_positive)),
+            Event(
+                _moved((0, 6)),
+                _moved((1, 5), (-1, 1)),
+                _said([0] * 5 + [1], _is_not_positive),
+                samples=20_000_000,
+            ),
         ),
         _mutant(
             "sparse vector releasing the value, right scale",
@@ -226,7 +233,10 @@ def mutants() -> list[Exhibit]:
             museum.GapsBelowToo(two, four, threshold=_FAR),
             2,
             Event(
-                _moved((0, 12)), _moved((1, 6), (-1, 6)), lambda output: _low_then_high(output, 6)
+                _moved((0, 12)),
+                _moved((1, 6), (-1, 6)),
+                lambda output: _low_then_high(output, 6),
+                samples=20_000_000,
             ),
         ),
         _mutant(
@@ -248,6 +258,7 @@ def mutants() -> list[Exhibit]:
                 _moved((0, 9)),
                 _moved((1, 8), (-1, 1)),
                 _said([0] * 8 + [1], lambda gap: gap >= 0),
+                samples=4_000_000,
             ),
         ),
         _mutant(
@@ -267,7 +278,12 @@ def mutants() -> list[Exhibit]:
             "adaptive middle branch charged as the top",
             museum.CheapMiddle(),
             2,
-            Event(_moved((0, 10)), _moved((1, 8), (-1, 2)), _said([0] * 8 + [2, 2])),
+            Event(
+                _moved((0, 10)),
+                _moved((1, 8), (-1, 2)),
+                _said([0] * 8 + [2, 2]),
+                samples=12_000_000,
+            ),
         ),
         _mutant(
             "ties to the lowest index, gap released",
@@ -310,6 +326,7 @@ def mutants() -> list[Exhibit]:
                 _moved((0, 9)),
                 _moved((1, 8), (-1, 1)),
                 _said([0] * 8 + [2], lambda gap: gap >= 5),
+                samples=8_000_000,
             ),
         ),
     ]
