@@ -4,25 +4,31 @@ BIN := .venv/bin
 
 .PHONY: demo test lint benchmark clean
 
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
 .venv/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(PIP) --editable .
+	touch $@
+
+.venv/.test: .venv/.ready
+	$(PIP) --editable '.[test]'
+	touch $@
+
+.venv/.benchmark: .venv/.ready
+	$(PIP) --editable '.[benchmark]'
 	touch $@
 
 demo: .venv/.ready
 	$(BIN)/python examples/demo.py
 
-lint: .venv/.ready
+lint: .venv/.test
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 
 test: lint
 	$(BIN)/pytest --numprocesses 2
-
-.venv/.benchmark: .venv/.ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[benchmark]'
-	touch $@
 
 benchmark: .venv/.benchmark
 	$(BIN)/python benchmarks/release.py

@@ -28,10 +28,9 @@ def on_grid(answers: ArrayLike, grid: Fraction | None, name: str = "answers") ->
     """
     if isinstance(answers, np.ndarray) and hasattr(answers, "mask"):
         raise TypeError(f"{name} must not be masked: fill or drop what is missing first")
-    try:
-        array = np.asarray(answers)
-    except (ValueError, TypeError, OverflowError):
-        raise TypeError(f"{name} must be a flat sequence of numbers") from None
+    array = _array(answers)
+    if array is None:
+        raise TypeError(f"{name} must be a flat sequence of numbers")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of dimension {array.ndim}")
     if array.size == 0:
@@ -39,13 +38,30 @@ def on_grid(answers: ArrayLike, grid: Fraction | None, name: str = "answers") ->
     if array.dtype.kind in "iu":
         return _whole_steps(array, grid, name)
     if array.dtype.kind != "f":
-        raise TypeError(f"{name} must be integers or floats, not of type {array.dtype}")
+        raise TypeError(
+            f"{name} must be integers or floats, not of type {array.dtype.type.__name__}"
+        )
     if grid is None:
         raise TypeError(
             f"{name} must be integers unless the mechanism declares a grid: "
             "pass grid=1 to round to whole numbers, or a finer power of two such as grid=2**-10"
         )
+    if not hasattr(answers, "dtype"):  # NumPy rounds the ints of a list that holds floats too
+        _require_exact(array, name)
     return _rounded_steps(array, grid, name)
+
+
+def _require_exact(array: NDArray[Any], name: str) -> None:
+    if (np.abs(array) >= 2**53).any():
+        raise ValueError(f"{name} must be an array, not a list, where floats reach 2^53")
+
+
+def _array(answers: ArrayLike) -> NDArray[Any] | None:
+    """The answers as an array; None where they are none, without the words of whoever objects."""
+    try:
+        return np.asarray(answers)
+    except Exception:
+        return None
 
 
 def _whole_steps(array: NDArray[Any], grid: Fraction | None, name: str) -> Integers:
@@ -90,9 +106,10 @@ def step(answer: Any, grid: Fraction | None) -> int:
     if isinstance(answer, int) and not isinstance(answer, bool) and grid is None:
         _require_range(answer, answer, "answer")
         return answer
-    if isinstance(answer, str | bytes) or np.ndim(answer) != 0:
+    if not isinstance(answer, int | float | np.generic):
         raise TypeError("answer must be one number")
-    return int(on_grid([answer], grid, "answer")[0])
+    whole: int = on_grid(np.array([answer]), grid, "answer")[0].item()
+    return whole
 
 
 def steps_up(length: Fraction, grid: Fraction | None) -> int:
@@ -104,7 +121,9 @@ def require_labels(labels: Sequence[Any] | None, count: int) -> Sequence[Any] | 
     """`labels`, if there are as many as answers."""
     if labels is None:
         return None
-    if isinstance(labels, str | bytes) or not hasattr(labels, "__len__"):
+    if isinstance(labels, str | bytes) or not (
+        hasattr(labels, "__len__") and hasattr(labels, "__getitem__")
+    ):
         raise TypeError("labels must be a sequence with one label for every answer")
     if len(labels) != count:
         raise ValueError(f"labels must have one label for every answer: {count}, not {len(labels)}")

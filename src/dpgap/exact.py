@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,10 @@ _ABSOLUTE_ERROR = 2.0**-52
 _RELATIVE_ERROR = 2.0**-48
 
 
-def require_scale(scale: Fraction) -> None:
-    """Refuse a scale, in grid steps, that floats could not serve."""
+def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
+    """Refuse a scale, or a sensitivity, in grid steps, that floats could not serve."""
+    if sensitivity > _MAX_SCALE:
+        raise ValueError("sensitivity must be at most 2^40 grid steps: use a coarser grid")
     if scale > _MAX_SCALE:
         raise ValueError(
             f"epsilon is too small: the noise would have a scale of {float(scale):.3g} grid steps, "
@@ -78,6 +80,11 @@ def _magnitude_bounds(law: Law, words: Words) -> tuple[Floats, Floats]:
     return low, high
 
 
+def unit_exponential_bounds(words: Words) -> tuple[Floats, Floats]:
+    """Floats below and above E = −ln U for each word."""
+    return _exponential_bounds(1.0, words)
+
+
 def _exponential_bounds(scale: float, words: Words) -> tuple[Floats, Floats]:
     m = (words & _MASK).view(np.int64).astype(np.float64)
     nothing_known = None if m.all() else m == 0
@@ -112,6 +119,7 @@ def _staircase_bounds(
     )
 
 
+@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def floors(law: Law, bits: Bits, *shape: int) -> Integers:
     """Exactly distributed noise, floored to whole steps."""
     words = bits.words(law.words, *shape)
@@ -154,8 +162,8 @@ class Draw:
         self._law = law
         self._bits = bits
         self._negative = law.symmetric and bool(words[0] >> _FRACTION_BITS)
-        self._uniform = _Uniform(words[0] & _LOW_BITS, _FRACTION_BITS, bits)
-        self._position = [_Uniform(word, 64, bits) for word in words[1:]]
+        self._uniform = Uniform.of_word(words[0], bits)
+        self._position = [Uniform(word, 64, bits) for word in words[1:]]
         self._cell: tuple[Fraction, Fraction] | None = None
 
     def enclosure(self, level: int) -> Enclosure:
@@ -207,7 +215,7 @@ def _difference(a: Enclosure, b: Enclosure) -> Enclosure:
     return a[0] - b[1], a[1] - b[0]
 
 
-class _Uniform:
+class Uniform:
     """A uniform number between 0 and 1, as the bits read so far."""
 
     __slots__ = ("_bits", "_length", "_read")
@@ -216,6 +224,11 @@ class _Uniform:
         self._read = read
         self._length = length
         self._bits = bits
+
+    @classmethod
+    def of_word(cls, word: int, bits: Bits) -> "Uniform":
+        """The uniform number that `bounds` reads from a word."""
+        return cls(word & _LOW_BITS, _FRACTION_BITS, bits)
 
     def _extend(self, level: int) -> None:
         while self._length < 64 * (level + 1) - 1 or self._read == 0:
@@ -233,7 +246,7 @@ class _Uniform:
         if level == 0:
             low, high = _quick_exponential(self._read, 1 << self._length)
             return Fraction(low), Fraction(high)
-        digits = _digits(self._length)  # enough to write both ends of the enclosure exactly
+        digits = decimals(self._length)  # enough to write both ends of the enclosure exactly
         unit = digits.scaleb(Decimal(5**self._length), -self._length)
         low_log = digits.ln(digits.multiply(Decimal(self._read + 1), unit))
         high_log = digits.ln(digits.multiply(Decimal(self._read), unit))
@@ -242,8 +255,18 @@ class _Uniform:
         return -Fraction(low_log), -Fraction(digits.next_minus(high_log))
 
 
-def _digits(count: int) -> Context:
-    return Context(prec=count + 20, rounding=ROUND_HALF_EVEN)
+def decimals(count: int) -> Context:
+    """Correctly rounded arithmetic with digits to spare, whatever the caller's own settings."""
+    return Context(
+        prec=count + 20,
+        rounding=ROUND_HALF_EVEN,
+        Emin=-999_999,
+        Emax=999_999,
+        capitals=1,
+        clamp=0,
+        flags=[],
+        traps=[],
+    )
 
 
 def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
@@ -252,11 +275,18 @@ def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
     slack = Fraction(1, 10**size)
     power = Fraction(0)
     if fall < 3 * size:  # otherwise e^(−fall) is below the slack
-        digits = _digits(size)
+        digits = decimals(size)
         exponent = digits.divide(Decimal(-fall.numerator), Decimal(fall.denominator))
         power = Fraction(digits.exp(exponent))
     low, high = max(power - slack, Fraction(0)), power + slack
     return share / (share + high * (1 - share)), share / (share + low * (1 - share))
+
+
+class Enclosed(Protocol):
+    """A real number that can be enclosed as tightly as anybody asks."""
+
+    def enclosure(self, level: int) -> Enclosure:
+        """Rationals below and above it, closer at each level."""
 
 
 @functools.total_ordering
@@ -269,7 +299,7 @@ class Real:
 
     __slots__ = ("_draw", "_offset")
 
-    def __init__(self, offset: int, draw: Draw) -> None:
+    def __init__(self, offset: int, draw: "Enclosed") -> None:
         self._offset = offset
         self._draw = draw
 

@@ -81,7 +81,8 @@ class Law:
 
     def floor_mass(self, step: int) -> float:
         """P(⌊noise⌋ = step)."""
-        return self.tail(step) - self.tail(step + 1)
+        nearer = -step - 1 if self.symmetric and step < 0 else step
+        return self.tail(nearer) - self.tail(nearer + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +266,9 @@ def law_named(noise: str, scale: Fraction, sensitivity: Fraction) -> Law:
 
 def require_noise(noise: object) -> str:
     """`noise`, if it names a law."""
-    if noise not in NOISES:
+    if not (isinstance(noise, str) and noise in NOISES):
         raise ValueError(f"noise must be one of {', '.join(map(repr, NOISES))}, not {noise!r}")
-    return str(noise)
+    return noise
 
 
 def _sum_odd(count: int) -> float:

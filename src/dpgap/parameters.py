@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 _MAX_EXPONENT = 400
+_FINEST = Fraction(1, 1 << 500)
 
 Rational = int | float | str | Decimal | Fraction
 """What `epsilon`, `sensitivity`, `threshold`, … accept."""
@@ -81,10 +82,17 @@ def boolean(name: str, value: object) -> bool:
 
 
 def power_of_two(name: str, value: object) -> Fraction:
-    """`value` as an exact power of two, such as 1, 1/8 or 0.125."""
+    """`value` as an exact power of two, such as 1, 1/8 or 0.125.
+
+    Here a float means itself: the shortest decimal of 2**-40 is not a power of two.
+    """
+    if isinstance(value, float) and math.isfinite(value):
+        value = Fraction(value)
     number = positive_rational(name, value)
     if number.numerator & (number.numerator - 1) or number.denominator & (number.denominator - 1):
         raise ValueError(f"{name} must be a power of two such as 1, 0.5 or 2**-10, not {value!r}")
+    if not _FINEST <= number <= 1 / _FINEST:
+        raise ValueError(f"{name} must lie between 2^-500 and 2^500")
     return number
 
 

@@ -58,20 +58,37 @@ class Bits:
         raise TypeError("a stream of random bits cannot be copied or pickled: it would repeat")
 
 
+_forks = 0
+
+
+def process() -> tuple[int, int]:
+    """What tells this process from the one it was forked from, even if both have the same id."""
+    return _forks, os.getpid()
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
 class _SecureBits(Bits):
     """Bits keyed by the operating system; only ever used by the thread that asked for them."""
 
-    __slots__ = ("_pid",)
+    __slots__ = ("_process",)
 
     def __init__(self) -> None:
         self._rekey()
 
     def _rekey(self) -> None:
         self._key(os.urandom(_KEY_BYTES))
-        self._pid = os.getpid()
+        self._process = process()
 
     def _stay_fresh(self) -> None:
-        if self._pid != os.getpid() or self._used > _WORDS_PER_KEY:
+        if self._process != process() or self._used > _WORDS_PER_KEY:
             self._rekey()
 
     def words(self, *shape: int) -> Words:

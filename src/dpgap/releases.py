@@ -6,15 +6,16 @@ Nothing here has ever seen a private number. Each release carries its guarantee 
 import html
 import importlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates import gap_shortfall
+from dpgap.parameters import confidence_level, positive_integer
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector import SparseVector
@@ -135,7 +136,8 @@ class TopKRelease(Table):
 
     def gap_between(self, better: int, worse: int) -> float:
         """By how much rank `better` leads rank `worse`; ranks count from 1."""
-        if not 1 <= better < worse <= self.gaps.size + 1:
+        better, worse = positive_integer("better", better), positive_integer("worse", worse)
+        if not better < worse <= self.gaps.size + 1:
             raise ValueError(
                 f"ranks must satisfy 1 <= better < worse <= {self.gaps.size + 1}, "
                 f"not {better} and {worse}"
@@ -215,4 +217,81 @@ class AboveRelease(Table):
             **named(self.indices, self.labels),
             "gap": self.gaps.tolist(),
             "branch": self.branch_of.tolist(),
+        }
+
+
+class Measures(Protocol):
+    """A mechanism that measures values, as far as a release needs to know it."""
+
+    def variance(self, count: int) -> float: ...
+    def half_width(self, count: int, level: float) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredValues(Table):
+    """Measured values, each with the same variance."""
+
+    mechanism: Measures
+    values: Floats
+    epsilon: Fraction
+    promise: Promise
+
+    @property
+    def variance(self) -> float:
+        """The variance of each value."""
+        return self.mechanism.variance(self.values.size)
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """For each value, the ends of an interval that holds the true one with this confidence."""
+        half = self.mechanism.half_width(self.values.size, level)
+        return np.stack([self.values - half, self.values + half], axis=1)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        low, high = self.interval().T
+        return {"value": self.values.tolist(), "low": low.tolist(), "high": high.tolist()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured(Table):
+    """Selected answers with estimates: what a pipeline releases.
+
+    `measurements` are the values as measured; `estimates` also use the gaps, and `variances` are
+    theirs. `epsilon` is the guarantee, `spent` what it came to. `ends` computes intervals.
+    """
+
+    indices: Integers
+    gaps: Floats
+    labels: tuple[Any, ...] | None
+    measurements: Floats
+    estimates: Floats
+    variances: Floats
+    epsilon: Fraction
+    spent: Fraction
+    promise: Promise
+    ends: Callable[[float], Floats]
+
+    @property
+    def remaining(self) -> Fraction:
+        """The part of ε that was not spent."""
+        return self.epsilon - self.spent
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """For each answer, the ends of an interval that holds the true one; shape (k, 2).
+
+        With `method="best"` the confidence holds for the answers that were selected: the interval
+        is the measurement's, which selection does not touch. With `method="paper"` it is that of
+        the noise, before looking at who was selected.
+        """
+        return self.ends(confidence_level(level))
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        low, high = self.interval().T
+        gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
+        return {
+            "rank": list(range(1, self.indices.size + 1)),
+            **named(self.indices, self.labels),
+            "estimate": self.estimates.tolist(),
+            "95% low": low.tolist(),
+            "95% high": high.tolist(),
+            "gap": gaps,
         }

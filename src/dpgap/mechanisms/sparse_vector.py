@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from dpgap.answers import MAX_STEPS, on_grid, require_labels, steps_up
 from dpgap.budget import Account, charged
-from dpgap.exact import Floats, require_scale
+from dpgap.exact import Floats, Integers, require_scale
 from dpgap.mechanisms.sparse_vector_kernel import sift
 from dpgap.mechanisms.sparse_vector_run import Run
 from dpgap.noise import Law, Noise, Scalar, law_named, require_noise
@@ -84,6 +84,8 @@ class SparseVector:
     """The noise that the threshold gets."""
     ways: tuple[Branch, ...] = field(init=False, repr=False, compare=False)
     """The branches in the order in which they are tried, cheapest first."""
+    limits: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """For each branch, the most units that may be used before it is tried."""
 
     def __init__(
         self,
@@ -98,7 +100,7 @@ class SparseVector:
         grid: Rational | None = None,
     ) -> None:
         self._keep(
-            threshold, k, epsilon, monotonic, sensitivity, threshold_share, noise, grid, branches=1
+            threshold, k, epsilon, monotonic, sensitivity, threshold_share, noise, grid, 1, False
         )
 
     def _keep(
@@ -112,6 +114,7 @@ class SparseVector:
         noise: str,
         grid: Rational | None,
         branches: int,
+        drain: bool,
     ) -> None:
         keep = object.__setattr__
         keep(self, "threshold", rational("threshold", threshold))
@@ -128,14 +131,17 @@ class SparseVector:
         )
         keep(self, "noise", require_noise(noise))
         keep(self, "grid", None if grid is None else power_of_two("grid", grid))
+        if self.k << (branches - 1) > MAX_STEPS:
+            raise ValueError(f"k must be at most 2^60 over 2^(branches - 1), not {k}")
+        if abs(self.threshold) > MAX_STEPS * (self.grid or 1):
+            raise ValueError("threshold must lie within ±2^60 grid steps")
         threshold_law, ways = self._laws(branches)
         keep(self, "threshold_law", threshold_law)
         keep(self, "ways", ways)
-        steps = self.grid or Fraction(1)
-        for law in (threshold_law, *(way.law for way in ways)):
-            require_scale(law.scale / steps)
-        if abs(self.threshold) > MAX_STEPS * steps:
-            raise ValueError("threshold must lie within ±2^60 grid steps")
+        # As in the paper, nothing is tried once the dearest branch can no longer be paid; a run
+        # that drains goes on with the branches that can.
+        afterwards = [way.units if drain else ways[-1].units for way in ways]
+        keep(self, "limits", tuple(self.capacity - units for units in afterwards))
 
     def _laws(self, branches: int) -> tuple[Law, tuple[Branch, ...]]:
         """The threshold's noise and the branches."""
@@ -143,6 +149,8 @@ class SparseVector:
         delta = steps_up(self.sensitivity, self.grid) * grid
         doubled = 1 if self.monotonic else 2
         dearest = (1 - self.threshold_share) * self.epsilon / self.k
+        for charge in (self.threshold_share * self.epsilon, dearest, dearest / (1 << branches - 1)):
+            require_scale(doubled * delta / charge / grid, delta / grid)
         threshold_law = law_named(self.noise, delta / (self.threshold_share * self.epsilon), delta)
         ways = []
         for number in range(1, branches + 1):
@@ -163,14 +171,6 @@ class SparseVector:
         """The ε of one unit: what the cheapest branch charges."""
         return self.ways[0].charge
 
-    @property
-    def limits(self) -> tuple[int, ...]:
-        """For each branch, the most units that may be used before it is tried.
-
-        As in the paper, none is tried once the dearest can no longer be paid.
-        """
-        return (self.capacity - self.ways[-1].units,) * len(self.ways)
-
     def live(self, used: int) -> int:
         """How many branches, from the cheapest on, are tried once `used` units are used."""
         return sum(used <= limit for limit in self.limits)
@@ -182,17 +182,18 @@ class SparseVector:
     def run(self, answers: Iterable[Scalar], noise: Noise) -> Iterator[Outcome]:
         """The algorithm: what is said of each answer, one by one, until the budget is used."""
         threshold = self.threshold + noise.draw(self.threshold_law)
-        used = 0
+        used, live = 0, self.live(0)
         for answer in answers:
             outcome = Outcome(None, None)
-            for way in self.ways[: self.live(used)]:
+            for way in self.ways[:live]:
                 gap = answer + noise.draw(way.law) - threshold
                 if gap >= way.margin:
                     outcome = Outcome(way.number, gap)
                     used += way.units
+                    live = self.live(used)
                     break
             yield outcome
-            if not self.live(used):
+            if not live:
                 return
 
     def align(
@@ -269,20 +270,33 @@ class SparseVector:
         `max_answers` stops the run after so many answers above; what is then left of ε is
         `remaining`. The account is charged ε first and credited with what was not spent.
         """
-        steps = on_grid(answers, self.grid)
-        names = require_labels(labels, steps.size)
+        steps, names = self._accept(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
         with charged(account, self.epsilon, self) as charge:
-            sifted = sift(self.in_steps(), steps, 1, secure_bits(), most)
-            charge.spent = self.spent(int(sifted.used[0]))
+            release = self._draw(steps, names, most)
+            charge.spent = release.spent
+        return release
+
+    def _accept(
+        self, answers: ArrayLike, labels: Sequence[Any] | None
+    ) -> tuple[Integers, Sequence[Any] | None]:
+        """The answers in steps, and their labels; refused before anything is charged."""
+        steps = on_grid(answers, self.grid)
+        return steps, require_labels(labels, steps.size)
+
+    def _draw(
+        self, steps: Integers, labels: Sequence[Any] | None, max_answers: int | None = None
+    ) -> AboveRelease:
+        """Go through the list; the caller has paid."""
+        sifted = sift(self.in_steps(), steps, 1, secure_bits(), max_answers)
         return AboveRelease(
             mechanism=self,
             indices=sifted.indices,
             gaps=sifted.gaps * float(self.grid or 1) + self.gap_offsets[sifted.branches - 1],
             branch_of=sifted.branches,
-            labels=None if names is None else tuple(names[i] for i in sifted.indices),
+            labels=None if labels is None else tuple(labels[i] for i in sifted.indices),
             epsilon=self.epsilon,
-            spent=charge.spent,
+            spent=self.spent(int(sifted.used[0])),
             processed=int(sifted.processed[0]),
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
         )
@@ -338,15 +352,9 @@ class AdaptiveSparseVector(SparseVector):
             threshold_share,
             noise,
             grid,
-            branches=self.branches,
+            self.branches,
+            self.drain,
         )
-
-    @property
-    def limits(self) -> tuple[int, ...]:
-        """For each branch, the most units that may be used before it is tried."""
-        if not self.drain:
-            return (self.capacity - self.ways[-1].units,) * len(self.ways)
-        return tuple(self.capacity - way.units for way in self.ways)
 
 
 def best_threshold_share(k: int, monotonic: bool) -> Fraction:
@@ -356,7 +364,8 @@ def best_threshold_share(k: int, monotonic: bool) -> Fraction:
     Fraction(1, 2)
     """
     charged_answers = k if monotonic else 2 * k
-    return Fraction(1 / (1 + charged_answers ** (2 / 3))).limit_denominator(1 << 20)
+    best = Fraction(1 / (1 + charged_answers ** (2 / 3))).limit_denominator(1 << 20)
+    return max(best, Fraction(1, 1 << 20))
 
 
 def _margin(law: Law, threshold_law: Law, grid: Fraction, *, is_last: bool) -> Fraction:

@@ -50,6 +50,7 @@ class Sifted(NamedTuple):
     processed: Integers
 
 
+@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def sift(
     program: Program, answers: Integers, runs: int, bits: Bits, max_answers: int | None = None
 ) -> Sifted:

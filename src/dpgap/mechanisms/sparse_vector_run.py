@@ -6,7 +6,6 @@ is the rest credited; leaving the `with` block by an exception credits nothing, 
 wrong may have depended on private data.
 """
 
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,9 +17,10 @@ from dpgap.answers import step
 from dpgap.budget import Account, BudgetExhausted
 from dpgap.estimates import gap_shortfall
 from dpgap.exact import GridNoise
+from dpgap.randomness import process
 
 if TYPE_CHECKING:
-    from dpgap.mechanisms.sparse_vector import Outcome, SparseVector
+    from dpgap.mechanisms.sparse_vector import SparseVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,11 @@ class Run:
         self._grid = float(mechanism.grid or 1)
         self._offsets = mechanism.gap_offsets.tolist()
         self._used = 0
+        self._exhausted = False
         self._closed = False
+        self._interrupted = False
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._process = process()
         self._below = Answer(above=False, gap=None, branch=None, charge=Fraction(0))
 
     @property
@@ -82,35 +84,38 @@ class Run:
     @property
     def exhausted(self) -> bool:
         """Whether no more questions can be asked."""
-        return self._mechanism.live(self._used) == 0
+        return self._exhausted
 
     def ask(self, answer: object) -> Answer:
         """Is this private answer above the threshold?"""
-        if os.getpid() != self._process:
+        if self._is_elsewhere:
             raise RuntimeError("a run cannot be asked in a forked process: start a new one there")
         steps = step(answer, self._mechanism.grid)
         with self._lock:
-            if self._closed:
+            if self._closed or self._interrupted:
                 raise RuntimeError("this run is closed: start a new one")
-            if self.exhausted:
+            if self._exhausted:
                 raise BudgetExhausted(
                     f"this run has spent {self.spent} of its ε = {self._mechanism.epsilon}: "
                     "start a new one to ask more"
                 )
+            self._interrupted = True  # unless all of what follows is done
             self._feed.waiting.append(steps)
-            branch, gap = self._next()
-            if branch is None:
-                return self._below
-            way = self._mechanism.ways[branch - 1]
-            self._used += way.units
-            readable = gap * self._grid + self._offsets[branch - 1]
-            return Answer(above=True, gap=readable, branch=branch, charge=way.charge)
+            branch, gap = next(self._outcomes)
+            answered = self._below
+            if branch is not None:
+                way = self._mechanism.ways[branch - 1]
+                self._used += way.units
+                self._exhausted = self._mechanism.live(self._used) == 0
+                readable = gap * self._grid + self._offsets[branch - 1]
+                answered = Answer(above=True, gap=readable, branch=branch, charge=way.charge)
+            self._interrupted = False
+            return answered
 
-    def _next(self) -> "Outcome":
-        self._closed = True  # a run that is interrupted in here must not go on
-        outcome = next(self._outcomes)
-        self._closed = False
-        return outcome
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether this is a forked child's copy, which can neither ask nor settle."""
+        return process() != self._process
 
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.
@@ -129,10 +134,15 @@ class Run:
 
     def close(self) -> None:
         """End the run for good and credit what it did not spend."""
+        self._end(credit=True)
+
+    def _end(self, *, credit: bool) -> None:
+        if self._is_elsewhere:
+            return
         with self._lock:
-            if not self._closed and self._reservation is not None:
+            closed, self._closed = self._closed, True
+            if credit and not (closed or self._interrupted) and self._reservation is not None:
                 self._reservation.settle(self.spent)
-            self._closed = True
 
     def __enter__(self) -> Self:
         return self
@@ -143,10 +153,7 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None or issubclass(kind, BudgetExhausted):
-            self.close()
-        else:
-            self._closed = True
+        self._end(credit=kind is None or issubclass(kind, BudgetExhausted))
 
     def __repr__(self) -> str:
         return f"<run of {self._mechanism!r}, {self.remaining} left>"

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 
 from dpgap.answers import on_grid, require_labels, steps_up
 from dpgap.budget import Account, charged
-from dpgap.exact import require_scale
-from dpgap.mechanisms.top_k_kernel import Selection, select
+from dpgap.exact import Integers, require_scale
+from dpgap.mechanisms.top_k_kernel import select
 from dpgap.noise import Law, Noise, Scalar, law_named, require_noise
 from dpgap.parameters import (
     Rational,
@@ -76,10 +76,12 @@ class NoisyTopK:
         keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
         keep(self, "noise", require_noise(noise))
         keep(self, "grid", None if grid is None else power_of_two("grid", grid))
+        step = self.grid or Fraction(1)
+        delta = steps_up(self.sensitivity, self.grid) * step
         doubled = 1 if self.monotonic else 2
-        scale = doubled * self.k * self.sensitivity / self.epsilon
-        keep(self, "law", law_named(self.noise, scale, self.sensitivity))
-        require_scale(self.in_steps().law.scale)
+        scale = doubled * self.k * delta / self.epsilon
+        require_scale(scale / step, delta / step)
+        keep(self, "law", law_named(self.noise, scale, delta))
 
     def in_steps(self) -> "NoisyTopK":
         """The same mechanism, for answers in whole grid steps."""
@@ -134,18 +136,23 @@ class NoisyTopK:
         account: Account | None = None,
     ) -> TopKRelease:
         """Select on secure exact noise. This is the only method that spends ε."""
+        steps, names = self._accept(answers, labels)
+        with charged(account, self.epsilon, self):
+            return self._draw(steps, names)
+
+    def _accept(
+        self, answers: ArrayLike, labels: Sequence[Any] | None
+    ) -> tuple[Integers, Sequence[Any] | None]:
+        """The answers in steps, and their labels; refused before anything is charged."""
         steps = on_grid(answers, self.grid)
         if self.k > steps.size:
             raise ValueError(f"k must be at most the number of answers, {steps.size}, not {self.k}")
-        names = require_labels(labels, steps.size)
-        program = self.in_steps()
-        with charged(account, self.epsilon, self):
-            selection = select(program, steps, 1, secure_bits())
-        return self._released(selection, names)
+        return steps, require_labels(labels, steps.size)
 
-    def _released(self, selection: Selection, labels: Sequence[Any] | None) -> TopKRelease:
-        indices = selection.indices[0]
-        leads = selection.leads[0]
+    def _draw(self, steps: Integers, labels: Sequence[Any] | None) -> TopKRelease:
+        """Select; the caller has paid."""
+        selection = select(self.in_steps(), steps, 1, secure_bits())
+        indices, leads = selection.indices[0], selection.leads[0]
         return TopKRelease(
             indices=indices,
             gaps=(leads - np.append(leads[1:], 0)) * float(self.grid or 1),

@@ -12,18 +12,22 @@ import math
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgap.exact import Floats, Integers, RealNoise, bounds
 from dpgap.noise import Law, Noise, StaircaseNoise
 from dpgap.randomness import Bits, Words
 
 _SMALL = 256
-_FIRST_CHUNK = 1 << 11
+_FIRST_CHUNK = 1 << 9
 _CHUNK = 1 << 15
 _WORDS_AT_ONCE = 1 << 18
 _BLOCK = 64
 _LOW_BITS = np.uint64((1 << 63) - 1)
 _ALL_BITS = np.uint64((1 << 64) - 1)
+
+
+Bools = NDArray[np.bool_]
 
 
 class Program(Protocol):
@@ -43,6 +47,7 @@ class Selection(NamedTuple):
     leads: Integers
 
 
+@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def select(program: Program, answers: Integers, runs: int, bits: Bits) -> Selection:
     """Run the program `runs` times on the same answers, in steps, with fresh noise."""
     n = answers.size
@@ -130,9 +135,17 @@ def _noisy_bounds(law: Law, offsets: Integers, words: Words) -> tuple[Floats, Fl
 
 def _rank(program: Program, answers: Integers, words: Words, bits: Bits) -> Selection:
     """Rank every row of `words` (shape: words of a draw, runs, answers)."""
-    _, runs, n = words.shape
-    k, need = program.k, min(program.k + 1, n)
     low, high = _noisy_bounds(program.law, answers - answers.max(), words)
+    order, leads, certain = ranked(low, high, program.k)
+    for row in np.flatnonzero(~certain):
+        order[row], leads[row] = program.run(answers.tolist(), RealNoise(words[:, row], bits))
+    return Selection(order, leads)
+
+
+def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools]:
+    """Rank enclosed numbers row by row: the best k, their leads, and where that is certain."""
+    runs, n = low.shape
+    need = min(k + 1, n)
     order = np.argsort(-low, axis=1, kind="stable")
     rows = np.arange(runs)[:, None]
     low, high = low[rows, order], high[rows, order]
@@ -144,13 +157,6 @@ def _rank(program: Program, answers: Integers, words: Words, bits: Bits) -> Sele
     least = np.floor(low[:, : need - 1] - high[:, need - 1 : need])
     most = np.floor(high[:, : need - 1] - low[:, need - 1 : need])
     certain &= (least == most).all(axis=1)
-    selection = Selection(order[:, :k], _whole(least))
-    for row in np.flatnonzero(~certain):
-        indices, leads = program.run(answers.tolist(), RealNoise(words[:, row], bits))
-        selection.indices[row], selection.leads[row] = indices, leads
-    return selection
-
-
-def _whole(leads: Floats) -> Integers:
-    with np.errstate(invalid="ignore"):  # rows left open may hold infinities; they are replaced
-        return leads.astype(np.int64)
+    # Rows left open may hold infinities; they are replaced. A copy, because a view would still
+    # hold the ranking of those who lost.
+    return order[:, :k].copy(), least.astype(np.int64), certain

@@ -5,7 +5,8 @@ shift every draw of noise so that the neighbour gives the same output. It is ε-
 of the paper, and what we add to it)
 
 - output: on the shifted noise the neighbour gives the same output;
-- cost: the shifts cost at most ε, each by its own law's cost;
+- cost: the shifts cost at most ε, each by its own law's cost (or, where draws are not
+  independent, by the `cost` of the mechanism);
 - acyclic: in some order of the draws, each shift depends on earlier draws only;
 - discrete: the shifts use only the discrete part of the output, so there are countably many;
 - draws: how many draws are taken, and from which laws, is determined by the output;
@@ -33,6 +34,7 @@ from dpgap.proof.numbers import (
 )
 from dpgap.proof.output import Skeleton, collected, sealed, taken_apart
 from dpgap.proof.watch import watched
+from dpgap.releases import readable
 
 _MOST_DRAWS = 10_000
 _SECONDS = 10.0
@@ -50,6 +52,8 @@ class Mechanism(Protocol):
 
 class Judge(Protocol):
     """A path that can also be asked whether something holds everywhere on it."""
+
+    epsilon: Exact
 
     def is_negative(self, form: Affine) -> bool:
         """Whether the form is below zero here."""
@@ -196,13 +200,27 @@ def trial(
             law.supports(value + shift),
             Violation("support", f"shifting {noise_name(number)} takes it out of its support"),
         )
-    judge.require_cost(draws.laws, shifts, _squeeze(shifts) if general else 0)
+    extra = _squeeze(shifts) if general else 0
+    if hasattr(mechanism, "cost"):  # draws of one joint density
+        _require_joint_cost(mechanism, made, judge, judge.epsilon - extra)
+    else:
+        judge.require_cost(draws.laws, shifts, extra)
     again = ShiftedDraws(draws, shifts)
     same = _run(mechanism, Given(neighbour), again)
     _require_same(made, same, judge)
     if len(again.taken) < len(draws.values):
         raise Violation("draws", "on the neighbour, the shifted noise makes it draw less often")
     return made
+
+
+def _require_joint_cost(mechanism: Any, made: Trial, judge: Judge, allowed: Exact) -> None:
+    """Draws that are not independent: the mechanism says what moving all of them costs."""
+    values = made.draws.values
+    with watched("cost", _SECONDS):
+        shifted = Given(value + by for value, by in zip(values, made.shifts, strict=True))
+        cost = mechanism.cost(Given(values), shifted)
+    most = readable(Fraction(allowed))
+    judge.require(cost <= allowed, Violation("cost", f"the shifts can cost more than {most}"))
 
 
 def _run(mechanism: Mechanism, answers: Given, noise: Any) -> Any:

@@ -10,6 +10,9 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any
 
+from dpgap.mechanisms.count_hull import CountHull
+from dpgap.mechanisms.cube import Cube
+from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.noise import NOISES, Scalar
@@ -77,6 +80,18 @@ def shipped() -> Iterator[Case]:
                 yield from _streams(
                     "AdaptiveSparseVector", AdaptiveSparseVector, noise, neighbours, most, **more
                 )
+
+    for n in range(1, _TOP_K_ANSWERS + 1):
+        yield _measurement(Laplace(1), n, "general")
+        if n <= _LONGER_ANSWERS:  # a norm of absolute values has many paths
+            yield _measurement(Cube(1), n, "general")
+        yield _measurement(CountHull(1, monotonic=True), n, "rising")
+        yield _measurement(CountHull(1, monotonic=True), n, "falling")
+
+
+def _measurement(mechanism: Any, n: int, neighbours: str) -> Case:
+    judge = partial(by_alignment, mechanism, n, neighbours)
+    return Case(type(mechanism).__name__, SHIPPED, neighbours, n, n, judge)
 
 
 def _rankings(

@@ -44,7 +44,7 @@ class Point:
     def __init__(self, noise: Sequence[Exact], epsilon: Exact) -> None:
         self._noise = noise
         self._values: dict[Unknown, Exact] = dict(enumerate(noise))
-        self._epsilon = epsilon
+        self.epsilon = epsilon
         self._watching = False
         self._asked = 0
         self.contrary: int | None = None
@@ -89,8 +89,8 @@ class Point:
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
         """Raise a violation if shifting the draws costs more than ε less `extra`."""
         total = max(corners(laws, [Fraction(self._at(shift)) for shift in shifts]))
-        if total > self._epsilon - extra:
-            allowed = readable(Fraction(self._epsilon - extra))
+        if total > self.epsilon - extra:
+            allowed = readable(Fraction(self.epsilon - extra))
             raise Violation("cost", f"the shifts cost {readable(total)}, more than {allowed}")
 
     def watch_alignment(self, begins: bool) -> None:

@@ -89,7 +89,7 @@ class Paths(Replay):
     def __init__(self, epsilon: Exact, *, ties: bool) -> None:
         super().__init__()
         self._solver = z3.SimpleSolver()
-        self._epsilon = epsilon
+        self.epsilon = epsilon
         self._ties = ties
         self._terms: dict[Unknown, Any] = {}
         self._sums: dict[tuple[Any, ...], Any] = {}
@@ -311,7 +311,7 @@ class Paths(Replay):
 
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
         """Raise a violation where shifting the draws costs more than ε less `extra`."""
-        allowed = self._epsilon - extra
+        allowed = self.epsilon - extra
         ranges = [
             self._range(shift) if isinstance(shift, Affine) else (shift, shift) for shift in shifts
         ]

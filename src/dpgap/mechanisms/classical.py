@@ -1,0 +1,64 @@
+"""The classical mechanisms: the same selections without their gaps, for comparison.
+
+Classical Noisy Top-K and Sparse Vector are the mechanisms with gap, less the gaps. Their noise and
+their cost are the same; that is the point of the paper.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from dpgap.budget import Account
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
+from dpgap.releases import Integers, Promise, Table, named
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexRelease(Table):
+    """Selected indices and nothing else."""
+
+    indices: Integers
+    labels: tuple[Any, ...] | None
+    epsilon: Fraction
+    promise: Promise
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return named(self.indices, self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Classical:
+    """A mechanism that keeps its gaps to itself.
+
+    >>> from dpgap import NoisyTopK, classical
+    >>> release = classical(NoisyTopK(k=2, epsilon=1000)).release([10, 50, 90, 20])
+    >>> release.indices.tolist(), hasattr(release, "gaps")
+    ([2, 1], False)
+    """
+
+    mechanism: NoisyTopK | SparseVector
+
+    def release(
+        self,
+        answers: ArrayLike,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> IndexRelease:
+        """Select on secure exact noise."""
+        release = self.mechanism.release(answers, labels=labels, account=account)
+        return IndexRelease(release.indices, release.labels, release.epsilon, release.promise)
+
+
+def classical(mechanism: NoisyTopK | SparseVector) -> Classical:
+    """The classical form of a mechanism with gap: indices only, at the same cost."""
+    if not isinstance(mechanism, NoisyTopK | SparseVector):
+        raise TypeError(
+            "mechanism must be a NoisyTopK, NoisyMax, SparseVector or AdaptiveSparseVector, "
+            f"not {type(mechanism).__name__}"
+        )
+    return Classical(mechanism)

@@ -1,0 +1,43 @@
+"""The statistics that tests share. Every test of a law is held at level 1e-6."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+LEVEL = 1e-6
+
+
+def chi_square_p(counts: ArrayLike, chances: ArrayLike) -> float:
+    """The p-value of counts under given chances; rare cells, and all the rest, are merged."""
+    observed = np.asarray(counts, dtype=float)
+    expected = np.asarray(chances, dtype=float) * observed.sum()
+    rare = expected < 20
+    observed = np.append(observed[~rare], observed[rare].sum())
+    expected = np.append(expected[~rare], max(observed.sum() - expected[~rare].sum(), 1e-9))
+    if expected[-1] < 20:
+        observed[-2] += observed[-1]
+        expected[-2] += expected[-1]
+        observed, expected = observed[:-1], expected[:-1]
+    statistic = ((observed - expected) ** 2 / expected).sum()
+    return float(stats.chi2.sf(statistic, observed.size - 1))
+
+
+def tally_p(samples: list[Any], law: Mapping[Any, float]) -> float:
+    """The p-value of samples under a law given as {outcome: chance}."""
+    outcomes, counts = np.unique(np.asarray(samples), axis=0, return_counts=True)
+    keys = [tuple(o.tolist()) if o.ndim else o.item() for o in outcomes]
+    seen = dict(zip(keys, counts.tolist(), strict=True))
+    known = np.array([seen.get(key, 0) for key in law])
+    rest = counts.sum() - known.sum()
+    chances = np.array(list(law.values()))
+    return chi_square_p(np.append(known, rest), np.append(chances, max(1 - chances.sum(), 0)))
+
+
+def require_law(p_value: Callable[[float], float]) -> None:
+    """Require that samples fit the law at scale × 1 and do not at scale × 1.03 and ÷ 1.03."""
+    assert p_value(1.0) > LEVEL
+    assert p_value(1.03) < LEVEL
+    assert p_value(1 / 1.03) < LEVEL

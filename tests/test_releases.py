@@ -1,0 +1,120 @@
+"""Results: they print well, tabulate, and explain their guarantee."""
+
+import builtins
+
+import numpy as np
+import pytest
+
+import dpgap
+
+ANSWERS = [900, 50, 800, 3]
+HOSTILE = ["<script>alert(1)</script>", "\x1b[31mred", "a\u202eb", "=cmd()"]
+
+RELEASES = {
+    "top": lambda labels: dpgap.NoisyTopK(2, 10, monotonic=True).release(ANSWERS, labels=labels),
+    "max": lambda labels: dpgap.NoisyMax(10, monotonic=True).release(ANSWERS, labels=labels),
+    "above": lambda labels: dpgap.SparseVector(100, 2, 10, monotonic=True).release(
+        ANSWERS, labels=labels
+    ),
+    "measured": lambda labels: dpgap.measured_top_k(ANSWERS, 2, 10, monotonic=True, labels=labels),
+    "classical": lambda labels: dpgap.classical(dpgap.NoisyTopK(2, 10)).release(
+        ANSWERS, labels=labels
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", RELEASES)
+def test_every_release_prints_its_guarantee_in_plain_words(kind: str):
+    release = RELEASES[kind](None)
+    text = str(release)
+    assert "ε = 10 and no δ" in text
+    assert "one person" in text
+    assert release.guarantee in text
+    assert "index" in text.splitlines()[0]
+
+
+@pytest.mark.parametrize("kind", RELEASES)
+def test_hostile_labels_are_harmless_in_text_and_html(kind: str):
+    release = RELEASES[kind](HOSTILE)
+    assert "\x1b" not in str(release)
+    assert "\u202e" not in str(release)
+    assert "<script>" not in release._repr_html_()
+    assert "<table>" in release._repr_html_()
+
+
+@pytest.mark.parametrize("kind", RELEASES)
+def test_every_release_becomes_a_data_frame(kind: str):
+    frame = RELEASES[kind](["a", "b", "c", "d"]).to_frame()
+    assert len(frame) >= 1
+    assert "label" in frame.columns
+
+
+def test_without_a_data_frame_library_the_error_says_what_to_install(monkeypatch):
+    release = RELEASES["top"](None)
+
+    def missing(name: str):
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    with pytest.raises(ModuleNotFoundError, match="pip install pandas"):
+        release.to_frame()
+
+
+def test_measured_values_print_too():
+    release = dpgap.Laplace(1000).release([5, 7])
+    assert "value" in str(release)
+    assert release.interval(0.95).shape == (2, 2)
+
+
+def test_importing_is_light():
+    import subprocess
+    import sys
+
+    script = (
+        "import sys, dpgap;"
+        "print([n for n in ('scipy', 'pandas', 'duckdb', 'sqlalchemy', 'z3', 'matplotlib',"
+        " 'narwhals', 'rich', 'typer') if n in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert shown.stdout.strip() == b"[]"
+
+
+def test_releases_show_nothing_private(monkeypatch):
+    secret = 987654
+    printed = []
+    monkeypatch.setattr(builtins, "print", lambda *words, **_: printed.append(words))
+    mechanisms = [dpgap.NoisyTopK(1, 1), dpgap.SparseVector(0, 1, 1), dpgap.Laplace(1)]
+    for mechanism in mechanisms:
+        release = mechanism.release(np.array([secret * 10**6, 3]))
+        assert str(secret * 10**6) not in f"{mechanism!r}"
+        assert release.promise is not None
+    run = dpgap.SparseVector(0, 1, 1).start()
+    run.ask(-secret)
+    assert str(secret) not in repr(run)
+    assert printed == []
+
+
+@pytest.mark.parametrize("kind", RELEASES)
+def test_released_arrays_are_no_views_of_anything_larger(kind: str):
+    release = RELEASES[kind](None)
+    arrays = [value for value in _values(release) if isinstance(value, np.ndarray)]
+    assert arrays
+    assert all(_owned(array) for array in arrays)
+
+
+def _values(release) -> list:
+    names = [name for kind in type(release).__mro__ for name in getattr(kind, "__slots__", ())]
+    return [getattr(release, name) for name in names]
+
+
+def _owned(array: np.ndarray) -> bool:
+    return array.base is None or array.base.size == array.size
+
+
+def test_the_callers_numeric_settings_cannot_turn_a_release_into_an_error():
+    answers = np.zeros(2_000, dtype=np.int64)
+    answers[:2] = 10**5
+    with np.errstate(all="raise"):
+        for mechanism in (dpgap.NoisyTopK(2, 1), dpgap.AdaptiveSparseVector(9, 1, 1)):
+            assert mechanism.release(answers).indices.size >= 1
+        assert dpgap.measured_top_k(answers, 2, 1).estimates.size == 2
