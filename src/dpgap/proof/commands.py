@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -130,7 +131,7 @@ def _chosen(name: str | None, names: Sequence[str]) -> list[int]:
 
 
 def _refuse(message: str) -> NoReturn:
-    Console(stderr=True).print(f"[bold red]Error:[/] {message}", highlight=False)
+    Console(stderr=True).print(f"[bold red]Error:[/] {escape(message)}", highlight=False)
     raise typer.Exit(2)
 
 
@@ -162,7 +163,7 @@ def _print_proofs(rows: Sequence[Row]) -> None:
             shown,
             f"[{colour}]{first['verdict']}",
             f"{sum(row['seconds'] for row in same):.2f}",
-            first["reason"] if first["verdict"] == "REFUTED" else "",
+            escape(first["reason"]) if first["verdict"] == "REFUTED" else "",
         )
     _print_table(table)
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from dpgap.exact import Floats, Integers, bounds, floors
 from dpgap.noise import Law, Noise, Scalar
+from dpgap.proof.every_path import Replay
 from dpgap.proof.numbers import Affine
-from dpgap.proof.replay import Replay
 from dpgap.proof.watch import Stop
 from dpgap.randomness import secure_bits
 

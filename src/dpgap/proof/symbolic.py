@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import z3
 
 from dpgap.noise import Scalar
+from dpgap.proof.every_path import Replay
 from dpgap.proof.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation, exact
-from dpgap.proof.replay import Replay
 from dpgap.proof.shares import at_most, corners
 from dpgap.proof.watch import Stop
 from dpgap.releases import readable
