@@ -27,11 +27,7 @@ from dpgap.proof.output import collected
 _STEPS = 2
 """Δ in steps of the lattice; a step is a factor of two in e^(answer/b)."""
 _REACH = 4
-_MOVES = {
-    "general": (-_STEPS, -1, 0, 1, _STEPS),
-    "rising": (0, 1, _STEPS),
-    "falling": (-_STEPS, -1, 0),
-}
+_MOVES = {"general": (-_STEPS, 0, _STEPS), "rising": (0, 1, _STEPS), "falling": (-_STEPS, -1, 0)}
 
 
 class Worst(NamedTuple):
@@ -65,6 +61,7 @@ def _expanded(losers: Sequence[int]) -> list[Fraction]:
     return polynomial
 
 
+@lru_cache(maxsize=64)
 def worst(n: int, k: int, neighbours: str) -> Worst:
     """The largest ratio of densities between neighbours on the lattice."""
     found = Worst(Fraction(0), (), (), ())
