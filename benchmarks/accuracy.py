@@ -171,16 +171,21 @@ def runs_of_equal_length(sifted: Sifted) -> list[Integers]:
 
 
 def stream_and_threshold(
-    counts: Integers, k: int, generator: np.random.Generator
+    counts: Integers, k: int, generator: np.random.Generator, rank: int | None = None
 ) -> tuple[Integers, Fraction]:
-    """Counts in random order, and a threshold halfway below a random rank from 2k to 8k."""
-    rank = int(generator.integers(2 * k, 8 * k))
+    """Counts in random order, and a threshold halfway below a rank, by default from 2k to 8k."""
+    rank = rank or int(generator.integers(2 * k, 8 * k))
     line = Fraction(int(counts[rank - 1]) + int(counts[rank]), 2)
     return generator.permutation(counts), line
 
 
 def finding(
-    counts: Integers, k: int, runs: int, seed: int, kind: dict[str, Any]
+    counts: Integers,
+    k: int,
+    runs: int,
+    seed: int,
+    kind: dict[str, Any],
+    rank: int | None = None,
 ) -> dict[str, float]:
     """How many answers a Sparse Vector finds above, and how well they are found."""
     bits, generator = InsecureSeededBits(seed), np.random.default_rng(seed)
@@ -188,7 +193,7 @@ def finding(
     found = right = wanted = 0
     f1: list[Floats] = []
     for _ in range(BATCHES):
-        stream, line = stream_and_threshold(counts, k, generator)
+        stream, line = stream_and_threshold(counts, k, generator, rank)
         facts: dict[str, Any] = {"k": k, "epsilon": EPSILON, "monotonic": True, **kind}
         mechanism = sparse_vector(line, **facts)
         each = runs // BATCHES
@@ -228,6 +233,11 @@ def settings(counts: Integers, runs: int) -> dict[tuple[str, str, str], tuple[An
                 10,
                 {**kind, "noise": noise},
             )
+    for times in (2, 4, 8):
+        for branches in range(1, 6):
+            kind = {"branches": branches, "drain": True, "noise": "exponential"}
+            job = (finding, counts, 10, max(runs // 4, BATCHES), times, kind, 10 * times)
+            jobs["rule of thumb", f"{times}k are above", f"{branches} branches"] = job
     return jobs
 
 
@@ -245,11 +255,11 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def all_figures(counts: Integers, runs: int) -> dict[str, Any]:
     """Every setting, two at a time."""
-    figures: dict[str, Any] = {"top-k": {}, "above": {}, "adaptive": {}}
+    figures: dict[str, Any] = {}
     with ProcessPoolExecutor(max_workers=2) as pool:
         futures = {place: pool.submit(*job) for place, job in settings(counts, runs).items()}
         for (part, where, which), future in futures.items():
-            figures[part].setdefault(where, {})[which] = future.result()
+            figures.setdefault(part, {}).setdefault(where, {})[which] = future.result()
     return figures
 
 

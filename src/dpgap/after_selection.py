@@ -37,6 +37,7 @@ _POINTS = 49
 _STAGES = 3
 _NEGLIGIBLE = 25.0
 _REACH = 8.0
+_LARGEST_EXPONENT = 700.0
 _CELLS_AT_ONCE = 1 << 17
 _LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
 
@@ -168,7 +169,7 @@ class _Likelihood(NamedTuple):
     def density(self, place: Floats, log_weight: Floats | float) -> Floats:
         """A normal density, weighted, over the likelihood."""
         log_density = log_weight - place**2 / 2 - _LOG_ROOT_TWO_PI
-        density: Floats = np.exp(log_density - self.log_total)
+        density: Floats = np.exp(np.minimum(log_density - self.log_total, _LARGEST_EXPONENT))
         return density
 
 
@@ -190,6 +191,9 @@ def _averaged(winners: _Winners, line: Line) -> Estimates:
     between = np.exp(given.log_between - given.log_total) / b
     at_line = given.density(given.lower, -winners.leads[:, :, None] / b) / s
     at_lead = given.density(given.upper, 0.0) / s
+    # Both have bounds, which matter only where floats have lost all precision.
+    at_line = np.minimum(at_line, (1 + np.abs(given.lower)) / s)
+    at_lead = np.minimum(at_lead, 2 / b + 2 * (1 + np.abs(given.upper)) / s)
     slope = between - at_lead
     bend = (slope + at_line) / b - at_lead * given.upper / s
     weights = weights[:, None, :]
@@ -226,4 +230,5 @@ def _posterior(winners: _Winners, line: Line) -> tuple[Floats, Floats, _Likeliho
         low, high = places[rows, first][:, None], places[rows, last][:, None]
         places = low + (high - low) * np.linspace(0, 1, _POINTS)
     weights = np.exp(logs)
+    weights[:, [0, -1]] /= 2
     return places, weights / weights.sum(axis=1, keepdims=True), given

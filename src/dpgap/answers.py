@@ -127,4 +127,4 @@ def require_labels(labels: Sequence[Any] | None, count: int) -> Sequence[Any] | 
         raise TypeError("labels must be a sequence with one label for every answer")
     if len(labels) != count:
         raise ValueError(f"labels must have one label for every answer: {count}, not {len(labels)}")
-    return list(labels)
+    return labels if isinstance(labels, range | tuple) else list(labels)

@@ -10,6 +10,7 @@ it, so they hold for the very answers that were selected, easy or hard.
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -61,7 +62,8 @@ def estimates_after_top_k(
     if k == 1:  # one lead over an unknown line says nothing
         return Estimates(measurements, np.full_like(measurements, variance))
     if leads.shape[1] < k:  # with no loser nobody was selected, and least squares is right
-        ratio = selection.in_steps().law.floor_variance * grid**2 / own**2
+        selecting = selection.in_steps().law.floor_variance + 1 / 12  # leads are floored
+        ratio = selecting * grid**2 / own**2
         rows = [blue(*row, ratio) for row in zip(measurements, _gaps(leads, grid), strict=True)]
         contrast = own**2 * (1 - ratio / (1 + ratio)) * (k - 1) / k
         return Estimates(np.array(rows), np.full_like(measurements, variance - contrast))
@@ -134,5 +136,9 @@ def _estimated(found: Estimates, measurement: Joint, measurements: Floats) -> Es
     return Estimated(
         found.means[0],
         found.variances[0],
-        lambda level: around(measurements, measurement.half_width(measurements.size, level)),
+        partial(_ends, measurement, measurements),
     )
+
+
+def _ends(measurement: Joint, measurements: Floats, level: float) -> Floats:
+    return around(measurements, measurement.half_width(measurements.size, level))

@@ -18,6 +18,7 @@ from dpgap.budget import Account, charged
 from dpgap.exact import Integers, floors, require_scale
 from dpgap.noise import LaplaceNoise, Noise, Scalar
 from dpgap.parameters import Rational, confidence_level, positive_rational, power_of_two
+from dpgap.private_answers import Answers, opened
 from dpgap.randomness import secure_bits
 from dpgap.releases import MeasuredValues, Promise
 
@@ -72,9 +73,12 @@ class Laplace:
         """The proof: each draw makes up for its own value's change, at most Δ."""
         return [before - after for before, after in zip(values, neighbour, strict=True)]
 
-    def release(self, values: ArrayLike, *, account: Account | None = None) -> MeasuredValues:
+    def release(
+        self, values: ArrayLike | Answers, *, account: Account | None = None
+    ) -> MeasuredValues:
         """Measure on secure exact noise. This is the only method that spends ε."""
-        steps = on_grid(values, self.grid, "values")
+        array, _ = opened(values, None, sensitivity=self.sensitivity)
+        steps = on_grid(array, self.grid, "values")
         require_scale(self.law_in_steps(steps.size).scale)
         with charged(account, self.epsilon, self):
             return self._draw(steps)

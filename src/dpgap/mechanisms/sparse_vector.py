@@ -34,6 +34,7 @@ from dpgap.parameters import (
     rational,
     share,
 )
+from dpgap.private_answers import Answers, opened
 from dpgap.randomness import secure_bits
 from dpgap.releases import AboveRelease, Promise
 
@@ -259,7 +260,7 @@ class SparseVector:
 
     def release(
         self,
-        answers: ArrayLike,
+        answers: ArrayLike | Answers,
         *,
         labels: Sequence[Any] | None = None,
         max_answers: int | None = None,
@@ -278,9 +279,12 @@ class SparseVector:
         return release
 
     def _accept(
-        self, answers: ArrayLike, labels: Sequence[Any] | None
+        self, answers: ArrayLike | Answers, labels: Sequence[Any] | None
     ) -> tuple[Integers, Sequence[Any] | None]:
         """The answers in steps, and their labels; refused before anything is charged."""
+        answers, labels = opened(
+            answers, labels, sensitivity=self.sensitivity, monotonic=self.monotonic
+        )
         steps = on_grid(answers, self.grid)
         return steps, require_labels(labels, steps.size)
 

@@ -30,6 +30,7 @@ from dpgap.parameters import (
     positive_rational,
     power_of_two,
 )
+from dpgap.private_answers import Answers, opened
 from dpgap.randomness import secure_bits
 from dpgap.releases import MaxRelease, Promise, TopKRelease
 
@@ -130,7 +131,7 @@ class NoisyTopK:
 
     def release(
         self,
-        answers: ArrayLike,
+        answers: ArrayLike | Answers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -141,9 +142,12 @@ class NoisyTopK:
             return self._draw(steps, names)
 
     def _accept(
-        self, answers: ArrayLike, labels: Sequence[Any] | None
+        self, answers: ArrayLike | Answers, labels: Sequence[Any] | None
     ) -> tuple[Integers, Sequence[Any] | None]:
         """The answers in steps, and their labels; refused before anything is charged."""
+        answers, labels = opened(
+            answers, labels, sensitivity=self.sensitivity, monotonic=self.monotonic
+        )
         steps = on_grid(answers, self.grid)
         if self.k > steps.size:
             raise ValueError(f"k must be at most the number of answers, {steps.size}, not {self.k}")
@@ -191,7 +195,7 @@ class NoisyMax(NoisyTopK):
 
     def release(
         self,
-        answers: ArrayLike,
+        answers: ArrayLike | Answers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,

@@ -1,0 +1,195 @@
+"""The command line: `dpgap top-k`, `dpgap above`, `dpgap ledger`, and what other parts add.
+
+Engines, NumPy and Rich tables are loaded by the command that needs them, so that help is at hand
+at once. Whatever goes wrong ends with one clear message and a non-zero exit code.
+"""
+
+import io
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpgap.cli_errors import plainly
+from dpgap.cli_later import add_later
+from dpgap.cli_ledger import ledger_app
+
+if TYPE_CHECKING:
+    from dpgap.ledger import LedgerAccount
+    from dpgap.tables import TableRelease
+
+app = typer.Typer(
+    name="dpgap",
+    help="The largest and the above-threshold items of private data, with the gaps that come free.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(ledger_app, name="ledger")
+
+File = Annotated[str, typer.Argument(help="Parquet, CSV, JSON lines or FIMI .dat; also .gz.")]
+Unit = Annotated[
+    str | None, typer.Option(help='The column that says whose row it is; or "row", or "line".')
+]
+Item = Annotated[str | None, typer.Option(help="The column to count.")]
+Domain = Annotated[
+    str,
+    typer.Option(help="The public items: items.txt, table.parquet:column, 0..16469."),
+]
+K = Annotated[int, typer.Option("-k", "--k", help="How many items to find.")]
+Epsilon = Annotated[str, typer.Option(help="The privacy budget, exact: 1, 0.7 or 2/3.")]
+Method = Annotated[str | None, typer.Option(help="How to select, measure and estimate.")]
+Split = Annotated[str | None, typer.Option(help="The share of ε for selecting.")]
+Neighbours = Annotated[
+    str, typer.Option(help="What one unit may do: add-or-remove, or replace another.")
+]
+LedgerURL = Annotated[str | None, typer.Option("--ledger", help="The ledger to charge.")]
+Dataset = Annotated[str | None, typer.Option(help="The data set in the ledger.")]
+AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+CSVFile = Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")]
+HTMLFile = Annotated[Path | None, typer.Option("--html", help="Also write a report page.")]
+
+
+@app.command("top-k")
+@plainly
+def top_k(
+    file: File,
+    domain: Domain,
+    k: K,
+    epsilon: Epsilon,
+    unit: Unit = None,
+    item: Item = None,
+    method: Method = None,
+    split: Split = None,
+    neighbours: Neighbours = "add-or-remove",
+    ledger: LedgerURL = None,
+    dataset: Dataset = None,
+    json: AsJSON = False,
+    csv: CSVFile = None,
+    html: HTMLFile = None,
+) -> None:
+    """Find the k items with the most units, with estimates, error bars and gaps."""
+    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
+    _release("top_k", file, unit, item, domain, neighbours, ask, ledger, dataset, json, csv, html)
+
+
+@app.command("above")
+@plainly
+def above(
+    file: File,
+    domain: Domain,
+    threshold: Annotated[str, typer.Option(help="How many units an item must have.")],
+    k: K,
+    epsilon: Epsilon,
+    unit: Unit = None,
+    item: Item = None,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive/--plain", help="Pay less for items far above.")
+    ] = True,
+    method: Method = None,
+    split: Split = None,
+    neighbours: Neighbours = "add-or-remove",
+    ledger: LedgerURL = None,
+    dataset: Dataset = None,
+    json: AsJSON = False,
+    csv: CSVFile = None,
+    html: HTMLFile = None,
+) -> None:
+    """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
+    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
+    ask |= {"threshold": threshold, "adaptive": adaptive}
+    _release("above", file, unit, item, domain, neighbours, ask, ledger, dataset, json, csv, html)
+
+
+def _release(
+    function: str,
+    file: str,
+    unit: str | None,
+    item: str | None,
+    domain: str,
+    neighbours: str,
+    ask: dict[str, Any],
+    ledger: str | None,
+    dataset: str | None,
+    as_json: bool,
+    csv: Path | None,
+    html: Path | None,
+) -> None:
+    """Charge and release; then show what was paid for, whatever becomes of the files."""
+    _require_writable(csv, html)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # no letter may stop what was paid for
+    from dpgap.sources import counts
+
+    # While the engine counts, Python loads the rest.
+    with ThreadPoolExecutor(1) as background, working("Counting …"):
+        counting = background.submit(
+            counts, file, unit=unit, item=item, domain=domain, neighbours=neighbours
+        )
+        account = _account(ledger, dataset)
+        from dpgap import tables
+        from dpgap.report.terminal import show
+
+        answers = counting.result()
+    release: TableRelease = getattr(tables, function)(answers, account=account, **ask)
+    remaining = release.remaining if account is None else account.remaining
+    try:
+        _write(release, csv, html)
+    finally:
+        if as_json:
+            from dpgap.report.rows import to_json
+
+            typer.echo(to_json(release, remaining))
+        else:
+            show(release, remaining, None if account is None else account.dataset)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show that work is under way, where somebody is looking."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+def _require_writable(*paths: Path | None) -> None:
+    """Refuse files that cannot be written, before anything is paid."""
+    for path in paths:
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise ValueError(f"{path} cannot be written: it must be a file in an existing folder")
+
+
+def _write(release: "TableRelease", csv: Path | None, html: Path | None) -> None:
+    if csv is not None:
+        from dpgap.report.rows import to_csv
+
+        csv.write_text(to_csv(release), encoding="utf-8", newline="")
+    if html is not None:
+        from dpgap.report.page import page
+
+        html.write_text(page(release), encoding="utf-8")
+
+
+def _account(ledger: str | None, dataset: str | None) -> "LedgerAccount | None":
+    if ledger is None and dataset is None:
+        return None
+    if ledger is None or dataset is None:
+        raise ValueError("--ledger and --dataset must be given together")
+    from dpgap.ledger import Ledger
+
+    return Ledger(ledger).account(dataset)
+
+
+for _name, _summary in (
+    ("prove", "Prove every mechanism, and refute the mutants."),
+    ("audit", "Bound every ε from below by samples, and compare releases with their law."),
+):
+    add_later(app, _name, "dpgap.proof.commands", _summary)

@@ -1,0 +1,46 @@
+"""Errors on the command line: one clear message, exit code 1, never a traceback."""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from dpgap.printable import printable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def plainly(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn every error of a command into one message and exit code 1."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> R:
+        try:
+            return command(*args, **options)
+        except typer.Exit:
+            raise
+        except BrokenPipeError:
+            sys.stderr.close()  # whoever read us has gone; there is nobody to tell
+            raise typer.Exit(1) from None
+        except Exception as error:
+            message = printable(_message(error))
+        typer.echo(f"dpgap: {message}", err=True)
+        raise typer.Exit(1)
+
+    return run
+
+
+def _message(error: Exception) -> str:
+    """Our own words; of unforeseen errors only the kind, since theirs may quote data."""
+    if isinstance(error, OSError) and error.strerror is not None:
+        return f"{error.strerror}: {error.filename}"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this"
+    if isinstance(error, ValueError | TypeError | ImportError | OSError):
+        return str(error)
+    if type(error).__name__ in ("LedgerError", "BudgetExhausted"):
+        return str(error)
+    return f"something went wrong inside dpgap ({type(error).__name__})"

