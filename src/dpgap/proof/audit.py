@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgap.exact import Floats, Integers
+from dpgap.exact import Floats, Integers, floors
+from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
 from dpgap.mechanisms.top_k import NoisyTopK
@@ -28,8 +29,10 @@ from dpgap.proof.crowd import frequency
 from dpgap.proof.exhibits import Exhibit, mutants
 from dpgap.proof.output_laws import (
     count_first_above,
+    count_measured,
     count_top_two,
     first_above,
+    measured,
     top_two,
 )
 from dpgap.randomness import secure_bits
@@ -179,12 +182,42 @@ def _first_above_design(kind: type[SparseVector], noise: str, monotonic: bool) -
     )
 
 
+def _measured_kernel(mechanism: Laplace, answers: Sequence[int], runs: int) -> Integers:
+    return count_measured(answers[0] + floors(mechanism.law_in_steps(1), secure_bits(), runs))
+
+
+def _measured_release(mechanism: Laplace, answers: Sequence[int], runs: int) -> Integers:
+    values = np.array([mechanism.release(answers).values[0] for _ in range(runs)])
+    return count_measured(np.rint(values + mechanism.law_in_steps(1).floor_mean).astype(np.int64))
+
+
+def _measured_design() -> Design:
+    return Design(
+        "Laplace",
+        "laplace, general",
+        Laplace(1),
+        (0,),
+        (-1,),
+        lambda counts: int(counts[counts.size // 2 :].sum()),
+        measured,
+        _measured_kernel,
+        _measured_release,
+    )
+
+
 def _variant(noise: str, monotonic: bool) -> str:
     return f"{noise}, {'monotonic' if monotonic else 'general'}"
 
 
 def designs() -> list[Design]:
     """How each shipped mechanism is audited, with every noise; add new mechanisms here."""
+    return [
+        _measured_design(),
+        *_selection_designs(),
+    ]
+
+
+def _selection_designs() -> list[Design]:
     return [
         design
         for noise in NOISES
@@ -207,7 +240,8 @@ def audit_design(design: Design, source: str, samples: int, *, real: Any = None)
     sampled = design.mechanism if real is None else real
     runs = samples // 2
     counts = [_counts(sampler, sampled, side, runs) for side in (design.answers, design.neighbour)]
-    law = design.mechanism.in_steps()
+    program = design.mechanism
+    law = program.in_steps() if hasattr(program, "in_steps") else program
     p_values = [
         fit(count, design.law(law, side))
         for count, side in zip(counts, (design.answers, design.neighbour), strict=True)

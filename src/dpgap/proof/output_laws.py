@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpgap.exact import Floats, Integers
+from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.noise import ExponentialNoise, LaplaceNoise, Law, StaircaseNoise
@@ -96,6 +97,19 @@ def count_top_two(indices: Integers, leads: Integers, n: int) -> Integers:
     """How often each cell occurred."""
     cells = (indices[:, 0] * n + indices[:, 1]) * (MOST + 1) + np.minimum(leads[:, 1], MOST)
     return np.bincount(cells, minlength=n * n * (MOST + 1)).reshape(n, n, MOST + 1)
+
+
+def measured(mechanism: Laplace, values: Sequence[int]) -> Floats:
+    """The chance of each noisy value, for one value; far ones are put together at the ends."""
+    law = mechanism.law_in_steps(1)
+    edges = np.arange(-MOST + 1, MOST + 1, dtype=np.float64) - values[0]
+    above: Floats = np.concatenate([[1.0], _tail(law, edges), [0.0]])
+    return above[:-1] - above[1:]
+
+
+def count_measured(noisy: Integers) -> Integers:
+    """How often each cell occurred."""
+    return np.bincount(np.clip(noisy, -MOST, MOST) + MOST, minlength=2 * MOST + 1)
 
 
 @functools.lru_cache(maxsize=64)
