@@ -19,12 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.exact import Floats, Integers, floors
+from dpgap.mechanisms.count_hull import CountHull
+from dpgap.mechanisms.cube import Cube
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.mechanisms.top_k_kernel import select
 from dpgap.noise import NOISES
+from dpgap.proof import joint_audits
 from dpgap.proof.crowd import frequency
 from dpgap.proof.exhibits import Exhibit, mutants
 from dpgap.proof.output_laws import (
@@ -205,6 +208,20 @@ def _measured_design() -> Design:
     )
 
 
+def _joint_design(mechanism: joint_audits.Joint, variant: str) -> Design:
+    return Design(
+        type(mechanism).__name__,
+        variant,
+        mechanism,
+        (0, 0),
+        (-1, -1),
+        joint_audits.both_at_least(1),
+        joint_audits.chances,
+        joint_audits.by_kernel,
+        joint_audits.by_release,
+    )
+
+
 def _variant(noise: str, monotonic: bool) -> str:
     return f"{noise}, {'monotonic' if monotonic else 'general'}"
 
@@ -213,6 +230,8 @@ def designs() -> list[Design]:
     """How each shipped mechanism is audited, with every noise; add new mechanisms here."""
     return [
         _measured_design(),
+        _joint_design(CountHull(1, monotonic=True), "hull, monotonic"),
+        _joint_design(Cube(1), "cube, general"),
         *_selection_designs(),
     ]
 

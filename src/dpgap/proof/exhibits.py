@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from dpgap.mechanisms.count_hull import CountHull
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.noise import LaplaceNoise, Law, Scalar
+from dpgap.noise import ExponentialNoise, LaplaceNoise, Law, Scalar
 from dpgap.proof import museum
+from dpgap.proof.joint_audits import MOST, chances
 from dpgap.proof.quadrature import exceeds, integrated
 
 MUTANT, ACCEPT = "mutant", "accept"
@@ -329,7 +331,45 @@ def mutants() -> list[Exhibit]:
                 samples=8_000_000,
             ),
         ),
+        _mutant(
+            "one-sided noise subtracted",
+            museum.Subtracted(ExponentialNoise(Fraction(2)), ExponentialNoise(Fraction(4))),
+            1,
+            Event((-1,), (0,), _said([0])),
+        ),
+        _mutant(
+            "measured with noise for fewer answers",
+            museum.TooMany(k=1),
+            2,
+            Event((0, 0), (-1, -1), lambda values: bool(values[0] >= 0) and bool(values[1] >= 0)),
+        ),
+        _mutant(
+            "count hull on answers that move both ways",
+            CountHull(1, monotonic=True),
+            2,
+            Event((0, 0), (1, -1), _is_zero, _hull_releases_zero),
+            k=2,
+            neighbours="general",
+        ),
+        _mutant(
+            "count hull that ignores the sensitivity",
+            CountHull(1, monotonic=True),
+            2,
+            Event((0, 0), (3, 3), _is_zero, _hull_releases_zero),
+            k=2,
+            neighbours="rising",
+            sensitivity=3,
+        ),
     ]
+
+
+def _is_zero(values: Sequence[Scalar]) -> bool:
+    return all(value == 0 for value in values)
+
+
+def _hull_releases_zero(answers: Sequence[int]) -> float:
+    """The chance that two values are released as exactly 0, on whole steps with scale 1."""
+    return float(chances(CountHull(1, monotonic=True), answers)[MOST, MOST])
 
 
 def accepted() -> list[Exhibit]:

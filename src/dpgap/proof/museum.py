@@ -298,6 +298,44 @@ class TwoGaps(Max):
         return noisy[first] - noisy[second], noisy[second] - noisy[third]
 
 
+class Subtracted(Sparse):
+    """Takes one-sided noise off the threshold instead of adding it."""
+
+    def run(self, answers: Answers, noise: Noise) -> Iterator[Outcome]:
+        threshold = self.threshold - noise.draw(self.threshold_law)
+        for answer in answers:
+            outcome = self.outcome(answer, noise, threshold)
+            yield outcome
+            if outcome[0]:
+                return
+
+    def align(
+        self, answers: Answers, neighbour: Answers, noise: Answers, output: Sequence[Outcome]
+    ) -> list[Scalar]:
+        """To raise the threshold by 1, less must be taken off it."""
+        return [-1, *Sparse.align(self, answers, neighbour, noise, output)[1:]]
+
+
+@dataclass(frozen=True, slots=True)
+class TooMany:
+    """Measures all that an adaptive run found with noise for the k that it was asked for."""
+
+    k: int = 1
+
+    epsilon: ClassVar[int] = 1
+
+    def run(self, answers: Answers, noise: Noise) -> tuple[Scalar, ...]:
+        """Every answer plus its own noise."""
+        law = _laplace(self.k)
+        return tuple(answer + noise.draw(law) for answer in answers)
+
+    def align(
+        self, answers: Answers, neighbour: Answers, noise: Answers, output: Any
+    ) -> list[Scalar]:
+        """Each draw makes up for its own answer's change."""
+        return [before - after for before, after in zip(answers, neighbour, strict=True)]
+
+
 @dataclass(frozen=True, slots=True)
 class IndexOnlyTopK:
     """Noisy Top-K without gaps: private even where noise ties and the lower index wins."""

@@ -5,6 +5,8 @@ from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
+from dpgap.mechanisms.count_hull import CountHull
+from dpgap.mechanisms.cube import Cube
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import Branch, SparseVector
 from dpgap.noise import Law, Scalar
@@ -58,7 +60,7 @@ def with_scales(mechanism: Value, factor: Fraction) -> Value:
             threshold_law=_scaled(mechanism.threshold_law, factor),
             ways=tuple(ways),
         )
-    if isinstance(mechanism, Laplace):  # it makes its law as it runs
+    if isinstance(mechanism, Laplace | CountHull | Cube):  # it makes its law as it runs
         return altered(mechanism, epsilon=mechanism.epsilon / factor)
     return altered(mechanism, law=_scaled(mechanism.law, factor))  # type: ignore[attr-defined]
 
