@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
     from dpgap.pipelines import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
     from dpgap.planning import Plan, plan
+    from dpgap.simulation import simulate
     from dpgap.sources import counts
     from dpgap.tables import above, top_k
 
@@ -50,6 +51,7 @@ __all__ = [
     "measured_above",
     "measured_top_k",
     "plan",
+    "simulate",
     "top_k",
 ]
 
@@ -74,6 +76,7 @@ _HOMES = {
     "measured_above": "dpgap.pipelines",
     "measured_top_k": "dpgap.pipelines",
     "plan": "dpgap.planning",
+    "simulate": "dpgap.simulation",
     "top_k": "dpgap.tables",
 }
 

@@ -197,3 +197,6 @@ for _name, _summary in (
     ("audit", "Bound every ε from below by samples, and compare releases with their law."),
 ):
     add_later(app, _name, "dpgap.proof.commands", _summary)
+add_later(
+    app, "reproduce", "dpgap.paper.commands", "Redraw the paper's figures and check its claims."
+)

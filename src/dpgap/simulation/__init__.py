@@ -1,0 +1,272 @@
+"""Many runs at once, for research: the law of a release, on fast seeded floats.
+
+`simulate` runs a mechanism or a pipeline many times on the same answers. What it returns is what
+releases would have shown: floors and offsets included. Answers that cannot matter are left to
+their tails, exactly in law, so time hardly grows with their number. Floats here are not secure
+and not exact in the last bits; nothing in this package can be reached from a `release`.
+
+>>> import dpgap
+>>> runs = dpgap.simulate(dpgap.NoisyTopK(2, epsilon=1, monotonic=True), [90, 50, 10], runs=5)
+>>> runs.indices.shape, runs.gaps.shape
+((5, 2), (5, 2))
+
+Any other mechanism written for dpgap works too. One with a method `simulate(answers, runs, rng)`
+is asked for a sequence of outputs, one a run; for others `run(answers, noise)` is called again and
+again with float noise, which is the continuous algorithm. A subclass that changes `run` counts as
+such a mechanism.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap.answers import MAX_STEPS, steps_up
+from dpgap.exact import Floats
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
+from dpgap.noise import Law
+from dpgap.parameters import positive_integer
+from dpgap.pipelines import MeasuredAbove, MeasuredTopK
+from dpgap.simulation.floats import Rng, draw, generator
+from dpgap.simulation.measured import measure_above, measure_top_k
+from dpgap.simulation.ranked import Ranked
+from dpgap.simulation.runs import AboveRuns, MeasuredRuns, ProgramRuns, Runs, TopKRuns
+from dpgap.simulation.sparse_vector import sift_runs
+from dpgap.simulation.top_k import select_runs
+
+__all__ = [
+    "AboveRuns",
+    "FloatNoise",
+    "MeasuredRuns",
+    "ProgramRuns",
+    "Ranked",
+    "Runs",
+    "TopKRuns",
+    "batches",
+    "simulate",
+]
+
+RUNS_IN_A_BATCH = 2_500
+
+_Batch = Callable[[slice, Rng], Any]
+
+
+def simulate(
+    mechanism: Any,
+    answers: ArrayLike | Ranked,
+    *,
+    runs: int = 10_000,
+    seed: int | None = None,
+    thresholds: ArrayLike | None = None,
+    max_answers: int | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Any:
+    """Run a mechanism or a pipeline `runs` times on the same answers.
+
+    Returns `TopKRuns`, `AboveRuns`, `MeasuredRuns` or, for other mechanisms, `ProgramRuns`. The
+    same seed gives the same runs whatever the number of `workers` (threads; by default one a
+    core). `thresholds` gives every run of a Sparse Vector a threshold of its own, `max_answers`
+    stops each of them after so many answers. Answers in whole steps that serve more than once may
+    be ranked once, by `Ranked.of`. `progress(done, runs)` is called as batches end.
+    """
+    done, parts = 0, []
+    for part, size in batches(
+        mechanism,
+        answers,
+        runs=runs,
+        seed=seed,
+        thresholds=thresholds,
+        max_answers=max_answers,
+        workers=workers,
+    ):
+        parts.append(part)
+        done += size
+        if progress is not None:
+            progress(done, runs)
+    return type(parts[0]).joined(parts)
+
+
+def batches(
+    mechanism: Any,
+    answers: ArrayLike | Ranked,
+    *,
+    runs: int = 10_000,
+    seed: int | None = None,
+    thresholds: ArrayLike | None = None,
+    max_answers: int | None = None,
+    workers: int | None = None,
+) -> Iterator[tuple[Any, int]]:
+    """The same runs a batch at a time, each with its size, so that memory stays bounded."""
+    runs = positive_integer("runs", runs)
+    workers = (os.cpu_count() or 1) if workers is None else positive_integer("workers", workers)
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise ValueError(f"seed must be None or a whole number from 0 up, not {seed!r}")
+    batch = _batch_of(mechanism, answers, runs, thresholds, max_answers)
+    slices = [slice(at, min(at + RUNS_IN_A_BATCH, runs)) for at in range(0, runs, RUNS_IN_A_BATCH)]
+    seeds = np.random.SeedSequence(seed).spawn(len(slices))
+    tasks = iter(zip(slices, seeds, strict=True))
+    if workers == 1 or len(slices) == 1:
+        for part, own in tasks:
+            yield batch(part, generator(own)), part.stop - part.start
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        # A few tasks are under way at any time, so that finished ones do not pile up.
+        waiting = [
+            (pool.submit(batch, part, generator(own)), part)
+            for part, own in islice(tasks, 2 * workers)
+        ]
+        while waiting:
+            future, part = waiting.pop(0)
+            result = future.result()
+            waiting += [
+                (pool.submit(batch, part, generator(own)), part) for part, own in islice(tasks, 1)
+            ]
+            yield result, part.stop - part.start
+
+
+def _batch_of(
+    mechanism: Any,
+    answers: ArrayLike | Ranked,
+    runs: int,
+    thresholds: ArrayLike | None,
+    max_answers: int | None,
+) -> _Batch:
+    """What turns some of the runs and a generator into results."""
+    selection = getattr(mechanism, "selection", mechanism)
+    is_above = isinstance(selection, SparseVector) and type(selection).run is SparseVector.run
+    if max_answers is not None:
+        positive_integer("max_answers", max_answers)
+    if not is_above and not (thresholds is None and max_answers is None):
+        raise ValueError("thresholds and max_answers are for a Sparse Vector only")
+    if isinstance(mechanism, MeasuredAbove):
+        return _measured_above(mechanism, answers, runs, thresholds, max_answers)
+    if isinstance(mechanism, MeasuredTopK):
+        return _measured_top_k(mechanism, answers)
+    if is_above:
+        return _above(selection, answers, runs, thresholds, max_answers)[0]
+    if isinstance(mechanism, NoisyTopK) and type(mechanism).run is NoisyTopK.run:
+        return _top_k(mechanism, answers)
+    return _program(mechanism, answers)
+
+
+def _ranked(mechanism: NoisyTopK | SparseVector, answers: ArrayLike | Ranked) -> Ranked:
+    if isinstance(answers, Ranked):
+        mechanism._accept(answers.answers, None)
+        return answers
+    return Ranked.of(mechanism._accept(answers, None)[0])
+
+
+def _top_k(mechanism: NoisyTopK, answers: ArrayLike | Ranked) -> _Batch:
+    program, ranked = mechanism.in_steps(), _ranked(mechanism, answers)
+    grid = float(mechanism.grid or 1)
+
+    def batch(part: slice, rng: Rng) -> TopKRuns:
+        indices, leads = select_runs(program, ranked, part.stop - part.start, rng)
+        gaps = leads.astype(np.float64)
+        gaps[:, :-1] -= leads[:, 1:]
+        return TopKRuns(indices, gaps * grid)
+
+    return batch
+
+
+def _above(
+    mechanism: SparseVector,
+    answers: ArrayLike | Ranked,
+    runs: int,
+    thresholds: ArrayLike | None,
+    max_answers: int | None,
+) -> tuple[_Batch, Floats]:
+    program, ranked = mechanism.in_steps(), _ranked(mechanism, answers)
+    grid = float(mechanism.grid or 1)
+    stated = _thresholds(mechanism, thresholds, runs)
+    whole = np.ceil(stated / grid).astype(np.int64)
+    own = float(steps_up(mechanism.threshold, mechanism.grid) * grid - mechanism.threshold)
+    offsets = mechanism.gap_offsets - own
+    rounded_up = whole * grid - stated
+    first, unit = float(mechanism.spent(0)), float(mechanism.unit)
+
+    def batch(part: slice, rng: Rng) -> AboveRuns:
+        sifted = sift_runs(program, ranked, whole[part], rng, max_answers)
+        gaps = sifted.gaps * grid + offsets[sifted.branches - 1] + rounded_up[part][sifted.runs]
+        found = np.bincount(sifted.runs, minlength=part.stop - part.start)
+        return AboveRuns(
+            run=sifted.runs,
+            indices=sifted.indices,
+            gaps=gaps,
+            branch_of=sifted.branches,
+            found=found,
+            used=sifted.used,
+            spent=np.add(first, unit * sifted.used, dtype=np.float64),
+            processed=sifted.processed,
+        )
+
+    return batch, stated
+
+
+def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int) -> Floats:
+    if thresholds is None:
+        return np.full(runs, float(mechanism.threshold))
+    stated = np.asarray(thresholds, dtype=np.float64)
+    if stated.shape != (runs,) or not (np.abs(stated) <= MAX_STEPS).all():
+        raise ValueError(f"thresholds must be {runs} finite numbers, one for each run")
+    return stated
+
+
+def _measured_top_k(pipeline: MeasuredTopK, answers: ArrayLike | Ranked) -> _Batch:
+    ranked = _ranked(pipeline.selection, answers)
+    select = _top_k(pipeline.selection, ranked)
+    return lambda part, rng: measure_top_k(pipeline, ranked.answers, select(part, rng), rng)
+
+
+def _measured_above(
+    pipeline: MeasuredAbove,
+    answers: ArrayLike | Ranked,
+    runs: int,
+    thresholds: ArrayLike | None,
+    max_answers: int | None,
+) -> _Batch:
+    ranked = _ranked(pipeline.selection, answers)
+    select, stated = _above(pipeline.selection, ranked, runs, thresholds, max_answers)
+    return lambda part, rng: measure_above(
+        pipeline, ranked.answers, select(part, rng), stated[part], rng
+    )
+
+
+class FloatNoise:
+    """Float noise for programs: what `run(answers, noise)` draws from in a simulation."""
+
+    __slots__ = ("_rng",)
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+
+    def draw(self, law: Law) -> float:
+        """The next draw, from `law`."""
+        return float(draw(law, self._rng, 1)[0])
+
+
+def _program(mechanism: Any, answers: ArrayLike | Ranked) -> _Batch:
+    values = answers.answers if isinstance(answers, Ranked) else np.asarray(answers)
+    if callable(getattr(mechanism, "simulate", None)):
+        return lambda part, rng: ProgramRuns(
+            list(mechanism.simulate(values, part.stop - part.start, rng))
+        )
+    if not callable(getattr(mechanism, "run", None)):
+        raise TypeError(
+            "mechanism must be a mechanism or pipeline of dpgap, or have a method "
+            f"run(answers, noise) or simulate(answers, runs, rng); not {type(mechanism).__name__}"
+        )
+    listed = values.tolist()
+
+    def batch(part: slice, rng: Rng) -> ProgramRuns:
+        noise = FloatNoise(rng)
+        said = (mechanism.run(listed, noise) for _ in range(part.stop - part.start))
+        return ProgramRuns([tuple(each) if isinstance(each, Iterator) else each for each in said])
+
+    return batch

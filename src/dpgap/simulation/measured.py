@@ -1,0 +1,152 @@
+"""Many runs of a pipeline at once: select, measure, estimate, as `dpgap.pipelines` does.
+
+The paper's estimates are its formulas for all runs side by side; tests hold them to the ones that
+releases use. The best method's estimates are computed by the very code of releases, and integrate
+numerically for every run: that takes longer than all the rest.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.best_method import FINER, Joint, estimates_after_above, estimates_after_top_k
+from dpgap.exact import Floats, Integers
+from dpgap.mechanisms.measurement import Laplace
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.paper_method import gap_variances, variance_ratio
+from dpgap.pipelines import MeasuredAbove, MeasuredTopK
+from dpgap.shell_noise import ShellNoise
+from dpgap.simulation.floats import Rng, draw
+from dpgap.simulation.runs import AboveRuns, MeasuredRuns, TopKRuns
+
+
+def measure_top_k(
+    pipeline: MeasuredTopK, answers: Integers, selected: TopKRuns, rng: Rng
+) -> MeasuredRuns:
+    """Measure and estimate the winners of every run."""
+    grid = float(pipeline.selection.grid or 1)
+    truth = answers[selected.indices]
+    measurements = _measured(pipeline.measurement, truth, rng)
+    if isinstance(pipeline.measurement, Laplace):
+        ratio = variance_ratio(pipeline.selection, pipeline.measurement)
+        estimates = _blue(measurements, selected.gaps, ratio, grid)
+    else:
+        leads = np.cumsum(selected.gaps[:, ::-1], axis=1)[:, ::-1]
+        estimates = estimates_after_top_k(
+            pipeline.selection, pipeline.measurement, measurements, leads
+        ).means
+    return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid))
+
+
+def measure_above(
+    pipeline: MeasuredAbove,
+    answers: Integers,
+    selected: AboveRuns,
+    thresholds: Floats,
+    rng: Rng,
+) -> MeasuredRuns:
+    """Measure and estimate the answers found in every run; `thresholds` has one for each run.
+
+    Runs that found equally many are taken together.
+    """
+    grid = float(pipeline.selection.grid or 1)
+    truth = answers[selected.indices]
+    starts = selected.found.cumsum() - selected.found
+    measurements, estimates = np.empty(truth.size), np.empty(truth.size)
+    for count in np.unique(selected.found[selected.found > 0]).tolist():
+        runs = np.flatnonzero(selected.found == count)
+        places = starts[runs][:, None] + np.arange(count)
+        measured = _measured(pipeline.measurement, truth[places], rng)
+        measurements[places] = measured
+        gaps, branches = selected.gaps[places], selected.branch_of[places]
+        stated = thresholds[runs][:, None]
+        if isinstance(pipeline.measurement, Laplace):
+            of_gap = gap_variances(pipeline.selection)[branches - 1]
+            own = pipeline.measurement.variance(count)
+            weighted = (gaps + stated) / of_gap + measured / own
+            estimates[places] = weighted / (1 / of_gap + 1 / own)
+        else:
+            estimates[places] = _best_above(
+                pipeline.selection, pipeline.measurement, measured, gaps, branches, stated
+            )
+    return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid))
+
+
+def _best_above(
+    selection: SparseVector,
+    measurement: Joint,
+    measurements: Floats,
+    gaps: Floats,
+    branches: Integers,
+    thresholds: Floats,
+) -> Floats:
+    """Estimates that know one threshold, the selection's; each run's is moved there."""
+    grid = float(selection.grid or 1)
+    own = float(selection.threshold)
+    moved = np.ceil(thresholds / grid) * grid - np.ceil(own / grid) * grid
+    rounded_up = (np.ceil(thresholds / grid) * grid - thresholds) - (
+        np.ceil(own / grid) * grid - own
+    )
+    found = estimates_after_above(
+        selection, measurement, measurements - moved, gaps - rounded_up, branches
+    )
+    means: Floats = found.means + moved
+    return means
+
+
+def _measured(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
+    """Released values of answers in the selection's steps; one row for every run."""
+    count, grid = truth.shape[1], float(measurement.grid or 1)
+    if isinstance(measurement, Laplace):
+        law = measurement.law_in_steps(count)
+        return _floats(truth + np.floor(draw(law, rng, *truth.shape)) - law.floor_mean, grid)
+    noise = shells(measurement.law_in_steps(count), rng, truth.shape[0])
+    if noise.shape[1] > count:  # the hull: what all share comes off
+        noise = noise[:, 1:] - noise[:, :1]
+    return _floats(truth * FINER + noise, grid)
+
+
+def shells(law: ShellNoise, rng: Rng, runs: int) -> Floats:
+    """Whole-step coordinates whose law depends on the largest alone; one row for every run.
+
+    A point is uniform among those of its shell. So is the floor (for either sign: the rounding)
+    of a real point whose largest coordinate falls within the shell, and that coordinate is gamma
+    distributed up to a factor that hardly varies within a shell: those few are drawn again.
+    """
+    scale, dimension = float(law.scale), law.dimension
+    half = 0.5 if law.symmetric else 0.0
+    largest = np.empty(runs)
+    open_runs = np.arange(runs)
+    while open_runs.size:
+        tried = rng.gamma(dimension, scale, open_runs.size)
+        above = tried + half - np.floor(tried + half)  # how far into its shell
+        kept = rng.random(open_runs.size) < np.exp((above - 1) / scale)
+        largest[open_runs[kept]] = tried[kept]
+        open_runs = open_runs[~kept]
+    points = rng.random((runs, dimension))
+    points[np.arange(runs), rng.integers(0, dimension, runs)] = 1
+    if law.symmetric:
+        points *= np.where(rng.random((runs, dimension)) < 0.5, -1.0, 1.0)
+    points *= largest[:, None]
+    coordinates: Floats = np.floor(points + half)
+    return coordinates
+
+
+def _blue(measurements: Floats, gaps: Floats, ratio: float, grid: float) -> Floats:
+    """`estimates.blue`, row by row."""
+    k = measurements.shape[1]
+    leads = np.zeros_like(measurements)
+    if k > 1:
+        leads[:, : k - 1] = np.cumsum(gaps[:, : k - 1][:, ::-1], axis=1)[:, ::-1]
+    if gaps.shape[1] == k - 1:
+        leads[:, :-1] += grid / 2  # with no loser, the floored leads meet one that is exact
+    mean = measurements.mean(axis=1, keepdims=True)
+    around = leads - leads.mean(axis=1, keepdims=True)
+    estimates: Floats = mean + (ratio * (measurements - mean) + around) / (1 + ratio)
+    return estimates
+
+
+def _floats(steps: NDArray[Any], grid: float) -> Floats:
+    values: Floats = np.multiply(steps, grid, dtype=np.float64)
+    return values

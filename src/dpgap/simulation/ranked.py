@@ -1,0 +1,97 @@
+"""Answers in order of size, and where the few that matter end.
+
+Most answers are far too small to matter in nearly every run. They are not drawn one by one: an
+answer below the bar reaches it with a known chance, so the few that do are found directly, in
+strata of similar answers, and given noise that reaches the bar. The law is exactly that of
+drawing them all. Where to put the border between the two ways is a question of speed alone.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from dpgap.exact import Floats, Integers
+from dpgap.noise import Law
+from dpgap.simulation.floats import Rng, beyond, hits, survival
+
+_COST_OF_A_HIT = 16.0
+_FEW = 8.0
+
+
+class Ranked(NamedTuple):
+    """Answers in steps, in the order given, and in order of size."""
+
+    answers: Integers
+    order: Integers
+    """Places in the order given, largest answer first."""
+    descending: Floats
+    """The answers, largest first."""
+    borders: Integers
+    """Ranks at which a stratum may begin; each stratum is about as large as all before it."""
+
+    @classmethod
+    def of(cls, answers: Integers) -> "Ranked":
+        """Rank answers."""
+        order = np.argsort(-answers, kind="stable")
+        borders = [0, 1]
+        while borders[-1] < answers.size:
+            borders.append(max(borders[-1] + 1, int(borders[-1] * 1.5)))
+        ranks = np.array([*borders[:-1], answers.size], dtype=np.int64)
+        return cls(answers, order, answers[order].astype(np.float64), ranks)
+
+    @property
+    def size(self) -> int:
+        """How many answers there are."""
+        return self.answers.size
+
+    def border(self, needs: list[tuple[Law, Floats]], at_least: int) -> int:
+        """The rank from which on answers are left to their tails, cheapest on balance.
+
+        `needs` are the laws that an answer is drawn from and the bars that it must then reach, one
+        for each of the ranks `borders[:-1]` that might be chosen.
+        """
+        starts, sizes = self.borders[:-1], np.diff(self.borders)
+        cost = starts.astype(np.float64)
+        for law, bars in needs:
+            chances = survival(law, bars[:, None] - self.descending[starts])
+            cost += _COST_OF_A_HIT * np.triu(chances * sizes).sum(axis=1)
+        cost[starts < at_least] = np.inf
+        best = int(cost.argmin())
+        return int(starts[best]) if cost[best] < self.size else self.size
+
+    def strata(self, border: int) -> Iterator[tuple[int, int]]:
+        """The ranks of each stratum from `border` on: first, and one past the last."""
+        edges = self.borders[self.borders >= border].tolist()
+        yield from pairwise(edges)
+
+    def reaching(
+        self, law: Law, bars: Floats, border: int, rng: Rng
+    ) -> tuple[Integers, Integers, Floats]:
+        """Runs, ranks and noisy values of all answers from `border` on that reach their run's bar.
+
+        A stratum's largest answer and the lowest bar bound the chance of all its answers; who is
+        hit with that chance is kept with the ratio of its own to it.
+        """
+        runs, ranks, values = [], [], []
+        lowest = bars.min()
+        end = border
+        for first, following in self.strata(border):
+            if first < end:
+                continue
+            most = float(survival(law, lowest - self.descending[first : first + 1])[0])
+            alone = bars.size * (self.size - first) * most < _FEW
+            end = self.size if alone else following  # one stratum will do for the hopeless
+            cells = hits(rng, bars.size * (end - first), most)
+            run, rank = np.divmod(cells, end - first)
+            rank += first
+            distance = bars[run] - self.descending[rank]
+            kept = rng.random(cells.size) * most < survival(law, distance)
+            runs.append(run[kept])
+            ranks.append(rank[kept])
+            noise = beyond(law, rng, distance[kept])
+            values.append(self.descending[rank[kept]] + noise)
+        if not runs:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        return np.concatenate(runs), np.concatenate(ranks), np.concatenate(values)
