@@ -19,12 +19,17 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 	$(PIP) --editable '.[benchmark]'
 	touch $@
 
+SHOP := --unit customer --item product --domain examples/products.txt
+
 demo: .venv/.ready
-	$(BIN)/python examples/demo.py
+	@$(BIN)/python examples/shop.py
+	$(BIN)/dpgap top-k examples/sales.csv.gz $(SHOP) -k 10 --epsilon 1 --html demo.html
+	$(BIN)/dpgap plan -k 10 --epsilon 1
+	@echo "demo.html shows the same as a page."
 
 lint: .venv/.test
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 test: lint

@@ -300,6 +300,21 @@ def test_a_budget_is_exact_on_the_command_line(folder: Path) -> None:
     assert Ledger("sqlite:///budget.db").account("sales").remaining == Fraction(0)
 
 
+def test_a_plan_says_what_to_expect_and_spends_nothing() -> None:
+    said = json.loads(_run("plan", "-k", "10", "--epsilon", "0.7", "--json"))
+    errors = {row["method"]: row["error"] for row in said["methods"]}
+    assert errors["best"] < errors["paper"] < errors["baseline"]
+    assert "Nothing has been spent" in _run("plan", "-k", "10", "--epsilon", "0.7")
+    wanted = json.loads(_run("plan", "-k", "10", "--error", "10", "--method", "best", "--json"))
+    assert wanted["methods"][0]["epsilon"] == pytest.approx(0.994)
+    assert wanted["methods"][0]["error"] <= 10
+    above = json.loads(_run("plan", "-k", "5", "--epsilon", "1", "--select", "above", "--json"))
+    assert above["select"] == "above"
+    replace = ["--neighbours", "replace", "--json"]
+    general = json.loads(_run("plan", "-k", "10", "--epsilon", "0.7", *replace))
+    assert general["methods"][0]["error"] > errors["best"]
+
+
 def test_commands_of_other_parts_are_loaded_when_they_are_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

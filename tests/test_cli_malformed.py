@@ -151,6 +151,11 @@ OPTIONS: list[list[str]] = [
     ["above", "good.csv", *ASK, "--threshold", "1e300"],
     ["above", "good.csv", *ASK, "--threshold", "nan"],
     ["below", "good.csv", *ASK],
+    ["plan", "-k", "3"],
+    ["plan", "-k", "3", "--epsilon", "1", "--error", "1"],
+    ["plan", "-k", "3", "--error", "none"],
+    ["plan", "-k", "3", "--epsilon", "1", "--select", "below"],
+    ["plan", "-k", "3", "--epsilon", "1", "--adaptive"],
     ["ledger", "create", "--dataset", "x", "--epsilon", "1"],
     ["ledger", "create", "--ledger", "budget.db", "--dataset", "sales", "--epsilon", "9"],
     ["ledger", "create", "--ledger", "budget.db", "--dataset", "x", "--epsilon", "-1"],
@@ -203,7 +208,7 @@ def test_malformed_input_is_refused_in_one_clear_message(
 ) -> None:
     monkeypatch.chdir(folder)
     words = words.copy()
-    if words[:1] != ["ledger"]:
+    if words[0] not in ("ledger", "plan"):
         for name, value in (("--ledger", "sqlite:///budget.db"), ("--dataset", "sales")):
             words += [] if name in words else [name, value]
         if words[1:2] and words[1].endswith((".dat", ".dat.gz")):

@@ -1,6 +1,7 @@
 """Pipelines: select, measure, estimate, and say how sure."""
 
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -86,6 +87,24 @@ def test_intervals_cover_as_often_as_they_say(pipeline):
     # Runs are independent, answers of one run are not.
     spread = np.std(covered) / math.sqrt(400)
     assert 0.8 - 5 * spread < np.mean(covered) < 0.88
+
+
+@pytest.mark.parametrize("method", ["paper", "best"])
+def test_intervals_make_room_for_rounding_to_a_declared_grid(method: str):
+    pipeline = dpgap.MeasuredTopK(1, 400, monotonic=True, grid=4, method=method)
+    for _ in range(40):
+        low, high = pipeline.release([1002.0, 40.0]).interval(0.95)[0]  # halfway between steps
+        assert low <= 1002 <= high
+    low, high = dpgap.Laplace(400, grid=4).release([1002.0]).interval(0.95)[0]
+    assert low <= 1002 <= high
+
+
+@pytest.mark.parametrize("method", ["paper", "best"])
+def test_releases_can_be_pickled(method: str):
+    release = dpgap.measured_top_k(EASY, 3, 1, monotonic=True, method=method)
+    again = pickle.loads(pickle.dumps(release))
+    assert (again.interval(0.9) == release.interval(0.9)).all()
+    assert "lambda" not in repr(release)
 
 
 def test_the_split_is_respected_and_epsilon_is_exact():

@@ -32,6 +32,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dpgap.exact import Floats
+from dpgap.normal import log_ndtr
 
 _POINTS = 49
 _STAGES = 3
@@ -86,8 +87,6 @@ class NoisyThreshold:
         return low, np.maximum(low + 2 * _REACH * deviation, high)
 
     def log_density(self, line: Floats) -> Floats:
-        from scipy.special import log_ndtr
-
         over = line - self.threshold
         logs: Floats = log_ndtr(self._place(over)) - over / self.scale
         return logs
@@ -107,8 +106,6 @@ class NoisyThreshold:
 
 def _hazard(place: Floats) -> Floats:
     """The normal density over its distribution, without underflow."""
-    from scipy.special import log_ndtr
-
     hazard: Floats = np.exp(-(place**2) / 2 - _LOG_ROOT_TWO_PI - log_ndtr(place))
     return hazard
 
@@ -148,8 +145,6 @@ class _Winners(NamedTuple):
 
     def likelihood(self, line: Floats) -> "_Likelihood":
         """Of each winner (second axis), at each place of the line (third)."""
-        from scipy.special import log_ndtr
-
         s = self.deviation
         alpha, lead, b = (each[:, :, None] for each in self[:3])
         lower = (line[:, None, :] - alpha) / s
@@ -175,8 +170,6 @@ class _Likelihood(NamedTuple):
 
 def _log_stretch(low: Floats, high: Floats) -> Floats:
     """log(Φ(high) − Φ(low)) for low ≤ high, in the tails as well."""
-    from scipy.special import log_ndtr
-
     mirrored = low > 0
     low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
     most = log_ndtr(high)

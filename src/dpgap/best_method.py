@@ -10,6 +10,7 @@ it, so they hold for the very answers that were selected, easy or hard.
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -135,5 +136,9 @@ def _estimated(found: Estimates, measurement: Joint, measurements: Floats) -> Es
     return Estimated(
         found.means[0],
         found.variances[0],
-        lambda level: around(measurements, measurement.half_width(measurements.size, level)),
+        partial(_ends, measurement, measurements),
     )
+
+
+def _ends(measurement: Joint, measurements: Floats, level: float) -> Floats:
+    return around(measurements, measurement.half_width(measurements.size, level))

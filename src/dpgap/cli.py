@@ -1,4 +1,4 @@
-"""The command line: `dpgap top-k`, `dpgap above`, `dpgap ledger`, and what other parts add.
+"""The command line: `dpgap top-k`, `above`, `plan`, `ledger`, and what other parts add.
 
 Engines, NumPy and Rich tables are loaded by the command that needs them, so that help is at hand
 at once. Whatever goes wrong ends with one clear message and a non-zero exit code.
@@ -17,6 +17,7 @@ import typer
 from dpgap.cli_errors import plainly
 from dpgap.cli_later import add_later
 from dpgap.cli_ledger import ledger_app
+from dpgap.cli_plan import plan
 
 if TYPE_CHECKING:
     from dpgap.ledger import LedgerAccount
@@ -103,6 +104,9 @@ def above(
     ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
     ask |= {"threshold": threshold, "adaptive": adaptive}
     _release("above", file, unit, item, domain, neighbours, ask, ledger, dataset, json, csv, html)
+
+
+app.command("plan")(plan)
 
 
 def _release(

@@ -181,7 +181,8 @@ def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, level: fl
         else:
             high = middle
     centre = law.floor_mean - threshold_law.floor_mean
-    return (high - centre) / float(steps)
+    rounded = 0.0 if grid is None else 0.5  # a true answer may be above the one on the grid
+    return (high - centre + rounded) / float(steps)
 
 
 def difference_tail(law: Law, threshold_law: Law, step: int) -> float:

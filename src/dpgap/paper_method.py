@@ -6,6 +6,7 @@ who was selected; where winners are hard to tell from losers, they are off.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,11 @@ class Estimated(NamedTuple):
     """The ends of intervals, by confidence level."""
 
 
+def no_ends(level: float) -> Floats:
+    """The ends of no intervals at all."""
+    return np.empty((0, 2))
+
+
 def around(centres: Floats, half_widths: Floats | float) -> Floats:
     """The ends of intervals around their centres."""
     return np.stack([centres - half_widths, centres + half_widths], axis=1)
@@ -46,8 +52,14 @@ def top_k_estimates(
     return Estimated(
         estimates,
         np.full(k, blue_variance(k, measurement.variance(k), ratio)),
-        lambda level: around(estimates, top_k_half_width(selection, measurement, level)),
+        partial(_top_k_ends, selection, measurement, estimates),
     )
+
+
+def _top_k_ends(
+    selection: NoisyTopK, measurement: Laplace, estimates: Floats, level: float
+) -> Floats:
+    return around(estimates, top_k_half_width(selection, measurement, level))
 
 
 def variance_ratio(selection: NoisyTopK, measurement: Laplace) -> float:
@@ -86,8 +98,18 @@ def above_estimates(
     return Estimated(
         estimates,
         combined_variance(measured, variance),
-        lambda level: around(estimates, above_half_widths(selection, measurement, branches, level)),
+        partial(_above_ends, selection, measurement, branches, estimates),
     )
+
+
+def _above_ends(
+    selection: SparseVector,
+    measurement: Laplace,
+    branches: Integers,
+    estimates: Floats,
+    level: float,
+) -> Floats:
+    return around(estimates, above_half_widths(selection, measurement, branches, level))
 
 
 def gap_variances(selection: SparseVector) -> Floats:

@@ -25,10 +25,10 @@ from dpgap.exact import Floats, Integers, require_scale
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.paper_method import Estimated
+from dpgap.paper_method import Estimated, no_ends
 from dpgap.parameters import Rational, boolean, positive_rational, share
 from dpgap.private_answers import Answers
-from dpgap.releases import Measured
+from dpgap.releases import Measured, rounding
 
 METHODS = ("best", "paper")
 _NOISE = {"best": "exponential", "paper": "laplace"}
@@ -59,7 +59,7 @@ class MeasuredTopK:
         monotonic: bool = False,
         sensitivity: Rational = 1,
         method: str = "best",
-        split: Rational = "1/2",
+        split: Rational = 0.5,
         noise: str | None = None,
         grid: Rational | None = None,
     ) -> None:
@@ -103,6 +103,7 @@ class MeasuredTopK:
             labels=selected.labels,
             measurements=values,
             **found._asdict(),
+            rounding=rounding(self.selection.grid),
             epsilon=self.epsilon,
             spent=self.epsilon,
             promise=selected.promise._replace(epsilon=self.epsilon),
@@ -136,7 +137,7 @@ class MeasuredAbove:
         monotonic: bool = False,
         sensitivity: Rational = 1,
         method: str = "best",
-        split: Rational = "1/2",
+        split: Rational = 0.5,
         noise: str | None = None,
         grid: Rational | None = None,
     ) -> None:
@@ -188,7 +189,7 @@ class MeasuredAbove:
             if selected.indices.size:
                 values = _measured(self.measurement, steps[selected.indices])
                 charge.spent += self.measurement.epsilon
-        found = Estimated(values, values, lambda level: np.empty((0, 2)))
+        found = Estimated(values, values, no_ends)
         if values.size:
             found = _ABOVE[self.method](self.selection, self.measurement, selected, values)
         return Measured(
@@ -197,6 +198,7 @@ class MeasuredAbove:
             labels=selected.labels,
             measurements=values,
             **found._asdict(),
+            rounding=rounding(self.selection.grid),
             epsilon=self.epsilon,
             spent=charge.spent,
             promise=selected.promise._replace(epsilon=self.epsilon),
@@ -273,7 +275,7 @@ def measured_top_k(
     monotonic: bool = False,
     sensitivity: Rational = 1,
     method: str = "best",
-    split: Rational = "1/2",
+    split: Rational = 0.5,
     noise: str | None = None,
     grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
@@ -304,7 +306,7 @@ def measured_above(
     monotonic: bool = False,
     sensitivity: Rational = 1,
     method: str = "best",
-    split: Rational = "1/2",
+    split: Rational = 0.5,
     noise: str | None = None,
     grid: Rational | None = None,
     labels: Sequence[Any] | None = None,

@@ -101,7 +101,7 @@ def plan(
     method: str | None = None,
     monotonic: bool = False,
     sensitivity: Rational = 1,
-    split: Rational = "1/2",
+    split: Rational = 0.5,
     select: str = "top-k",
     adaptive: bool = False,
     grid: Rational | None = None,

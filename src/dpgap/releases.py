@@ -7,7 +7,7 @@ import html
 import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -160,7 +160,7 @@ class MaxRelease(TopKRelease):
     @classmethod
     def of(cls, release: TopKRelease) -> "MaxRelease":
         """The same release, read as a single winner."""
-        return cls(**{field.name: getattr(release, field.name) for field in fields(release)})
+        return cls(**{each.name: getattr(release, each.name) for each in fields(release)})
 
     @property
     def index(self) -> int:
@@ -220,9 +220,16 @@ class AboveRelease(Table):
         }
 
 
+def rounding(grid: Fraction | None) -> float:
+    """How far a true answer may be from the one on the grid; integers are on it."""
+    return 0.0 if grid is None else float(grid) / 2
+
+
 class Measures(Protocol):
     """A mechanism that measures values, as far as a release needs to know it."""
 
+    @property
+    def grid(self) -> Fraction | None: ...
     def variance(self, count: int) -> float: ...
     def half_width(self, count: int, level: float) -> float: ...
 
@@ -243,7 +250,7 @@ class MeasuredValues(Table):
 
     def interval(self, level: float = 0.95) -> Floats:
         """For each value, the ends of an interval that holds the true one with this confidence."""
-        half = self.mechanism.half_width(self.values.size, level)
+        half = self.mechanism.half_width(self.values.size, level) + rounding(self.mechanism.grid)
         return np.stack([self.values - half, self.values + half], axis=1)
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -256,7 +263,8 @@ class Measured(Table):
     """Selected answers with estimates: what a pipeline releases.
 
     `measurements` are the values as measured; `estimates` also use the gaps, and `variances` are
-    theirs. `epsilon` is the guarantee, `spent` what it came to. `ends` computes intervals.
+    theirs, of the noise (rounding to a declared grid is not in them, but it is in intervals).
+    `epsilon` is the guarantee, `spent` what it came to. `ends` and `rounding` make intervals.
     """
 
     indices: Integers
@@ -268,7 +276,8 @@ class Measured(Table):
     epsilon: Fraction
     spent: Fraction
     promise: Promise
-    ends: Callable[[float], Floats]
+    ends: Callable[[float], Floats] = field(repr=False)
+    rounding: float
 
     @property
     def remaining(self) -> Fraction:
@@ -282,7 +291,9 @@ class Measured(Table):
         is the measurement's, which selection does not touch. With `method="paper"` it is that of
         the noise, before looking at who was selected.
         """
-        return self.ends(confidence_level(level))
+        wider = np.array([-self.rounding, self.rounding])
+        ends: Floats = self.ends(confidence_level(level)) + wider
+        return ends
 
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().T

@@ -29,7 +29,7 @@ from dpgap.exact import Floats
 from dpgap.noise import Law, Scalar
 from dpgap.parameters import confidence_level
 
-_MOST_SHELLS = 1 << 16
+_MOST_SHELLS = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ShellNoise(Law):
 
     dimension: int
 
-    words: ClassVar[int] = 1
+    words: ClassVar[int] = 0  # no coordinate is drawn by itself: see dpgap.shell_draws
     first: ClassVar[float]
     """The half-width of the innermost shell."""
     correlation: ClassVar[float]
@@ -105,8 +105,6 @@ class ShellNoise(Law):
         rate, total, factor = distance / float(self.scale), 0.0, 1.0
         for order in range(power + 1):  # expand the power; each term is a gamma tail
             shape = self.dimension + 1 - order
-            if shape < 1:
-                return 0.0
             total += math.comb(power, order) * factor * float(gammaincc(shape, rate))
             factor *= -rate / (shape - 1) if shape > 1 else 0.0
         return max(total, 0.0)

@@ -210,9 +210,8 @@ class SparseVector:
         branch makes up for that rise and for its own change. Where all answers fall, failed
         comparisons stay failed by themselves, and nothing but the own change is made up for.
         """
-        falling = self.monotonic and all(
-            after <= before for before, after in zip(answers, neighbour, strict=True)
-        )
+        # All answers move the same way, so their sum tells which way that is.
+        falling = self.monotonic and sum(neighbour) <= sum(answers)
         rise: Scalar = 0 if falling else self.sensitivity
         shifts = [rise]
         used = 0

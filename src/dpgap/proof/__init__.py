@@ -1,0 +1,29 @@
+"""Proofs that run: is a mechanism private, as it is programmed?
+
+- `prove` runs a mechanism and its alignment on unknown numbers, on every path, and returns a
+  proof for all answers, neighbours and noise, or a counterexample. It needs `dpgap[proof]`.
+- `check` does the same at one point, in exact fractions; `search` at many, found by Hypothesis.
+- `dpgap.proof.audit` needs no alignment: it bounds ε from below by samples of the real thing.
+
+A guide is in docs/prove-your-own.md.
+"""
+
+from dpgap.noise import ExponentialNoise, LaplaceNoise, StaircaseNoise
+from dpgap.proof.numbers import BadProgram, Violation
+from dpgap.proof.numeric import check
+from dpgap.proof.proving import Counterexample, Proof, prove, replay
+from dpgap.proof.searching import search
+
+__all__ = [
+    "BadProgram",
+    "Counterexample",
+    "ExponentialNoise",
+    "LaplaceNoise",
+    "Proof",
+    "StaircaseNoise",
+    "Violation",
+    "check",
+    "prove",
+    "replay",
+    "search",
+]

@@ -1,0 +1,12 @@
+"""`python -m dpgap.proof prove` and `… audit`."""
+
+import typer
+
+from dpgap.proof.commands import audit, prove
+
+app = typer.Typer(help="Proofs and audits of dpgap's mechanisms.", add_completion=False)
+app.command("prove")(prove)
+app.command("audit")(audit)
+
+if __name__ == "__main__":
+    app()

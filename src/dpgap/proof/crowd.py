@@ -1,0 +1,113 @@
+"""A program on many draws of noise at once: how often does an event happen?
+
+The program is run down each of its paths once, with all the runs that take that path together.
+So any program that can be proved can also be sampled a million times in seconds, and it is the
+same program. Its noise comes from secure bits.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpgap.exact import Floats, Integers, bounds, floors
+from dpgap.noise import Law, Noise, Scalar
+from dpgap.proof.every_path import Replay
+from dpgap.proof.numbers import Affine
+from dpgap.proof.watch import Stop
+from dpgap.randomness import secure_bits
+
+_AT_ONCE = 1 << 17
+
+
+class Crowd(Replay):
+    """The judge of many points: those who answer a question alike go on together."""
+
+    def __init__(self, size: int, *, on_grid: bool) -> None:
+        super().__init__()
+        self._size = size
+        self._on_grid = on_grid
+        self._everyone = np.arange(size)
+        self._here = [self._everyone]
+        self._laws: list[Law] = []
+        self._drawn: dict[tuple[int, Law], Floats] = {}
+        self.happened = 0
+
+    @property
+    def here(self) -> Integers:
+        """The runs on this path."""
+        return self._here[-1]
+
+    def start_over(self) -> None:
+        """Forget what was learnt on the last path."""
+        super().start_over()
+        self._laws = []
+
+    def draw(self, law: Law) -> Affine:
+        """The next draw of everybody."""
+        self._laws.append(law)
+        return Affine(self, {len(self._laws) - 1: 1})
+
+    def branch(self, form: Affine) -> tuple[bool, Integers, Integers | None]:
+        """What the first runs answer, those who agree, and those who do not."""
+        values = np.full(self.here.size, float(form.constant))
+        for draw, by in form.terms.items():
+            assert isinstance(draw, int)  # answers are known here: noise alone is unknown
+            values += float(by) * self._draws(draw)[self.here]
+        negative = values < 0
+        first = bool(negative[0])
+        other = self.here[negative != first]
+        return first, self.here[negative == first], other if other.size else None
+
+    def _draws(self, number: int) -> Floats:
+        key = number, self._laws[number]
+        if key not in self._drawn:
+            self._drawn[key] = _sample(key[1], self._size, on_grid=self._on_grid)
+        return self._drawn[key]
+
+    def enter(self, form: Affine, negative: bool, state: Integers) -> None:
+        """Go on with those who answer so."""
+        self._here.append(state)
+
+    def leave(self) -> None:
+        """Go back to before the last answer entered."""
+        self._here.pop()
+
+
+def _sample(law: Law, size: int, *, on_grid: bool) -> Floats:
+    bits = secure_bits()
+    if on_grid:
+        return floors(law, bits, size).astype(np.float64)
+    low, high = bounds(law, bits.words(law.words, size))
+    return np.where(np.isfinite(high), (low + high) / 2, low)
+
+
+def frequency(
+    run: Callable[[Any, Noise], Any],
+    answers: Sequence[Scalar],
+    event: Callable[[Any], bool],
+    runs: int,
+    *,
+    on_grid: bool = False,
+) -> int:
+    """In how many of so many runs the event happens.
+
+    `event` is asked about the output. Of a generator it should read no more than it needs.
+
+    >>> import dpgap
+    >>> top = dpgap.NoisyMax(epsilon=1)
+    >>> frequency(top.run, [900, 0, 0], lambda output: output[0] == (0,), runs=1000)
+    1000
+    """
+    happened = 0
+    for done in range(0, runs, _AT_ONCE):
+        crowd = Crowd(min(_AT_ONCE, runs - done), on_grid=on_grid)
+
+        def body(crowd: Crowd = crowd) -> None:
+            if not event(run(answers, crowd)):
+                raise Stop
+            crowd.happened += crowd.here.size
+
+        crowd.explore(body)
+        happened += crowd.happened
+    return happened

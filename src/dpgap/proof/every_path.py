@@ -1,0 +1,131 @@
+"""Running a program down every one of its paths.
+
+The program is run again and again. Where a question has both answers, one is taken and the other
+remembered; a later run replays the answers up to there and takes the other. What it means that an
+answer is possible is for the judge to say who builds on this.
+"""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpgap.proof.numbers import Affine, BadProgram
+from dpgap.proof.watch import Stop
+
+_MOST_PATHS = 100_000
+_MOST_QUESTIONS = 10_000
+
+
+@dataclass(slots=True)
+class _Answered:
+    """A question, how it was answered, and what to resume with to answer it the other way."""
+
+    form: Affine
+    negative: bool
+    other: Any
+    entered: bool
+
+
+class Replay(ABC):
+    """Answers questions by replaying, and asks `branch` about new ones."""
+
+    def __init__(self) -> None:
+        self._answered: list[_Answered] = []
+        self._replayed = 0
+        self._watching = False
+        self.alignment_questions: list[tuple[set[int], bool]] = []
+        self.count = 0
+
+    def explore(self, body: Callable[[], None]) -> None:
+        """Run the body on every path; it may leave one early by raising `Stop`."""
+        while True:
+            self.start_over()
+            with contextlib.suppress(Stop):
+                body()
+            self.count += 1
+            if self.count > _MOST_PATHS:
+                raise BadProgram(
+                    f"the program has more than {_MOST_PATHS:,} paths: prove it for fewer answers"
+                )
+            if not self._turn():
+                return
+
+    def start_over(self) -> None:
+        """Forget what was learnt on the last path."""
+        self._replayed = 0
+        self._watching = False
+        self.alignment_questions = []
+
+    def _turn(self) -> bool:
+        """Go back to the last question whose other answer is still open, and take it."""
+        while self._answered:
+            last = self._answered.pop()
+            if last.entered:
+                self.leave()
+            if last.other is not None:
+                self._answered.append(_Answered(last.form, not last.negative, None, entered=True))
+                self.enter(last.form, not last.negative, last.other)
+                return True
+        return False
+
+    def is_negative(self, form: Affine) -> bool:
+        """Whether the form is below zero on this path."""
+        if not form.terms:
+            return form.constant < 0
+        negative = self._answer(form)
+        if self._watching:
+            self.alignment_questions.append((form.draws, negative))
+        self.learn(form, negative)
+        return negative
+
+    def take_for_granted(self, form: Affine, negative: bool) -> None:
+        """Go on where the form is negative, or is not; the caller knows that this is possible."""
+        if self._replayed == len(self._answered):
+            self._answered.append(_Answered(form, negative, None, entered=True))
+            self.enter(form, negative, None)
+        self._replayed += 1
+        self.learn(form, negative)
+
+    def _answer(self, form: Affine) -> bool:
+        if self._replayed < len(self._answered):
+            known = self._answered[self._replayed]
+            if known.form.terms != form.terms or known.form.constant != form.constant:
+                raise BadProgram("the program does something else when run again on the same noise")
+            self._replayed += 1
+            return known.negative
+        if len(self._answered) >= _MOST_QUESTIONS:
+            raise BadProgram(f"the program never stops: it asked {_MOST_QUESTIONS:,} questions")
+        self._replayed += 1
+        implied = self.implied(form)
+        if implied is not None:
+            self._answered.append(_Answered(form, implied, None, entered=False))
+            return implied
+        negative, here, other = self.branch(form)
+        self._answered.append(_Answered(form, negative, other, entered=True))
+        self.enter(form, negative, here)
+        return negative
+
+    def watch_alignment(self, begins: bool) -> None:
+        """From here on, or no longer, questions are those of the alignment."""
+        self._watching = begins
+
+    def implied(self, form: Affine) -> bool | None:
+        """The answer, if it follows from earlier ones at a glance."""
+        return None
+
+    @abstractmethod
+    def branch(self, form: Affine) -> tuple[bool, Any, Any]:
+        """A possible answer, what to go on with, and what to resume with for the other, if any."""
+
+    @abstractmethod
+    def enter(self, form: Affine, negative: bool, state: Any) -> None:
+        """Go on where the answer is this."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Go back to before the last answer entered."""
+
+    def learn(self, form: Affine, negative: bool) -> None:  # noqa: B027 - noting nothing is fine
+        """Take note of an answer."""

@@ -1,0 +1,67 @@
+"""Audits of measuring two values together: the count hull and the cube, cell by cell.
+
+On whole steps the chance of each pair of noises is known exactly: e^(−‖x‖/scale), with the hull's
+or the cube's own norm, over the sum of them all.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dpgap.exact import Floats, Integers
+from dpgap.mechanisms.count_hull import CountHull
+from dpgap.mechanisms.cube import Cube
+from dpgap.randomness import secure_bits
+
+MOST = 12
+"""Noisy values from here on, either way, are put together."""
+_REACH = 60
+
+Joint = CountHull | Cube
+
+
+def hull_norm(x: Integers, y: Integers) -> Integers:
+    """How far a pair reaches up, plus how far it reaches down."""
+    return np.maximum(np.maximum(x, y), 0) - np.minimum(np.minimum(x, y), 0)
+
+
+def cube_norm(x: Integers, y: Integers) -> Integers:
+    """How far a pair reaches either way."""
+    return np.maximum(np.abs(x), np.abs(y))
+
+
+def chances(mechanism: Joint, values: Sequence[int]) -> Floats:
+    """The chance of each pair of noisy values."""
+    norm = hull_norm if isinstance(mechanism, CountHull) else cube_norm
+    steps = np.arange(-_REACH, _REACH + 1)
+    x, y = np.meshgrid(steps, steps, indexing="ij")
+    weights = np.exp(-norm(x, y) / float(mechanism.law_in_steps(2).scale))
+    cells = np.zeros((2 * MOST + 1, 2 * MOST + 1))
+    np.add.at(cells, (_cell(x + values[0]), _cell(y + values[1])), weights / weights.sum())
+    return cells
+
+
+def _cell(noisy: Integers) -> Integers:
+    return np.clip(noisy, -MOST, MOST) + MOST
+
+
+def _counted(noisy: Integers) -> Integers:
+    width = 2 * MOST + 1
+    flat = _cell(noisy[:, 0]) * width + _cell(noisy[:, 1])
+    return np.bincount(flat, minlength=width**2).reshape(width, width)
+
+
+def by_kernel(mechanism: Joint, values: Sequence[int], runs: int) -> Integers:
+    """How often each pair occurs, drawn as `release` draws it."""
+    return _counted(np.array(values) + mechanism.draws(2, runs, secure_bits()))
+
+
+def by_release(mechanism: Joint, values: Sequence[int], runs: int) -> Integers:
+    """How often each pair is released."""
+    released = [mechanism.release(values).values for _ in range(runs)]
+    return _counted(np.rint(released).astype(np.int64))
+
+
+def both_at_least(least: int) -> Callable[[Integers], int]:
+    """How often both noisy values were at least this."""
+    return lambda counts: int(counts[least + MOST :, least + MOST :].sum())

@@ -1,0 +1,252 @@
+"""Prove a mechanism private, or refute its proof with numbers that a person can replay.
+
+>>> import dpgap
+>>> from dpgap.proof import prove
+>>> prove(dpgap.NoisyMax(epsilon=1), n=3).verdict
+'PROVED'
+
+A proof covers all answers, neighbours and noise, for the given number of answers. A refutation
+says which condition fails and where. It refutes the *alignment*: usually the mechanism is not
+private either, but a better alignment may exist.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dpgap.noise import Scalar
+from dpgap.parameters import positive_integer, positive_rational
+from dpgap.proof.alignment import Dependence, Mechanism, aligned, cycle_message, trial
+from dpgap.proof.numbers import Exact, Unknown, Violation, exact
+from dpgap.proof.numeric import check
+
+if TYPE_CHECKING:
+    from dpgap.proof.symbolic import Paths
+
+PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
+
+NEIGHBOURS = ("general", "rising", "falling")
+"""How answers may differ on neighbouring data: any way, none falls, or none rises."""
+
+Family = Callable[[Callable[[str], Scalar]], Any]
+"""A mechanism with unknown public parameters: takes a function that makes unknowns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """Numbers at which a condition fails."""
+
+    answers: tuple[Fraction, ...]
+    neighbour: tuple[Fraction, ...]
+    noise: tuple[Fraction, ...]
+    parameters: Mapping[str, Fraction]
+
+    def __str__(self) -> str:
+        lines = [
+            f"answers   {_list(self.answers)}",
+            f"neighbour {_list(self.neighbour)}",
+            f"noise     {_list(self.noise)}",
+        ]
+        lines += [f"{name} = {value}" for name, value in self.parameters.items()]
+        return "\n".join(lines)
+
+
+def _list(numbers: Sequence[Fraction]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What came out, and why."""
+
+    verdict: str
+    neighbours: str
+    condition: str | None
+    """The condition that fails."""
+    reason: str
+    counterexample: Counterexample | None
+    paths: int
+    seconds: float
+
+    def __str__(self) -> str:
+        if self.verdict == PROVED:
+            return f"PROVED on {self.paths} paths in {self.seconds:.2f} s"
+        shown = "" if self.counterexample is None else f"\n{self.counterexample}"
+        return f"REFUTED ({self.condition}, {self.neighbours} neighbours): {self.reason}{shown}"
+
+
+def prove(
+    mechanism: Any,
+    n: int,
+    *,
+    neighbours: str | None = None,
+    epsilon: Scalar = None,
+    sensitivity: Scalar = None,
+    within: tuple[Scalar, Scalar] | None = None,
+    ties: bool = False,
+    general: bool = False,
+) -> Proof:
+    """Prove that a mechanism is ε-private on any n answers, by its own alignment.
+
+    `mechanism` has `run` and `align`; or it is a function that makes one from unknown parameters:
+    `prove(lambda unknown: Shifted(by=unknown("by")), …)`. ε, sensitivity and monotonic are taken
+    from the mechanism where it has them. `neighbours` is "general", "rising" or "falling"; for a
+    monotonic mechanism both directions are proved. `within` confines all answers to a range that
+    they cannot leave. `ties` counts ties, for noise on a grid.
+    `general` also accepts affine alignments that are not acyclic and charges ln(1/|det J|).
+    """
+    count = positive_integer("n", n)
+    sample = mechanism if hasattr(mechanism, "run") else mechanism(lambda name: Fraction(1))
+    for method in ("run", "align"):
+        if not callable(getattr(sample, method, None)):
+            raise TypeError(f"mechanism must have a method {method!r}")
+    claim = _Claim(
+        count,
+        positive_rational("epsilon", claimed(sample, "epsilon", epsilon)),
+        positive_rational("sensitivity", claimed(sample, "sensitivity", sensitivity, 1)),
+        None if within is None else (exact(within[0]), exact(within[1])),
+        ties,
+        general,
+    )
+    proofs = [_prove(mechanism, kind, claim) for kind in kinds(neighbours, sample)]
+    refuted = next((proof for proof in proofs if proof.verdict == REFUTED), None)
+    return refuted or Proof(
+        PROVED,
+        " and ".join(proof.neighbours for proof in proofs),
+        None,
+        "every condition holds on every path",
+        None,
+        sum(proof.paths for proof in proofs),
+        sum(proof.seconds for proof in proofs),
+    )
+
+
+def claimed(mechanism: Any, name: str, given: Scalar, default: Scalar = None) -> Scalar:
+    """What is given, or else what the mechanism says itself."""
+    value = getattr(mechanism, name, default) if given is None else given
+    if value is None:
+        raise TypeError(f"{name} must be given: the mechanism does not say it")
+    return value
+
+
+def kinds(neighbours: str | None, mechanism: Any) -> Sequence[str]:
+    """The kinds of neighbours that a proof must cover."""
+    if neighbours is None:
+        return NEIGHBOURS[1:] if getattr(mechanism, "monotonic", False) else NEIGHBOURS[:1]
+    if neighbours not in NEIGHBOURS:
+        raise ValueError(
+            f"neighbours must be one of {', '.join(map(repr, NEIGHBOURS))}, not {neighbours!r}"
+        )
+    return (neighbours,)
+
+
+class _Claim(NamedTuple):
+    """What is to be proved."""
+
+    n: int
+    epsilon: Exact
+    sensitivity: Exact
+    within: tuple[Exact, Exact] | None
+    ties: bool
+    general: bool
+
+
+class _Setting(NamedTuple):
+    """A mechanism and its answers, all unknown, and the paths through them."""
+
+    paths: "Paths"
+    mechanism: Mechanism
+    answers: list[Scalar]
+    neighbour: list[Scalar]
+
+
+def _setting(mechanism: Any, kind: str, claim: _Claim) -> _Setting:
+    from dpgap.proof.symbolic import Paths  # z3 takes its time to load
+
+    paths = Paths(claim.epsilon, ties=claim.ties)
+    made: Mechanism = mechanism if hasattr(mechanism, "run") else mechanism(paths.unknown)
+    answers = [paths.unknown(f"q{i}") for i in range(claim.n)]
+    low = 0 if kind == "rising" else -claim.sensitivity
+    high = 0 if kind == "falling" else claim.sensitivity
+    neighbour = [q + paths.between(f"d{i}", low, high) for i, q in enumerate(answers)]
+    for answer in [*answers, *neighbour] if claim.within else []:
+        paths.confine(answer, *claim.within)  # type: ignore[misc]
+    return _Setting(paths, made, answers, neighbour)
+
+
+def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
+    start = time.perf_counter()
+    paths, made, answers, neighbour = _setting(mechanism, kind, claim)
+    dependence = Dependence()
+    violation, example = None, None
+    try:
+        paths.explore(
+            lambda: dependence.add(trial(made, answers, neighbour, paths, general=claim.general))
+        )
+    except Violation as found:
+        violation, example = found, _example(paths.point(), claim.n)
+        if not claim.general:  # a cycle is what is wrong first of all
+            dependence = _dependence(mechanism, kind, claim)
+    cyclic = _cycle(dependence, general=claim.general)
+    if cyclic is not None:
+        violation, example = cyclic, None
+    seconds = time.perf_counter() - start
+    if violation is None:
+        return Proof(PROVED, kind, None, "", None, paths.count, seconds)
+    return Proof(
+        REFUTED, kind, violation.condition, violation.message, example, paths.count, seconds
+    )
+
+
+def _dependence(mechanism: Any, kind: str, claim: _Claim) -> Dependence:
+    """Which draws the shifts depend on, whatever else is wrong."""
+    paths, made, answers, neighbour = _setting(mechanism, kind, claim)
+    dependence = Dependence()
+    with contextlib.suppress(Violation):
+        paths.explore(lambda: dependence.add(aligned(made, answers, neighbour, paths)))
+    return dependence
+
+
+def _cycle(dependence: Dependence, *, general: bool) -> Violation | None:
+    for key, cycle in dependence.cycles():
+        if not general:
+            return Violation(
+                "acyclic",
+                cycle_message(cycle) + ". If it is affine, `general=True` charges for that instead",
+            )
+        if not dependence.is_affine(key):
+            return Violation(
+                "acyclic",
+                cycle_message(cycle) + ", and it is not one affine map: it branches on noise",
+            )
+    return None
+
+
+def _example(point: Mapping[Unknown, Fraction], n: int) -> Counterexample:
+    answers = tuple(point.get(f"q{i}", Fraction(0)) for i in range(n))
+    moved = tuple(q + point.get(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
+    draws = sorted(unknown for unknown in point if isinstance(unknown, int))
+    noise = tuple(point[draw] for draw in draws)
+    own = {*(f"q{i}" for i in range(n)), *(f"d{i}" for i in range(n))}
+    rest = {str(u): v for u, v in point.items() if not isinstance(u, int) and u not in own}
+    return Counterexample(answers, moved, noise, rest)
+
+
+def replay(
+    mechanism: Any, example: Counterexample, *, epsilon: Scalar = None, general: bool = False
+) -> None:
+    """Check the mechanism at a counterexample's numbers; raises the `Violation` found there."""
+    made = (
+        mechanism if hasattr(mechanism, "run") else mechanism(lambda name: example.parameters[name])
+    )
+    check(
+        made,
+        example.answers,
+        example.neighbour,
+        example.noise,
+        epsilon=epsilon,
+        general=general,
+    )

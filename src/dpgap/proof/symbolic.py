@@ -1,0 +1,361 @@
+"""All paths at once: the program on unknown answers, parameters and noise, judged by z3.
+
+Every path of the program is run through, and on each one z3 decides whether any answers, neighbour
+and noise can violate a condition. A violation comes with such numbers.
+
+With continuous noise, ties have probability zero and are left out (`ties=False`). Noise on a grid
+does tie, and then they are counted.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import z3
+
+from dpgap.noise import Scalar
+from dpgap.proof.every_path import Replay
+from dpgap.proof.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation, exact
+from dpgap.proof.shares import at_most, corners
+from dpgap.proof.watch import Stop
+from dpgap.releases import readable
+
+_SOMEWHERE = object()
+"""Stands for a point that exists but was not looked for."""
+
+
+class Measured:
+    """A z3 term that a law can compute a cost with."""
+
+    __slots__ = ("term",)
+
+    def __init__(self, term: Any) -> None:
+        self.term = term
+
+    def __abs__(self) -> "Measured":
+        return Measured(z3.If(self.term >= 0, self.term, -self.term))
+
+    def __ceil__(self) -> "Measured":
+        return Measured(-z3.ToReal(z3.ToInt(-self.term)))
+
+    def __mul__(self, factor: Any) -> "Measured":
+        return Measured(self.term * _number(exact(factor)))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> "Measured":
+        return Measured.__mul__(self, 1 / Fraction(exact(divisor)))
+
+    def __add__(self, other: Any) -> "Measured":
+        return Measured(self.term + (other.term if isinstance(other, Measured) else _number(other)))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> "Measured":
+        return Measured.__add__(self, other * -1)
+
+    def __rsub__(self, other: Any) -> "Measured":
+        return Measured.__add__(self * -1, other)
+
+
+@functools.lru_cache(maxsize=4096)
+def _number(value: Exact) -> Any:
+    return z3.RealVal(value) if isinstance(value, int) else z3.Q(value.numerator, value.denominator)
+
+
+class Interval(NamedTuple):
+    """Where a bounded unknown lies; an open end does not belong to it."""
+
+    low: Exact
+    high: Exact
+    open_low: bool = False
+    open_high: bool = False
+
+    def cut(self, by: Exact, constant: Exact, negative: bool) -> "Interval":
+        """The part where by·x + constant is negative, or is not."""
+        zero = Fraction(-constant) / by
+        if negative is (by > 0):  # keep what is below
+            tighter = zero < self.high or (zero == self.high and negative)
+            return self._replace(high=zero, open_high=negative) if tighter else self
+        tighter = zero > self.low or (zero == self.low and negative)
+        return self._replace(low=zero, open_low=negative) if tighter else self
+
+
+class Paths(Replay):
+    """The judge of whole regions: explores every path of a program."""
+
+    def __init__(self, epsilon: Exact, *, ties: bool) -> None:
+        super().__init__()
+        self._solver = z3.SimpleSolver()
+        self.epsilon = epsilon
+        self._ties = ties
+        self._terms: dict[Unknown, Any] = {}
+        self._sums: dict[tuple[Any, ...], Any] = {}
+        self._model: Any = None
+        self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
+        self._known_box: dict[Unknown, Interval] = {}
+        self._box: dict[Unknown, Interval] = {}
+        self._tied: set[Unknown] = set()
+        """Unknowns about which something was asked together with others."""
+        self._always_tied: set[Unknown] = set()
+        self._bound: set[Unknown] = set()
+        self._seen: set[Unknown] = set()
+        self._entered: list[tuple[Affine, bool]] = []
+        self._scopes = 0
+
+    def unknown(self, name: Unknown) -> Affine:
+        """An unknown number."""
+        return Affine(self, {name: 1})
+
+    def confine(self, form: Affine, low: Exact, high: Exact) -> None:
+        """Consider only what keeps the form between two known numbers."""
+        term = self._term_of(form)
+        self._bound.update(form.terms)
+        if len(form.terms) > 1:
+            self._always_tied.update(form.terms)
+        self._solver.add(term >= _number(low), term <= _number(high))
+
+    def between(self, name: str, low: Exact, high: Exact) -> Affine:
+        """An unknown number between two known ones."""
+        self._known_box[name] = Interval(low, high)
+        number = self.unknown(name)
+        self.confine(number, low, high)
+        return number
+
+    def start_over(self) -> None:
+        """Forget what was learnt on the last path."""
+        super().start_over()
+        self._facts = {}
+        self._seen = set(self._bound)
+        self._box = dict(self._known_box)
+        self._tied = set(self._always_tied)
+
+    def enter(self, form: Affine, negative: bool, state: Any) -> None:
+        """Go on where the answer is this; `state` is a point there, or `_SOMEWHERE`."""
+        self._entered.append((form, negative))
+        self._model = None if state is _SOMEWHERE else state
+
+    def leave(self) -> None:
+        """Go back to before the last answer entered."""
+        self._entered.pop()
+        if self._scopes > len(self._entered):
+            self._solver.pop()
+            self._scopes -= 1
+
+    def _catch_up(self) -> None:
+        """Tell z3 what was entered; it is asked so rarely that this waits until then."""
+        for form, negative in self._entered[self._scopes :]:
+            self._solver.push()
+            self._solver.add(self._claim(form, negative))
+            self._scopes += 1
+
+    def learn(self, form: Affine, negative: bool) -> None:
+        """Keep the answer, for what follows from it at a glance."""
+        if len(form.terms) > 1:
+            self._tied.update(form.terms)
+        self._narrow(form, negative)
+        self._facts.setdefault(_direction(form), []).append((form, negative))
+        self._seen.update(form.terms)
+
+    def _narrow(self, form: Affine, negative: bool) -> None:
+        """Narrow the intervals: each unknown must do what the others, at their best, cannot."""
+        if not all(unknown in self._box for unknown in form.terms):
+            return
+        low, high = self._range(form)
+        for unknown, by in form.terms.items():
+            ends = self._box[unknown]
+            own_low, own_high = by * ends.low, by * ends.high
+            rest = low - min(own_low, own_high) if negative else high - max(own_low, own_high)
+            self._box[unknown] = ends.cut(by, exact(rest), negative)
+
+    def branch(self, form: Affine) -> tuple[bool, Any, Any]:
+        """A possible answer, a point there, and a point where the other is right, if any."""
+        if self._is_boxed(form) or not self._seen.issuperset(form.terms):
+            # Both answers were found possible; or an unknown that nothing was asked about yet
+            # can make the form anything.
+            return True, _SOMEWHERE, _SOMEWHERE
+        first = self._in_model(form)
+        here = self._model
+        if first is None:  # the point last found lies on the border, or there is none
+            here = self._where(self._claim(form, True))
+            first = here is not None
+        other = self._where(self._claim(form, not first))
+        if here is not None:
+            return first, here, other
+        if other is None:
+            raise Stop  # nothing but a tie
+        return False, other, None
+
+    def implied(self, form: Affine) -> bool | None:
+        """An answer that follows from an earlier one by what is known of the neighbour alone."""
+        if self._is_boxed(form):
+            return self._sign(form)
+        for fact, negative in self._facts.get(_direction(form), ()):
+            low, high = self._range(form - fact)
+            if negative and high <= 0:
+                return True
+            if not negative and low >= 0:
+                return False
+        return None
+
+    def _is_boxed(self, form: Affine) -> bool:
+        """Whether all that is known about what is in the form are intervals, one for each."""
+        return all(unknown in self._box and unknown not in self._tied for unknown in form.terms)
+
+    def _sign(self, form: Affine) -> bool | None:
+        """Whether a boxed form is negative everywhere; None if it depends."""
+        low, high = self._range(form)
+        if low >= 0:
+            return False
+        if high > 0:
+            return None
+        reached = not any(
+            self._box[unknown].open_high if by > 0 else self._box[unknown].open_low
+            for unknown, by in form.terms.items()
+        )
+        return None if high == 0 and reached else True
+
+    def _range(self, form: Affine) -> tuple[Exact | float, Exact | float]:
+        low: Exact | float = form.constant
+        high: Exact | float = form.constant
+        for unknown, by in form.terms.items():
+            ends = self._box.get(unknown)
+            if ends is None:
+                return -math.inf, math.inf
+            low += by * (ends.low if by > 0 else ends.high)
+            high += by * (ends.high if by > 0 else ends.low)
+        return low, high
+
+    def _in_model(self, form: Affine) -> bool | None:
+        """The answer at the point last found, if there is one on this path."""
+        if self._model is None:
+            return None
+        term = self._term_of(form)
+        if z3.is_true(self._model.eval(term < 0, model_completion=True)):
+            return True
+        if z3.is_true(self._model.eval(self._claim(form, False), model_completion=True)):
+            return False
+        return None
+
+    def _where(self, claim: Any) -> Any:
+        """A point of this path where the claim holds; None if there is none."""
+        self._catch_up()
+        self._solver.push()
+        self._solver.add(claim)
+        point = self._solver.model() if self._satisfiable() else None
+        self._solver.pop()
+        return point
+
+    def _satisfiable(self) -> bool:
+        verdict = self._solver.check()
+        if verdict == z3.unknown:
+            raise BadProgram("z3 cannot decide a question of this program")
+        return bool(verdict == z3.sat)
+
+    def _claim(self, form: Affine, negative: bool) -> Any:
+        term = self._term_of(form)
+        if negative:
+            return term < 0
+        return term >= 0 if self._ties or not form.draws else term > 0
+
+    def _term(self, unknown: Unknown) -> Any:
+        if unknown not in self._terms:
+            self._terms[unknown] = z3.Real(f"η{unknown}" if isinstance(unknown, int) else unknown)
+        return self._terms[unknown]
+
+    def _term_of(self, number: Scalar) -> Any:
+        if not isinstance(number, Affine):
+            return _number(exact(number))
+        key = (*number.terms.items(), number.constant)
+        if key not in self._sums:
+            self._sums[key] = self._sum(number)
+        return self._sums[key]
+
+    def _sum(self, number: Affine) -> Any:
+        parts = [
+            self._term(unknown) if by == 1 else _number(by) * self._term(unknown)
+            for unknown, by in number.terms.items()
+        ]
+        if number.constant or not parts:
+            parts.append(_number(number.constant))
+        return z3.Sum(parts) if len(parts) > 1 else parts[0]
+
+    def assume(self, condition: Condition | bool) -> None:
+        """Leave out whatever does not meet the condition."""
+        if isinstance(condition, bool):
+            if not condition:
+                raise Stop
+        elif not self._seen.issuperset(condition.form.terms):
+            # Something that nothing was asked about yet can be anything.
+            self.take_for_granted(condition.form, condition.expected)
+        elif not condition:
+            raise Stop
+
+    def require(self, condition: Condition | bool, violation: Violation) -> None:
+        """Raise the violation where the condition does not hold."""
+        if isinstance(condition, bool):
+            if not condition:
+                self._raise_where(z3.BoolVal(True), violation)
+            return
+        implied = self.implied(condition.form)
+        if implied is condition.expected:
+            return
+        self._raise_where(self._claim(condition.form, not condition.expected), violation)
+
+    def require_zero(self, form: Affine, violation: Violation) -> None:
+        """Raise the violation where the form is not zero."""
+        if form.terms or form.constant:
+            self._raise_where(self._term_of(form) != 0, violation)
+
+    def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
+        """Raise a violation where shifting the draws costs more than ε less `extra`."""
+        allowed = self.epsilon - extra
+        ranges = [
+            self._range(shift) if isinstance(shift, Affine) else (shift, shift) for shift in shifts
+        ]
+        if at_most(laws, ranges, allowed):
+            return
+        measured = [
+            Measured(self._term_of(shift)) if isinstance(shift, Affine) and shift.terms else shift
+            for shift in (_plain(shift) for shift in shifts)
+        ]
+        totals = corners(laws, measured)
+        over = [
+            (total.term > _number(allowed))
+            if isinstance(total, Measured)
+            else z3.BoolVal(total > allowed)
+            for total in totals
+        ]
+        most = readable(Fraction(allowed))
+        self._raise_where(z3.Or(over), Violation("cost", f"the shifts can cost more than {most}"))
+
+    def _raise_where(self, claim: Any, violation: Violation) -> None:
+        point = self._where(claim)
+        if point is not None:
+            self._model = point
+            raise violation
+
+    def point(self) -> dict[Unknown, Fraction]:
+        """The numbers at which the last violation occurs."""
+        if self._model is None:
+            self._model = self._where(z3.BoolVal(True))
+        return {unknown: self._value(term) for unknown, term in self._terms.items()}
+
+    def _value(self, term: Any) -> Fraction:
+        value = self._model.eval(term, model_completion=True)
+        return Fraction(value.numerator_as_long(), value.denominator_as_long())
+
+
+def _plain(shift: Scalar) -> Scalar:
+    return shift.constant if isinstance(shift, Affine) and not shift.terms else shift
+
+
+def _direction(form: Affine) -> tuple[Any, ...]:
+    """What forms that differ by a bounded amount have in common: the unbounded unknowns."""
+    return tuple(
+        sorted(
+            ((u, by) for u, by in form.terms.items() if isinstance(u, int)),
+        )
+    )

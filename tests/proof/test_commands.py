@@ -1,0 +1,88 @@
+"""The two commands, as a person and as a program would call them."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from typer.testing import CliRunner
+
+from dpgap.proof.__main__ import app
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, arguments)
+
+
+def test_proofs_as_json():
+    result = call("prove", "NoisyMax", "--json")
+    assert result.exit_code == 0
+    rows = json.loads(result.stdout)
+    assert {row["name"] for row in rows} == {"NoisyMax"}
+    assert Counter(row["verdict"] for row in rows) == {"PROVED": 24, "CHECKED": 12}
+    needed = {"name", "kind", "variant", "n", "k", "verdict", "seconds"}
+    assert all(needed <= row.keys() for row in rows)
+
+
+def test_a_refutation_carries_its_counterexample():
+    (row,) = json.loads(call("prove", "no answer noise", "--json").stdout)
+    assert (row["kind"], row["verdict"]) == ("mutant", "REFUTED")
+    assert len(row["counterexample"]["answers"]) == row["n"]
+
+
+def test_proofs_as_a_table():
+    result = call("prove", "never stops paying")
+    assert result.exit_code == 0
+    assert "REFUTED" in result.stdout
+
+
+def test_audits_as_json():
+    result = call("audit", "no answer noise", "--json")
+    assert result.exit_code == 0
+    (row,) = json.loads(result.stdout)
+    assert {"name", "kind", "claimed", "lower_bound", "samples"} <= row.keys()
+    assert row["caught"]
+    assert row["lower_bound"] > row["claimed"] == 1
+
+
+def test_audits_as_a_table():
+    result = call("audit", "right scale")
+    assert result.exit_code == 0
+    assert "caught" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["prove", "audit"])
+def test_an_unknown_name_is_refused_with_the_names_there_are(command):
+    result = call(command, "NoisyMin")
+    assert result.exit_code == 2
+    assert "NoisyTopK" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_shipped_mechanism_that_is_refuted_fails_the_command(monkeypatch):
+    from dpgap.mechanisms.measurement import Laplace
+
+    monkeypatch.setattr(Laplace, "align", lambda self, a, b, noise, output: [0] * len(a))
+    monkeypatch.setattr("dpgap.proof.parallel.workers", lambda: 1)
+    result = call("prove", "Laplace", "--json")
+    assert result.exit_code == 1
+    assert {row["verdict"] for row in json.loads(result.stdout)} == {"REFUTED"}
+
+
+def test_z3_is_loaded_only_when_used():
+    program = (
+        "import sys, dpgap.proof, dpgap.proof.cases, dpgap.proof.audit; "
+        "print('z3' in sys.modules, 'hypothesis' in sys.modules)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == ["False", "False"]
+
+
+def test_without_z3_the_command_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = call("prove", "Laplace")
+    assert result.exit_code == 2
+    assert "dpgap[proof]" in result.stderr

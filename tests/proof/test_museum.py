@@ -1,0 +1,118 @@
+"""Mutants are refuted and damned by their events; what must be accepted is."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpgap.proof import Violation, prove, replay
+from dpgap.proof.audit import audit_mutant
+from dpgap.proof.crowd import frequency
+from dpgap.proof.exhibits import _hull_releases_zero, accepted, mutants
+from dpgap.proof.quadrature import exceeds, integrated
+
+EXHIBITS = {exhibit.name: exhibit for exhibit in mutants()}
+
+# The log-ratio of each damning event, derived by hand.
+LOSSES = {
+    "sparse vector releasing the value": 2.69,
+    "sparse vector releasing the value, right scale": 2.59,
+    "answer noise not scaled by k": 2.95,
+    "never stops paying": 2.62,
+    "noisy max releasing the value": 2.50,
+    "noisy max at scale 1/ε": 1.98,
+    "top-k at the scale of noisy max": 1.44,
+    "noisy max naming the runner-up": 1.90,
+    "gap from the winner's own true answer": 4.00,
+    "gap from the runner-up's true answer": 2.50,
+    "gaps below the threshold too": 2.71,
+    "adaptive leaking the failed branch": 2.32,
+    "gap from fresh uncharged noise": 1.46,
+    "monotonic scale on general answers": 1.50,
+    "adaptive middle branch charged as the top": 1.46,
+}
+
+
+@pytest.mark.parametrize("name", EXHIBITS)
+def test_every_mutant_is_refuted_and_the_counterexample_replays(name):
+    exhibit = EXHIBITS[name]
+    proof = prove(exhibit.mechanism, exhibit.n, **exhibit.how)
+    assert proof.verdict == "REFUTED"
+    with pytest.raises(Violation) as found:
+        replay(exhibit.mechanism, proof.counterexample)
+    assert found.value.condition == proof.condition
+
+
+@pytest.mark.parametrize("name", EXHIBITS)
+def test_every_mutant_is_caught_by_its_event(name):
+    """At a level of 1e-6, on samples enough to leave six standard deviations to spare."""
+    audit = audit_mutant(EXHIBITS[name])
+    assert audit.caught
+    assert audit.lower_bound > 1
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_events_are_as_likely_as_was_derived(name):
+    """Within 5.5 standard deviations of the samples, where they are sampled."""
+    event, wanted = EXHIBITS[name].event, LOSSES[name]
+    if event.chance is not None:
+        found = math.log(event.chance(event.answers) / event.chance(event.neighbour))
+        assert found == pytest.approx(wanted, abs=0.006)
+        return
+    run = EXHIBITS[name].mechanism.run
+    sides = (event.answers, event.neighbour)
+    hits = [max(1, frequency(run, side, event.happens, 400_000)) for side in sides]
+    spread = math.sqrt(1 / hits[0] + 1 / hits[1])
+    assert abs(math.log(hits[0] / hits[1]) - wanted) < 5.5 * spread + 0.006
+
+
+def test_only_rare_events_and_joint_noise_are_computed_instead_of_sampled():
+    computed = [e.event for e in EXHIBITS.values() if e.event.chance is not None]
+    joint = [event for event in computed if event.chance is _hull_releases_zero]
+    assert len(computed) - len(joint) == 4
+    assert len(joint) == 2  # joint noise is not drawn one by one, so it is computed as well
+    assert all(event.chance(event.answers) < 1e-4 for event in computed if event not in joint)
+
+
+@pytest.mark.parametrize("exhibit", accepted(), ids=lambda exhibit: f"{exhibit.name} {exhibit.k}")
+def test_what_must_be_accepted_is_proved(exhibit):
+    assert prove(exhibit.mechanism, exhibit.n, **exhibit.how).verdict == "PROVED"
+
+
+def test_a_quadrature_integrates_laplace_noise():
+    assert integrated(lambda x: np.ones_like(x), 2) == pytest.approx(1, abs=1e-13)
+    assert integrated(lambda x: x**2, 2) == pytest.approx(8, rel=1e-12)
+    # P(a − b > 3) for independent noise of scales 4 and 2, in closed form.
+    closed = (16 * math.exp(-3 / 4) - 4 * math.exp(-3 / 2)) / (2 * 12)
+    assert integrated(lambda x: exceeds(3 + x, 4), 2) == pytest.approx(closed, rel=1e-12)
+
+
+def test_a_crowd_takes_every_path_once():
+    class Coin:
+        def run(self, answers, noise):
+            first, second = (noise.draw(LAW) for _ in range(2))
+            return first > 0, second > first
+
+    runs = 10_000
+    counts = [
+        frequency(Coin().run, [], lambda output, want=want: tuple(map(bool, output)) == want, runs)
+        for want in ((True, True), (True, False), (False, True), (False, False))
+    ]
+    assert sum(counts) == pytest.approx(runs, abs=600)
+    assert counts[0] == pytest.approx(runs / 8, abs=250)
+    assert counts[1] == pytest.approx(3 * runs / 8, abs=350)
+
+
+LAW = EXHIBITS["noisy max at scale 1/ε"].mechanism.law
+
+
+def test_the_same_mutants_pass_once_mended():
+    """The refutations are not for want of trying: at the right scale the same programs pass."""
+    from dpgap.noise import LaplaceNoise
+    from dpgap.proof import museum
+
+    mended = museum.IndicesOnly(LaplaceNoise(Fraction(4)), LaplaceNoise(Fraction(8)), stop=3)
+    assert prove(mended, 3, ties=True).verdict == "PROVED"
+    assert prove(museum.Max(LaplaceNoise(Fraction(4)), aligned=2), 3).verdict == "PROVED"
+    assert prove(museum.TwoBranches(), 3, ties=True).verdict == "PROVED"

@@ -1,0 +1,126 @@
+"""What dpgap ships is proved; a fault in it would be found."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+import dpgap
+from dpgap.noise import NOISES, LaplaceNoise
+from dpgap.proof import density, prove, search
+from dpgap.proof.cases import by_density, cases
+from dpgap.proof.shares import AllShares, for_all_shares
+from dpgap.proof.variants import with_scales
+
+CASES = cases()
+
+
+def test_every_case_that_must_be_proved_is_there():
+    proved = {(case.name, case.variant, case.n, case.k) for case in CASES}
+    for noise in NOISES:
+        for neighbours in ("general", "rising", "falling"):
+            for n in range(1, 6):
+                for k in range(1, n + 1):
+                    variant = f"{noise}, {neighbours}"
+                    assert ("SparseVector", variant, n, k) in proved
+                    assert ("AdaptiveSparseVector", variant, n, k) in proved
+                    assert n == 5 or ("NoisyTopK", variant, n, k) in proved
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.kind == "shipped" and case.n <= 3],
+    ids=lambda case: f"{case.name}, {case.variant}, n={case.n}, k={case.k}",
+)
+def test_what_is_shipped_is_proved(case):
+    """Up to three answers here; `dpgap prove` goes on to four, and five for streams."""
+    exponential = case.name in ("NoisyTopK", "NoisyMax") and case.variant.startswith("exponential")
+    assert case.judge().verdict == ("CHECKED" if exponential else "PROVED")
+
+
+@pytest.mark.parametrize("noise", ["laplace", "staircase"])
+@pytest.mark.parametrize("monotonic", [False, True])
+def test_a_top_k_with_a_tenth_less_noise_is_refuted(noise, monotonic):
+    sound = dpgap.NoisyTopK(2, 1, noise=noise, monotonic=monotonic)
+    assert prove(sound, 3).verdict == "PROVED"
+    assert prove(with_scales(sound, Fraction(9, 10)), 3).condition == "cost"
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("kind", [dpgap.SparseVector, dpgap.AdaptiveSparseVector])
+def test_a_stream_with_a_tenth_less_noise_is_refuted(kind, noise):
+    sound = kind(0, 1, 1, noise=noise)
+    assert prove(sound, 2, ties=True).verdict == "PROVED"
+    assert prove(with_scales(sound, Fraction(9, 10)), 2, ties=True).condition == "cost"
+
+
+@pytest.mark.parametrize("neighbours", ["general", "rising", "falling"])
+def test_the_density_search_rejects_a_wrong_scale(neighbours):
+    sound = dpgap.NoisyTopK(2, 1, monotonic=neighbours != "general", noise="exponential")
+    assert by_density(sound, 3, neighbours).verdict == "CHECKED"
+    wrong = by_density(with_scales(sound, Fraction(99, 100)), 3, neighbours)
+    assert wrong.condition == "density"
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "neighbours", "attained"),
+    [
+        (3, 1, "general", 2),
+        (3, 2, "general", 4),
+        (3, 2, "rising", 2),
+        (3, 2, "falling", 2),
+        (3, 3, "general", 4),
+        (3, 3, "rising", 2),
+    ],
+)
+def test_the_bound_on_densities_is_attained(n, k, neighbours, attained):
+    """kΔ/b and 2kΔ/b, and a factor (n−1)/n less where every answer wins."""
+    assert density.worst(n, k, neighbours).ratio == 4**attained
+
+
+def test_the_density_is_that_of_the_program():
+    """Its integral over outputs matches the chance of a ranking, for answers 0 and ln 2."""
+    # With one loser and k = 1, P(0 wins) = a₀/(2a₁) for a₀ ≤ a₁: integrate over u = a₀·e^(−lead).
+    steps = [2.0**-j for j in range(60)]
+    values = [float(density.density((-j,), (1,))) for j in range(60)]
+    integral = sum(
+        (values[j] + values[j + 1]) / 2 * math.log(steps[j] / steps[j + 1]) for j in range(59)
+    )
+    assert integral == pytest.approx(1 / 4, rel=0.05)
+
+
+def test_the_density_check_refutes_a_program_that_returns_something_else(monkeypatch):
+    run = dpgap.NoisyTopK.run
+
+    def backwards(self, answers, noise):
+        indices, leads = run(self, answers, noise)
+        return indices[::-1], leads
+
+    monkeypatch.setattr(dpgap.NoisyTopK, "run", backwards)
+    mechanism = dpgap.NoisyTopK(2, 1, noise="exponential")
+    assert by_density(mechanism, 3, "general").condition == "output"
+
+
+def test_a_cost_that_is_not_affine_in_the_share_is_refused():
+    with pytest.raises(ValueError, match="not affine"):
+        for_all_shares(lambda share: LaplaceNoise(share))
+    shared = for_all_shares(lambda share: LaplaceNoise(1 / share))
+    assert shared == AllShares(LaplaceNoise(Fraction(4)), LaplaceNoise(Fraction(4, 3)))
+    assert shared.cost(Fraction(-2)) == (0, 2)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("monotonic", [False, True])
+def test_long_streams_pass_at_many_points(noise, monotonic):
+    """Forty answers are beyond a proof; exact checks at made-up points are not."""
+    mechanism = dpgap.AdaptiveSparseVector(
+        5, 3, "0.7", noise=noise, monotonic=monotonic, branches=3, drain=True
+    )
+    assert search(mechanism, 40, examples=25) is None
+
+
+def test_a_search_finds_a_violation_and_simplifies_it():
+    wrong = with_scales(dpgap.NoisyTopK(3, 1), Fraction(1, 4))
+    violation, example = search(wrong, 10, examples=100)
+    assert violation.condition == "cost"
+    assert all(abs(a - b) <= 1 for a, b in zip(example.answers, example.neighbour, strict=True))
