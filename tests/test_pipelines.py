@@ -32,7 +32,7 @@ def test_gaps_reduce_the_error_of_a_top_k_as_theory_says(monotonic: bool):
     pipeline = dpgap.MeasuredTopK(5, "0.7", monotonic=monotonic, **PAPER)
     releases = _releases(pipeline, 1_500)
     estimates = _squared_errors(releases, "estimates")
-    assert estimates == pytest.approx(releases[0].variances[0], rel=0.25)
+    assert estimates == pytest.approx(releases[0].variances[0], rel=0.3)
     reduction = 4 / 10 if monotonic else 4 / 25
     measurement = pipeline.measurement.variance(5)
     assert releases[0].variances[0] / measurement == pytest.approx(1 - reduction, abs=0.003)
@@ -43,7 +43,7 @@ def test_gaps_reduce_the_error_above_a_threshold_as_theory_says(adaptive: bool):
     pipeline = dpgap.MeasuredAbove(2000, 3, "0.7", monotonic=True, adaptive=adaptive, **PAPER)
     releases = _releases(pipeline, 1_500)
     expected = np.mean(np.concatenate([release.variances for release in releases]))
-    assert _squared_errors(releases, "estimates") == pytest.approx(expected, rel=0.25)
+    assert _squared_errors(releases, "estimates") == pytest.approx(expected, rel=0.3)
     assert _squared_errors(releases, "estimates") < _squared_errors(releases, "measurements")
     if adaptive:
         assert np.mean([release.indices.size for release in releases]) > 4
@@ -86,7 +86,7 @@ def test_intervals_cover_as_often_as_they_say(pipeline):
         covered.append(((low <= truth) & (truth <= high)).mean())
     # Runs are independent, answers of one run are not.
     spread = np.std(covered) / math.sqrt(400)
-    assert 0.8 - 5 * spread < np.mean(covered) < 0.88
+    assert 0.8 - 5 * spread < np.mean(covered) < 0.87 + 5 * spread
 
 
 @pytest.mark.parametrize("method", ["paper", "best"])
