@@ -19,7 +19,7 @@ from dpgap.noise import Law, Noise, StaircaseNoise
 from dpgap.randomness import Bits, Words
 
 _SMALL = 256
-_FIRST_CHUNK = 1 << 9
+_FIRST_CHUNK = 1 << 8
 _CHUNK = 1 << 15
 _WORDS_AT_ONCE = 1 << 18
 _BLOCK = 64
@@ -100,7 +100,7 @@ def _contenders(program: Program, answers: Integers, bits: Bits) -> tuple[Intege
                 kept = high >= bar
                 contenders, words = contenders[kept], words[:, kept]
                 low, high = low[kept], high[kept]
-        start, size = start + size, _CHUNK
+        start, size = start + size, min(2 * size, _CHUNK)  # the bar rises before chunks grow
     return contenders, words
 
 
