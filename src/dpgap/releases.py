@@ -6,6 +6,7 @@ Nothing here has ever seen a private number. Each release carries its guarantee 
 import html
 import importlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
@@ -59,7 +60,7 @@ def readable(number: Fraction) -> str:
     return str(number) if len(str(number)) <= 7 else decimal
 
 
-class Table:
+class Table(ABC):
     """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
 
     __slots__ = ()
@@ -71,9 +72,9 @@ class Table:
         """What ε promises, in plain words."""
         return str(self.promise)
 
+    @abstractmethod
     def columns(self) -> dict[str, Sequence[Any]]:
         """The rows, column by column."""
-        raise NotImplementedError
 
     def to_frame(self) -> Any:
         """The rows as a data frame: pandas if it is installed, else Polars."""
