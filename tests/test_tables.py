@@ -130,3 +130,17 @@ def test_a_release_shows_itself_in_a_notebook_with_harmless_names() -> None:
     shown = dpgap.top_k(table, unit="who", item="what", domain=[name], k=1, epsilon=1)._repr_html_()
     assert "<svg" in shown
     assert "<script" not in shown
+
+
+def test_joint_measurements_take_the_answers_word() -> None:
+    moving = dpgap.counts(SOLD, **TABLE)
+    assert dpgap.CountHull(1).release(moving).values.size == len(moving)
+    assert dpgap.Cube(1).release(moving).values.size == len(moving)
+    either = dpgap.counts(SOLD, **TABLE, neighbours="replace")
+    assert dpgap.Cube(1).release(either).values.size == len(either)
+    with pytest.raises(ValueError, match="monotonic must be"):
+        dpgap.CountHull(1).release(either)
+    with pytest.raises(ValueError, match="monotonic must be False"):
+        dpgap.CountHull(1, monotonic=True).release(either)
+    with pytest.raises(ValueError, match="sensitivity must be at least"):
+        dpgap.Cube(1, sensitivity="1/2").release(moving)

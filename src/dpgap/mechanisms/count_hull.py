@@ -23,6 +23,7 @@ from dpgap.budget import Account, charged
 from dpgap.exact import Integers, require_scale
 from dpgap.noise import Noise, Scalar
 from dpgap.parameters import Rational, boolean, positive_rational, power_of_two
+from dpgap.private_answers import Answers, opened
 from dpgap.randomness import Bits, secure_bits
 from dpgap.releases import MeasuredValues, Promise
 from dpgap.shell_draws import shells
@@ -100,13 +101,15 @@ class CountHull:
         """What the alignment costs: not draw by draw, but by the largest coordinate alone."""
         return self.law(len(noise) - 1).joint_cost(noise, shifted)
 
-    def release(self, values: ArrayLike, *, account: Account | None = None) -> MeasuredValues:
+    def release(
+        self, values: ArrayLike | Answers, *, account: Account | None = None
+    ) -> MeasuredValues:
         """Measure on secure exact noise. This is the only method that spends ε."""
         steps = self._accept(values)
         with charged(account, self.epsilon, self):
             return self._draw(steps)
 
-    def _accept(self, values: ArrayLike) -> Integers:
+    def _accept(self, values: ArrayLike | Answers) -> Integers:
         """The values in steps; refused before anything is charged."""
         if not (self.monotonic or getattr(values, "monotonic", False) is True):
             raise ValueError(
@@ -114,7 +117,8 @@ class CountHull:
                 "data always move the same way, such as counts when a person is added or taken "
                 "away. Say so with monotonic=True, or use Cube"
             )
-        return on_grid(values, self.grid, "values")
+        array, _ = opened(values, None, sensitivity=self.sensitivity, monotonic=True)
+        return on_grid(array, self.grid, "values")
 
     def _draw(self, steps: Integers) -> MeasuredValues:
         """Measure; the caller has paid."""

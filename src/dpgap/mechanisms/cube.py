@@ -19,6 +19,7 @@ from dpgap.budget import Account, charged
 from dpgap.exact import Integers, require_scale
 from dpgap.noise import Noise, Scalar
 from dpgap.parameters import Rational, positive_rational, power_of_two
+from dpgap.private_answers import Answers, opened
 from dpgap.randomness import Bits, secure_bits
 from dpgap.releases import MeasuredValues, Promise
 from dpgap.shell_draws import shells
@@ -78,9 +79,12 @@ class Cube:
         """What the alignment costs: not draw by draw, but by the largest coordinate alone."""
         return self.law(len(noise)).joint_cost(noise, shifted)
 
-    def release(self, values: ArrayLike, *, account: Account | None = None) -> MeasuredValues:
+    def release(
+        self, values: ArrayLike | Answers, *, account: Account | None = None
+    ) -> MeasuredValues:
         """Measure on secure exact noise. This is the only method that spends ε."""
-        steps = on_grid(values, self.grid, "values")
+        array, _ = opened(values, None, sensitivity=self.sensitivity)
+        steps = on_grid(array, self.grid, "values")
         with charged(account, self.epsilon, self):
             return self._draw(steps)
 
