@@ -9,7 +9,7 @@ import pytest
 
 import dpgap
 from dpgap.intervals import laplace_sum_half_width
-from dpgap.mechanisms.sparse_vector_kernel import sift
+from dpgap.mechanisms.sparse_vector_kernel import Sifting
 from dpgap.mechanisms.top_k_kernel import select
 
 EASY = np.array([9000, 8000, 7000, 6000, 5000, 4000, 300, 200, 100, 50, 20, 10])
@@ -134,10 +134,12 @@ def test_labels_follow_the_winners():
 
 def test_a_pipeline_selects_with_the_kernels_that_releases_use(monkeypatch):
     calls = []
-    from dpgap.mechanisms import sparse_vector, top_k
+    from dpgap.mechanisms import entrants, sparse_vector
 
-    monkeypatch.setattr(top_k, "select", lambda *given: calls.append("top") or select(*given))
-    monkeypatch.setattr(sparse_vector, "sift", lambda *given: calls.append("above") or sift(*given))
+    monkeypatch.setattr(entrants, "select", lambda *given: calls.append("top") or select(*given))
+    monkeypatch.setattr(
+        sparse_vector, "Sifting", lambda *given: calls.append("above") or Sifting(*given)
+    )
     dpgap.measured_top_k(EASY, 2, 1, **PAPER)
     dpgap.measured_above(EASY, 500, 2, 1, **PAPER)
     assert calls == ["top", "above"]

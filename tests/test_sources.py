@@ -208,8 +208,11 @@ def test_absent_items_of_a_range_are_not_written_out() -> None:
     answers = counts(table, unit="who", item="what", domain=range(10**18))
     assert (answers.absent, answers.counts.tolist()) == (10**18 - 2, [2, 1])
     assert sorted(answers.positions.tolist()) == [5, 10**15]
+    assert dpgap.NoisyMax(epsilon=10**4).release(answers).label == 10**15
     with pytest.raises(ValueError, match="at most 100,000,000 items"):
-        dpgap.NoisyMax(epsilon=1).release(answers)
+        dpgap.SparseVector(threshold=1, k=1, epsilon=1).release(answers)
+    with pytest.raises(ValueError, match="at most 100,000,000 items"):
+        dpgap.NoisyMax(epsilon=1, noise="staircase").release(answers)
 
 
 def test_private_counts_show_no_value() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.files import column_of, is_table
+from dpgap.files import FIMI_ITEM, Columns, column_in, column_of, is_table
 from dpgap.private_answers import Integers
 
 OBSERVED = "observed-not-private"
@@ -82,6 +82,14 @@ def read_domain(domain: object) -> Domain:
     if isinstance(domain, bytes | dict) or not isinstance(domain, Iterable):
         raise TypeError(f"domain must be {ACCEPTED}, not {type(domain).__name__}")
     return listed(domain, "a list of {count} items")
+
+
+def column_beside(domain: Any, table: Columns) -> Any:
+    """A domain that is a column of a file, opened beside the table; any other as it is."""
+    if not isinstance(domain, str) or table.item == FIMI_ITEM or table.database is None:
+        return domain
+    path, colon, column = domain.rpartition(":")
+    return column_in(table.database, path, column) if colon and is_table(path) else domain
 
 
 def listed(labels: Iterable[Any], words: str) -> Domain:

@@ -36,15 +36,20 @@ NOT_FIMI = "table must be a .dat file of whole numbers, separated by spaces on e
 _MAX_LINE = 1 << 24
 _WHOLE_NUMBERS = {"UBIGINT", "BIGINT", "HUGEINT", "UHUGEINT"}
 
+UNREADABLE = (
+    "table could not be read: the engine that holds it refused or was stopped; nothing was charged"
+)
+
 T = TypeVar("T")
 
 
 class Columns(NamedTuple):
-    """A table in DuckDB and which of its columns to look at."""
+    """A table and which of its columns to look at; and the database that a file was opened in."""
 
-    table: "DuckDBPyRelation"
+    table: Any
     unit: str
     item: str
+    database: "DuckDBPyConnection | None" = None
 
 
 def quietly(action: Callable[[], T], otherwise: str) -> T:
@@ -86,20 +91,25 @@ def read_file(path: str, unit: str | None, item: str | None) -> Iterator[Columns
                     '"row" where every row is its own unit), and the column to count'
                 )
             table = _table(database, kind, path)
-            yield Columns(_typed(table, kind, unit, item), unit, item)
+            yield Columns(_typed(table, kind, unit, item), unit, item, database)
 
 
 def column_of(path: str, column: str) -> list[Any]:
     """The distinct values of one column of a public table, in order."""
     with _database() as database:
-        kind = _require_kind(path)
-        if kind == "fimi":
-            raise ValueError("domain must be a table with named columns, not a .dat file")
-        table = _table(database, kind, path)
-        require_columns(table.columns, column)
-        values = _typed(table, kind, "row", column).select(quoted(column)).distinct()
+        values = column_in(database, path, column).distinct()
         rows = quietly(values.order(quoted(column)).fetchall, "domain could not be read")
         return [value for (value,) in rows]
+
+
+def column_in(database: "DuckDBPyConnection", path: str, column: str) -> "DuckDBPyRelation":
+    """One column of a public table, as a table in a database."""
+    kind = _require_kind(path)
+    if kind == "fimi":
+        raise ValueError("domain must be a table with named columns, not a .dat file")
+    table = _table(database, kind, path)
+    require_columns(table.columns, column)
+    return _typed(table, kind, "row", column).select(quoted(column))
 
 
 def require_columns(columns: list[str], *names: str) -> None:
@@ -144,20 +154,21 @@ def _database() -> Iterator["DuckDBPyConnection"]:
 
 def _table(database: "DuckDBPyConnection", kind: str, path: str) -> "DuckDBPyRelation":
     reader = {
-        "parquet": "read_parquet($path)",
-        "csv": """read_csv($path, all_varchar = true, header = true, nullstr = '', quote = '"',
+        "parquet": "read_parquet({path})",
+        "csv": """read_csv({path}, all_varchar = true, header = true, nullstr = '', quote = '"',
             escape = '"')""",
-        "json": "read_json($path, format = 'nd', maximum_depth = 1, sample_size = -1)",
+        "json": "read_json({path}, format = 'nd', maximum_depth = 1, sample_size = -1)",
     }[kind]
     return quietly(
-        lambda: database.sql(f"SELECT * FROM {reader}", params={"path": _literal(path)}),
+        lambda: database.sql(f"SELECT * FROM {reader.format(path=_literal(path))}"),
         f"table could not be read: it must be a {kind.upper()} file in UTF-8 with named columns",
     )
 
 
 def _literal(path: str) -> str:
-    """The path with nothing in it that DuckDB would expand."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
+    """The path as SQL text, with nothing in it that DuckDB would expand."""
+    plain = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
+    return "'" + plain.replace("'", "''") + "'"
 
 
 def _typed(table: "DuckDBPyRelation", kind: str, unit: str, item: str) -> "DuckDBPyRelation":
@@ -190,13 +201,11 @@ def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Column
         FROM (SELECT row_number() OVER () AS line,
                 CASE WHEN contains(items, e'\\t') OR contains(items, e'\\r')
                 THEN translate(items, e'\\t\\r', '  ') ELSE items END AS items
-            FROM read_csv($path, columns = {{'items': 'VARCHAR'}}, delim = e'\\x01', quote = '',
-                escape = '', header = false, auto_detect = false, strict_mode = false,
+            FROM read_csv({_literal(path)}, columns = {{'items': 'VARCHAR'}}, delim = e'\\x01',
+                quote = '', escape = '', header = false, auto_detect = false, strict_mode = false,
                 max_line_size = {_MAX_LINE}))"""
     table = quietly(
-        lambda: database.sql(query, params={"path": _literal(path)}).filter(
-            f"{quoted(FIMI_ITEM)} <> ''"
-        ),
+        lambda: database.sql(query).filter(f"{quoted(FIMI_ITEM)} <> ''"),
         NOT_FIMI,
     )
-    return Columns(table, FIMI_LINE, FIMI_ITEM)
+    return Columns(table, FIMI_LINE, FIMI_ITEM, database)

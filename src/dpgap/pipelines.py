@@ -22,12 +22,14 @@ from dpgap.answers import MAX_STEPS
 from dpgap.best_method import FINER, Joint, joint_measurement
 from dpgap.budget import Account, charged
 from dpgap.exact import Floats, Integers, require_scale
+from dpgap.grouped_answers import GroupedAnswers
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.streams import Stream
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.paper_method import Estimated, no_ends
 from dpgap.parameters import Rational, boolean, positive_rational, share
-from dpgap.private_answers import Answers
+from dpgap.private_answers import PrivateAnswers
 from dpgap.releases import Measured, rounding
 
 METHODS = ("best", "paper")
@@ -84,17 +86,17 @@ class MeasuredTopK:
 
     def release(
         self,
-        answers: ArrayLike | Answers,
+        answers: ArrayLike | PrivateAnswers | GroupedAnswers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
     ) -> Measured:
         """Select and measure on secure exact noise, then estimate."""
-        steps, names = self.selection._accept(answers, labels)
-        _require_room(steps, self.measurement)
+        entrants = self.selection._accept(answers, labels)
+        _require_room(entrants.steps, self.measurement)
         with charged(account, self.epsilon, self):
-            selected = self.selection._draw(steps, names)
-            values = _measured(self.measurement, steps[selected.indices])
+            selected, steps = self.selection._draw(entrants)
+            values = _measured(self.measurement, steps)
         estimate = _TOP_K[self.method]
         found: Estimated = estimate(self.selection, self.measurement, selected, values)
         return Measured(
@@ -170,7 +172,7 @@ class MeasuredAbove:
 
     def release(
         self,
-        answers: ArrayLike | Answers,
+        answers: ArrayLike | PrivateAnswers | Stream,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -180,14 +182,14 @@ class MeasuredAbove:
         As many answers as were found are measured, which may be more or fewer than k. Nothing is
         spent on measuring where none was found.
         """
-        steps, names = self.selection._accept(answers, labels)
-        _require_room(steps, self.measurement)
+        stream = self.selection._accept(answers, labels)
+        _require_room(stream.extremes, self.measurement)
         with charged(account, self.epsilon, self) as charge:
-            selected = self.selection._draw(steps, names)
+            selected, steps = self.selection._draw(stream)
             charge.spent = selected.spent
             values = np.empty(0)
             if selected.indices.size:
-                values = _measured(self.measurement, steps[selected.indices])
+                values = _measured(self.measurement, steps)
                 charge.spent += self.measurement.epsilon
         found = Estimated(values, values, no_ends)
         if values.size:
@@ -268,7 +270,7 @@ def _measured(measurement: Laplace | Joint, steps: Integers) -> Floats:
 
 
 def measured_top_k(
-    answers: ArrayLike | Answers,
+    answers: ArrayLike | PrivateAnswers | GroupedAnswers,
     k: int,
     epsilon: Rational,
     *,
@@ -296,7 +298,7 @@ def measured_top_k(
 
 
 def measured_above(
-    answers: ArrayLike | Answers,
+    answers: ArrayLike | PrivateAnswers,
     threshold: Rational,
     k: int,
     epsilon: Rational,

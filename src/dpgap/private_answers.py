@@ -1,12 +1,15 @@
-"""Private counts made from a table: they carry their facts and never show a value.
+"""Private answers with their facts: what mechanisms may know of counts, and nobody may see.
 
-A count says how many units (people, baskets, rows) an item has. Only the items that are present
-are kept; all others of the public domain count 0 and are written out only when a mechanism needs
-an array. Mechanisms compare the facts with their own claims and refuse answers that contradict
-them; a bare array takes the mechanism's word.
+A count says how many units (people, baskets, rows) an item has. Counts over a public domain can be
+looked at in two ways. As *groups* they are values and how many items have each, which is all that
+a Top-K needs; its winners are then looked up. *Expanded* they are one number for every item.
+
+Mechanisms compare the facts with their own claims and refuse answers that contradict them; a bare
+array takes the mechanism's word.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -14,10 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpgap.randomness import Bits, secure_bits
+
 Integers = NDArray[np.int64]
+
+ADD_OR_REMOVE = "add-or-remove"
+"""Neighbouring tables differ by one unit that one of them lacks: all counts move one way."""
 
 MAX_EXPANDED = 10**8
 """The most items of a domain that are written out as an array."""
+
+_FEW = 1 << 16
 
 
 class Origin(NamedTuple):
@@ -32,9 +42,75 @@ class Origin(NamedTuple):
     """Whether the domain was stated, not read from the private table."""
 
 
+class Found(NamedTuple):
+    """Members of groups: their places in the public domain, and what they are called."""
+
+    positions: Integers
+    """−1 where the domain has no order."""
+    labels: tuple[Any, ...] | None
+
+
+class Groups(NamedTuple):
+    """Answers by value: how many have each, and how to find the members."""
+
+    values: NDArray[Any]
+    sizes: Integers
+    find: Callable[[Integers, Integers], Found]
+    """Called with groups and places in them: whole numbers from 0 up, below the group's size."""
+
+
+class Chunk(NamedTuple):
+    """Some of the answers of a stream: their values and how to name them."""
+
+    values: Integers
+    found: Callable[[Integers], Found]
+    """Called with places in this chunk."""
+
+
+class PrivateAnswers(ABC):
+    """Counts over a public domain that carry their facts and never show a value."""
+
+    __slots__ = ()
+
+    labels: Sequence[Any] | None
+    """The public domain in order, where it is known here."""
+    sensitivity: Fraction
+    monotonic: bool
+    origin: Origin | None
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many items the domain has."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> int:
+        """The largest count."""
+
+    @abstractmethod
+    def groups(self) -> Groups:
+        """The counts by value."""
+
+    @abstractmethod
+    def expanded(self) -> Integers:
+        """All counts in the order of the domain, absent items included."""
+
+    @abstractmethod
+    def in_order(self) -> Iterator[Chunk]:
+        """All counts in the order of the domain, a chunk at a time."""
+
+    @abstractmethod
+    def shuffled(self) -> Iterator[Chunk]:
+        """All counts in a fresh random order that does not depend on them, a chunk at a time."""
+
+    def __repr__(self) -> str:
+        direction = "monotonic" if self.monotonic else "not monotonic"
+        return f"<private answers: {len(self)} items, sensitivity {self.sensitivity}, {direction}>"
+
+
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Answers:
-    """Counts over a public domain, with what is known of them.
+class Answers(PrivateAnswers):
+    """Counts held in memory: only those of the items that are present.
 
     >>> Answers(range(5), np.array([3]), np.array([120]), Fraction(1), monotonic=True)
     <private answers: 5 items, sensitivity 1, monotonic>
@@ -50,43 +126,96 @@ class Answers:
     monotonic: bool
     origin: Origin | None = None
 
+    def __len__(self) -> int:
+        return len(self.labels)
+
     @property
     def absent(self) -> int:
         """How many items of the domain count 0."""
         return len(self.labels) - self.positions.size
 
+    @property
+    def largest(self) -> int:
+        """The largest count."""
+        return int(self.counts.max(initial=0))
+
+    def groups(self) -> Groups:
+        """The counts by value; all absent items are one more group, at 0."""
+        values, sizes = _tallied(self.counts)
+        present = values.size
+        if self.absent:
+            values, sizes = np.append(values, 0), np.append(sizes, self.absent)
+
+        def find(groups: Integers, places: Integers) -> Found:
+            positions = np.empty(groups.size, dtype=np.int64)
+            for group in np.unique(groups[groups < present]):
+                members = np.flatnonzero(self.counts == values[group])
+                positions[groups == group] = self.positions[members[places[groups == group]]]
+            absent = groups == present
+            positions[absent] = self._absent_positions(places[absent])
+            return self._at(positions)
+
+        return Groups(values, sizes, find)
+
+    def _absent_positions(self, places: Integers) -> Integers:
+        """Distinct uniform positions of absent items."""
+        if len(self) <= max(_FEW, 2 * self.positions.size):
+            return np.flatnonzero(self.expanded() == 0)[places]
+        found = absent_positions(
+            len(self), places.size, lambda drawn: np.isin(drawn, self.positions), secure_bits()
+        )
+        return np.array(found, dtype=np.int64)
+
     def expanded(self) -> Integers:
         """All counts in the order of the domain, absent items included."""
-        if len(self.labels) > MAX_EXPANDED:
+        if len(self) > MAX_EXPANDED:
             raise ValueError(
                 f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
-                f"not {len(self.labels):,}"
+                f"not {len(self):,}"
             )
-        counts = np.zeros(len(self.labels), dtype=np.int64)
+        counts = np.zeros(len(self), dtype=np.int64)
         counts[self.positions] = self.counts
         return counts
 
-    def __len__(self) -> int:
-        return len(self.labels)
+    def in_order(self) -> Iterator[Chunk]:
+        """All counts in the order of the domain, as one chunk."""
+        yield Chunk(self.expanded(), self._at)
 
-    def __repr__(self) -> str:
-        direction = "monotonic" if self.monotonic else "not monotonic"
-        return (
-            f"<private answers: {len(self.labels)} items, sensitivity {self.sensitivity}, "
-            f"{direction}>"
-        )
+    def shuffled(self) -> Iterator[Chunk]:
+        """All counts in a fresh random order, as one chunk."""
+        counts = self.expanded()
+        order = np.argsort(secure_bits().words(counts.size))
+        yield Chunk(counts[order], lambda places: self._at(order[places]))
+
+    def _at(self, positions: Integers) -> Found:
+        return Found(positions, tuple(self.labels[at] for at in positions.tolist()))
+
+    __repr__ = PrivateAnswers.__repr__
 
 
-def opened(
-    answers: "ArrayLike | Answers",
-    labels: Sequence[Any] | None,
-    *,
-    sensitivity: Fraction,
-    monotonic: bool = False,
-) -> tuple[ArrayLike, Sequence[Any] | None]:
-    """The array and the labels of `answers`, if they do not contradict what a mechanism claims."""
-    if not isinstance(answers, Answers):
-        return answers, labels
+def absent_positions(
+    size: int, many: int, are_present: Callable[[Integers], NDArray[np.bool_]], bits: Bits
+) -> list[int]:
+    """Distinct uniform positions below `size` of items that are not present, by rejection."""
+    found: dict[int, None] = {}
+    while len(found) < many:
+        drawn = np.array([bits.below(size) for _ in range(many)], dtype=np.int64)
+        absent = drawn[~are_present(drawn)]
+        found |= dict.fromkeys(absent.tolist()[: many - len(found)])
+    return list(found)
+
+
+def _tallied(counts: Integers) -> tuple[Integers, Integers]:
+    """The values that occur and how often; in linear time where they are not far apart."""
+    if not counts.size or int(counts.min()) < 0 or int(counts.max()) > 4 * counts.size + _FEW:
+        return np.unique(counts, return_counts=True)
+    sizes = np.bincount(counts)
+    values = np.flatnonzero(sizes)
+    return values, sizes[values]
+
+
+def require_facts(answers: PrivateAnswers, *, sensitivity: Fraction, monotonic: bool) -> None:
+    """Refuse answers that contradict what a mechanism claims of them."""
     if sensitivity < answers.sensitivity:
         raise ValueError(
             f"sensitivity must be at least that of the answers, {answers.sensitivity}, "
@@ -94,4 +223,13 @@ def opened(
         )
     if monotonic and not answers.monotonic:
         raise ValueError("monotonic must be False: replacing a unit moves these answers both ways")
-    return answers.expanded(), answers.labels if labels is None else labels
+
+
+def opened(
+    answers: "ArrayLike | PrivateAnswers", *, sensitivity: Fraction, monotonic: bool = False
+) -> ArrayLike:
+    """The answers as an array, if they do not contradict what a mechanism claims."""
+    if not isinstance(answers, PrivateAnswers):
+        return answers
+    require_facts(answers, sensitivity=sensitivity, monotonic=monotonic)
+    return answers.expanded()

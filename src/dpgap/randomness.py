@@ -54,6 +54,14 @@ class Bits:
             except IndexError:
                 self._small = self.words(_SMALL).tolist()
 
+    def below(self, limit: int) -> int:
+        """A uniform whole number from 0 up to, not including, the limit; without bias."""
+        fair = (1 << 64) - (1 << 64) % limit
+        word = self.word()
+        while word >= fair:
+            word = self.word()
+        return word % limit
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a stream of random bits cannot be copied or pickled: it would repeat")
 

@@ -7,22 +7,31 @@ moves every count by at most one, and all in the same direction, however many ro
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.domain import OBSERVED, Domain, listed, read_domain
-from dpgap.files import FIMI_ITEM, NOT_FIMI, quietly, read_file, require_columns
-from dpgap.private_answers import Answers, Integers, Origin
+from dpgap.databases import is_url, tables_of
+from dpgap.domain import OBSERVED, Domain, column_beside, listed, read_domain
+from dpgap.engines import Engine, engine_of
+from dpgap.engines.counted import counted_in_engine
+from dpgap.files import (
+    FIMI_ITEM,
+    NOT_FIMI,
+    UNREADABLE,
+    Columns,
+    quietly,
+    read_file,
+    require_columns,
+)
+from dpgap.private_answers import ADD_OR_REMOVE, Answers, Integers, Origin, PrivateAnswers
 
-NEIGHBOURS = ("add-or-remove", "replace")
+NEIGHBOURS = (ADD_OR_REMOVE, "replace")
 """What may differ between neighbouring tables: one unit more or less, or one unit replaced."""
 
-_UNREADABLE = "table could not be read: the engine that holds it refused"
 _PURE = {
     "string": "string",
     "integer": "Int64",
@@ -42,7 +51,7 @@ def counts(
     item: str | None = None,
     domain: Any,
     neighbours: str = NEIGHBOURS[0],
-) -> Answers:
+) -> PrivateAnswers:
     """Count the distinct units of every item of a public domain.
 
     `table` is any frame or the path of a file, `unit` the column that says whose row it is (or
@@ -56,27 +65,34 @@ def counts(
     <private answers: 3 items, sensitivity 1, monotonic>
     """
     require_neighbours(neighbours)
-    public = None if isinstance(domain, str) and domain == OBSERVED else read_domain(domain)
     for name, value in (("unit", unit), ("item", item)):
         if not isinstance(value, str | None):
             raise TypeError(f"{name} must be the name of a column, not {type(value).__name__}")
-    if isinstance(table, str | os.PathLike):
-        with read_file(os.fspath(table), unit, item) as columns:
-            items, found = _distinct_units(*columns)
-        if columns.item == FIMI_ITEM:
-            items = _whole_numbers(items)
-    elif unit is None or item is None:
-        raise TypeError("unit and item must be given: the names of two columns")
-    else:
-        items, found = _distinct_units(table, unit, item)
-    origin = Origin(
-        unit=unit or "line",
-        item=item or "item",
-        domain="the items observed in the table" if public is None else public.words,
-        neighbours=neighbours,
-        is_private=public is not None,
-    )
-    return _over_domain(public, items, found, origin)
+    with ExitStack() as resources:
+        if is_url(table):
+            table, domain = tables_of(table, domain)
+        elif isinstance(table, str | os.PathLike):
+            table = resources.enter_context(read_file(os.fspath(table), unit, item))
+            domain = column_beside(domain, table)
+        if isinstance(table, Columns):
+            columns = table
+        elif unit is None or item is None:
+            raise TypeError("unit and item must be given: the names of two columns")
+        else:
+            columns = Columns(table, unit, item)
+        frame = _frame(columns.table)
+        public, words = _stated(domain, frame)
+        origin = Origin(
+            unit=unit or "line",
+            item=item or "item",
+            domain=words,
+            neighbours=neighbours,
+            is_private=public is not None,
+        )
+        counted, engine = _counted(frame, columns.unit, columns.item)
+        if engine is None or columns.item == FIMI_ITEM:
+            return _over_domain(public, *_fetched(counted, columns.item), origin)
+        return counted_in_engine(engine, counted, public, origin, resources)
 
 
 def require_neighbours(neighbours: object) -> str:
@@ -86,10 +102,34 @@ def require_neighbours(neighbours: object) -> str:
     return str(neighbours)
 
 
-def _distinct_units(table: Any, unit: str, item: str) -> tuple[NDArray[Any], Integers]:
-    """The items that are present and how many distinct units each has."""
-    frame = _frame(table)
-    schema = quietly(frame.collect_schema, _UNREADABLE)
+def _stated(domain: Any, frame: Any) -> tuple[Any, str]:
+    """The domain, or the frame of the same engine that holds it; None if observed; and words."""
+    import narwhals as nw
+
+    if isinstance(domain, str) and domain == OBSERVED:
+        return None, "the items observed in the table"
+    column = nw.from_native(domain, pass_through=True)
+    if not isinstance(column, nw.DataFrame | nw.LazyFrame):
+        public = read_domain(domain)
+        return public, public.words
+    names = list(quietly(column.collect_schema, "domain could not be read"))
+    if len(names) != 1:
+        raise ValueError("domain must be a frame of one column: select it")
+    words = f"column {names[0]!r} of a public table"
+    if isinstance(column, nw.LazyFrame) and column.implementation == frame.implementation:
+        return column.rename({names[0]: "item"}), words
+    values = quietly(
+        lambda: column.lazy().collect()[names[0]].to_list(), "domain could not be read"
+    )
+    return listed(values, words + ": {count} items"), words
+
+
+def _counted(frame: Any, unit: str, item: str) -> tuple[Any, Engine | None]:
+    """How many distinct units each item has, and the engine that knows, if it is not this process.
+
+    A frame of `item` and `units`, lazy where the engine is.
+    """
+    schema = quietly(frame.collect_schema, UNREADABLE)
     if unit == "row" and "row" in schema:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
     names = [item] if unit == "row" else [unit, item]
@@ -101,14 +141,13 @@ def _distinct_units(table: Any, unit: str, item: str) -> tuple[NDArray[Any], Int
         schema = frame.collect_schema()
     for name in names:
         _require_plain(name, schema[name], is_item=name == item)
-    with _quiet_spark(frame):
-        return quietly(lambda: _grouped(frame, names, schema), _UNREADABLE)
+    return quietly(lambda: _grouped(frame, names, schema), UNREADABLE), engine_of(frame)
 
 
 def _frame(table: Any) -> Any:
     import narwhals as nw
 
-    frame: Any = quietly(lambda: nw.from_native(table, pass_through=True), _UNREADABLE)
+    frame: Any = quietly(lambda: nw.from_native(table, pass_through=True), UNREADABLE)
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         raise TypeError(f"table must be {_FRAMES}, not {type(table).__name__}")
     return frame
@@ -142,28 +181,7 @@ def _require_plain(name: str, kind: Any, *, is_item: bool) -> None:
         )
 
 
-@contextmanager
-def _quiet_spark(frame: Any) -> Iterator[None]:
-    """Keep Spark's driver from logging the rows on which a task failed."""
-    if not frame.implementation.is_pyspark():
-        yield
-        return
-    log4j = frame.to_native().sparkSession.sparkContext._jvm.org.apache.logging.log4j
-    context, name = log4j.LogManager.getContext(False), "org.apache.spark"
-    loggers = context.getConfiguration().getLoggers()
-    before = loggers.get(name).getLevel() if loggers.containsKey(name) else None
-    log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
-    try:
-        yield
-    finally:
-        if before is None:
-            context.getConfiguration().removeLogger(name)
-            context.updateLoggers()
-        else:
-            log4j.core.config.Configurator.setLevel(name, before)
-
-
-def _grouped(frame: Any, names: list[str], schema: Any) -> tuple[NDArray[Any], Integers]:
+def _grouped(frame: Any, names: list[str], schema: Any) -> Any:
     import narwhals as nw
 
     columns = dict(zip(("item", "unit"), reversed(names), strict=False))
@@ -175,13 +193,21 @@ def _grouped(frame: Any, names: list[str], schema: Any) -> tuple[NDArray[Any], I
             rows = rows.filter(~nw.col(role).is_nan())
     if "unit" in columns:  # grouping finds distinct pairs faster than `unique`, on every engine
         rows = rows.group_by("unit", "item").agg(nw.len().alias("rows"))
-    counted = rows.group_by("item").agg(nw.len().alias("count"))
+    return rows.group_by("item").agg(nw.len().alias("units"))
+
+
+def _fetched(counted: Any, item: str) -> tuple[NDArray[Any], Integers]:
+    """All counts, here in this process."""
+    items, found = quietly(lambda: _arrays(counted), UNREADABLE)
+    return _whole_numbers(items) if item == FIMI_ITEM else items, found.astype(np.int64)
+
+
+def _arrays(counted: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     if counted.implementation.is_duckdb():
         arrays = counted.to_native().fetchnumpy()
-        return arrays["item"], arrays["count"].astype(np.int64)
-    if isinstance(counted, nw.LazyFrame):
-        counted = counted.collect()
-    return counted["item"].to_numpy(), counted["count"].to_numpy().astype(np.int64)
+        return arrays["item"], arrays["units"]
+    collected = counted.lazy().collect()
+    return collected["item"].to_numpy(), collected["units"].to_numpy()
 
 
 def _comparable(name: str, kind: Any) -> Any:
@@ -218,6 +244,6 @@ def _over_domain(
         positions=positions[inside],
         counts=found[inside],
         sensitivity=Fraction(1),
-        monotonic=origin.neighbours == NEIGHBOURS[0],
+        monotonic=origin.neighbours == ADD_OR_REMOVE,
         origin=origin,
     )

@@ -8,7 +8,6 @@
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -17,10 +16,10 @@ import numpy as np
 
 from dpgap.budget import Account
 from dpgap.domain import OBSERVED
+from dpgap.mechanisms.streams import Stream
 from dpgap.parameters import Rational, boolean
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK
-from dpgap.private_answers import Answers, Integers, Origin
-from dpgap.randomness import secure_bits
+from dpgap.private_answers import Integers, Origin, PrivateAnswers
 from dpgap.releases import Measured, readable
 from dpgap.sources import NEIGHBOURS, counts, require_neighbours
 
@@ -159,9 +158,8 @@ def above(
         **_given(method=method, split=split),
     )
     answers, origin = _counted(table, unit, item, domain, neighbours)
-    all_counts = answers.expanded()
-    asked = np.argsort(secure_bits().words(all_counts.size))
-    release = pipeline.release(all_counts[asked], account=account)
+    stream = Stream.on_grid(answers, answers.shuffled(), pipeline.selection.grid)
+    release = pipeline.release(stream, account=account)
     question = Question(
         kind="above",
         k=pipeline.selection.k,
@@ -172,19 +170,19 @@ def above(
         threshold=pipeline.selection.threshold,
         adaptive=adaptive,
     )
-    return TableRelease(**_largest_first(release, asked, answers.labels), question=question)
+    return TableRelease(**_largest_first(release), question=question)
 
 
 def _is_monotonic(table: Any, neighbours: str | None) -> bool:
-    if isinstance(table, Answers):
+    if isinstance(table, PrivateAnswers):
         return table.monotonic
     return require_neighbours(neighbours or NEIGHBOURS[0]) == NEIGHBOURS[0]
 
 
 def _counted(
     table: Any, unit: str | None, item: str | None, domain: Any, neighbours: str | None
-) -> tuple[Answers, Origin]:
-    if not isinstance(table, Answers):
+) -> tuple[PrivateAnswers, Origin]:
+    if not isinstance(table, PrivateAnswers):
         options = _given(neighbours=neighbours)
         table = counts(table, unit=unit, item=item, domain=domain, **options)
     elif (unit, item, domain, neighbours) != (None,) * 4:
@@ -198,19 +196,18 @@ def _values(release: Measured) -> dict[str, Any]:
     return {field.name: getattr(release, field.name) for field in fields(release)}
 
 
-def _largest_first(release: Measured, asked: Integers, labels: Sequence[Any]) -> dict[str, Any]:
-    """The values of a release that was `asked` in some order, the largest estimate first."""
+def _largest_first(release: Measured) -> dict[str, Any]:
+    """The values of a release, the largest estimate first."""
     order = np.argsort(-release.estimates, kind="stable")
-    values = {name: _reordered(value, order) for name, value in _values(release).items()}
-    values["indices"] = asked[values["indices"]]
-    values["labels"] = tuple(labels[place] for place in values["indices"])
-    return values
+    return {name: _reordered(value, order) for name, value in _values(release).items()}
 
 
 def _reordered(value: Any, order: Integers) -> Any:
     """Rows, or a function of the level that gives rows, in another order; all else as it is."""
     if isinstance(value, np.ndarray):
         return value[order]
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(value[place] for place in order.tolist())
     return (lambda level: value(level)[order]) if callable(value) else value
 
 

@@ -23,7 +23,7 @@ from dpgap.budget import Account, charged
 from dpgap.exact import Integers, require_scale
 from dpgap.noise import Noise, Scalar
 from dpgap.parameters import Rational, boolean, positive_rational, power_of_two
-from dpgap.private_answers import Answers, opened
+from dpgap.private_answers import PrivateAnswers, opened
 from dpgap.randomness import Bits, secure_bits
 from dpgap.releases import MeasuredValues, Promise
 from dpgap.shell_draws import shells
@@ -102,14 +102,14 @@ class CountHull:
         return self.law(len(noise) - 1).joint_cost(noise, shifted)
 
     def release(
-        self, values: ArrayLike | Answers, *, account: Account | None = None
+        self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
     ) -> MeasuredValues:
         """Measure on secure exact noise. This is the only method that spends ε."""
         steps = self._accept(values)
         with charged(account, self.epsilon, self):
             return self._draw(steps)
 
-    def _accept(self, values: ArrayLike | Answers) -> Integers:
+    def _accept(self, values: ArrayLike | PrivateAnswers) -> Integers:
         """The values in steps; refused before anything is charged."""
         if not (self.monotonic or getattr(values, "monotonic", False) is True):
             raise ValueError(
@@ -117,7 +117,7 @@ class CountHull:
                 "data always move the same way, such as counts when a person is added or taken "
                 "away. Say so with monotonic=True, or use Cube"
             )
-        array, _ = opened(values, None, sensitivity=self.sensitivity, monotonic=True)
+        array = opened(values, sensitivity=self.sensitivity, monotonic=True)
         return on_grid(array, self.grid, "values")
 
     def _draw(self, steps: Integers) -> MeasuredValues:

@@ -19,7 +19,7 @@ from dpgap.budget import Account, charged
 from dpgap.exact import Integers, require_scale
 from dpgap.noise import Noise, Scalar
 from dpgap.parameters import Rational, positive_rational, power_of_two
-from dpgap.private_answers import Answers, opened
+from dpgap.private_answers import PrivateAnswers, opened
 from dpgap.randomness import Bits, secure_bits
 from dpgap.releases import MeasuredValues, Promise
 from dpgap.shell_draws import shells
@@ -80,10 +80,10 @@ class Cube:
         return self.law(len(noise)).joint_cost(noise, shifted)
 
     def release(
-        self, values: ArrayLike | Answers, *, account: Account | None = None
+        self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
     ) -> MeasuredValues:
         """Measure on secure exact noise. This is the only method that spends ε."""
-        array, _ = opened(values, None, sensitivity=self.sensitivity)
+        array = opened(values, sensitivity=self.sensitivity)
         steps = on_grid(array, self.grid, "values")
         with charged(account, self.epsilon, self):
             return self._draw(steps)

@@ -50,8 +50,7 @@ def select_grouped(
     program: Program, values: Integers, sizes: Integers, bits: Bits
 ) -> GroupedSelection:
     """Run the program once on answers given as values and how many answers have each."""
-    if isinstance(program.law, StaircaseNoise):
-        raise ValueError("noise must be 'laplace' or 'exponential' for grouped answers")
+    require_groupable(program.law)
     tops = _Tops(program, values, sizes, bits)
     order, leads, certain = ranked(tops.low[None], tops.high[None], program.k)
     winners, whole = order[0], leads[0]
@@ -60,6 +59,12 @@ def select_grouped(
         winners, whole = np.array(indices), np.array(exact_leads, dtype=np.int64)
     groups = tops.groups[winners]
     return GroupedSelection(groups, _places(groups, sizes, bits), whole)
+
+
+def require_groupable(law: Law) -> None:
+    """Refuse a law whose largest draws of many have no short form."""
+    if isinstance(law, StaircaseNoise):
+        raise ValueError("noise must be 'laplace' or 'exponential' for grouped answers")
 
 
 class _Tops:
@@ -196,18 +201,9 @@ def _places(groups: Integers, sizes: Integers, bits: Bits) -> Integers:
     taken: set[tuple[int, int]] = set()
     places = []
     for group in groups.tolist():
-        place = _below(int(sizes[group]), bits)
+        place = bits.below(int(sizes[group]))
         while (group, place) in taken:
-            place = _below(int(sizes[group]), bits)
+            place = bits.below(int(sizes[group]))
         taken.add((group, place))
         places.append(place)
     return np.array(places, dtype=np.int64)
-
-
-def _below(limit: int, bits: Bits) -> int:
-    """A uniform whole number below the limit, without bias."""
-    fair = (1 << 64) - (1 << 64) % limit
-    word = bits.word()
-    while word >= fair:
-        word = bits.word()
-    return word % limit

@@ -18,7 +18,7 @@ from dpgap.budget import Account, charged
 from dpgap.exact import Integers, floors, require_scale
 from dpgap.noise import LaplaceNoise, Noise, Scalar
 from dpgap.parameters import Rational, confidence_level, positive_rational, power_of_two
-from dpgap.private_answers import Answers, opened
+from dpgap.private_answers import PrivateAnswers, opened
 from dpgap.randomness import secure_bits
 from dpgap.releases import MeasuredValues, Promise
 
@@ -74,10 +74,10 @@ class Laplace:
         return [before - after for before, after in zip(values, neighbour, strict=True)]
 
     def release(
-        self, values: ArrayLike | Answers, *, account: Account | None = None
+        self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
     ) -> MeasuredValues:
         """Measure on secure exact noise. This is the only method that spends ε."""
-        array, _ = opened(values, None, sensitivity=self.sensitivity)
+        array = opened(values, sensitivity=self.sensitivity)
         steps = on_grid(array, self.grid, "values")
         require_scale(self.law_in_steps(steps.size).scale)
         with charged(account, self.epsilon, self):

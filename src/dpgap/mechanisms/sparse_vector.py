@@ -22,8 +22,9 @@ from numpy.typing import ArrayLike
 from dpgap.answers import MAX_STEPS, on_grid, require_labels, steps_up
 from dpgap.budget import Account, charged
 from dpgap.exact import Floats, Integers, require_scale
-from dpgap.mechanisms.sparse_vector_kernel import sift
+from dpgap.mechanisms.sparse_vector_kernel import Sifting
 from dpgap.mechanisms.sparse_vector_run import Run
+from dpgap.mechanisms.streams import Stream
 from dpgap.noise import Law, Noise, Scalar, law_named, require_noise
 from dpgap.parameters import (
     Rational,
@@ -34,7 +35,7 @@ from dpgap.parameters import (
     rational,
     share,
 )
-from dpgap.private_answers import Answers, opened
+from dpgap.private_answers import PrivateAnswers, require_facts
 from dpgap.randomness import secure_bits
 from dpgap.releases import AboveRelease, Promise
 
@@ -260,7 +261,7 @@ class SparseVector:
 
     def release(
         self,
-        answers: ArrayLike | Answers,
+        answers: ArrayLike | PrivateAnswers,
         *,
         labels: Sequence[Any] | None = None,
         max_answers: int | None = None,
@@ -269,45 +270,64 @@ class SparseVector:
         """Go through a whole list on secure exact noise, from first to last.
 
         `max_answers` stops the run after so many answers above; what is then left of ε is
-        `remaining`. The account is charged ε first and credited with what was not spent.
+        `remaining`. The account is charged ε first and credited with what was not spent. Answers
+        made from a table come in the order of its domain, and those of an engine as a stream.
         """
-        steps, names = self._accept(answers, labels)
+        stream = self._accept(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
         with charged(account, self.epsilon, self) as charge:
-            release = self._draw(steps, names, most)
+            release = self._draw(stream, most).release
             charge.spent = release.spent
         return release
 
     def _accept(
-        self, answers: ArrayLike | Answers, labels: Sequence[Any] | None
-    ) -> tuple[Integers, Sequence[Any] | None]:
-        """The answers in steps, and their labels; refused before anything is charged."""
-        answers, labels = opened(
-            answers, labels, sensitivity=self.sensitivity, monotonic=self.monotonic
-        )
-        steps = on_grid(answers, self.grid)
-        return steps, require_labels(labels, steps.size)
+        self, answers: ArrayLike | PrivateAnswers | Stream, labels: Sequence[Any] | None = None
+    ) -> Stream:
+        """The answers as a stream; refused before anything is charged."""
+        if isinstance(answers, Stream):
+            return answers
+        if isinstance(answers, PrivateAnswers):
+            require_facts(answers, sensitivity=self.sensitivity, monotonic=self.monotonic)
+            names = require_labels(labels, len(answers))
+            return Stream.on_grid(answers, answers.in_order(), self.grid, names)
+        array = on_grid(answers, self.grid)
+        return Stream.of(array, require_labels(labels, array.size))
 
-    def _draw(
-        self, steps: Integers, labels: Sequence[Any] | None, max_answers: int | None = None
-    ) -> AboveRelease:
-        """Go through the list; the caller has paid."""
-        sifted = sift(self.in_steps(), steps, 1, secure_bits(), max_answers)
-        return AboveRelease(
+    def _draw(self, stream: Stream, max_answers: int | None = None) -> "Drawn":
+        """Go through the stream; the caller has paid."""
+        sifting = Sifting(self.in_steps(), 1, secure_bits(), max_answers)
+        parts = []
+        for chunk in stream.chunks:
+            _, places, branches, gaps = sifting.take(chunk.values)
+            parts.append((chunk.found(places), chunk.values[places], branches, gaps))
+            if not sifting.going:
+                break
+        found, steps, branches, gaps = zip(*parts, strict=True)
+        positions, labels = stream.together(found)
+        branch_of = np.concatenate(branches)
+        release = AboveRelease(
             mechanism=self,
-            indices=sifted.indices,
-            gaps=sifted.gaps * float(self.grid or 1) + self.gap_offsets[sifted.branches - 1],
-            branch_of=sifted.branches,
-            labels=None if labels is None else tuple(labels[i] for i in sifted.indices),
+            indices=positions,
+            gaps=np.concatenate(gaps) * float(self.grid or 1) + self.gap_offsets[branch_of - 1],
+            branch_of=branch_of,
+            labels=labels,
             epsilon=self.epsilon,
-            spent=self.spent(int(sifted.used[0])),
-            processed=int(sifted.processed[0]),
+            spent=self.spent(int(sifting.used[0])),
+            processed=int(sifting.processed[0]),
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
         )
+        return Drawn(release, np.concatenate(steps))
 
     def start(self, *, account: Account | None = None) -> Run:
         """Open a run that is asked one answer at a time; use it in a `with` block."""
         return Run(self, account)
+
+
+class Drawn(NamedTuple):
+    """A release, and the private answers that are above for whoever measures them next."""
+
+    release: AboveRelease
+    steps: Integers
 
 
 @dataclass(frozen=True, slots=True, init=False)

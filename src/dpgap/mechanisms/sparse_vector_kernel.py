@@ -50,48 +50,79 @@ class Sifted(NamedTuple):
     processed: Integers
 
 
-@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def sift(
     program: Program, answers: Integers, runs: int, bits: Bits, max_answers: int | None = None
 ) -> Sifted:
     """Run the program `runs` times on the same answers, in steps, with fresh noise."""
     at_once = max(1, _WORDS_AT_ONCE // answers.size)
-    batches = [
-        _sift_batch(program, answers, min(at_once, runs - done), bits, max_answers, done)
-        for done in range(0, runs, at_once)
-    ]
+    batches = []
+    for done in range(0, runs, at_once):
+        sifting = Sifting(program, min(at_once, runs - done), bits, max_answers)
+        rows, indices, cleared, gaps = sifting.take(answers)
+        found = rows + done, indices, cleared, gaps
+        batches.append(Sifted(*found, sifting.used, sifting.processed))
     if len(batches) == 1:
         return batches[0]
     return Sifted(*map(np.concatenate, zip(*batches, strict=True)))
 
 
-def _sift_batch(
-    program: Program,
-    answers: Integers,
-    runs: int,
-    bits: Bits,
-    max_answers: int | None,
-    first_run: int,
-) -> Sifted:
-    threshold = program.threshold + floors(program.threshold_law, bits, runs)
-    state = _State(program, runs, max_answers)
-    found: list[tuple[Integers, ...]] = []
-    chunk = max(1, _WORDS_AT_ONCE // runs)
-    for start in range(0, answers.size, chunk):
-        if not state.going.any():
-            break
-        some = answers[start : start + chunk]
-        over = some - threshold[:, None]
-        gaps = np.empty((len(program.ways), runs, some.size), dtype=np.int64)
-        for gap, way in zip(gaps, program.ways, strict=True):
-            np.add(over, floors(way.law, bits, runs, some.size), out=gap)
-        rows, columns, cleared = state.judge(gaps)
-        found.append((rows + first_run, columns + start, cleared, gaps[cleared - 1, rows, columns]))
-    rows, indices, branches, over_by = (np.concatenate(part) for part in zip(*found, strict=True))
-    order = np.lexsort((indices, rows))  # chunks come one after another, runs side by side
-    return Sifted(
-        rows[order], indices[order], branches[order], over_by[order], state.used, state.processed
-    )
+class Above(NamedTuple):
+    """What some answers brought: those above, run by run in the order asked."""
+
+    runs: Integers
+    indices: Integers
+    """Places among the answers just taken."""
+    branches: Integers
+    gaps: Integers
+
+
+class Sifting:
+    """Runs side by side, in progress: answers are taken as they come."""
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def __init__(self, program: Program, runs: int, bits: Bits, max_answers: int | None) -> None:
+        self._program, self._runs, self._bits = program, runs, bits
+        self._state = _State(program, runs, max_answers)
+        noise = floors(program.threshold_law, bits, runs)
+        self._threshold = program.threshold + noise
+
+    @property
+    def going(self) -> bool:
+        """Whether any run still takes answers."""
+        return bool(self._state.going.any())
+
+    @property
+    def used(self) -> Integers:
+        """The units that each run has used."""
+        return self._state.used
+
+    @property
+    def processed(self) -> Integers:
+        """How many answers each run has taken."""
+        return self._state.processed
+
+    @np.errstate(all="ignore")
+    def take(self, answers: Integers) -> Above:
+        """Ask every run the next answers, in steps."""
+        ways, runs = self._program.ways, self._runs
+        none = np.empty(0, dtype=np.int64)
+        found: list[tuple[Integers, ...]] = [(none, none, none, none)]
+        chunk = max(1, _WORDS_AT_ONCE // runs)
+        for start in range(0, answers.size, chunk):
+            if not self.going:
+                break
+            some = answers[start : start + chunk]
+            over = some - self._threshold[:, None]
+            gaps = np.empty((len(ways), runs, some.size), dtype=np.int64)
+            for gap, way in zip(gaps, ways, strict=True):
+                np.add(over, floors(way.law, self._bits, runs, some.size), out=gap)
+            rows, columns, cleared = self._state.judge(gaps)
+            found.append((rows, columns + start, cleared, gaps[cleared - 1, rows, columns]))
+        rows, indices, branches, over_by = (
+            np.concatenate(part) for part in zip(*found, strict=True)
+        )
+        order = np.lexsort((indices, rows))  # chunks come one after another, runs side by side
+        return Above(rows[order], indices[order], branches[order], over_by[order])
 
 
 class _State:

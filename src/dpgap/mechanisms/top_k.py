@@ -13,7 +13,7 @@ single gaps would each lose half a step, and 25 of them add up to a bias of −1
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,8 +21,10 @@ from numpy.typing import ArrayLike
 from dpgap.answers import on_grid, require_labels, steps_up
 from dpgap.budget import Account, charged
 from dpgap.exact import Integers, require_scale
-from dpgap.mechanisms.top_k_kernel import select
-from dpgap.noise import Law, Noise, Scalar, law_named, require_noise
+from dpgap.grouped_answers import GroupedAnswers
+from dpgap.mechanisms.entrants import Entrants, InGroups, OneByOne
+from dpgap.mechanisms.grouped_kernel import require_groupable
+from dpgap.noise import Law, Noise, Scalar, StaircaseNoise, law_named, require_noise
 from dpgap.parameters import (
     Rational,
     boolean,
@@ -30,7 +32,7 @@ from dpgap.parameters import (
     positive_rational,
     power_of_two,
 )
-from dpgap.private_answers import Answers, opened
+from dpgap.private_answers import PrivateAnswers, require_facts
 from dpgap.randomness import secure_bits
 from dpgap.releases import MaxRelease, Promise, TopKRelease
 
@@ -131,39 +133,59 @@ class NoisyTopK:
 
     def release(
         self,
-        answers: ArrayLike | Answers,
+        answers: ArrayLike | PrivateAnswers | GroupedAnswers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
     ) -> TopKRelease:
         """Select on secure exact noise. This is the only method that spends ε."""
-        steps, names = self._accept(answers, labels)
+        entrants = self._accept(answers, labels)
         with charged(account, self.epsilon, self):
-            return self._draw(steps, names)
+            return self._draw(entrants).release
 
     def _accept(
-        self, answers: ArrayLike | Answers, labels: Sequence[Any] | None
-    ) -> tuple[Integers, Sequence[Any] | None]:
+        self, answers: ArrayLike | PrivateAnswers | GroupedAnswers, labels: Sequence[Any] | None
+    ) -> Entrants:
         """The answers in steps, and their labels; refused before anything is charged."""
-        answers, labels = opened(
-            answers, labels, sensitivity=self.sensitivity, monotonic=self.monotonic
-        )
-        steps = on_grid(answers, self.grid)
-        if self.k > steps.size:
-            raise ValueError(f"k must be at most the number of answers, {steps.size}, not {self.k}")
-        return steps, require_labels(labels, steps.size)
+        if isinstance(answers, PrivateAnswers):
+            require_facts(answers, sensitivity=self.sensitivity, monotonic=self.monotonic)
+            if isinstance(self.law, StaircaseNoise):  # whose order statistics have no short form
+                labels = answers.labels if labels is None else labels
+                answers = answers.expanded()
+        entrants: Entrants
+        if isinstance(answers, PrivateAnswers | GroupedAnswers):
+            require_groupable(self.law)
+            groups = answers.groups()
+            names = require_labels(labels, len(answers))
+            entrants = InGroups(on_grid(groups.values, self.grid), names, groups)
+        else:
+            steps = on_grid(answers, self.grid)
+            entrants = OneByOne(steps, require_labels(labels, steps.size))
+        if self.k > entrants.size:
+            raise ValueError(
+                f"k must be at most the number of answers, {entrants.size}, not {self.k}"
+            )
+        return entrants
 
-    def _draw(self, steps: Integers, labels: Sequence[Any] | None) -> TopKRelease:
+    def _draw(self, entrants: Entrants) -> "Drawn":
         """Select; the caller has paid."""
-        selection = select(self.in_steps(), steps, 1, secure_bits())
-        indices, leads = selection.indices[0], selection.leads[0]
-        return TopKRelease(
-            indices=indices,
+        chosen = entrants.choose(self.in_steps(), secure_bits())
+        leads = chosen.leads
+        release = TopKRelease(
+            indices=chosen.indices,
             gaps=(leads - np.append(leads[1:], 0)) * float(self.grid or 1),
-            labels=None if labels is None else tuple(labels[i] for i in indices),
+            labels=chosen.labels,
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
         )
+        return Drawn(release, chosen.steps)
+
+
+class Drawn(NamedTuple):
+    """A release, and the private answers of its winners for whoever measures them next."""
+
+    release: TopKRelease
+    steps: Integers
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -195,7 +217,7 @@ class NoisyMax(NoisyTopK):
 
     def release(
         self,
-        answers: ArrayLike | Answers,
+        answers: ArrayLike | PrivateAnswers | GroupedAnswers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,

@@ -24,13 +24,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.answers import MAX_STEPS, steps_up
+from dpgap.answers import MAX_STEPS, on_grid, steps_up
 from dpgap.exact import Floats
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.noise import Law
 from dpgap.parameters import positive_integer
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK
+from dpgap.private_answers import opened
 from dpgap.simulation.floats import Rng, draw, generator
 from dpgap.simulation.measured import measure_above, measure_top_k
 from dpgap.simulation.ranked import Ranked
@@ -159,7 +160,9 @@ def _ranked(mechanism: NoisyTopK | SparseVector, answers: ArrayLike | Ranked) ->
     if isinstance(answers, Ranked):
         mechanism._accept(answers.answers, None)
         return answers
-    return Ranked.of(mechanism._accept(answers, None)[0])
+    array = opened(answers, sensitivity=mechanism.sensitivity, monotonic=mechanism.monotonic)
+    mechanism._accept(array, None)
+    return Ranked.of(on_grid(array, mechanism.grid))
 
 
 def _top_k(mechanism: NoisyTopK, answers: ArrayLike | Ranked) -> _Batch:

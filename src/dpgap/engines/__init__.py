@@ -1,0 +1,121 @@
+"""Engines that keep the data: the driver asks for little and little crosses the wire.
+
+An engine counts the distinct units of every item and *freezes* the result, a table with a row for
+each item, inside itself. From then on everything is read from that one table, so that a release
+never mixes two states of the data. The driver fetches its count of counts, and the winners by
+"the j-th item with this count". Which order members of a count are in does not matter, as long as
+it stays the same while they are looked up.
+
+Engines quote rows in their messages and logs. Nothing of theirs passes through: what fails once
+the data has been counted ends in an `EngineError` in words of our own.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
+T = TypeVar("T")
+
+Row = tuple[Any, ...]
+Columns = dict[str, NDArray[Any]]
+
+_STOPPED = (
+    "the engine that holds the data stopped or refused before the answer was complete: nothing was "
+    "released, and what was reserved for it stays charged"
+)
+
+
+class EngineError(RuntimeError):
+    """An engine failed after counting; nothing was released."""
+
+
+class Engine(ABC):
+    """What is asked of an engine. Frames are Narwhals' lazy frames, whatever is inside."""
+
+    def __init__(self) -> None:
+        self.fetched = 0
+        """How many rows have crossed from the engine to the driver."""
+
+    def rows(self, frame: Any) -> list[Row]:
+        """All rows of a small frame."""
+        rows = self.asked(lambda: self._collect(frame.to_native()))
+        self.fetched += len(rows)
+        return rows
+
+    def batches(self, frame: Any, size: int) -> Iterator[Columns]:
+        """All rows of a large frame in its order, some at a time."""
+        batches = self._batches(frame, size)
+        while (batch := self.asked(lambda: next(batches, None))) is not None:
+            self.fetched += len(batch["units"])
+            yield batch
+
+    def members(self, frozen: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
+        """For each count and place: that item of the frozen counts, as a row."""
+        rows = self.asked(lambda: self._members(frozen.to_native(), wanted))
+        self.fetched += len(rows)
+        if len(rows) != len(wanted):
+            raise EngineError(_STOPPED)
+        return rows
+
+    def asked(self, action: Callable[[], T]) -> T:
+        """What the engine answers, or an error with nothing of its own words."""
+        try:
+            with self.quiet():
+                return action()
+        except Exception:  # whatever it says may quote a row
+            pass
+        raise EngineError(_STOPPED) from None
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """Keep the engine from logging rows."""
+        return nullcontext()
+
+    @abstractmethod
+    def freeze(self, frame: Any) -> Any:
+        """The same rows, computed once and for all."""
+
+    @abstractmethod
+    def drop(self, frozen: Any) -> None:
+        """Let go of what was frozen."""
+
+    @abstractmethod
+    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+        """Public items as a frame: `item` and its `position` in the list."""
+
+    @abstractmethod
+    def numbers(self, labels: range) -> Any:
+        """The whole numbers of a range as a frame, made by the engine: `item`."""
+
+    @abstractmethod
+    def shuffled(self, frame: Any, salt: str) -> Any:
+        """The same rows, ordered by a hash of the salt and the item."""
+
+    @abstractmethod
+    def _collect(self, native: Any) -> list[Row]: ...
+
+    @abstractmethod
+    def _batches(self, frame: Any, size: int) -> Iterator[Columns]: ...
+
+    @abstractmethod
+    def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]: ...
+
+
+def engine_of(frame: Any) -> Engine | None:
+    """The engine behind a lazy frame; None where frames live in this process."""
+    kind = frame.implementation
+    if kind.is_duckdb():
+        from dpgap.engines.in_duckdb import DuckDB
+
+        return DuckDB(frame.to_native())
+    if kind.is_pyspark():
+        from dpgap.engines.in_spark import Spark
+
+        return Spark(frame.to_native())
+    if kind.is_ibis():
+        from dpgap.engines.in_ibis import Ibis
+
+        return Ibis(frame.to_native())
+    return None

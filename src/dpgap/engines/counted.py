@@ -1,0 +1,324 @@
+"""Counts that stay in an engine: what the driver knows of them, and how it asks for more.
+
+The frozen table has a row for every item of the domain, with 0 for those that are absent; except
+where the domain is a range of whole numbers of which most are absent. Then it has the present ones
+only, the absent are one more group, and a winner among them is drawn by rejection: uniform numbers
+of the range until one is not in the table.
+"""
+
+import secrets
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from dpgap.domain import Domain, text_of
+from dpgap.engines import Engine
+from dpgap.files import UNREADABLE, quietly
+from dpgap.private_answers import (
+    ADD_OR_REMOVE,
+    MAX_EXPANDED,
+    Chunk,
+    Found,
+    Groups,
+    Integers,
+    Origin,
+    PrivateAnswers,
+)
+from dpgap.randomness import secure_bits
+
+_ROWS_AT_ONCE = 1 << 18
+_MOST_STREAMED = 1 << 31
+_FULL_ENOUGH = 1 << 16
+_EXACT = 1 << 53
+"""Up to here floats hold every whole number."""
+_WHOLE_TEXT = "^(0|-?[1-9][0-9]{0,17})$"
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False, eq=False)
+class EngineAnswers(PrivateAnswers):
+    """Frozen counts in an engine. The engine lets go of them when these answers are closed."""
+
+    engine: Engine
+    frozen: Any
+    """A frame of `item` and `units`; items of a list are their positions in it."""
+    labels: range | tuple[Any, ...] | None
+    """The public domain, where it was stated here; None where it is a table in the engine."""
+    values: Integers
+    sizes: Integers
+    """The count of counts of the frozen rows."""
+    absent: int
+    """How many items of the domain have no row."""
+    sensitivity: Fraction
+    monotonic: bool
+    origin: Origin | None
+    close: Callable[[], None]
+    """Let go of everything; also called when these answers are no longer used."""
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.close)
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum()) + self.absent
+
+    @property
+    def largest(self) -> int:
+        """The largest count."""
+        return int(self.values.max(initial=0))
+
+    def groups(self) -> Groups:
+        """The count of counts; absent items are one more group, at 0."""
+        if not self.absent:
+            return Groups(self.values, self.sizes, self._find)
+        return Groups(np.append(self.values, 0), np.append(self.sizes, self.absent), self._find)
+
+    def _find(self, groups: Integers, places: Integers) -> Found:
+        stored = groups < self.values.size
+        wanted = zip(self.values[groups[stored]].tolist(), places[stored].tolist(), strict=True)
+        items = np.empty(groups.size, dtype=object)
+        if stored.any():
+            items[stored] = [row[0] for row in self.engine.members(self.frozen, list(wanted))]
+        if not stored.all():
+            items[~stored] = self._absent_items(int(np.count_nonzero(~stored)))
+        return self._found(items)
+
+    def _absent_items(self, many: int) -> list[int]:
+        """Distinct uniform items of the range that have no row."""
+        found: dict[int, None] = {}
+        bits, numbers = secure_bits(), self._range
+        while len(found) < many:
+            drawn = [numbers[bits.below(len(numbers))] for _ in range(2 * many)]
+            drawn = [item for item in dict.fromkeys(drawn) if item not in found]
+            absent = self.engine.listed(drawn).join(self.frozen, on="item", how="anti")
+            rows = self.engine.rows(absent.sort("position").head(many - len(found)))
+            found |= dict.fromkeys(row[0] for row in rows)
+        return list(found)
+
+    @property
+    def _range(self) -> range:
+        if not isinstance(self.labels, range):
+            raise TypeError("only a range can have absent items without rows")
+        return self.labels
+
+    def _found(self, items: Any) -> Found:
+        if self.labels is None:
+            return Found(np.full(len(items), -1, dtype=np.int64), tuple(items))
+        positions = np.array([int(item) for item in items], dtype=np.int64)
+        if isinstance(self.labels, range):
+            positions = (positions - self.labels.start) // self.labels.step
+        return Found(positions, tuple(self.labels[at] for at in positions.tolist()))
+
+    def expanded(self) -> Integers:
+        """All counts in the order of the domain: every one of them crosses the wire."""
+        if len(self) > MAX_EXPANDED:
+            raise ValueError(
+                f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
+                f"not {len(self):,}"
+            )
+        return np.concatenate([chunk.values for chunk in self.in_order()])
+
+    def in_order(self) -> Iterator[Chunk]:
+        """All counts in the order of the domain, a chunk at a time."""
+        descending = isinstance(self.labels, range) and self.labels.step < 0
+        ordered = self.frozen.sort("item", descending=descending)
+        return self._with_absent(ordered, 0) if self.absent else self._chunks(ordered)
+
+    def shuffled(self) -> Iterator[Chunk]:
+        """All counts in a fresh order that does not depend on them, a chunk at a time.
+
+        It is random; but a range of which most items are absent is gone through in its own order,
+        from a random item on.
+        """
+        if not self.absent:
+            return self._chunks(self.engine.shuffled(self.frozen, secrets.token_hex(16)))
+        start = secure_bits().below(len(self))
+        item, up = nw.col("item"), self._range.step > 0
+        first = item >= self._range[start] if up else item <= self._range[start]
+        ordered = self.frozen.with_columns(wrapped=nw.when(first).then(0).otherwise(1))
+        return self._with_absent(ordered.sort("wrapped", "item", descending=[False, not up]), start)
+
+    def _chunks(self, frame: Any) -> Iterator[Chunk]:
+        for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
+            items = batch["item"]
+
+            def found(places: Integers, items: Any = items) -> Found:
+                return self._found(items[places].tolist())
+
+            yield Chunk(batch["units"].astype(np.int64), found)
+
+    def _with_absent(self, frame: Any, start: int) -> Iterator[Chunk]:
+        """Rows of a range in order from position `start` on, with what is absent in between."""
+        if len(self) > _MOST_STREAMED:
+            raise ValueError(
+                f"domain must have at most {_MOST_STREAMED:,} items to be gone through"
+            )
+        done, size = 0, len(self)
+        for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
+            offsets = (self._found(batch["item"].tolist()).positions - start) % size
+            yield from self._filled(done, int(offsets[-1]) + 1, start, offsets, batch["units"])
+            done = int(offsets[-1]) + 1
+        none = np.empty(0, dtype=np.int64)
+        yield from self._filled(done, size, start, none, none)
+
+    def _filled(
+        self, low: int, high: int, start: int, offsets: Integers, units: Integers
+    ) -> Iterator[Chunk]:
+        """The counts from offset `low` to `high`, most of them 0."""
+        for at in range(low, high, _ROWS_AT_ONCE):
+            counts = np.zeros(min(_ROWS_AT_ONCE, high - at), dtype=np.int64)
+            first, last = np.searchsorted(offsets, [at, at + counts.size])
+            counts[offsets[first:last] - at] = units[first:last]
+            begin = at + start
+
+            def found(places: Integers, begin: int = begin) -> Found:
+                positions = (places + begin) % len(self)
+                return Found(positions, tuple(self._range[at] for at in positions.tolist()))
+
+            yield Chunk(counts, found)
+
+    __repr__ = PrivateAnswers.__repr__
+
+
+def counted_in_engine(
+    engine: Engine, counted: Any, domain: Any, origin: Origin, resources: ExitStack
+) -> EngineAnswers:
+    """Freeze the counts of a domain's items. `counted` is a frame of `item` and `units`.
+
+    `domain` is a stated domain, a frame of the engine with the one column `item`, or None for
+    whatever was observed. `resources` are kept until the answers are closed.
+    """
+    kind = counted.collect_schema()["item"]
+    labels = domain.labels if isinstance(domain, Domain) else None
+    if isinstance(labels, range):
+        wanted = _of_range(counted, kind, labels)
+    elif labels is not None:
+        wanted = _of_list(engine, domain, counted, kind)
+    elif domain is not None:
+        wanted = _of_table(domain, counted, kind)
+    else:
+        wanted = counted
+    frozen, values, sizes = quietly(lambda: _frozen(engine, wanted), UNREADABLE)
+    absent = 0
+    if isinstance(labels, range):
+        absent = len(labels) - int(sizes.sum())
+        if 0 < absent <= max(_FULL_ENOUGH, int(sizes.sum())):
+            frozen = quietly(lambda: _completed(engine, labels, frozen), UNREADABLE)
+            values, sizes, absent = np.append(values, 0), np.append(sizes, absent), 0
+    if not sizes.size and not absent:
+        raise ValueError("domain must not be empty")
+    resources.callback(engine.drop, frozen)
+    return EngineAnswers(
+        engine=engine,
+        frozen=frozen,
+        labels=labels,
+        values=values,
+        sizes=sizes,
+        absent=absent,
+        sensitivity=Fraction(1),
+        monotonic=origin.neighbours == ADD_OR_REMOVE,
+        origin=origin,
+        close=resources.pop_all().close,
+    )
+
+
+def _completed(engine: Engine, labels: range, present: Any) -> Any:
+    """Frozen counts of a whole range, of which enough are present."""
+    every = engine.numbers(labels).join(present.select("item", "units"), on="item", how="left")
+    with engine.quiet():
+        frozen = engine.freeze(every.select("item", nw.col("units").fill_null(0)))
+    engine.drop(present)
+    return frozen
+
+
+def _frozen(engine: Engine, wanted: Any) -> tuple[Any, Integers, Integers]:
+    """The counts frozen, and their count of counts."""
+    with engine.quiet():
+        frozen = engine.freeze(wanted)
+    rows = engine.rows(frozen.group_by("units").agg(nw.len().alias("size")))
+    tallied = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return frozen, tallied[:, 0].copy(), tallied[:, 1].copy()
+
+
+def _of_range(counted: Any, kind: Any, labels: range) -> Any:
+    """The counts of the items that are whole numbers of a range."""
+    low, high = min(labels[0], labels[-1]), max(labels[0], labels[-1])
+    if kind == nw.Boolean:
+        raise ValueError("domain must be a list for an item column of true and false")
+    if kind == nw.String and max(abs(low), abs(high)) >= 10**18:
+        raise ValueError("domain must lie within ±10^18 where the item column is text")
+    item = nw.col("item")
+    numbers = counted.select(_number(kind, low, high).alias("number"), "item", "units")
+    if kind == nw.String:  # a number has one spelling only
+        numbers = numbers.filter(nw.col("number").cast(nw.String) == item)
+    inside = numbers.select(nw.col("number").alias("item"), "units").filter(
+        item.is_between(low, high)
+    )
+    if abs(labels.step) > 1:
+        inside = inside.filter((item - low) % abs(labels.step) == 0)
+    return inside
+
+
+def _number(kind: Any, low: int, high: int) -> Any:
+    """Items as whole numbers, NULL where they are none; in a CASE, so that no cast can fail."""
+    item = nw.col("item")
+    if kind == nw.String:
+        is_number = item.str.contains(_WHOLE_TEXT)
+    elif kind.is_float():
+        is_number = item.is_between(max(low, -_EXACT), min(high, _EXACT)) & (item % 1 == 0)
+    else:
+        is_number = item.is_between(low, high)
+    return nw.when(is_number).then(item).otherwise(None).cast(nw.Int64)
+
+
+def _of_list(engine: Engine, domain: Domain, counted: Any, kind: Any) -> Any:
+    """The counts of listed items, compared by their text; each is called by its position."""
+    if kind.is_numeric() and not domain.has_numbers():
+        raise ValueError("domain has no numbers, but the item column holds nothing else")
+    texts = [text_of(label) for label in domain.labels]
+    if kind.is_float() and any("." in text for text in texts):
+        raise ValueError("domain must be whole numbers: cast the item column to text for others")
+    known = engine.listed([_in_utf_8(text) for text in texts]).rename(
+        {"item": "text", "position": "item"}
+    )
+    return _joined(known, counted, kind)
+
+
+def _in_utf_8(text: str) -> str | None:
+    """Text that an engine can hold; other text can be no item of its tables."""
+    return None if any("\ud800" <= letter <= "\udfff" for letter in text) else text
+
+
+def _of_table(domain: Any, counted: Any, kind: Any) -> Any:
+    """The counts of the items of a table in the engine."""
+    own = domain.collect_schema()["item"]
+    if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
+        kind == nw.Boolean and own.is_integer()
+    ):
+        raise ValueError("domain must be a column of text or whole numbers, like the item column")
+    known = domain.drop_nulls().unique()
+    if own.is_integer() and kind.is_integer():
+        joined = known.join(counted, on="item", how="left")
+        return joined.select("item", nw.col("units").fill_null(0))
+    return _joined(known.with_columns(_text(own).alias("text")), counted, kind)
+
+
+def _joined(known: Any, counted: Any, kind: Any) -> Any:
+    """The counts of known items, whose `text` says how they are found."""
+    found = counted.select(_text(kind).alias("found"), "units")
+    joined = known.join(found, left_on="text", right_on="found", how="left")
+    return joined.select("item", nw.col("units").fill_null(0))
+
+
+def _text(kind: Any) -> Any:
+    """Items as the text that they are compared by; NULL where numbers are not whole."""
+    item = nw.col("item")
+    if kind == nw.Boolean:
+        return nw.when(item).then(nw.lit("true")).otherwise(nw.lit("false"))
+    if kind.is_float():
+        return _number(kind, -_EXACT, _EXACT).cast(nw.String)
+    return item if kind == nw.String else item.cast(nw.String)

@@ -1,0 +1,76 @@
+"""Any database that Ibis speaks to: temporary tables in the session of an expression.
+
+Scans of a temporary table in PostgreSQL are neither parallel nor synchronised with others, so that
+places in it stay the same.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import ibis
+import narwhals as nw
+import pyarrow
+
+from dpgap.engines import Columns, Engine, Row
+
+
+@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
+def md5(text: str) -> str:  # type: ignore[empty-body]
+    """The database's own function."""
+
+
+class Ibis(Engine):
+    """The database behind an expression."""
+
+    def __init__(self, expression: Any) -> None:
+        Engine.__init__(self)
+        self._database = expression.get_backend()
+
+    def freeze(self, frame: Any) -> Any:
+        name = f"dpgap_{secrets.token_hex(8)}"
+        return nw.from_native(self._database.create_table(name, frame.to_native(), temp=True))
+
+    def drop(self, frozen: Any) -> None:
+        with suppress(Exception):  # a session that is gone has dropped it
+            self._database.raw_sql(f"DROP TABLE {frozen.to_native().get_name()}")
+
+    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+        columns = {"item": list(items), "position": list(range(len(items)))}
+        return nw.from_native(ibis.memtable(pyarrow.table(columns)))
+
+    def numbers(self, labels: range) -> Any:
+        every = ibis.range(labels.start, labels.stop, labels.step).unnest()
+        return nw.from_native(every.name("item").as_table())
+
+    def shuffled(self, frame: Any, salt: str) -> Any:
+        native = frame.to_native()
+        return nw.from_native(native.order_by(md5(ibis.literal(salt) + native.item.cast("string"))))
+
+    def _collect(self, native: Any) -> list[Row]:
+        # Without a limit of our own the user's default would cut the rows short.
+        table = self._database.to_pyarrow(native, limit=None)
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
+        native = frame.to_native()
+        if self._database.name == "duckdb":  # in memory anyway; Ibis 12 has no batches of DuckDB 2
+            batches = self._database.to_pyarrow(native, limit=None).to_batches(size)
+        else:
+            batches = self._database.to_pyarrow_batches(native, limit=None, chunk_size=size)
+        for batch in batches:
+            yield {
+                name: column.to_numpy(zero_copy_only=False)
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            }
+
+    def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
+        one_by_one = [
+            native.filter(native.units == units)
+            .limit(1, offset=place)
+            .mutate(number=ibis.literal(number))
+            for number, (units, place) in enumerate(wanted)
+        ]
+        rows = self._collect(ibis.union(*one_by_one).order_by("number"))
+        return [row[:-1] for row in rows]

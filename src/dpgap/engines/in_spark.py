@@ -1,0 +1,108 @@
+"""Spark as an engine: counts frozen by a local checkpoint, winners found where they lie.
+
+A local checkpoint cuts the lineage: if an executor is lost, the release fails instead of mixing
+two states of the data. Each frozen row knows the partition it is in and its place there. To find
+the j-th item with some count, partitions are counted first, in Spark, and then only the partition
+that holds it is looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from pyspark.sql import functions as f
+from pyspark.sql.window import Window
+
+from dpgap.engines import Columns, Engine, Row
+
+_PLACE_BITS = 33
+"""What `monotonically_increasing_id` leaves for the place in a partition."""
+
+
+class Spark(Engine):
+    """The session of a frame."""
+
+    def __init__(self, frame: Any) -> None:
+        Engine.__init__(self)
+        self._session = frame.sparkSession
+
+    def freeze(self, frame: Any) -> Any:
+        rows = frame.to_native().withColumn("row", f.monotonically_increasing_id())
+        with self.quiet():
+            return nw.from_native(rows.localCheckpoint(eager=True))
+
+    def drop(self, frozen: Any) -> None:
+        """Spark itself lets go of checkpoints that nobody refers to."""
+
+    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+        kind = "bigint" if items and isinstance(items[0], int) else "string"
+        rows = [(item, position) for position, item in enumerate(items)]
+        return nw.from_native(self._session.createDataFrame(rows, f"item {kind}, position bigint"))
+
+    def numbers(self, labels: range) -> Any:
+        every = self._session.range(labels.start, labels.stop, labels.step)
+        return nw.from_native(every.toDF("item"))
+
+    def shuffled(self, frame: Any, salt: str) -> Any:
+        return nw.from_native(
+            frame.to_native().orderBy(f.md5(f.concat(f.lit(salt), f.col("item").cast("string"))))
+        )
+
+    def _collect(self, native: Any) -> list[Row]:
+        return [tuple(row) for row in native.collect()]
+
+    def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
+        rows, names = frame.to_native().toLocalIterator(), frame.to_native().columns
+        while batch := list(islice(rows, size)):
+            yield dict(zip(names, map(np.array, zip(*batch, strict=True)), strict=True))
+
+    def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
+        numbered = [(number, *each) for number, each in enumerate(wanted)]
+        asked = f.broadcast(
+            self._session.createDataFrame(numbered, "number bigint, units bigint, place bigint")
+        )
+        part = f.shiftright("row", _PLACE_BITS)
+        sizes = (
+            native.join(asked.select("units").distinct(), "units", "leftsemi")
+            .groupBy("units", part.alias("part"))
+            .agg(f.count("*").alias("size"))
+        )
+        earlier = (
+            Window.partitionBy("units").orderBy("part").rowsBetween(Window.unboundedPreceding, -1)
+        )
+        spans = sizes.withColumn("before", f.coalesce(f.sum("size").over(earlier), f.lit(0)))
+        where = (
+            asked.join(spans, "units")
+            .filter("place >= before AND place < before + size")
+            .select("number", "units", "part", (f.col("place") - f.col("before")).alias("nth"))
+        )
+        nth = f.row_number().over(Window.partitionBy("number").orderBy("row"))
+        rows = (
+            native.withColumn("part", part)
+            .join(f.broadcast(where), ["units", "part"])
+            .withColumn("at", nth - 1)
+            .filter("at = nth")
+            .orderBy("number")
+            .select(*native.columns)
+        )
+        return self._collect(rows)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Keep the driver from logging the rows on which a task failed."""
+        log4j = self._session.sparkContext._jvm.org.apache.logging.log4j
+        context, name = log4j.LogManager.getContext(False), "org.apache.spark"
+        loggers = context.getConfiguration().getLoggers()
+        before = loggers.get(name).getLevel() if loggers.containsKey(name) else None
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+        try:
+            yield
+        finally:
+            if before is None:
+                context.getConfiguration().removeLogger(name)
+                context.updateLoggers()
+            else:
+                log4j.core.config.Configurator.setLevel(name, before)

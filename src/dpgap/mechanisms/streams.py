@@ -1,0 +1,52 @@
+"""What a Sparse Vector goes through: answers in a public order, a chunk at a time.
+
+Only the chunk at hand is in memory, so a stream may be as long as an engine can make it.
+"""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from dpgap.answers import on_grid
+from dpgap.exact import Integers
+from dpgap.private_answers import Chunk, Found, PrivateAnswers
+
+
+class Stream(NamedTuple):
+    """Chunks of answers in whole steps, and labels where they are not the chunks' own."""
+
+    chunks: Iterator[Chunk]
+    extremes: Integers
+    """The smallest and the largest answer that may come."""
+    labels: Sequence[Any] | None = None
+    """The labels of the answers by their positions."""
+
+    @classmethod
+    def of(cls, steps: Integers, labels: Sequence[Any] | None) -> Self:
+        """All answers at once."""
+        everything = Chunk(steps, lambda places: Found(places, None))
+        return cls(iter([everything]), np.array([steps.min(), steps.max()]), labels)
+
+    @classmethod
+    def on_grid(
+        cls,
+        answers: PrivateAnswers,
+        chunks: Iterator[Chunk],
+        grid: Fraction | None,
+        labels: Sequence[Any] | None = None,
+    ) -> Self:
+        """Private counts as they come, in steps of the grid."""
+        steps = (chunk._replace(values=on_grid(chunk.values, grid)) for chunk in chunks)
+        return cls(steps, on_grid([0, answers.largest], grid), labels)
+
+    def together(self, found: Sequence[Found]) -> Found:
+        """What was found in one chunk after another."""
+        positions = np.concatenate([each.positions for each in found])
+        if self.labels is not None:
+            labels = self.labels
+            return Found(positions, tuple(labels[at] for at in positions.tolist()))
+        if any(each.labels is None for each in found):
+            return Found(positions, None)
+        return Found(positions, tuple(label for each in found for label in each.labels or ()))
