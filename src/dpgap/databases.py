@@ -4,6 +4,7 @@ Ibis speaks to the database; whatever it accepts as an address will do. What the
 never shown again, since it may hold a password.
 """
 
+from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -18,9 +19,12 @@ def is_url(table: object) -> bool:
     return isinstance(table, str) and "://" in table
 
 
-def tables_of(url: str, domain: Any) -> tuple[Any, Any]:
-    """The table that an address names, and the domain: "products:id" is a column beside it."""
-    parts = urlsplit(url)
+def tables_of(url: str, domain: Any, resources: ExitStack) -> tuple[Any, Any]:
+    """The table that an address names, and the domain: "products:id" is a column beside it.
+
+    `resources` keep the connection.
+    """
+    parts = quietly(lambda: urlsplit(url), _UNREACHABLE)
     options = dict(parse_qsl(parts.query))
     name, schema = options.pop("table", None), options.pop("schema", None)
     if not name:
@@ -31,8 +35,14 @@ def tables_of(url: str, domain: Any) -> tuple[Any, Any]:
         raise ImportError("tables in databases need Ibis: pip install 'dpgap[postgres]'") from None
     address = urlunsplit(parts._replace(query=urlencode(options)))
     database = quietly(lambda: ibis.connect(address), _UNREACHABLE)
+    resources.callback(_disconnect, database)
     table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
     return table, _column_beside(database, schema, domain)
+
+
+def _disconnect(database: Any) -> None:
+    with suppress(Exception):  # it may be gone
+        database.disconnect()
 
 
 def _column_beside(database: Any, schema: str | None, domain: Any) -> Any:
@@ -41,6 +51,6 @@ def _column_beside(database: Any, schema: str | None, domain: Any) -> Any:
     known = quietly(lambda: database.list_tables(database=schema), _UNREACHABLE) if colon else ()
     if name not in known:
         return domain
-    table = database.table(name, database=schema)
+    table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
     require_columns(list(table.columns), column)
     return table.select(column)

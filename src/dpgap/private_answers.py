@@ -103,6 +103,9 @@ class PrivateAnswers(ABC):
     def shuffled(self) -> Iterator[Chunk]:
         """All counts in a fresh random order that does not depend on them, a chunk at a time."""
 
+    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """Let go of what an engine keeps for these answers, where one does."""
+
     def __repr__(self) -> str:
         direction = "monotonic" if self.monotonic else "not monotonic"
         return f"<private answers: {len(self)} items, sensitivity {self.sensitivity}, {direction}>"
@@ -179,13 +182,13 @@ class Answers(PrivateAnswers):
 
     def in_order(self) -> Iterator[Chunk]:
         """All counts in the order of the domain, as one chunk."""
-        yield Chunk(self.expanded(), self._at)
+        return iter([Chunk(self.expanded(), self._at)])  # now, not when the charge is made
 
     def shuffled(self) -> Iterator[Chunk]:
         """All counts in a fresh random order, as one chunk."""
         counts = self.expanded()
         order = np.argsort(secure_bits().words(counts.size))
-        yield Chunk(counts[order], lambda places: self._at(order[places]))
+        return iter([Chunk(counts[order], lambda places: self._at(order[places]))])
 
     def _at(self, positions: Integers) -> Found:
         return Found(positions, tuple(self.labels[at] for at in positions.tolist()))
@@ -214,8 +217,12 @@ def _tallied(counts: Integers) -> tuple[Integers, Integers]:
     return values, sizes[values]
 
 
-def require_facts(answers: PrivateAnswers, *, sensitivity: Fraction, monotonic: bool) -> None:
+def require_facts(
+    answers: PrivateAnswers, *, sensitivity: Fraction, monotonic: bool, labelled: bool = False
+) -> None:
     """Refuse answers that contradict what a mechanism claims of them."""
+    if labelled and answers.labels is None:
+        raise ValueError("labels must be left out: the domain is a table, which has no order")
     if sensitivity < answers.sensitivity:
         raise ValueError(
             f"sensitivity must be at least that of the answers, {answers.sensitivity}, "

@@ -70,7 +70,7 @@ def counts(
             raise TypeError(f"{name} must be the name of a column, not {type(value).__name__}")
     with ExitStack() as resources:
         if is_url(table):
-            table, domain = tables_of(table, domain)
+            table, domain = tables_of(table, domain, resources)
         elif isinstance(table, str | os.PathLike):
             table = resources.enter_context(read_file(os.fspath(table), unit, item))
             domain = column_beside(domain, table)

@@ -8,6 +8,8 @@
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -115,8 +117,8 @@ def top_k(
         monotonic=_is_monotonic(table, neighbours),
         **_given(method=method, split=split),
     )
-    answers, origin = _counted(table, unit, item, domain, neighbours)
-    release = pipeline.release(answers, account=account)
+    with _counted(table, unit, item, domain, neighbours) as (answers, origin):
+        release = pipeline.release(answers, account=account)
     question = Question(
         kind="top-k",
         k=pipeline.selection.k,
@@ -157,9 +159,9 @@ def above(
         monotonic=_is_monotonic(table, neighbours),
         **_given(method=method, split=split),
     )
-    answers, origin = _counted(table, unit, item, domain, neighbours)
-    stream = Stream.on_grid(answers, answers.shuffled(), pipeline.selection.grid)
-    release = pipeline.release(stream, account=account)
+    with _counted(table, unit, item, domain, neighbours) as (answers, origin):
+        stream = Stream.on_grid(answers, answers.shuffled(), pipeline.selection.grid)
+        release = pipeline.release(stream, account=account)
     question = Question(
         kind="above",
         k=pipeline.selection.k,
@@ -179,17 +181,26 @@ def _is_monotonic(table: Any, neighbours: str | None) -> bool:
     return require_neighbours(neighbours or NEIGHBOURS[0]) == NEIGHBOURS[0]
 
 
+@contextmanager
 def _counted(
     table: Any, unit: str | None, item: str | None, domain: Any, neighbours: str | None
-) -> tuple[PrivateAnswers, Origin]:
+) -> Iterator[tuple[PrivateAnswers, Origin]]:
+    """Counts for as long as the block lasts; those that the user made are left open."""
     if not isinstance(table, PrivateAnswers):
         options = _given(neighbours=neighbours)
-        table = counts(table, unit=unit, item=item, domain=domain, **options)
-    elif (unit, item, domain, neighbours) != (None,) * 4:
+        made = counts(table, unit=unit, item=item, domain=domain, **options)
+        with closing(made):
+            yield made, _origin(made)
+    elif not all(each is None for each in (unit, item, domain, neighbours)):
         raise TypeError("unit, item, domain and neighbours were stated when these were counted")
-    if table.origin is None:
+    else:
+        yield table, _origin(table)
+
+
+def _origin(answers: PrivateAnswers) -> Origin:
+    if answers.origin is None:
         raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
-    return table, table.origin
+    return answers.origin
 
 
 def _values(release: Measured) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
+from dpgap.randomness import process
+
 T = TypeVar("T")
 
 Row = tuple[Any, ...]
@@ -38,6 +40,12 @@ class Engine(ABC):
     def __init__(self) -> None:
         self.fetched = 0
         """How many rows have crossed from the engine to the driver."""
+        self._process = process()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this is a forked child's copy, which must not touch the parent's connection."""
+        return process() != self._process
 
     def rows(self, frame: Any) -> list[Row]:
         """All rows of a small frame."""

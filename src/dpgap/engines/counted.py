@@ -8,11 +8,11 @@ of the range until one is not in the table.
 
 import secrets
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 import narwhals as nw
 import numpy as np
@@ -35,8 +35,9 @@ from dpgap.randomness import secure_bits
 _ROWS_AT_ONCE = 1 << 18
 _MOST_STREAMED = 1 << 31
 _FULL_ENOUGH = 1 << 16
-_EXACT = 1 << 53
-"""Up to here floats hold every whole number."""
+_LARGEST = (1 << 63) - 1024
+"""The largest float that is a whole number of 64 bits."""
+_TWO_TABLES = f"{UNREADABLE} (where domain is a table too, it must be of the same connection)"
 _WHOLE_TEXT = "^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -57,11 +58,26 @@ class EngineAnswers(PrivateAnswers):
     sensitivity: Fraction
     monotonic: bool
     origin: Origin | None
-    close: Callable[[], None]
-    """Let go of everything; also called when these answers are no longer used."""
+    kept: ExitStack
+    """What is let go of when these answers are closed."""
+    _closing: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        weakref.finalize(self, self.close)
+        closing = weakref.finalize(self, _let_go, self.engine, self.kept)
+        object.__setattr__(self, "_closing", closing)
+
+    def close(self) -> None:
+        """Let go of everything; also called when these answers are no longer used."""
+        self._closing()
+
+    def _require_open(self) -> None:
+        if self.engine.is_elsewhere:
+            raise ValueError("answers in an engine cannot be used in a forked process: count there")
+        if not self._closing.alive:
+            raise ValueError("these answers were closed: count again")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("answers in an engine cannot be copied or pickled: count where they go")
 
     def __len__(self) -> int:
         return int(self.sizes.sum()) + self.absent
@@ -73,6 +89,7 @@ class EngineAnswers(PrivateAnswers):
 
     def groups(self) -> Groups:
         """The count of counts; absent items are one more group, at 0."""
+        self._require_open()
         if not self.absent:
             return Groups(self.values, self.sizes, self._find)
         return Groups(np.append(self.values, 0), np.append(self.sizes, self.absent), self._find)
@@ -94,6 +111,8 @@ class EngineAnswers(PrivateAnswers):
         while len(found) < many:
             drawn = [numbers[bits.below(len(numbers))] for _ in range(2 * many)]
             drawn = [item for item in dict.fromkeys(drawn) if item not in found]
+            if not drawn:
+                continue
             absent = self.engine.listed(drawn).join(self.frozen, on="item", how="anti")
             rows = self.engine.rows(absent.sort("position").head(many - len(found)))
             found |= dict.fromkeys(row[0] for row in rows)
@@ -115,6 +134,7 @@ class EngineAnswers(PrivateAnswers):
 
     def expanded(self) -> Integers:
         """All counts in the order of the domain: every one of them crosses the wire."""
+        self._require_open()
         if len(self) > MAX_EXPANDED:
             raise ValueError(
                 f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
@@ -124,6 +144,7 @@ class EngineAnswers(PrivateAnswers):
 
     def in_order(self) -> Iterator[Chunk]:
         """All counts in the order of the domain, a chunk at a time."""
+        self._require_open()
         descending = isinstance(self.labels, range) and self.labels.step < 0
         ordered = self.frozen.sort("item", descending=descending)
         return self._with_absent(ordered, 0) if self.absent else self._chunks(ordered)
@@ -134,6 +155,7 @@ class EngineAnswers(PrivateAnswers):
         It is random; but a range of which most items are absent is gone through in its own order,
         from a random item on.
         """
+        self._require_open()
         if not self.absent:
             return self._chunks(self.engine.shuffled(self.frozen, secrets.token_hex(16)))
         start = secure_bits().below(len(self))
@@ -184,6 +206,11 @@ class EngineAnswers(PrivateAnswers):
     __repr__ = PrivateAnswers.__repr__
 
 
+def _let_go(engine: Engine, kept: ExitStack) -> None:
+    if not engine.is_elsewhere:
+        kept.close()
+
+
 def counted_in_engine(
     engine: Engine, counted: Any, domain: Any, origin: Origin, resources: ExitStack
 ) -> EngineAnswers:
@@ -192,7 +219,7 @@ def counted_in_engine(
     `domain` is a stated domain, a frame of the engine with the one column `item`, or None for
     whatever was observed. `resources` are kept until the answers are closed.
     """
-    kind = counted.collect_schema()["item"]
+    kind = quietly(lambda: counted.collect_schema()["item"], UNREADABLE)
     labels = domain.labels if isinstance(domain, Domain) else None
     if isinstance(labels, range):
         wanted = _of_range(counted, kind, labels)
@@ -202,16 +229,16 @@ def counted_in_engine(
         wanted = _of_table(domain, counted, kind)
     else:
         wanted = counted
-    frozen, values, sizes = quietly(lambda: _frozen(engine, wanted), UNREADABLE)
+    refusal = _TWO_TABLES if domain is not None and labels is None else UNREADABLE
+    frozen, values, sizes = quietly(lambda: _frozen(engine, wanted, resources), refusal)
     absent = 0
     if isinstance(labels, range):
         absent = len(labels) - int(sizes.sum())
         if 0 < absent <= max(_FULL_ENOUGH, int(sizes.sum())):
-            frozen = quietly(lambda: _completed(engine, labels, frozen), UNREADABLE)
+            frozen = quietly(lambda: _completed(engine, labels, frozen, resources), UNREADABLE)
             values, sizes, absent = np.append(values, 0), np.append(sizes, absent), 0
     if not sizes.size and not absent:
         raise ValueError("domain must not be empty")
-    resources.callback(engine.drop, frozen)
     return EngineAnswers(
         engine=engine,
         frozen=frozen,
@@ -222,23 +249,25 @@ def counted_in_engine(
         sensitivity=Fraction(1),
         monotonic=origin.neighbours == ADD_OR_REMOVE,
         origin=origin,
-        close=resources.pop_all().close,
+        kept=resources.pop_all(),
     )
 
 
-def _completed(engine: Engine, labels: range, present: Any) -> Any:
+def _completed(engine: Engine, labels: range, present: Any, resources: ExitStack) -> Any:
     """Frozen counts of a whole range, of which enough are present."""
     every = engine.numbers(labels).join(present.select("item", "units"), on="item", how="left")
     with engine.quiet():
         frozen = engine.freeze(every.select("item", nw.col("units").fill_null(0)))
+    resources.callback(engine.drop, frozen)
     engine.drop(present)
     return frozen
 
 
-def _frozen(engine: Engine, wanted: Any) -> tuple[Any, Integers, Integers]:
+def _frozen(engine: Engine, wanted: Any, resources: ExitStack) -> tuple[Any, Integers, Integers]:
     """The counts frozen, and their count of counts."""
     with engine.quiet():
         frozen = engine.freeze(wanted)
+    resources.callback(engine.drop, frozen)
     rows = engine.rows(frozen.group_by("units").agg(nw.len().alias("size")))
     tallied = np.array(rows, dtype=np.int64).reshape(-1, 2)
     return frozen, tallied[:, 0].copy(), tallied[:, 1].copy()
@@ -269,7 +298,7 @@ def _number(kind: Any, low: int, high: int) -> Any:
     if kind == nw.String:
         is_number = item.str.contains(_WHOLE_TEXT)
     elif kind.is_float():
-        is_number = item.is_between(max(low, -_EXACT), min(high, _EXACT)) & (item % 1 == 0)
+        is_number = item.is_between(float(-_LARGEST), float(_LARGEST)) & (item % 1 == 0)
     else:
         is_number = item.is_between(low, high)
     return nw.when(is_number).then(item).otherwise(None).cast(nw.Int64)
@@ -295,16 +324,19 @@ def _in_utf_8(text: str) -> str | None:
 
 def _of_table(domain: Any, counted: Any, kind: Any) -> Any:
     """The counts of the items of a table in the engine."""
-    own = domain.collect_schema()["item"]
+    own = quietly(lambda: domain.collect_schema()["item"], _TWO_TABLES)
+    if kind.is_float() and own == nw.String:
+        raise ValueError("domain must be whole numbers: cast the item column to text for others")
     if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
         kind == nw.Boolean and own.is_integer()
     ):
         raise ValueError("domain must be a column of text or whole numbers, like the item column")
     known = domain.drop_nulls().unique()
-    if own.is_integer() and kind.is_integer():
-        joined = known.join(counted, on="item", how="left")
-        return joined.select("item", nw.col("units").fill_null(0))
-    return _joined(known.with_columns(_text(own).alias("text")), counted, kind)
+    if not (own.is_integer() and kind.is_integer()):
+        known = known.with_columns(_text(own).alias("text"))
+        return quietly(lambda: _joined(known, counted, kind), _TWO_TABLES)
+    joined = quietly(lambda: known.join(counted, on="item", how="left"), _TWO_TABLES)
+    return joined.select("item", nw.col("units").fill_null(0))
 
 
 def _joined(known: Any, counted: Any, kind: Any) -> Any:
@@ -320,5 +352,5 @@ def _text(kind: Any) -> Any:
     if kind == nw.Boolean:
         return nw.when(item).then(nw.lit("true")).otherwise(nw.lit("false"))
     if kind.is_float():
-        return _number(kind, -_EXACT, _EXACT).cast(nw.String)
+        return _number(kind, -_LARGEST, _LARGEST).cast(nw.String)
     return item if kind == nw.String else item.cast(nw.String)

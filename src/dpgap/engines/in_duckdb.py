@@ -1,7 +1,8 @@
 """DuckDB as an engine: temporary tables on the connection that a relation belongs to.
 
 What does not fit into memory spills to disk, so that a table may be larger than memory. Tables are
-read in the order in which they were written, so that places in them stay the same.
+read in the order in which they were written, so that places in them stay the same; or by item
+where the user has told DuckDB not to keep that order.
 """
 
 import json
@@ -37,8 +38,10 @@ class DuckDB(Engine):
         return frozen
 
     def drop(self, frozen: Any) -> None:
+        name = self._tables.pop(id(frozen), None)
         with suppress(Exception):  # a connection that is gone has dropped it
-            self._relation.query(_SOURCE, f"DROP TABLE IF EXISTS {self._tables[id(frozen)]}")
+            if name is not None:
+                self._relation.query(_SOURCE, f"DROP TABLE IF EXISTS {name}")
 
     def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
         kind = "BIGINT" if items and isinstance(items[0], int) else "VARCHAR"
@@ -77,9 +80,11 @@ class DuckDB(Engine):
             self.drop(frozen)
 
     def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
+        setting = self._sql("SELECT current_setting('preserve_insertion_order') AS kept")
+        order = "" if setting.to_native().fetchall()[0][0] else "ORDER BY item"
         one_by_one = " UNION ALL ".join(
             f"(SELECT *, {number} AS number FROM {_SOURCE} WHERE units = {units} "
-            f"LIMIT 1 OFFSET {place})"
+            f"{order} LIMIT 1 OFFSET {place})"
             for number, (units, place) in enumerate(wanted)
         )
         rows: list[Row] = native.query(_SOURCE, f"{one_by_one} ORDER BY number").fetchall()

@@ -1,7 +1,7 @@
 """Any database that Ibis speaks to: temporary tables in the session of an expression.
 
 Scans of a temporary table in PostgreSQL are neither parallel nor synchronised with others, so that
-places in it stay the same.
+places in it stay the same. Other databases promise no order, so there items are put in order.
 """
 
 import secrets
@@ -34,7 +34,7 @@ class Ibis(Engine):
 
     def drop(self, frozen: Any) -> None:
         with suppress(Exception):  # a session that is gone has dropped it
-            self._database.raw_sql(f"DROP TABLE {frozen.to_native().get_name()}")
+            self._database.raw_sql(f"DROP TABLE IF EXISTS {frozen.to_native().get_name()}")
 
     def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
         columns = {"item": list(items), "position": list(range(len(items)))}
@@ -66,6 +66,8 @@ class Ibis(Engine):
             }
 
     def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
+        if self._database.name != "postgres":
+            native = native.order_by("item")
         one_by_one = [
             native.filter(native.units == units)
             .limit(1, offset=place)

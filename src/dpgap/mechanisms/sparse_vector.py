@@ -287,7 +287,12 @@ class SparseVector:
         if isinstance(answers, Stream):
             return answers
         if isinstance(answers, PrivateAnswers):
-            require_facts(answers, sensitivity=self.sensitivity, monotonic=self.monotonic)
+            require_facts(
+                answers,
+                sensitivity=self.sensitivity,
+                monotonic=self.monotonic,
+                labelled=labels is not None,
+            )
             names = require_labels(labels, len(answers))
             return Stream.on_grid(answers, answers.in_order(), self.grid, names)
         array = on_grid(answers, self.grid)

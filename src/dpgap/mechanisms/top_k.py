@@ -148,8 +148,17 @@ class NoisyTopK:
     ) -> Entrants:
         """The answers in steps, and their labels; refused before anything is charged."""
         if isinstance(answers, PrivateAnswers):
-            require_facts(answers, sensitivity=self.sensitivity, monotonic=self.monotonic)
+            require_facts(
+                answers,
+                sensitivity=self.sensitivity,
+                monotonic=self.monotonic,
+                labelled=labels is not None,
+            )
             if isinstance(self.law, StaircaseNoise):  # whose order statistics have no short form
+                if answers.labels is None:
+                    raise ValueError(
+                        "noise must be 'laplace' or 'exponential' where the domain is a table"
+                    )
                 labels = answers.labels if labels is None else labels
                 answers = answers.expanded()
         entrants: Entrants
