@@ -27,6 +27,9 @@ ADD_OR_REMOVE = "add-or-remove"
 MAX_EXPANDED = 10**8
 """The most items of a domain that are written out as an array."""
 
+MAX_SHUFFLED = 10**7
+"""The most items that are gone through in any order; more are, in order, from a random one on."""
+
 _FEW = 1 << 16
 
 
@@ -65,6 +68,24 @@ class Chunk(NamedTuple):
     values: Integers
     found: Callable[[Integers], Found]
     """Called with places in this chunk."""
+    places: Integers | None = None
+    """Where in this chunk the values stand, in order; None if it has no others."""
+    size: int = 0
+    """With `places`: how many answers this chunk has. Those without a value are 0."""
+
+    @property
+    def length(self) -> int:
+        """How many answers there are."""
+        return self.values.size if self.places is None else self.size
+
+    def at(self, places: Integers) -> Integers:
+        """The answers at some places."""
+        if self.places is None:
+            return self.values[places]
+        if not self.places.size:
+            return np.zeros(places.size, dtype=np.int64)
+        nearest = np.minimum(np.searchsorted(self.places, places), self.places.size - 1)
+        return np.where(self.places[nearest] == places, self.values[nearest], 0)
 
 
 class PrivateAnswers(ABC):
@@ -182,13 +203,26 @@ class Answers(PrivateAnswers):
 
     def in_order(self) -> Iterator[Chunk]:
         """All counts in the order of the domain, as one chunk."""
-        return iter([Chunk(self.expanded(), self._at)])  # now, not when the charge is made
+        yield self._from(0)
 
     def shuffled(self) -> Iterator[Chunk]:
-        """All counts in a fresh random order, as one chunk."""
+        """All counts in a fresh random order; for many items, in order from a random one on."""
+        if len(self) > MAX_SHUFFLED:
+            yield self._from(secure_bits().below(len(self)))
+            return
         counts = self.expanded()
         order = np.argsort(secure_bits().words(counts.size))
-        return iter([Chunk(counts[order], lambda places: self._at(order[places]))])
+        yield Chunk(counts[order], lambda places: self._at(order[places]))
+
+    def _from(self, start: int) -> Chunk:
+        """All counts from one position on to the end, and then from the first."""
+        places = (self.positions - start) % len(self)
+        order = np.argsort(places)
+
+        def found(at: Integers) -> Found:
+            return self._at((at + start) % len(self))
+
+        return Chunk(self.counts[order], found, places[order], len(self))
 
     def _at(self, positions: Integers) -> Found:
         return Found(positions, tuple(self.labels[at] for at in positions.tolist()))

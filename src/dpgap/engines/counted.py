@@ -33,7 +33,6 @@ from dpgap.private_answers import (
 from dpgap.randomness import secure_bits
 
 _ROWS_AT_ONCE = 1 << 18
-_MOST_STREAMED = 1 << 31
 _FULL_ENOUGH = 1 << 16
 _LARGEST = (1 << 63) - 1024
 """The largest float that is a whole number of 64 bits."""
@@ -127,10 +126,18 @@ class EngineAnswers(PrivateAnswers):
     def _found(self, items: Any) -> Found:
         if self.labels is None:
             return Found(np.full(len(items), -1, dtype=np.int64), tuple(items))
-        positions = np.array([int(item) for item in items], dtype=np.int64)
+        return self._at(self._positions(np.array(items)))
+
+    def _positions(self, items: Any) -> Integers:
+        """Where in the domain these items are, as the frozen table calls them."""
+        positions: Integers = items.astype(np.int64)
         if isinstance(self.labels, range):
             positions = (positions - self.labels.start) // self.labels.step
-        return Found(positions, tuple(self.labels[at] for at in positions.tolist()))
+        return positions
+
+    def _at(self, positions: Integers) -> Found:
+        labels = self.labels or ()
+        return Found(positions, tuple(labels[at] for at in positions.tolist()))
 
     def expanded(self) -> Integers:
         """All counts in the order of the domain: every one of them crosses the wire."""
@@ -140,7 +147,8 @@ class EngineAnswers(PrivateAnswers):
                 f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
                 f"not {len(self):,}"
             )
-        return np.concatenate([chunk.values for chunk in self.in_order()])
+        chunks = self.in_order()
+        return np.concatenate([chunk.at(np.arange(chunk.length)) for chunk in chunks])
 
     def in_order(self) -> Iterator[Chunk]:
         """All counts in the order of the domain, a chunk at a time."""
@@ -175,33 +183,23 @@ class EngineAnswers(PrivateAnswers):
 
     def _with_absent(self, frame: Any, start: int) -> Iterator[Chunk]:
         """Rows of a range in order from position `start` on, with what is absent in between."""
-        if len(self) > _MOST_STREAMED:
-            raise ValueError(
-                f"domain must have at most {_MOST_STREAMED:,} items to be gone through"
-            )
         done, size = 0, len(self)
         for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
-            offsets = (self._found(batch["item"].tolist()).positions - start) % size
-            yield from self._filled(done, int(offsets[-1]) + 1, start, offsets, batch["units"])
-            done = int(offsets[-1]) + 1
+            offsets = (self._positions(batch["item"]) - start) % size
+            end = int(offsets[-1]) + 1
+            yield self._stretch(start, done, end, offsets, batch["units"])
+            done = end
         none = np.empty(0, dtype=np.int64)
-        yield from self._filled(done, size, start, none, none)
+        if done < size:
+            yield self._stretch(start, done, size, none, none)
 
-    def _filled(
-        self, low: int, high: int, start: int, offsets: Integers, units: Integers
-    ) -> Iterator[Chunk]:
-        """The counts from offset `low` to `high`, most of them 0."""
-        for at in range(low, high, _ROWS_AT_ONCE):
-            counts = np.zeros(min(_ROWS_AT_ONCE, high - at), dtype=np.int64)
-            first, last = np.searchsorted(offsets, [at, at + counts.size])
-            counts[offsets[first:last] - at] = units[first:last]
-            begin = at + start
+    def _stretch(self, start: int, low: int, high: int, offsets: Integers, units: Any) -> Chunk:
+        """The counts from one offset to another, most of them 0."""
 
-            def found(places: Integers, begin: int = begin) -> Found:
-                positions = (places + begin) % len(self)
-                return Found(positions, tuple(self._range[at] for at in positions.tolist()))
+        def found(places: Integers) -> Found:
+            return self._at((places + low + start) % len(self))
 
-            yield Chunk(counts, found)
+        return Chunk(units.astype(np.int64), found, offsets - low, high - low)
 
     __repr__ = PrivateAnswers.__repr__
 

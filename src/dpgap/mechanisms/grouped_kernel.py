@@ -89,7 +89,7 @@ class _Tops:
             left = (sizes[active] - position).astype(np.float64)
             grown = np.stack(unit_exponential_bounds(words)) / left * _OUTWARDS
             sums[:, active] = (sums[:, active] + grown) * _OUTWARDS
-            low, high = _noise_bounds(self._law, sums[:, active])
+            low, high = noise_bounds(self._law, sums[:, active])
             slack = (np.abs(offsets[active]) + np.abs(low)) * 2.0**-50
             self._keep(
                 active, position, offsets[active] + low - slack, offsets[active] + high + slack
@@ -133,7 +133,7 @@ class _Tops:
 _OUTWARDS = np.array([[1 - 2.0**-48], [1 + 2.0**-48]])
 
 
-def _noise_bounds(law: Law, sums: Floats) -> tuple[Floats, Floats]:
+def noise_bounds(law: Law, sums: Floats) -> tuple[Floats, Floats]:
     """The law's quantile at e^(−sum): it falls as the sum grows, so the ends change places."""
     scale = float(law.scale)
     low, high = _quantile(law, sums[1]), _quantile(law, sums[0])

@@ -25,7 +25,7 @@ from dpgap.exact import Floats, Integers, require_scale
 from dpgap.mechanisms.sparse_vector_kernel import Sifting
 from dpgap.mechanisms.sparse_vector_run import Run
 from dpgap.mechanisms.streams import Stream
-from dpgap.noise import Law, Noise, Scalar, law_named, require_noise
+from dpgap.noise import Law, Noise, Scalar, StaircaseNoise, law_named, require_noise
 from dpgap.parameters import (
     Rational,
     boolean,
@@ -294,6 +294,9 @@ class SparseVector:
                 labelled=labels is not None,
             )
             names = require_labels(labels, len(answers))
+            if isinstance(self.threshold_law, StaircaseNoise):  # none of it can be left undrawn
+                names = answers.labels if names is None else names
+                return Stream.of(on_grid(answers.expanded(), self.grid), names)
             return Stream.on_grid(answers, answers.in_order(), self.grid, names)
         array = on_grid(answers, self.grid)
         return Stream.of(array, require_labels(labels, array.size))
@@ -303,8 +306,12 @@ class SparseVector:
         sifting = Sifting(self.in_steps(), 1, secure_bits(), max_answers)
         parts = []
         for chunk in stream.chunks:
-            _, places, branches, gaps = sifting.take(chunk.values)
-            parts.append((chunk.found(places), chunk.values[places], branches, gaps))
+            if chunk.places is None:
+                _, places, branches, gaps = sifting.take(chunk.values)
+            else:
+                taken = chunk.values, chunk.places, chunk.size
+                _, places, branches, gaps = sifting.take_sparse(*taken)
+            parts.append((chunk.found(places), chunk.at(places), branches, gaps))
             if not sifting.going:
                 break
         found, steps, branches, gaps = zip(*parts, strict=True)

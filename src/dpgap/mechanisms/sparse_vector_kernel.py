@@ -3,6 +3,8 @@
 Answers are taken in chunks. Within a chunk every live branch is tried on every answer at once.
 Which branches live changes only as the budget runs down, at most once for each of them; up to
 that point the outcomes are final, and after it they are looked at again with fewer branches.
+
+Where nearly all answers are 0, only those of them are drawn that clear a branch.
 """
 
 from typing import NamedTuple, Protocol
@@ -11,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact import Integers, floors
+from dpgap.mechanisms.exceedances import chance, exceedances, scattered
 from dpgap.noise import Law, Scalar
 from dpgap.randomness import Bits
 
 _WORDS_AT_ONCE = 1 << 16
+_FEW = 64
+_SHORTEST = 1 << 10
 
 
 class _Way(Protocol):
@@ -124,6 +129,51 @@ class Sifting:
         order = np.lexsort((indices, rows))  # chunks come one after another, runs side by side
         return Above(rows[order], indices[order], branches[order], over_by[order])
 
+    @np.errstate(all="ignore")
+    def take_sparse(self, values: Integers, places: Integers, size: int) -> Above:
+        """Ask a single run the next `size` answers: the values at their places, and 0 elsewhere.
+
+        Of the many that are 0 only those that clear a branch are drawn, so that time grows with
+        the values and with what is above, and not with `size`.
+        """
+        none = np.empty(0, dtype=np.int64)
+        found: list[tuple[Integers, ...]] = [(none, none, none, none)]
+        done = 0
+        while done < size and self.going:
+            length = min(self._stretch(), size - done)
+            first, last = np.searchsorted(places, [done, done + length])
+            gaps, at = self._events(values[first:last], places[first:last] - done, length)
+            rows, columns, cleared = self._state.judge(gaps, at, length)
+            found.append((rows, at[columns] + done, cleared, gaps[cleared - 1, rows, columns]))
+            done += length
+        return Above(*map(np.concatenate, zip(*found, strict=True)))
+
+    def _stretch(self) -> int:
+        """How many answers at 0 to look at together: so many that few of them clear a branch."""
+        threshold = float(self._threshold[0])
+        likely = max(chance(way.law, float(way.margin) + threshold) for way in self._program.ways)
+        return int(min(max(_FEW / max(likely, 2.0**-60), _SHORTEST), 2.0**60))
+
+    def _events(self, values: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
+        """The gaps of all the values, and of the zeros that clear a branch; and their places."""
+        ways, threshold = self._program.ways, int(self._threshold[0])
+        margins = np.array([int(way.margin) for way in ways], dtype=np.int64)
+        zeros = length - values.size
+        clear = []
+        for way, margin in zip(ways, margins, strict=True):
+            reached = exceedances(way.law, int(margin) + threshold, zeros, self._bits)
+            clear.append((reached, scattered(reached.size, zeros, self._bits)))
+        ranks = np.unique(np.concatenate([ranks for _, ranks in clear]))
+        gaps = np.repeat(margins[:, None] - 1, values.size + ranks.size, axis=1)
+        for gap, way, (reached, own) in zip(gaps, ways, clear, strict=True):
+            gap[: values.size] = values - threshold + floors(way.law, self._bits, values.size)
+            gap[values.size + np.searchsorted(ranks, own)] = reached - threshold
+        # The r-th zero stands after as many values as have at most r zeros before them.
+        before = np.searchsorted(places - np.arange(places.size), ranks, side="right")
+        at = np.concatenate([places, ranks + before])
+        order = np.argsort(at)
+        return gaps[:, None, order], at[order]
+
 
 class _State:
     """How far each run has come."""
@@ -143,9 +193,16 @@ class _State:
         going: NDArray[np.bool_] = (self.used <= self._limits[0]) & (self._found < self._most)
         return going
 
-    def judge(self, gaps: Integers) -> tuple[Integers, Integers, Integers]:
-        """Take a chunk of answers: the runs and places of those above, and their branches."""
-        _, runs, size = gaps.shape
+    def judge(
+        self, gaps: Integers, places: Integers | None = None, size: int | None = None
+    ) -> tuple[Integers, Integers, Integers]:
+        """Take a chunk of answers: the runs and columns of those above, and their branches.
+
+        Where only some answers of a chunk of that size are given, they stand at `places`.
+        """
+        _, runs, columns_given = gaps.shape
+        places = np.arange(columns_given) if places is None else places
+        size = columns_given if size is None else size
         clears = gaps >= self._margins[:, None, None]
         # Only answers that clear some branch can matter, and they are few.
         rows, columns = np.nonzero(clears.any(axis=0))
@@ -168,7 +225,7 @@ class _State:
         stopped = ~self.going
         last = np.full(runs, -1, dtype=np.int64)
         above = branches > 0
-        np.maximum.at(last, rows[above], columns[above])
+        np.maximum.at(last, rows[above], places[columns[above]])
         self.processed += np.where(stopped & (last >= 0), last + 1, end)
         return rows[above], columns[above], branches[above]
 
