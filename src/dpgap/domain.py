@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgap.answers import MAX_STEPS
 from dpgap.files import FIMI_ITEM, Columns, column_in, column_of, is_table
 from dpgap.private_answers import Integers
 
@@ -136,6 +137,8 @@ def _numbers(labels: range) -> Domain:
         raise ValueError("domain must not be empty: the first number must not exceed the last")
     if max(abs(labels[0]), abs(labels[-1])) >= 1 << 62:
         raise ValueError("domain must lie within ±2^62")
+    if len(labels) > MAX_STEPS:
+        raise ValueError("domain must have at most 2^60 items")
     step = "" if labels.step == 1 else f" in steps of {labels.step}"
     return Domain(labels, f"the whole numbers from {labels[0]} to {labels[-1]}{step}")
 

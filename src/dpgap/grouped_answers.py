@@ -7,7 +7,7 @@ of a winner is the position that `member` gives, which must say nothing but who 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,6 +57,9 @@ class GroupedAnswers:
     def __len__(self) -> int:
         return int(self.sizes.sum())
 
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("answers in groups are for NoisyTopK, NoisyMax and measured_top_k only")
+
     def __repr__(self) -> str:
         return f"<private answers in groups: {len(self)} in all>"
 
@@ -69,6 +72,8 @@ class GroupedAnswers:
         positions = [self.member(group, place) for group, place in pairs]
         if not all(isinstance(position, int | np.integer) for position in positions):
             raise TypeError("member must give a whole number: the position of one answer")
+        if not all(0 <= position < len(self) for position in positions):
+            raise ValueError("member must give a position from 0 up, below the number of answers")
         return Found(np.array(positions, dtype=np.int64), None)
 
 

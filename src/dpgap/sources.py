@@ -190,10 +190,15 @@ def _grouped(frame: Any, names: list[str], schema: Any) -> Any:
     ).drop_nulls()
     for role, name in columns.items():
         if schema[name].is_float():
-            rows = rows.filter(~nw.col(role).is_nan())
+            rows = rows.filter(_is_number(nw.col(role)))
     if "unit" in columns:  # grouping finds distinct pairs faster than `unique`, on every engine
         rows = rows.group_by("unit", "item").agg(nw.len().alias("rows"))
     return rows.group_by("item").agg(nw.len().alias("units"))
+
+
+def _is_number(value: Any) -> Any:
+    """Whether a float is not NaN. (DuckDB's `isnan` trusts the statistics of Parquet files.)"""
+    return value.is_finite() | (value == float("inf")) | (value == float("-inf"))
 
 
 def _fetched(counted: Any, item: str) -> tuple[NDArray[Any], Integers]:

