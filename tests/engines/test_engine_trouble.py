@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import ibis
+import psycopg
 import pytest
 
 import dpgap
@@ -60,7 +61,7 @@ def _require_charge(account: LedgerAccount, said: Said, ask: Callable[[], Any]) 
         ask()
     _require_silence(refusal.value, said)
     assert (account.spent, account.reserved) == (0, EPSILON)
-    assert [entry.kind for entry in account.ledger.entries("sales")] == ["open", "reserve"]
+    assert [entry.kind for entry in account.ledger.entries("sales")] == ["create", "reserve"]
     assert account.ledger.verify("sales") == []
 
 
@@ -140,7 +141,7 @@ def test_a_duckdb_that_fails_in_a_stream_keeps_the_charge_and_leaves_nothing(
     connection, table = _sold()
 
     def failing(engine: DuckDB, *_: Any) -> Any:
-        engine._sql("SELECT error('secret ' || item)").to_native().fetchall()
+        yield engine._sql("SELECT error('secret fig') AS item").to_native().fetchnumpy()
 
     monkeypatch.setattr(DuckDB, "_batches", failing)
     ask = {**ASK, "domain": DOMAIN, "threshold": 1, "account": account}
@@ -171,11 +172,10 @@ def _backend(session: Any) -> int:
 
 def _terminate(postgres: Any, process: int, *, when: str) -> bool:
     """Terminate a session of the server, if it is doing something; and say whether it was."""
-    ended = postgres.psql(
-        f"SELECT 'ended' FROM pg_stat_activity WHERE pid = {process} AND {when} "
-        "AND pg_terminate_backend(pid);"
-    )
-    return "ended" in ended.split("FROM")[-1]
+    found = f"SELECT pid FROM pg_stat_activity WHERE pid = {process} AND {when} OFFSET 0"
+    with psycopg.connect(postgres.get_uri()) as other:
+        ended = other.execute(f"SELECT pg_terminate_backend(pid, 1000) FROM ({found}) AS found")
+        return len(ended.fetchall()) == 1
 
 
 def test_a_session_terminated_while_counting_charges_nothing(

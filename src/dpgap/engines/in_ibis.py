@@ -65,7 +65,7 @@ class Ibis(Engine):
 
     def shuffled(self, frame: Any, salt: str) -> Any:
         native = frame.to_native()
-        quietly(lambda: self._database.execute(md5(ibis.literal(salt))), _NO_ORDER)
+        quietly(lambda: self._database.to_pyarrow(md5(ibis.literal(salt))), _NO_ORDER)
         return nw.from_native(native.order_by(md5(ibis.literal(salt) + native.item.cast("string"))))
 
     def _collect(self, native: Any) -> list[Row]:
