@@ -38,7 +38,7 @@ class Stream(NamedTuple):
         labels: Sequence[Any] | None = None,
     ) -> Self:
         """Private counts as they come, in steps of the grid."""
-        steps = (chunk._replace(values=on_grid(chunk.values, grid)) for chunk in chunks)
+        steps = (_in_steps(chunk, grid) for chunk in chunks)
         return cls(steps, on_grid([0, answers.largest], grid), labels)
 
     def together(self, found: Sequence[Found]) -> Found:
@@ -50,3 +50,8 @@ class Stream(NamedTuple):
         if any(each.labels is None for each in found):
             return Found(positions, None)
         return Found(positions, tuple(label for each in found for label in each.labels or ()))
+
+
+def _in_steps(chunk: Chunk, grid: Fraction | None) -> Chunk:
+    """A chunk in steps of the grid; nothing may be wrong with it where all of it is absent."""
+    return chunk._replace(values=on_grid(chunk.values, grid)) if chunk.values.size else chunk
