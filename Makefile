@@ -33,7 +33,7 @@ lint: .venv/.test
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest --numprocesses 2
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 benchmark: .venv/.benchmark
 	$(BIN)/python benchmarks/release.py

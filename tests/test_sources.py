@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import shutil
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -112,28 +111,6 @@ def test_every_engine_treats_nan_as_null() -> None:
     table = pyarrow.table({"who": who, "what": what})
     for name in ("pandas", "Polars", "PyArrow", "DuckDB"):
         assert _counts(ENGINES[name](table, Path()), domain=[7]) == [2], name
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its sockets
-@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs a JDK")
-def test_spark_gives_the_same_counts_and_logs_no_row(capfd: pytest.CaptureFixture[str]) -> None:
-    sql = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
-    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    try:
-        sold = spark.createDataFrame(ROWS, "who string, what string")
-        numbers = spark.createDataFrame(NUMBERS, "who bigint, what bigint")
-        assert _counts(sold) == EXPECTED
-        assert _counts(sold, unit="row") == [4, 2, 0, 1, 2]
-        assert _counts(numbers, domain=range(10, 13)) == [2, 0, 3]
-        broken = sold.selectExpr("raise_error(concat('secret ', who)) AS who", "what")
-        capfd.readouterr()
-        with pytest.raises(ValueError, match="the engine that holds it refused") as refusal:
-            _counts(broken)
-        assert refusal.value.__context__ is None
-        assert "secret" not in "".join(capfd.readouterr())
-    finally:
-        spark.stop()
 
 
 def test_an_empty_field_of_a_text_file_is_null_and_every_column_is_text(tmp_path: Path) -> None:

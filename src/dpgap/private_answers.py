@@ -9,7 +9,7 @@ array takes the mechanism's word.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -88,6 +88,10 @@ class Chunk(NamedTuple):
         return np.where(self.places[nearest] == places, self.values[nearest], 0)
 
 
+Chunks = Generator[Chunk, None, None]
+"""Chunks that can be closed before their end."""
+
+
 class PrivateAnswers(ABC):
     """Counts over a public domain that carry their facts and never show a value."""
 
@@ -121,7 +125,7 @@ class PrivateAnswers(ABC):
         """All counts in the order of the domain, a chunk at a time."""
 
     @abstractmethod
-    def shuffled(self) -> Iterator[Chunk]:
+    def shuffled(self) -> Chunks:
         """All counts in a fresh random order that does not depend on them, a chunk at a time."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
@@ -205,7 +209,7 @@ class Answers(PrivateAnswers):
         """All counts in the order of the domain, as one chunk."""
         yield self._from(0)
 
-    def shuffled(self) -> Iterator[Chunk]:
+    def shuffled(self) -> Chunks:
         """All counts in a fresh random order; for many items, in order from a random one on."""
         if len(self) > MAX_SHUFFLED:
             yield self._from(secure_bits().below(len(self)))

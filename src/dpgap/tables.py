@@ -159,8 +159,11 @@ def above(
         monotonic=_is_monotonic(table, neighbours),
         **_given(method=method, split=split),
     )
-    with _counted(table, unit, item, domain, neighbours) as (answers, origin):
-        stream = Stream.on_grid(answers, answers.shuffled(), pipeline.selection.grid)
+    with (
+        _counted(table, unit, item, domain, neighbours) as (answers, origin),
+        closing(answers.shuffled()) as chunks,
+    ):
+        stream = Stream.on_grid(answers, chunks, pipeline.selection.grid)
         release = pipeline.release(stream, account=account)
     question = Question(
         kind="above",

@@ -49,7 +49,7 @@ TABLES: dict[str, tuple[str, str, list[Any], list[Any]]] = {
         "bigint",
         "string",
         list(enumerate(SPELLINGS)),
-        [range(-5, 10), range(8, -6, -3), [7, "07", "7\n", " 7", "-0", 0, "9" * 30]],
+        [range(8, -6, -1), [7, "07", "7\n", " 7", "-0", 0, "9" * 30], range(-3, 10, 5)],
     ),
     "whole numbers": (
         "bigint",
@@ -102,7 +102,8 @@ def _in_memory(name: str, domain: Any) -> list[int]:
 def test_every_engine_counts_as_in_memory(load: Load, name: str) -> None:
     who, what, rows, domains = TABLES[name]
     table = load(who, what, rows)
-    for domain in domains:
+    # Spark takes a second for what others do at once.
+    for domain in domains[:2] if hasattr(table, "sparkSession") else domains:
         answers = dpgap.counts(table, unit="who", item="what", domain=domain)
         assert isinstance(answers, EngineAnswers)
         assert answers.expanded().tolist() == _in_memory(name, domain), domain

@@ -24,6 +24,7 @@ from dpgap.private_answers import (
     ADD_OR_REMOVE,
     MAX_EXPANDED,
     Chunk,
+    Chunks,
     Found,
     Groups,
     Integers,
@@ -157,7 +158,7 @@ class EngineAnswers(PrivateAnswers):
         ordered = self.frozen.sort("item", descending=descending)
         return self._with_absent(ordered, 0) if self.absent else self._chunks(ordered)
 
-    def shuffled(self) -> Iterator[Chunk]:
+    def shuffled(self) -> Chunks:
         """All counts in a fresh order that does not depend on them, a chunk at a time.
 
         It is random; but a range of which most items are absent is gone through in its own order,
@@ -172,7 +173,7 @@ class EngineAnswers(PrivateAnswers):
         ordered = self.frozen.with_columns(wrapped=nw.when(first).then(0).otherwise(1))
         return self._with_absent(ordered.sort("wrapped", "item", descending=[False, not up]), start)
 
-    def _chunks(self, frame: Any) -> Iterator[Chunk]:
+    def _chunks(self, frame: Any) -> Chunks:
         for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
             items = batch["item"]
 
@@ -181,7 +182,7 @@ class EngineAnswers(PrivateAnswers):
 
             yield Chunk(batch["units"].astype(np.int64), found)
 
-    def _with_absent(self, frame: Any, start: int) -> Iterator[Chunk]:
+    def _with_absent(self, frame: Any, start: int) -> Chunks:
         """Rows of a range in order from position `start` on, with what is absent in between."""
         done, size = 0, len(self)
         for batch in self.engine.batches(frame, _ROWS_AT_ONCE):

@@ -1,7 +1,7 @@
 """Any database that Ibis speaks to: temporary tables in the session of an expression.
 
 Scans of a temporary table in PostgreSQL are neither parallel nor synchronised with others, so that
-places in it stay the same. Other databases promise no order, so there items are put in order.
+places in it stay the same. Other databases promise nothing, so there items are put in order.
 """
 
 import secrets
@@ -42,16 +42,17 @@ class Ibis(Engine):
             self._forget_lists()
 
     def drop(self, frozen: Any) -> None:
-        self._drop(frozen.to_native().get_name())
+        self._drop("TABLE", frozen.to_native().get_name())
 
-    def _drop(self, name: str) -> None:
+    def _drop(self, kind: str, name: str) -> None:
         with suppress(Exception):  # a session that is gone has dropped it
-            self._database.raw_sql(f"DROP TABLE IF EXISTS {name}").close()
+            self._database.raw_sql(f"DROP {kind} IF EXISTS {name}")
 
     def _forget_lists(self) -> None:
-        """Drop the tables that Ibis made of lists, which it would keep as long as the session."""
+        """Drop what Ibis made of lists, which it would keep for as long as the session."""
+        kind = "VIEW" if self._database.name == "duckdb" else "TABLE"
         while self._lists:
-            self._drop(self._lists.pop())
+            self._drop(kind, self._lists.pop())
 
     def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
         columns = {"item": list(items), "position": list(range(len(items)))}
@@ -90,7 +91,7 @@ class Ibis(Engine):
 
     def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
         if self._database.name != "postgres":
-            native = native.order_by("item")
+            return self._in_order(native, wanted)
         one_by_one = [
             native.filter(native.units == units)
             .limit(1, offset=place)
@@ -99,3 +100,11 @@ class Ibis(Engine):
         ]
         rows = self._collect(ibis.union(*one_by_one).order_by("number"))
         return [row[:-1] for row in rows]
+
+    def _in_order(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
+        place = ibis.row_number().over(group_by="units", order_by="item")
+        numbered = native.mutate(place=place)
+        those = ((numbered.units == units) & (numbered.place == place) for units, place in wanted)
+        rows = self._collect(numbered.filter(ibis.or_(*those)))
+        found = {(row[1], row[2]): row[:2] for row in rows}
+        return [found[each] for each in wanted if each in found]

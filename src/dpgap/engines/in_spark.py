@@ -7,7 +7,7 @@ that holds it is looked at.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
@@ -35,7 +35,9 @@ class Spark(Engine):
             return nw.from_native(rows.localCheckpoint(eager=True))
 
     def drop(self, frozen: Any) -> None:
-        """Spark itself lets go of checkpoints that nobody refers to."""
+        """Free what a checkpoint takes at once; Spark by itself would do so some time."""
+        with suppress(Exception):  # a session that is gone has dropped it
+            frozen.to_native()._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
     def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
         kind = "bigint" if items and isinstance(items[0], int) else "string"
