@@ -186,7 +186,8 @@ def test_absent_items_of_a_range_are_not_written_out() -> None:
     assert (answers.absent, answers.counts.tolist()) == (10**18 - 2, [2, 1])
     assert sorted(answers.positions.tolist()) == [5, 10**15]
     assert dpgap.NoisyMax(epsilon=10**4).release(answers).label == 10**15
-    found = dpgap.SparseVector(threshold=1, k=1, epsilon=10**4).release(answers)
+    halfway = dpgap.SparseVector(threshold="1/2", k=1, epsilon=10**4, grid="1/8")
+    found = halfway.release(answers)
     assert found.labels == (5,)
     with pytest.raises(ValueError, match="at most 100,000,000 items"):
         dpgap.NoisyMax(epsilon=1, noise="staircase").release(answers)
