@@ -32,7 +32,12 @@ app = typer.Typer(
 )
 app.add_typer(ledger_app, name="ledger")
 
-File = Annotated[str, typer.Argument(help="Parquet, CSV, JSON lines or FIMI .dat; also .gz.")]
+File = Annotated[
+    str,
+    typer.Argument(
+        help="Parquet, CSV, JSON lines or FIMI .dat, also .gz; or postgresql://…/database?table=…"
+    ),
+]
 Unit = Annotated[
     str | None, typer.Option(help='The column that says whose row it is; or "row", or "line".')
 ]

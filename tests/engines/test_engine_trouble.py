@@ -214,7 +214,7 @@ def test_a_session_terminated_while_looking_up_keeps_the_charge(
 
 
 def _temporary(session: Any) -> list[Any]:
-    query = "SELECT relname FROM pg_class WHERE relpersistence = 't' AND relkind IN ('r', 'v')"
+    query = "SELECT relname FROM pg_class WHERE relnamespace = pg_my_temp_schema()"
     with session.raw_sql(query) as cursor:
         return list(cursor.fetchall())
 
