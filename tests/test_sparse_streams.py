@@ -106,12 +106,12 @@ def test_draws_that_floats_leave_open_are_decided_by_the_same_words(
     monkeypatch: pytest.MonkeyPatch,
 ):
     law = law_named("laplace", Fraction(5), Fraction(1))
-    quick = exceedances(law, 3, 1_000, InsecureSeededBits(5))
+    quick = exceedances(law, 3, 100, InsecureSeededBits(5))
     monkeypatch.setattr(module, "_OUTWARDS", np.array([[1 - 2.0**-3], [1 + 2.0**-3]]))
     decided = []
     real = module.decide
     monkeypatch.setattr(module, "decide", lambda *ask: decided.append(1) or real(*ask))
-    slow = exceedances(law, 3, 1_000, InsecureSeededBits(5))
+    slow = exceedances(law, 3, 100, InsecureSeededBits(5))
     assert len(decided) > 10
     known = min(quick.size, 20)  # further on, the bits that decimals read shift the stream
     assert slow[:known].tolist() == quick[:known].tolist()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpgap import estimates
     from dpgap.budget import BudgetExhausted
+    from dpgap.grouped_answers import GroupedAnswers
     from dpgap.ledger import Ledger, LedgerError
     from dpgap.mechanisms.classical import classical
     from dpgap.mechanisms.count_hull import CountHull
@@ -35,6 +36,7 @@ __all__ = [
     "BudgetExhausted",
     "CountHull",
     "Cube",
+    "GroupedAnswers",
     "Laplace",
     "Ledger",
     "LedgerError",
@@ -60,6 +62,7 @@ _HOMES = {
     "BudgetExhausted": "dpgap.budget",
     "CountHull": "dpgap.mechanisms.count_hull",
     "Cube": "dpgap.mechanisms.cube",
+    "GroupedAnswers": "dpgap.grouped_answers",
     "Laplace": "dpgap.mechanisms.measurement",
     "Ledger": "dpgap.ledger",
     "LedgerError": "dpgap.ledger",

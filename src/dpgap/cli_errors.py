@@ -41,6 +41,6 @@ def _message(error: Exception) -> str:
         return "there is not enough memory for this"
     if isinstance(error, ValueError | TypeError | ImportError | OSError):
         return str(error)
-    if type(error).__name__ in ("LedgerError", "BudgetExhausted"):
+    if type(error).__name__ in ("LedgerError", "BudgetExhausted", "EngineError"):
         return str(error)
     return f"something went wrong inside dpgap ({type(error).__name__})"
