@@ -85,6 +85,63 @@ def test_sparse_and_plain_streams_agree_in_law(
     assert min(_homogeneous_p(one, two) for one, two in zip(sparse, other, strict=True)) < LEVEL
 
 
+class _Recorded:
+    """The draws that a sparse run made, as a program asks for them; others are far too low."""
+
+    def __init__(self, threshold: int, draws: dict[tuple[int, int], int], ways: int) -> None:
+        self._threshold, self._draws, self._ways = threshold, draws, ways
+        self.place, self._way = -2, 0
+
+    def draw(self, law) -> int:
+        if self.place == -2:
+            self.place = -1
+            return self._threshold
+        draw = self._draws.get((self.place, self._way), -(10**6))
+        self._way += 1
+        return draw
+
+    def answers(self, answers):
+        for self.place, answer in enumerate(answers):
+            self._way = 0
+            yield answer
+
+
+def _zeros_found_as_by_the_program(seed: int) -> int:
+    """How many zeros a sparse run found, if it is the program's on the same noise."""
+    facts = {"monotonic": True, "branches": 3, "drain": True}
+    program = dpgap.AdaptiveSparseVector(5, 2, 3, **facts).in_steps()
+    sifting = Sifting(program, 1, InsecureSeededBits(seed), None)
+    threshold = int(sifting._threshold[0])
+    draws, done, events = {}, 0, sifting._events
+
+    def recorded(values, places, length):
+        nonlocal done
+        gaps, at = events(values, places, length)
+        for column, place in enumerate(at.tolist()):
+            own = values[places == place]
+            for way, gap in enumerate(gaps[:, 0, column].tolist()):
+                draws[done + place, way] = gap + threshold - (int(own[0]) if own.size else 0)
+        done += length
+        return gaps, at
+
+    sifting._events = recorded
+    found = sifting.take_sparse(VALUES, PLACES, SIZE)
+    answers = np.zeros(SIZE, dtype=np.int64)
+    answers[PLACES] = VALUES
+    noise = _Recorded(threshold - int(program.threshold), draws, len(program.ways))
+    outcomes = list(program.run(noise.answers(answers.tolist()), noise))
+    above = [(at, *said) for at, said in enumerate(outcomes) if said.branch is not None]
+    assert above == list(
+        zip(found.indices.tolist(), found.branches.tolist(), found.gaps.tolist(), strict=True)
+    )
+    assert len(outcomes) == sifting.processed[0]
+    return int(np.isin(found.indices, PLACES, invert=True).sum())
+
+
+def test_sparse_runs_are_the_programs_on_the_same_noise():
+    assert sum(map(_zeros_found_as_by_the_program, range(60))) > 30
+
+
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
 def test_the_number_of_draws_that_reach_a_line_is_binomial(noise: str):
     law, size, line = law_named(noise, Fraction(5), Fraction(1)), 10**12, 130
@@ -106,12 +163,12 @@ def test_draws_that_floats_leave_open_are_decided_by_the_same_words(
     monkeypatch: pytest.MonkeyPatch,
 ):
     law = law_named("laplace", Fraction(5), Fraction(1))
-    quick = exceedances(law, 3, 1_000, InsecureSeededBits(5))
+    quick = exceedances(law, 3, 100, InsecureSeededBits(5))
     monkeypatch.setattr(module, "_OUTWARDS", np.array([[1 - 2.0**-3], [1 + 2.0**-3]]))
     decided = []
     real = module.decide
     monkeypatch.setattr(module, "decide", lambda *ask: decided.append(1) or real(*ask))
-    slow = exceedances(law, 3, 1_000, InsecureSeededBits(5))
+    slow = exceedances(law, 3, 100, InsecureSeededBits(5))
     assert len(decided) > 10
     known = min(quick.size, 20)  # further on, the bits that decimals read shift the stream
     assert slow[:known].tolist() == quick[:known].tolist()

@@ -35,7 +35,8 @@ app.add_typer(ledger_app, name="ledger")
 File = Annotated[
     str,
     typer.Argument(
-        help="Parquet, CSV, JSON lines or FIMI .dat, also .gz; or postgresql://…/database?table=…"
+        metavar="TABLE",
+        help="Parquet, CSV, JSON lines or FIMI .dat, also .gz; or postgresql://…/db?table=sales.",
     ),
 ]
 Unit = Annotated[
@@ -44,7 +45,10 @@ Unit = Annotated[
 Item = Annotated[str | None, typer.Option(help="The column to count.")]
 Domain = Annotated[
     str,
-    typer.Option(help="The public items: items.txt, table.parquet:column, 0..16469."),
+    typer.Option(
+        help="The public items: items.txt, table.parquet:column, 0..16469; in a database also "
+        "table:column."
+    ),
 ]
 K = Annotated[int, typer.Option("-k", "--k", help="How many items to find.")]
 Epsilon = Annotated[str, typer.Option(help="The privacy budget, exact: 1, 0.7 or 2/3.")]

@@ -13,9 +13,10 @@ Floors of symmetric noise are symmetric about −½: the values 0 and −1 are e
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 Scalar = Any
 """A number of any kind that a program can run on: int, float, Fraction, a symbol, …"""
@@ -24,13 +25,13 @@ Scalar = Any
 class Noise(Protocol):
     """Where a program gets its draws: exact reals, whole steps, floats, symbols, …"""
 
-    def draw(self, law: "Law") -> Scalar:
+    def draw(self, law: Any) -> Scalar:
         """The next draw, from `law`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
-    """Noise whose magnitude decays e-fold over every `scale`."""
+class Decay(ABC):
+    """What all noise has in common: its density decays e-fold over every `scale`."""
 
     scale: Fraction
 
@@ -39,7 +40,7 @@ class Law:
     symmetric: ClassVar[bool]
     """Whether noise of either sign is equally likely; otherwise it is never negative."""
 
-    def scaled(self, factor: Fraction) -> "Law":
+    def scaled(self, factor: Fraction) -> Self:
         """The same noise, in another unit of length."""
         return replace(self, scale=self.scale * factor)
 
@@ -51,29 +52,34 @@ class Law:
         """Whether `value` can be drawn at all."""
         return True if self.symmetric else value >= 0
 
+
+@dataclass(frozen=True, slots=True)
+class Law(Decay):
+    """Noise that is drawn one number at a time."""
+
     @property
+    @abstractmethod
     def mean(self) -> float:
         """The mean of the continuous noise."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def variance(self) -> float:
         """The variance of the continuous noise."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tail(self, distance: float) -> float:
         """P(noise > distance), continuous."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def floor_mean(self) -> float:
         """The mean of the floored noise."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def floor_variance(self) -> float:
         """The variance of the floored noise."""
-        raise NotImplementedError
 
     def floor_tail(self, step: int) -> float:
         """P(⌊noise⌋ > step)."""
@@ -183,7 +189,7 @@ class StaircaseNoise(Law):
         closest = Fraction(share).limit_denominator(1 << 20)
         return StaircaseNoise(scale, step, min(max(closest, Fraction(1, 1 << 20)), Fraction(1)))
 
-    def scaled(self, factor: Fraction) -> Law:
+    def scaled(self, factor: Fraction) -> Self:
         return replace(self, scale=self.scale * factor, step=self.step * factor)
 
     def cost(self, shift: Scalar) -> Scalar:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpgap.randomness import Bits, secure_bits
+from dpgap.randomness import secure_bits
 
 Integers = NDArray[np.int64]
 
@@ -189,10 +189,12 @@ class Answers(PrivateAnswers):
         """Distinct uniform positions of absent items."""
         if len(self) <= max(_FEW, 2 * self.positions.size):
             return np.flatnonzero(self.expanded() == 0)[places]
-        found = absent_positions(
-            len(self), places.size, lambda drawn: np.isin(drawn, self.positions), secure_bits()
-        )
-        return np.array(found, dtype=np.int64)
+        bits, found = secure_bits(), dict[int, None]()
+        while len(found) < places.size:  # most positions are absent
+            position = bits.below(len(self))
+            if not (self.positions == position).any():
+                found[position] = None
+        return np.array(list(found), dtype=np.int64)
 
     def expanded(self) -> Integers:
         """All counts in the order of the domain, absent items included."""
@@ -232,18 +234,6 @@ class Answers(PrivateAnswers):
         return Found(positions, tuple(self.labels[at] for at in positions.tolist()))
 
     __repr__ = PrivateAnswers.__repr__
-
-
-def absent_positions(
-    size: int, many: int, are_present: Callable[[Integers], NDArray[np.bool_]], bits: Bits
-) -> list[int]:
-    """Distinct uniform positions below `size` of items that are not present, by rejection."""
-    found: dict[int, None] = {}
-    while len(found) < many:
-        drawn = np.array([bits.below(size) for _ in range(many)], dtype=np.int64)
-        absent = drawn[~are_present(drawn)]
-        found |= dict.fromkeys(absent.tolist()[: many - len(found)])
-    return list(found)
 
 
 def _tallied(counts: Integers) -> tuple[Integers, Integers]:

@@ -19,6 +19,7 @@ variances and tails in closed form.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,14 +27,14 @@ from typing import ClassVar
 import numpy as np
 
 from dpgap.exact import Floats
-from dpgap.noise import Law, Scalar
+from dpgap.noise import Decay, Scalar
 from dpgap.parameters import confidence_level
 
 _MOST_SHELLS = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
-class ShellNoise(Law):
+class ShellNoise(Decay):
     """Noise of `dimension` coordinates whose density depends on the largest alone."""
 
     dimension: int
@@ -45,22 +46,22 @@ class ShellNoise(Law):
     """Between the noises of any two values."""
 
     @staticmethod
+    @abstractmethod
     def largest(coordinates: Sequence[Scalar]) -> Scalar:
         """The size of a draw: what its density falls with."""
-        raise NotImplementedError
 
     def joint_cost(self, noise: Sequence[Scalar], shifted: Sequence[Scalar]) -> Scalar:
         """How far log(density) falls from all the coordinates of `noise` to those of `shifted`."""
         return (self.largest(shifted) - self.largest(noise)) / self.scale
 
     @property
+    @abstractmethod
     def value_variance(self) -> float:
         """The variance of one value's noise, in steps."""
-        raise NotImplementedError
 
+    @abstractmethod
     def value_tail(self, step: int) -> float:
         """P(|one value's noise| > step), in steps."""
-        raise NotImplementedError
 
     def value_half_width(self, level: float) -> int:
         """The fewest steps that one value's noise stays within, with confidence `level`."""
