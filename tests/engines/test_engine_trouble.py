@@ -152,15 +152,18 @@ def test_a_duckdb_that_fails_in_a_stream_keeps_the_charge_and_leaves_nothing(
 # PostgreSQL
 
 
+@pytest.fixture(scope="session")
+def broken(database: Any) -> None:
+    """A table, and a view of it that takes long."""
+    database.create_table("broken", arrow("string", "string", ROWS))
+    slow = "CREATE VIEW slow AS SELECT who || pg_sleep(0.1)::text AS who, what FROM broken"
+    database.raw_sql(slow).close()
+
+
 @pytest.fixture
-def session(postgres: Any) -> Iterator[Any]:
-    """A session that a test may break, with a table in it, and a view that takes long."""
+def session(postgres: Any, broken: None) -> Iterator[Any]:
+    """A session that a test may break."""
     opened = ibis.connect(postgres.get_uri())
-    if "broken" not in opened.list_tables():
-        opened.create_table("broken", arrow("string", "string", ROWS))
-        opened.raw_sql(
-            "CREATE VIEW slow AS SELECT who || pg_sleep(0.1)::text AS who, what FROM broken"
-        ).close()
     yield opened
     opened.disconnect()
 
