@@ -43,7 +43,7 @@ TABLES: dict[str, tuple[str, str, list[Any], list[Any]]] = {
             ("ČENĚK", "Fig"),
             ("'; DROP TABLE sold; --", '"'),
         ],
-        [["fig", "pea", "oat", "", "žluťoučký 🍐", "Fig", '"', "\ud800"]],
+        [["fig", "pea", "oat", "", "žluťoučký 🍐", "Fig", '"', "\ud800", "$1", "{}"]],
     ),
     "spellings of numbers": (
         "bigint",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any, NoReturn
 
 import narwhals as nw
@@ -220,16 +221,20 @@ def counted_in_engine(
     """
     kind = quietly(lambda: counted.collect_schema()["item"], UNREADABLE)
     labels = domain.labels if isinstance(domain, Domain) else None
-    if isinstance(labels, range):
-        wanted = _of_range(counted, kind, labels)
-    elif labels is not None:
-        wanted = _of_list(engine, domain, counted, kind)
-    elif domain is not None:
-        wanted = _of_table(domain, counted, kind)
-    else:
-        wanted = counted
     refusal = _TWO_TABLES if domain is not None and labels is None else UNREADABLE
-    frozen, values, sizes = quietly(lambda: _frozen(engine, wanted, resources), refusal)
+    if isinstance(labels, range):
+        _require_range(labels, kind)
+        wanted = partial(_of_range, counted, kind, labels)
+    elif labels is not None:
+        _require_list(domain, kind)
+        wanted = partial(_of_list, engine, domain, counted, kind)
+    elif domain is not None:
+        own = quietly(lambda: domain.collect_schema()["item"], refusal)
+        _require_column(own, kind)
+        wanted = partial(_of_table, domain, own, counted, kind)
+    else:
+        wanted = partial(counted.select, "item", "units")
+    frozen, values, sizes = quietly(lambda: _frozen(engine, wanted(), resources), refusal)
     absent = 0
     if isinstance(labels, range):
         absent = len(labels) - int(sizes.sum())
@@ -272,13 +277,32 @@ def _frozen(engine: Engine, wanted: Any, resources: ExitStack) -> tuple[Any, Int
     return frozen, tallied[:, 0].copy(), tallied[:, 1].copy()
 
 
+def _require_range(labels: range, kind: Any) -> None:
+    if kind == nw.Boolean:
+        raise ValueError("domain must be a list for an item column of true and false")
+    if kind == nw.String and max(abs(labels[0]), abs(labels[-1])) >= 10**18:
+        raise ValueError("domain must lie within ±10^18 where the item column is text")
+
+
+def _require_list(domain: Domain, kind: Any) -> None:
+    if kind.is_numeric() and not domain.has_numbers():
+        raise ValueError("domain has no numbers, but the item column holds nothing else")
+    if kind.is_float() and any("." in text_of(label) for label in domain.labels):
+        raise ValueError("domain must be whole numbers: cast the item column to text for others")
+
+
+def _require_column(own: Any, kind: Any) -> None:
+    if kind.is_float() and own == nw.String:
+        raise ValueError("domain must be whole numbers: cast the item column to text for others")
+    if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
+        kind == nw.Boolean and own.is_integer()
+    ):
+        raise ValueError("domain must be a column of text or whole numbers, like the item column")
+
+
 def _of_range(counted: Any, kind: Any, labels: range) -> Any:
     """The counts of the items that are whole numbers of a range."""
     low, high = min(labels[0], labels[-1]), max(labels[0], labels[-1])
-    if kind == nw.Boolean:
-        raise ValueError("domain must be a list for an item column of true and false")
-    if kind == nw.String and max(abs(low), abs(high)) >= 10**18:
-        raise ValueError("domain must lie within ±10^18 where the item column is text")
     item = nw.col("item")
     numbers = counted.select(_number(kind, low, high).alias("number"), "item", "units")
     if kind == nw.String:  # a number has one spelling only
@@ -305,14 +329,8 @@ def _number(kind: Any, low: int, high: int) -> Any:
 
 def _of_list(engine: Engine, domain: Domain, counted: Any, kind: Any) -> Any:
     """The counts of listed items, compared by their text; each is called by its position."""
-    if kind.is_numeric() and not domain.has_numbers():
-        raise ValueError("domain has no numbers, but the item column holds nothing else")
-    texts = [text_of(label) for label in domain.labels]
-    if kind.is_float() and any("." in text for text in texts):
-        raise ValueError("domain must be whole numbers: cast the item column to text for others")
-    known = engine.listed([_in_utf_8(text) for text in texts]).rename(
-        {"item": "text", "position": "item"}
-    )
+    texts = [_in_utf_8(text_of(label)) for label in domain.labels]
+    known = engine.listed(texts).rename({"item": "text", "position": "item"})
     return _joined(known, counted, kind)
 
 
@@ -321,20 +339,12 @@ def _in_utf_8(text: str) -> str | None:
     return None if any("\ud800" <= letter <= "\udfff" for letter in text) else text
 
 
-def _of_table(domain: Any, counted: Any, kind: Any) -> Any:
+def _of_table(domain: Any, own: Any, counted: Any, kind: Any) -> Any:
     """The counts of the items of a table in the engine."""
-    own = quietly(lambda: domain.collect_schema()["item"], _TWO_TABLES)
-    if kind.is_float() and own == nw.String:
-        raise ValueError("domain must be whole numbers: cast the item column to text for others")
-    if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
-        kind == nw.Boolean and own.is_integer()
-    ):
-        raise ValueError("domain must be a column of text or whole numbers, like the item column")
     known = domain.drop_nulls().unique()
     if not (own.is_integer() and kind.is_integer()):
-        known = known.with_columns(_text(own).alias("text"))
-        return quietly(lambda: _joined(known, counted, kind), _TWO_TABLES)
-    joined = quietly(lambda: known.join(counted, on="item", how="left"), _TWO_TABLES)
+        return _joined(known.with_columns(_text(own).alias("text")), counted, kind)
+    joined = known.join(counted, on="item", how="left")
     return joined.select("item", nw.col("units").fill_null(0))
 
 

@@ -12,11 +12,10 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+import duckdb
 import narwhals as nw
 
 from dpgap.engines import Columns, Engine, Row
-
-_SOURCE = "dpgap_source"
 
 
 class DuckDB(Engine):
@@ -28,20 +27,20 @@ class DuckDB(Engine):
         self._tables: dict[int, str] = {}
 
     def _sql(self, query: str) -> Any:
-        return nw.from_native(self._relation.query(_SOURCE, query))
+        return nw.from_native(_asked(self._relation, query))
 
     def freeze(self, frame: Any) -> Any:
-        name = f"dpgap_{secrets.token_hex(8)}"
-        frame.to_native().query(_SOURCE, f"CREATE TEMP TABLE {name} AS SELECT * FROM {_SOURCE}")
+        name, view = _fresh_name(), _fresh_name()
+        _asked(frame.to_native(), f"CREATE TEMP TABLE {name} AS SELECT * FROM {view}", view)
         frozen = self._sql(f"SELECT * FROM {name}")
-        self._tables[id(frozen)] = name
+        self._tables[id(frozen.to_native())] = name
         return frozen
 
     def drop(self, frozen: Any) -> None:
-        name = self._tables.pop(id(frozen), None)
+        name = self._tables.pop(id(frozen.to_native()), None)
         with suppress(Exception):  # a connection that is gone has dropped it
             if name is not None:
-                self._relation.query(_SOURCE, f"DROP TABLE IF EXISTS {name}")
+                _asked(self._relation, f"DROP TABLE IF EXISTS {name}")
 
     def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
         kind = "BIGINT" if items and isinstance(items[0], int) else "VARCHAR"
@@ -57,8 +56,8 @@ class DuckDB(Engine):
         return self._sql(f"SELECT range AS item FROM range({ends})")
 
     def shuffled(self, frame: Any, salt: str) -> Any:
-        query = f"SELECT * FROM {_SOURCE} ORDER BY md5(concat('{salt}', item))"
-        return nw.from_native(frame.to_native().query(_SOURCE, query))
+        name = self._tables[id(frame.to_native())]
+        return self._sql(f"SELECT * FROM {name} ORDER BY md5(concat('{salt}', item))")
 
     def _collect(self, native: Any) -> list[Row]:
         rows: list[Row] = native.fetchall()
@@ -66,7 +65,7 @@ class DuckDB(Engine):
 
     def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
         frozen = self.freeze(frame)  # in order, so that pages are ranges of rows
-        name = self._tables[id(frozen)]
+        name = self._tables[id(frozen.to_native())]
         try:
             for start in count(0, size):
                 page = f"WHERE rowid >= {start} AND rowid < {start + size}"
@@ -80,12 +79,34 @@ class DuckDB(Engine):
             self.drop(frozen)
 
     def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
-        setting = self._sql("SELECT current_setting('preserve_insertion_order') AS kept")
-        order = "" if setting.to_native().fetchall()[0][0] else "ORDER BY item"
+        order = "" if self._keeps_order() else "ORDER BY item"
+        name = self._tables[id(native)]
         one_by_one = " UNION ALL ".join(
-            f"(SELECT *, {number} AS number FROM {_SOURCE} WHERE units = {units} "
+            f"(SELECT *, {number} AS number FROM {name} WHERE units = {units} "
             f"{order} LIMIT 1 OFFSET {place})"
             for number, (units, place) in enumerate(wanted)
         )
-        rows: list[Row] = native.query(_SOURCE, f"{one_by_one} ORDER BY number").fetchall()
+        rows = self._collect(self._sql(f"{one_by_one} ORDER BY number").to_native())
         return [row[:-1] for row in rows]
+
+    def _keeps_order(self) -> bool:
+        setting = self._sql("SELECT current_setting('preserve_insertion_order') AS kept")
+        return bool(setting.to_native().fetchall()[0][0])
+
+
+def _asked(relation: Any, query: str, view: str = "dpgap_unused") -> Any:
+    """Run a query on the connection of a relation, which it may call `view`.
+
+    DuckDB 1 makes a view for this, and leaves it there; the second query makes it once more and
+    drops it.
+    """
+    try:
+        return relation.query(view, query)
+    finally:
+        with suppress(Exception):
+            if duckdb.__version__.startswith("1."):
+                relation.query(view, f"DROP VIEW IF EXISTS {view}")
+
+
+def _fresh_name() -> str:
+    return f"dpgap_{secrets.token_hex(8)}"
