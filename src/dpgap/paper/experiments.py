@@ -76,7 +76,7 @@ class Subject:
 
     def thresholds(self, k: int, runs: int, rng: np.random.Generator) -> Floats:
         """One for each run, at a random rank."""
-        ranks = rng.integers(_LOWEST_RANK * k, _HIGHEST_RANK * k, runs)
+        ranks = np.sort(rng.integers(_LOWEST_RANK * k, _HIGHEST_RANK * k, runs))[::-1]
         descending = self.ranked.descending
         halfway: Floats = (descending[ranks - 1] + descending[ranks]) / 2
         return halfway

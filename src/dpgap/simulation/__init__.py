@@ -50,7 +50,7 @@ __all__ = [
     "simulate",
 ]
 
-RUNS_IN_A_BATCH = 2_500
+RUNS_IN_A_BATCH = 5_000
 
 _Batch = Callable[[slice, Rng], Any]
 
@@ -187,20 +187,22 @@ def _above(
     stated = _thresholds(mechanism, thresholds, runs)
     whole = np.ceil(stated / grid).astype(np.int64)
     own = float(steps_up(mechanism.threshold, mechanism.grid) * grid - mechanism.threshold)
-    offsets = mechanism.gap_offsets - own
+    offsets = np.append(0.0, mechanism.gap_offsets - own)
     rounded_up = whole * grid - stated
     first, unit = float(mechanism.spent(0)), float(mechanism.unit)
 
     def batch(part: slice, rng: Rng) -> AboveRuns:
         sifted = sift_runs(program, ranked, whole[part], rng, max_answers)
-        gaps = sifted.gaps * grid + offsets[sifted.branches - 1] + rounded_up[part][sifted.runs]
-        found = np.bincount(sifted.runs, minlength=part.stop - part.start)
+        gaps = sifted.gaps
+        gaps *= grid
+        gaps += offsets[sifted.branches]
+        gaps += np.repeat(rounded_up[part], sifted.found)
         return AboveRuns(
-            run=sifted.runs,
+            run=np.repeat(np.arange(sifted.found.size), sifted.found),
             indices=sifted.indices,
             gaps=gaps,
-            branch_of=sifted.branches,
-            found=found,
+            branch_of=sifted.branches.astype(np.int64),
+            found=sifted.found,
             used=sifted.used,
             spent=np.add(first, unit * sifted.used, dtype=np.float64),
             processed=sifted.processed,
