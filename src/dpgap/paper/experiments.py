@@ -16,13 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpgap.best_method import Joint
 from dpgap.exact import Floats, Integers
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.paper_method import gap_variances
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK
-from dpgap.simulation import AboveRuns, MeasuredRuns, Ranked, batches
+from dpgap.simulation import AboveRuns, MeasuredRuns, Ranked, TopKRuns, batches
 
 FIGURES = (1, 2, 3, 4)
 EPSILON = "0.7"
@@ -131,16 +130,12 @@ _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
         0, k, epsilon, monotonic=True, method="best"
     ),
 }
-_BEST_RUNS = 80
-"""The best method's estimates take a hundred times as long; they get this fraction of the runs."""
 
 
 def _reduction(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence) -> Result:
-    """The mean squared error of estimates against that of the measurements alone."""
+    """The mean squared error of estimates against that of Laplace measurements alone."""
     pipeline = _REDUCTIONS[task.series](task.k, task.epsilon)
     choice, noise = (int(each) for each in seed.generate_state(2))
-    is_best = pipeline.method == "best"
-    runs = max(runs // _BEST_RUNS, 2) if is_best else runs
     thresholds = None
     if isinstance(pipeline, MeasuredAbove):
         thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
@@ -149,14 +144,12 @@ def _reduction(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequ
     )
     errors = [_errors(pipeline, part) for part, _ in found]
     improved, baseline, expected, known = map(np.concatenate, zip(*errors, strict=True))
+    ratio, error = ratio_of_means(improved, baseline)
+    theory = None
+    if pipeline.method == "paper":
+        theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
     figure = task.figures[0]
     x = task.k if figure == 1 else float(task.epsilon)
-    if is_best:
-        ratio, error = best_ratio(improved, baseline, expected, known)
-        theory = None
-    else:
-        ratio, error = ratio_of_means(improved, baseline)
-        theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
     return Result(
         figure, subject.name, task.series, x, 100 * (1 - ratio), 100 * error, theory, runs
     )
@@ -166,33 +159,38 @@ _Errors = tuple[Floats, Floats, Floats, Floats]
 
 
 def _errors(pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns) -> _Errors:
-    """Summed over each run: squared errors of estimates and of measurements, and two sums of known
-    variances: for the paper's method what to expect of these two, for the best method what to
-    expect of its own measurements and of Laplace measurements.
+    """Summed over each run: squared errors of estimates and of Laplace measurements, and what the
+    branches taken let expect of both.
+
+    The best method measures otherwise. It is compared with what Laplace measurements would have
+    had on average at the same ε, which is known.
     """
-    improved = (found.estimates - found.truth) ** 2
-    baseline = (found.measurements - found.truth) ** 2
-    selected, measurement = found.selected, pipeline.measurement
-    if isinstance(selected, AboveRuns):
-        counts, totals = selected.found, (selected.sums(improved), selected.sums(baseline))
-    else:
-        counts = np.full(len(improved), pipeline.selection.k)
-        totals = improved.sum(axis=1), baseline.sum(axis=1)
-    laplace = _measuring(Laplace(measurement.epsilon), counts)
-    if not isinstance(measurement, Laplace):
-        return *totals, _measuring(measurement, counts), laplace
-    if not isinstance(selected, AboveRuns) or not isinstance(pipeline, MeasuredAbove):
-        return *totals, laplace, laplace  # the paper's formula needs no counts of branches
+    selected = found.selected
+    improved = _summed(selected, (found.estimates - found.truth) ** 2)
+    counts = (
+        selected.found
+        if isinstance(selected, AboveRuns)
+        else np.full_like(improved, pipeline.selection.k, dtype=np.int64)
+    )
+    laplace = Laplace(pipeline.measurement.epsilon)
+    of_count = [0.0, *(n * laplace.variance(n) for n in range(1, int(counts.max()) + 1))]
+    known = np.array(of_count)[counts]
+    if pipeline.method == "best":
+        return improved, known, known, known
+    baseline = _summed(selected, (found.measurements - found.truth) ** 2)
+    if not (isinstance(selected, AboveRuns) and isinstance(pipeline, MeasuredAbove)):
+        return improved, baseline, known, known  # the paper's formula needs no counts of branches
     gap = gap_variances(pipeline.selection)[selected.branch_of - 1]
-    own = (laplace / np.maximum(counts, 1))[selected.run]
-    return *totals, selected.sums(1 / (1 / gap + 1 / own)), laplace
+    own = np.repeat(known / np.maximum(counts, 1), counts)
+    return improved, baseline, selected.sums(gap * own / (gap + own)), known
 
 
-def _measuring(measurement: Laplace | Joint, counts: Integers) -> Floats:
-    """The variances of all that each run measures, added up."""
-    numbers, which = np.unique(counts, return_inverse=True)
-    sums = [n * measurement.variance(n) if n else 0.0 for n in numbers.tolist()]
-    return np.array(sums)[which]
+def _summed(selected: TopKRuns | AboveRuns, values: Floats) -> Floats:
+    """The sum over each run."""
+    if isinstance(selected, AboveRuns):
+        return selected.sums(values)
+    sums: Floats = values.sum(axis=1)
+    return sums
 
 
 def ratio_of_means(above: Floats, below: Floats) -> tuple[float, float]:
@@ -204,19 +202,6 @@ def ratio_of_means(above: Floats, below: Floats) -> tuple[float, float]:
     ratio = float(above.mean() / below.mean())
     spread = np.sqrt(((above - ratio * below) ** 2).mean() / above.size)
     return ratio, float(spread / below.mean())
-
-
-def best_ratio(
-    improved: Floats, own: Floats, known: Floats, baseline: Floats
-) -> tuple[float, float]:
-    """The best method's squared error over that of Laplace measurements, and its standard error.
-
-    Its own measurements' squared error, whose mean is known, serves as a control variate: what
-    luck they had is taken off, and few runs say as much as many would.
-    """
-    luck = own - known
-    slope = float((luck * improved).mean() / np.maximum((luck**2).mean(), 1e-300))
-    return ratio_of_means(improved - slope * luck, baseline)
 
 
 def _expected_reduction(task: Task, by_branches: float) -> float:

@@ -23,8 +23,8 @@ _METHOD = (
     "Counting queries in one shuffled order; k from 2 to 25; thresholds at a random rank from 2k "
     "up to 8k in each run, halfway to the next count; budget between threshold and answers "
     "1 : k^⅔ (general: 1 : (2k)^⅔); half of ε selects, half measures. What is simulated is what a "
-    "release shows: whole numbers, floored noise. The best method's estimates get an eightieth of "
-    "the runs, with a control variate."
+    "release shows: whole numbers, floored noise. The best method is compared with what Laplace "
+    "measurements alone would have had at the same ε."
 )
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;color:#1f2933;max-width:70rem;margin:2rem auto;"

@@ -48,15 +48,16 @@ def measure_above(
 ) -> MeasuredRuns:
     """Measure and estimate the answers found in every run; `thresholds` has one for each run."""
     truth = answers[selected.indices]
-    if isinstance(pipeline.measurement, Laplace):
-        values = _paper_above(pipeline, pipeline.measurement, truth, selected, thresholds, rng)
+    selection, measurement = pipeline.selection, pipeline.measurement
+    if isinstance(measurement, Laplace):
+        values = _paper_above(selection, measurement, truth, selected, thresholds, rng)
     else:
-        values = _best_above(pipeline, truth, selected, thresholds, rng)
+        values = _best_above(selection, measurement, truth, selected, thresholds, rng)
     return MeasuredRuns(selected, *values, _floats(truth, float(pipeline.selection.grid or 1)))
 
 
 def _paper_above(
-    pipeline: MeasuredAbove,
+    selection: SparseVector,
     measurement: Laplace,
     truth: Integers,
     selected: AboveRuns,
@@ -75,7 +76,7 @@ def _paper_above(
     measurements -= unit.floor_mean
     measurements *= grid
     own = np.repeat(of_count[selected.found], selected.found)
-    of_gap = np.append(0.0, gap_variances(pipeline.selection))[selected.branch_of]
+    of_gap = np.append(0.0, gap_variances(selection))[selected.branch_of]
     weight = own / (own + of_gap)  # of the gap
     estimates = selected.gaps - measurements
     estimates += np.repeat(thresholds, selected.found)
@@ -85,7 +86,12 @@ def _paper_above(
 
 
 def _best_above(
-    pipeline: MeasuredAbove, truth: Integers, selected: AboveRuns, thresholds: Floats, rng: Rng
+    selection: SparseVector,
+    measurement: Joint,
+    truth: Integers,
+    selected: AboveRuns,
+    thresholds: Floats,
+    rng: Rng,
 ) -> tuple[Floats, Floats]:
     """Joint measurements; runs that found equally many are taken together."""
     starts = selected.found.cumsum() - selected.found
@@ -93,10 +99,10 @@ def _best_above(
     for count in np.unique(selected.found[selected.found > 0]).tolist():
         runs = np.flatnonzero(selected.found == count)
         places = starts[runs][:, None] + np.arange(count)
-        measurements[places] = measured = _measured(pipeline.measurement, truth[places], rng)
+        measurements[places] = measured = _measured(measurement, truth[places], rng)
         estimates[places] = _moved(
-            pipeline.selection,
-            pipeline.measurement,
+            selection,
+            measurement,
             measured,
             selected.gaps[places],
             selected.branch_of[places],

@@ -53,7 +53,7 @@ class Ranked(NamedTuple):
         at_least: int,
         cost_of_a_hit: float = _COST_OF_A_HIT,
     ) -> list[int]:
-        """For each bar, the rank from which on answers are left to their tails, cheapest on balance.
+        """By bar, the rank from which on answers are left to their tails: cheapest on balance.
 
         `needs` are the laws that an answer is drawn from and the bars that it must then reach.
         """

@@ -53,7 +53,8 @@ class _Far(NamedTuple):
     def among(self, first: int, end: int) -> "_Far":
         """Those of some neighbouring runs, counted from the first of these."""
         kept = (self.runs >= first) & (self.runs < end)
-        return _Far(self.runs[kept] - first, *(each[kept] for each in self[1:]))
+        runs, indices, branches, gaps = self
+        return _Far(runs[kept] - first, indices[kept], branches[kept], gaps[kept])
 
 
 class _Found(NamedTuple):
@@ -85,12 +86,9 @@ def sift_runs(
         _block(program, ranked, state, slice(start, start + _RUNS_AT_ONCE), border, rng)
         for start, border in zip(starts.tolist(), borders, strict=True)
     ]
-    sifted = SiftedRuns(
-        *map(np.concatenate, zip(*parts, strict=True)),
-        state.found,
-        state.used,
-        np.where(state.going(slice(None)), ranked.size, state.last + 1),
-    )
+    indices, branches, gaps = map(np.concatenate, zip(*parts, strict=True))
+    processed = np.where(state.going(slice(None)), ranked.size, state.last + 1)
+    sifted = SiftedRuns(indices, branches, gaps, state.found, state.used, processed)
     return sifted if isinstance(order, slice) else _in_order(sifted, order)
 
 
