@@ -101,7 +101,7 @@ def tasks(figures: tuple[int, ...], datasets: int) -> Iterator[Task]:
 def run(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence) -> list[Result]:
     """The points of a task."""
     if task.figures[0] in (1, 2):
-        return [_reduction(task, subject, runs, seed)]
+        return list(_reductions(task, subject, runs, seed))
     return list(_adaptivity(task, subject, runs, seed))
 
 
@@ -132,57 +132,85 @@ _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
 }
 
 
-def _reduction(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence) -> Result:
-    """The mean squared error of estimates against that of Laplace measurements alone."""
+CLEAR = ", clear answers"
+_CLEAR_DEVIATIONS = 4
+
+
+def _reductions(
+    task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence
+) -> Iterator[Result]:
+    """The mean squared error of estimates against that of Laplace measurements alone.
+
+    Where adaptive runs are looked at for every ε, also for the clear answers alone: those whose
+    true value is far above all that they had to clear, so that luck had no part in it.
+    """
     pipeline = _REDUCTIONS[task.series](task.k, task.epsilon)
     choice, noise = (int(each) for each in seed.generate_state(2))
     thresholds = None
     if isinstance(pipeline, MeasuredAbove):
         thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
-    found = batches(
+    is_split = task.figures[0] == 2 and "adaptive" in task.series
+    errors: dict[str, list[_Errors]] = {}
+    start = 0
+    for part, size in batches(
         pipeline, subject.ranked, runs=runs, seed=noise, thresholds=thresholds, workers=1
-    )
-    errors = [_errors(pipeline, part) for part, _ in found]
-    improved, baseline, expected, known = map(np.concatenate, zip(*errors, strict=True))
+    ):
+        errors.setdefault("", []).append(_errors(pipeline, part))
+        if is_split and thresholds is not None:
+            clear = _is_clear(pipeline, part, thresholds[start : start + size])
+            errors.setdefault(CLEAR, []).append(_errors(pipeline, part, clear))
+        start += size
+    for name, parts in errors.items():
+        yield _reduction(task, subject.name, name, *map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _reduction(
+    task: Task,
+    dataset: str,
+    name: str,
+    improved: Floats,
+    baseline: Floats,
+    expected: Floats,
+    known: Floats,
+) -> Result:
     ratio, error = ratio_of_means(improved, baseline)
     theory = None
-    if pipeline.method == "paper":
+    if "best" not in task.series:
         theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
     figure = task.figures[0]
     x = task.k if figure == 1 else float(task.epsilon)
-    return Result(
-        figure, subject.name, task.series, x, 100 * (1 - ratio), 100 * error, theory, runs
-    )
+    series = task.series + name
+    return Result(figure, dataset, series, x, 100 * (1 - ratio), 100 * error, theory, improved.size)
 
 
 _Errors = tuple[Floats, Floats, Floats, Floats]
 
 
-def _errors(pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns) -> _Errors:
+def _errors(
+    pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns, kept: Floats | float = 1.0
+) -> _Errors:
     """Summed over each run: squared errors of estimates and of Laplace measurements, and what the
-    branches taken let expect of both.
+    branches taken let expect of both; for the answers that are `kept`.
 
     The best method measures otherwise. It is compared with what Laplace measurements would have
     had on average at the same ε, which is known.
     """
     selected = found.selected
-    improved = _summed(selected, (found.estimates - found.truth) ** 2)
-    counts = (
-        selected.found
-        if isinstance(selected, AboveRuns)
-        else np.full_like(improved, pipeline.selection.k, dtype=np.int64)
-    )
+    improved = _summed(selected, kept * (found.estimates - found.truth) ** 2)
+    baseline = _summed(selected, kept * (found.measurements - found.truth) ** 2)
     laplace = Laplace(pipeline.measurement.epsilon)
-    of_count = [0.0, *(n * laplace.variance(n) for n in range(1, int(counts.max()) + 1))]
-    known = np.array(of_count)[counts]
+    if not (isinstance(selected, AboveRuns) and isinstance(pipeline, MeasuredAbove)):
+        k = pipeline.selection.k
+        known = np.full_like(improved, k * laplace.variance(k))
+        return improved, known if pipeline.method == "best" else baseline, known, known
+    most = int(selected.found.max(initial=0))
+    of_count = np.array([0.0, *(laplace.variance(n) for n in range(1, most + 1))])
+    own = np.repeat(of_count[selected.found], selected.found)
+    known = selected.sums(kept * own)
     if pipeline.method == "best":
         return improved, known, known, known
-    baseline = _summed(selected, (found.measurements - found.truth) ** 2)
-    if not (isinstance(selected, AboveRuns) and isinstance(pipeline, MeasuredAbove)):
-        return improved, baseline, known, known  # the paper's formula needs no counts of branches
     gap = gap_variances(pipeline.selection)[selected.branch_of - 1]
-    own = np.repeat(known / np.maximum(counts, 1), counts)
-    return improved, baseline, selected.sums(gap * own / (gap + own)), known
+    return improved, baseline, selected.sums(kept * gap * own / (gap + own)), known
 
 
 def _summed(selected: TopKRuns | AboveRuns, values: Floats) -> Floats:
@@ -191,6 +219,20 @@ def _summed(selected: TopKRuns | AboveRuns, values: Floats) -> Floats:
         return selected.sums(values)
     sums: Floats = values.sum(axis=1)
     return sums
+
+
+def _is_clear(
+    pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns, thresholds: Floats
+) -> Floats:
+    """1 for each answer far above its branch's margin, counted in deviations of its gap; else 0."""
+    selection, selected = pipeline.selection, found.selected
+    if not (isinstance(selected, AboveRuns) and isinstance(selection, SparseVector)):
+        raise TypeError("only answers above a threshold can be clear of it")
+    margins = np.array([float(way.margin) for way in selection.ways])
+    far = margins + _CLEAR_DEVIATIONS * np.sqrt(gap_variances(selection))
+    over = found.truth - np.repeat(thresholds, selected.found)
+    clear: Floats = (over >= far[selected.branch_of - 1]).astype(np.float64)
+    return clear
 
 
 def ratio_of_means(above: Floats, below: Floats) -> tuple[float, float]:
