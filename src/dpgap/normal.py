@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_FEW = 4_000
+_FEW = 20_000
+_FEW_FOR_A_TABLE = 2_000
 _FAR = -30.0
 _END = 37.0
 _CELLS = 64
@@ -65,7 +66,7 @@ def tabled_log_ndtr(place: Floats) -> Floats:
 
     For few values the table is not worth making, and it ends at −37.
     """
-    if place.size <= _FEW or place.min() < -_END:
+    if place.size <= _FEW_FOR_A_TABLE or place.min() < -_END:
         return log_ndtr(place)
     cells, within = _cells(place)
     value, slope, half_bend, sixth = _table()
@@ -78,6 +79,8 @@ def tabled_log_ndtr(place: Floats) -> Floats:
 
 def rough_log_ndtr(place: Floats) -> Floats:
     """Log Φ(x) to a few per cent."""
+    if place.size <= _FEW_FOR_A_TABLE:
+        return log_ndtr(place)
     logs: Floats = _table()[0].take(_cells(place)[0])
     return logs
 

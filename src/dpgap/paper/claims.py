@@ -137,7 +137,7 @@ def _stable_if_clear(points: _Points) -> list[Claim]:
             f"{len(every) - len(outside)} of {len(every)} points (monotonic and general) lie "
             f"within the tolerance; {len(outside)} outside{where}. Of clear answers alone "
             f"{sum(map(_fits, clear))} of {len(clear)} do, at most "
-            f"{max(map(_distance, clear)):.1f} points from theory",
+            f"{max(map(_distance, clear), default=0):.1f} points from theory",
             CONFIRMED if not outside else PARTLY if all(map(_fits, clear)) else NOT,
             "At the smallest ε the noise reaches the distances between counts. An answer near the "
             "threshold is then found by luck, and its gap overstates it. Clear answers, whose true "

@@ -161,7 +161,9 @@ def _reductions(
             errors.setdefault(CLEAR, []).append(_errors(pipeline, part, clear))
         start += size
     for name, parts in errors.items():
-        yield _reduction(task, subject.name, name, *map(np.concatenate, zip(*parts, strict=True)))
+        sums = [np.concatenate(each) for each in zip(*parts, strict=True)]
+        if sums[1].any():  # there may be no clear answers at all
+            yield _reduction(task, subject.name, name, *sums)
 
 
 def _reduction(

@@ -226,6 +226,7 @@ def _branches(page: Any, results: Sequence[Result], names: Sequence[str]) -> Non
                 x = [each.x for each in line]
                 axes.fill_between(x, below, upper, color=shade, lw=0, label=_ORDINALS[number])
                 below = upper
+            axes.set_ylim(bottom=0)
         row[0].set_ylabel(f"{title}\nanswers")
     _named(panels, names)
     _legend(page, panels[-1][0])

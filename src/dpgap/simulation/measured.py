@@ -2,7 +2,7 @@
 
 The paper's estimates are its formulas for all runs side by side; tests hold them to the ones that
 releases use. The best method's estimates are computed by the very code of releases, and integrate
-numerically for every run: that takes longer than all the rest.
+numerically for every run: that takes most of the time.
 """
 
 from typing import Any
@@ -32,6 +32,7 @@ def measure_top_k(
         ratio = variance_ratio(pipeline.selection, pipeline.measurement)
         estimates = _blue(measurements, selected.gaps, ratio, grid)
     else:
+        _load_scipy()
         leads = np.cumsum(selected.gaps[:, ::-1], axis=1)[:, ::-1]
         estimates = estimates_after_top_k(
             pipeline.selection, pipeline.measurement, measurements, leads
@@ -94,6 +95,7 @@ def _best_above(
     rng: Rng,
 ) -> tuple[Floats, Floats]:
     """Joint measurements; runs that found equally many are taken together."""
+    _load_scipy()
     starts = selected.found.cumsum() - selected.found
     measurements, estimates = np.empty(truth.size), np.empty(truth.size)
     for count in np.unique(selected.found[selected.found > 0]).tolist():
@@ -131,6 +133,11 @@ def _moved(
     )
     means: Floats = found.means + moved
     return means
+
+
+def _load_scipy() -> None:
+    """Have `dpgap.normal` use its loops: a release does without them, many runs should not."""
+    import scipy.special  # noqa: F401
 
 
 def _measured(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
