@@ -45,7 +45,7 @@ from dpgap.selection_line import NEGLIGIBLE, REACH, Line, NoisyThreshold, Unknow
 __all__ = ["Estimates", "Line", "NoisyThreshold", "UnknownLine", "after_selection"]
 
 _ROUGH_POINTS = 12
-_POINTS = ((9.0, 24), (16.0, 36), (32.0, 64), (80.0, 160))
+_POINTS = ((8.0, 22), (12.0, 28), (18.0, 40), (32.0, 64), (80.0, 160))
 """How many places of the line are looked at, by how many s wide the range is.
 
 More of them, or a wider range, would change no mean by 1e-5 s, and most by less than 1e-8 s.
@@ -55,7 +55,7 @@ _LEAST = 1e-300
 _CLEAR = 9.0
 """An answer so many s above the line did not win by luck: D is below 1e-17."""
 _LARGEST_TILT = 6.0
-_CELLS_AT_ONCE = 1 << 17
+_CELLS_AT_ONCE = 1 << 16
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 
 
@@ -216,7 +216,9 @@ def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats,
     at_line_too[at.close] = (at_line / total * weights[rows]).sum(axis=1)
     common = with_shared.sum(axis=1)[:, None]
     slope = tilts * (1 - chance) - at_lead
-    both = tilts * (common - chance_and_shared) - _mean(density, with_shared)
+    both = tilts * (common - chance_and_shared)
+    if shared.any():
+        both -= _mean(density, with_shared)
     density *= at.over
     bend = tilts * (slope + at_line_too - at_lead) - _mean(density, weights)
     shift = s * slope - common

@@ -38,7 +38,7 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 8,
     "svg.fonttype": "none",
     "svg.hashsalt": "dpgap",
-    "savefig.dpi": 150,
+    "savefig.dpi": 120,
 }
 
 FORMATS = ("svg", "png")
@@ -79,6 +79,7 @@ def _drawn(draw_on: Any, *given: Any) -> Drawn:
             content = io.BytesIO()
             metadata = {"Date": None} if kind == "svg" else None
             page.savefig(content, format=kind, metadata=metadata)
+            page.set_layout_engine("none")  # laid out once, for all formats
             files[kind] = content.getvalue()
         files["svg"] = _smaller(files["svg"])
         return files
