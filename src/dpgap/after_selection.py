@@ -45,12 +45,12 @@ from dpgap.selection_line import NEGLIGIBLE, REACH, Line, NoisyThreshold, Unknow
 __all__ = ["Estimates", "Line", "NoisyThreshold", "UnknownLine", "after_selection"]
 
 _ROUGH_POINTS = 12
-_POINTS = ((8.0, 22), (12.0, 28), (18.0, 40), (32.0, 64), (80.0, 160))
+_POINTS = ((6.5, 20), (10.0, 24), (15.0, 34), (28.0, 56), (80.0, 160))
 """How many places of the line are looked at, by how many s wide the range is.
 
-More of them, or a wider range, would change no mean by 1e-5 s, and most by less than 1e-8 s.
+More of them, or a wider range, would change no mean by 1e-5 s, and most by less than 1e-6 s.
 """
-_NEGLIGIBLE = 18.0
+_NEGLIGIBLE = 14.0
 _LEAST = 1e-300
 _CLEAR = 9.0
 """An answer so many s above the line did not win by luck: D is below 1e-17."""

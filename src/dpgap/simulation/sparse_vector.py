@@ -287,11 +287,14 @@ class _State:
         """
         said, ahead = self._level(runs, branches, self._levels[0][1])
         for live, limit in self._levels[1:]:
-            if not ahead.any():
+            late = np.flatnonzero(ahead.any(axis=0))
+            if not late.size:
                 break
-            more, now = self._level(runs, branches * (ahead & (branches <= live)), limit)
-            said |= more
-            ahead &= now
+            rest = np.s_[:, late[0] :]
+            alive = branches[rest] * (ahead[rest] & (branches[rest] <= live))
+            more, now = self._level(runs, alive, limit)
+            said[rest] |= more
+            ahead[rest] &= now
         return said
 
     def _level(self, runs: Integers, branches: Branches, limit: int) -> tuple[Flags, Flags]:
