@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from dpgap.paper import commands, experiments, page
+from dpgap.paper import commands, experiments, figures, page
 from dpgap.paper.claims import judge
 from dpgap.paper.commands import reproduce_into
 from dpgap.paper.datasets import Dataset, load
@@ -168,6 +168,20 @@ def test_drawings_repeat_themselves(kosarak):
     first, second = (draw(4, results, [kosarak])["figure-4"]["svg"] for _ in range(2))
     assert first == second
     assert len(first) < 40_000
+
+
+def test_every_point_lies_within_its_panel(quick, kosarak):
+    from matplotlib.figure import Figure
+
+    drawings = {1: figures._reductions, 4: figures._budgets}
+    for number, points in finished_figures(Plan([kosarak], (1, 4), runs=50, workers=1)):
+        sheet = Figure()
+        drawings[number](sheet, *((number,) if number == 1 else ()), points, ["Kosarak"])
+        for axes in sheet.axes:
+            low, high = axes.get_ylim()
+            shown = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines])
+            shown = shown[np.isfinite(shown)]
+            assert low <= 0 <= shown.max() <= high
 
 
 def test_tables_in_markdown_are_tables(kosarak):

@@ -133,7 +133,7 @@ def _stable_if_clear(points: _Points) -> list[Claim]:
     return [
         Claim(
             2,
-            "So it is after Adaptive Sparse Vector.",
+            "Not in the paper: it is as stable after Adaptive Sparse Vector.",
             f"{len(every) - len(outside)} of {len(every)} points (monotonic and general) lie "
             f"within the tolerance; {len(outside)} outside{where}. Of clear answers alone "
             f"{sum(map(_fits, clear))} of {len(clear)} do, at most "

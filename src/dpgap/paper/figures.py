@@ -165,12 +165,12 @@ def _reductions(page: Any, figure: int, results: Sequence[Result], names: Sequen
                 _points(axes, clear, label, _COLOURS["clear"], fillstyle=fill, marker="s")
             best = _line(results, name, f"{mechanism} best")
             _points(axes, best, 'method="best"', _COLOURS["best"], marker="D")
-            axes.set_ylim(bottom=0)
             if row == 0:
                 axes.set_title(name)
         panels[row][0].set_ylabel(f"{title}\nless squared error (%)")
     for axes in panels[-1]:
         axes.set_xlabel("k" if figure == 1 else "ε")
+    _from_zero(panels)
     _legend(page, *panels[:, 0])
 
 
@@ -202,6 +202,7 @@ def _adaptivity(
             if measure == "F-measure":
                 axes.set_ylim(0, 1.002)
         row[0].set_ylabel(measure)
+    _from_zero(panels[:1])
     _named(panels, names)
     _legend(page, panels[0][0])
 
@@ -227,13 +228,19 @@ def _branches(page: Any, results: Sequence[Result], names: Sequence[str]) -> Non
                 x = [each.x for each in line]
                 axes.fill_between(x, below, upper, color=shade, lw=0, label=_ORDINALS[number])
                 below = upper
-            axes.set_ylim(bottom=0)
         row[0].set_ylabel(f"{title}\nanswers")
+    _from_zero(panels)
     _named(panels, names)
     _legend(page, panels[-1][0])
 
 
 _ORDINALS = {1: "cheapest branch", 2: "second branch", 3: "third branch"}
+
+
+def _from_zero(panels: Any) -> None:
+    """Show all that was drawn, down to zero; only once all is drawn, since rows share their axis."""
+    for axes in panels.flat:
+        axes.set_ylim(bottom=0)
 
 
 def _named(panels: Any, names: Sequence[str]) -> None:
@@ -259,7 +266,7 @@ def _budgets(page: Any, results: Sequence[Result], names: Sequence[str]) -> None
         _theory(axes, line, _INK, ":")
         axes.set_title(title)
         axes.set_xlabel("k")
-        axes.set_ylim(bottom=0)
+    _from_zero(panels)
     panels[0][0].set_ylabel("budget left (%)")
     _legend(page, panels[0][0])
 
