@@ -77,7 +77,7 @@ def after_selection(
     """
     winners = _Winners(measurements, leads, np.broadcast_to(scales, leads.shape), deviation)
     low, high = _range(winners, line)
-    means, variances = np.full((2, *measurements.shape), np.nan)
+    means, variances = (np.full(measurements.shape, np.nan) for _ in range(2))
     rows = np.flatnonzero(deviation < _LARGEST_TILT * winners.scales.min(axis=1))
     at_once = max(1, _CELLS_AT_ONCE // (measurements.shape[1] * _POINTS[0][1]))
     for start in range(0, rows.size, at_once):

@@ -238,7 +238,7 @@ _ORDINALS = {1: "cheapest branch", 2: "second branch", 3: "third branch"}
 
 
 def _from_zero(panels: Any) -> None:
-    """Show all that was drawn, down to zero; at the end, since the panels of a row share an axis."""
+    """Show all that was drawn, down to zero; at the end, since panels of a row share an axis."""
     for axes in panels.flat:
         axes.set_ylim(bottom=0)
 
