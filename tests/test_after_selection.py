@@ -5,7 +5,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from dpgap import after_selection_in_logs
 from dpgap.after_selection import Line, NoisyThreshold, UnknownLine, after_selection
+from dpgap.after_selection_in_logs import estimates_in_logs
 from dpgap.estimates import blue
 
 Floats = NDArray[np.float64]
@@ -62,6 +64,44 @@ def test_rows_are_estimated_independently_of_each_other() -> None:
         )
         assert together.means[row] == pytest.approx(alone.means[0])
         assert together.variances[row] == pytest.approx(alone.variances[0])
+
+
+def _races(line: float, runs: int, k: int, own: float, scale: float) -> tuple[Floats, Floats]:
+    """Measurements and leads of winners clear, close and lucky."""
+    generator = np.random.default_rng(k)
+    truth = line + generator.exponential(12 * own, (runs, k)) - 3 * own
+    leads = np.maximum(truth - line, 0) + generator.exponential(scale, (runs, k))
+    return truth + generator.normal(0, own, (runs, k)), leads
+
+
+@pytest.mark.parametrize("k", [2, 10, 25])
+@pytest.mark.parametrize(
+    "line", [UnknownLine(3.0), NoisyThreshold(0.0, 6.0, 3.0)], ids=["unknown", "threshold"]
+)
+def test_a_much_finer_grid_changes_nothing(
+    line: Line, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, scale = 3.0, 8.0
+    measured, leads = _races(0.0, 40, k, own, scale)
+    found = after_selection(measured, leads, np.float64(scale), own, line)
+    monkeypatch.setattr(after_selection_in_logs, "_POINTS", 800)
+    means, variances = estimates_in_logs(measured, leads, np.full((40, k), scale), own, line)
+    assert np.abs(found.means - means).max() < 1e-5 * own
+    assert np.median(np.abs(found.means - means)) < 1e-6 * own
+    assert np.abs(found.variances - variances).max() < 1e-4 * own**2
+
+
+@pytest.mark.parametrize(
+    "line", [UnknownLine(3.0), NoisyThreshold(0.0, 6.0, 3.0)], ids=["unknown", "threshold"]
+)
+def test_one_row_is_estimated_as_among_thousands(line: Line) -> None:
+    """One release sums exact tails, a simulation looks them up."""
+    measured, leads = _races(0.0, 3_000, 10, 3.0, 8.0)
+    together = after_selection(measured, leads, np.float64(8.0), 3.0, line)
+    for row in range(0, 3_000, 300):
+        alone = after_selection(measured[[row]], leads[[row]], np.float64(8.0), 3.0, line)
+        assert np.abs(together.means[row] - alone.means[0]).max() < 3e-9
+        assert np.abs(together.variances[row] - alone.variances[0]).max() < 1e-7
 
 
 def test_shifting_everything_shifts_the_estimates() -> None:

@@ -1,12 +1,21 @@
-"""The normal distribution's logarithm: SciPy's values without SciPy's import."""
+"""The normal distribution and its logarithm: SciPy's values without SciPy's import."""
 
 import subprocess
 import sys
 
 import numpy as np
+import pytest
 from scipy.special import log_ndtr as reference
+from scipy.special import ndtr as reference_ndtr
 
-from dpgap.normal import log_ndtr
+from dpgap import normal
+from dpgap.normal import log_ndtr, ndtr, rough_log_ndtr, tabled_log_ndtr
+
+
+@pytest.fixture(autouse=True)
+def _without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not loaded SciPy."""
+    monkeypatch.setattr(normal, "_is_worth_loading", lambda values: values > 100_000)
 
 
 def test_it_agrees_with_scipy_from_tail_to_tail() -> None:
@@ -14,6 +23,24 @@ def test_it_agrees_with_scipy_from_tail_to_tail() -> None:
     ours, theirs = log_ndtr(x), reference(x)
     assert np.allclose(ours, theirs, rtol=1e-12, atol=1e-300)
     assert not np.allclose(ours, reference(x * (1 + 1e-9)), rtol=1e-12, atol=1e-300)
+
+
+def test_chances_agree_with_scipy_too() -> None:
+    x = np.linspace(-30, 10, 4_001)
+    assert np.allclose(ndtr(x), reference_ndtr(x), rtol=1e-12, atol=0)
+    assert not np.allclose(ndtr(x), reference_ndtr(x * (1 + 1e-9)), rtol=1e-12, atol=0)
+    assert np.array_equal(
+        ndtr(np.linspace(-9, 9, 200_000)), reference_ndtr(np.linspace(-9, 9, 200_000))
+    )
+
+
+def test_the_table_is_good_to_nine_digits() -> None:
+    x = np.linspace(-37, 45, 90_001)
+    exact = reference(x)
+    assert (np.abs(tabled_log_ndtr(x) - exact) < 1e-9 * np.maximum(1, -exact)).all()
+    assert (np.abs(rough_log_ndtr(x) - exact) < 0.01 * (1 - exact)).all()
+    assert tabled_log_ndtr(np.append(x, -50.0))[-1] == pytest.approx(reference(-50.0), rel=1e-12)
+    assert tabled_log_ndtr(x[:10]) == pytest.approx(exact[:10], rel=1e-12)
 
 
 def test_shapes_and_special_values_are_kept() -> None:

@@ -15,99 +15,48 @@ keep their measurement. Measurement noise enters as normal with its true varianc
 all values share (half of the hull's variance) cannot be told from a shift of the line, so the line
 is the only unknown that has to be integrated over, numerically; time is linear in the answers.
 
-With I the likelihood of one measurement and its lead, given the line, the formulas are short:
+With b the scale of the noise, s the deviation of a measurement and t = s/b, let x and u be how many
+s the line, and the line plus the lead, are above the measurement. The likelihood of a measurement
+and its lead, given the line, is then e^(−t·x) times
 
-    I = I₀ + I₁    (the answer is below the line, or between the line and the line plus the lead)
-    I′ = I₁/b − B,    I″ = (I₁/b + A − B)/b − B·t/s    (derivatives by the measurement)
+    G = Φ(u − t) + D,    D = Φ(x)·e^(t·x − t²/2) − Φ(x − t)
 
-A and B are the densities at the two ends of that stretch, b the scale of the noise, s the
-deviation of a measurement and t how many s the upper end is off. The mean is the measurement plus
-s²·I′/I, its variance s² + s⁴·(I″/I − (I′/I)²), averaged over the line.
+up to a constant. D is luck: it counts only where the line is close to the answer, or above it. So
+it is worked out for those few answers alone. Derivatives by the measurement make the mean and the
+variance of the answer; with β = (D + Φ(x − t))/G, the chance that it is below the line,
+
+    s·I′/I = t·(1 − β) − φ(u − t)/G
+    s²·I″/I = t·(s·I′/I + φ(x − t)/G) − u·φ(u − t)/G
+
+The mean is the measurement plus s²·I′/I, its variance s² + s⁴·(I″/I − (I′/I)²), averaged over the
+line.
 """
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from dpgap.exact import Floats
-from dpgap.normal import log_ndtr
+from dpgap.after_selection_in_logs import estimates_in_logs
+from dpgap.exact import Floats, Integers
+from dpgap.normal import ndtr, rough_log_ndtr, tabled_log_ndtr
+from dpgap.selection_line import NEGLIGIBLE, REACH, Line, NoisyThreshold, UnknownLine
 
-_POINTS = 49
-_STAGES = 3
-_NEGLIGIBLE = 25.0
-_REACH = 8.0
-_LARGEST_EXPONENT = 700.0
-_CELLS_AT_ONCE = 1 << 17
-_LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
+__all__ = ["Estimates", "Line", "NoisyThreshold", "UnknownLine", "after_selection"]
 
+_ROUGH_POINTS = 12
+_POINTS = ((6.5, 20), (10.0, 24), (15.0, 34), (28.0, 56), (80.0, 160))
+"""How many places of the line are looked at, by how many s wide the range is.
 
-class Line(Protocol):
-    """What is known beforehand of what winners had to clear."""
-
-    def range(self, least: Floats, most: Floats, deviation: float) -> tuple[Floats, Floats]:
-        """Where to look for the line, given the ends of where measurements put it."""
-
-    def log_density(self, line: Floats) -> Floats:
-        """How likely a place of the line is, up to a constant."""
-
-    def shared_error(self, line: Floats) -> tuple[Floats, Floats]:
-        """The mean and variance of the error that all measurements share, given the line."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownLine:
-    """Nothing is known: the best loser may be anywhere up to the largest winner."""
-
-    shared_deviation: float
-
-    def range(self, least: Floats, most: Floats, deviation: float) -> tuple[Floats, Floats]:
-        return least - _REACH * deviation, most + 4 * deviation
-
-    def log_density(self, line: Floats) -> Floats:
-        return np.zeros_like(line)
-
-    def shared_error(self, line: Floats) -> tuple[Floats, Floats]:
-        return np.zeros_like(line), np.full_like(line, self.shared_deviation**2)
-
-
-@dataclass(frozen=True, slots=True)
-class NoisyThreshold:
-    """The threshold plus exponential noise, seen through the error that measurements share."""
-
-    threshold: float
-    scale: float
-    shared_deviation: float
-
-    def range(self, least: Floats, most: Floats, deviation: float) -> tuple[Floats, Floats]:
-        shared = _REACH * self.shared_deviation
-        low = np.maximum(least - _REACH * deviation, self.threshold - shared)
-        high = self.threshold + shared + 2 * _NEGLIGIBLE * self.scale
-        return low, np.maximum(low + 2 * _REACH * deviation, high)
-
-    def log_density(self, line: Floats) -> Floats:
-        over = line - self.threshold
-        logs: Floats = log_ndtr(self._place(over)) - over / self.scale
-        return logs
-
-    def shared_error(self, line: Floats) -> tuple[Floats, Floats]:
-        """A normal error, given that it and exponential noise add up to the line's excess."""
-        shared = self.shared_deviation
-        place = self._place(line - self.threshold)
-        hazard = _hazard(place)
-        left = np.clip(1 - place * hazard - hazard**2, 0.0, 1.0)
-        return shared**2 / self.scale - shared * hazard, shared**2 * left
-
-    def _place(self, over: Floats) -> Floats:
-        shared = self.shared_deviation
-        return over / shared - shared / self.scale
-
-
-def _hazard(place: Floats) -> Floats:
-    """The normal density over its distribution, without underflow."""
-    hazard: Floats = np.exp(-(place**2) / 2 - _LOG_ROOT_TWO_PI - log_ndtr(place))
-    return hazard
+More of them, or a wider range, would change no mean by 1e-5 s, and most by less than 1e-6 s.
+"""
+_NEGLIGIBLE = 14.0
+_LEAST = 1e-300
+_CLEAR = 9.0
+"""An answer so many s above the line did not win by luck: D is below 1e-17."""
+_LARGEST_TILT = 6.0
+_CELLS_AT_ONCE = 1 << 16
+_ROOT_TWO_PI = math.sqrt(2 * math.pi)
 
 
 class Estimates(NamedTuple):
@@ -126,15 +75,20 @@ def after_selection(
     `scales` are those of the leads' exponential noise, `deviation` that of what measurements do
     not share; `line` knows what they do.
     """
-    runs, count = measurements.shape
-    scales = np.broadcast_to(scales, measurements.shape)
-    at_once = max(1, _CELLS_AT_ONCE // (count * _POINTS))
-    parts = []
-    for start in range(0, runs, at_once):
-        some = slice(start, start + at_once)
-        winners = _Winners(measurements[some], leads[some], scales[some], deviation)
-        parts.append(_averaged(winners, line))
-    return Estimates(*map(np.concatenate, zip(*parts, strict=True)))
+    winners = _Winners(measurements, leads, np.broadcast_to(scales, leads.shape), deviation)
+    low, high = _range(winners, line)
+    means, variances = (np.full(measurements.shape, np.nan) for _ in range(2))
+    rows = np.flatnonzero(deviation < _LARGEST_TILT * winners.scales.min(axis=1))
+    at_once = max(1, _CELLS_AT_ONCE // (measurements.shape[1] * _POINTS[0][1]))
+    for start in range(0, rows.size, at_once):
+        some = rows[start : start + at_once]
+        part = winners.of(some)
+        ends = _narrowed(part, line, low[some], high[some])
+        means[some], variances[some] = _averaged(part, line, *ends)
+    rest = np.flatnonzero(~np.isfinite(means.sum(axis=1) + variances.sum(axis=1)))
+    if rest.size:
+        means[rest], variances[rest] = estimates_in_logs(*winners.of(rest), line)
+    return Estimates(means, variances)
 
 
 class _Winners(NamedTuple):
@@ -143,85 +97,145 @@ class _Winners(NamedTuple):
     scales: Floats
     deviation: float
 
-    def likelihood(self, line: Floats) -> "_Likelihood":
-        """Of each winner (second axis), at each place of the line (third)."""
-        s = self.deviation
-        alpha, lead, b = (each[:, :, None] for each in self[:3])
-        lower = (line[:, None, :] - alpha) / s
-        upper = lower + lead / s
-        tilt = s / b
-        log_below = log_ndtr(lower) - lead / b
-        log_between = tilt * (tilt / 2 - upper) + _log_stretch(lower - tilt, upper - tilt)
-        return _Likelihood(lower, upper, log_between, np.logaddexp(log_below, log_between))
+    def of(self, rows: Integers) -> "_Winners":
+        measured, leads, scales = self.measurements[rows], self.leads[rows], self.scales[rows]
+        return _Winners(measured, leads, scales, self.deviation)
 
 
-class _Likelihood(NamedTuple):
-    lower: Floats
-    upper: Floats
-    log_between: Floats
-    log_total: Floats
+def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
+    """Where the line may be: far more than it is going to need.
 
-    def density(self, place: Floats, log_weight: Floats | float) -> Floats:
-        """A normal density, weighted, over the likelihood."""
-        log_density = log_weight - place**2 / 2 - _LOG_ROOT_TWO_PI
-        density: Floats = np.exp(np.minimum(log_density - self.log_total, _LARGEST_EXPONENT))
-        return density
-
-
-def _log_stretch(low: Floats, high: Floats) -> Floats:
-    """log(Φ(high) − Φ(low)) for low ≤ high, in the tails as well."""
-    mirrored = low > 0
-    low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
-    most = log_ndtr(high)
-    with np.errstate(divide="ignore"):
-        logs: Floats = most + np.log(-np.expm1(np.minimum(log_ndtr(low) - most, 0.0)))
-    return logs
-
-
-def _averaged(winners: _Winners, line: Line) -> Estimates:
-    places, weights, given = _posterior(winners, line)
-    s, b = winners.deviation, winners.scales[:, :, None]
-    between = np.exp(given.log_between - given.log_total) / b
-    at_line = given.density(given.lower, -winners.leads[:, :, None] / b) / s
-    at_lead = given.density(given.upper, 0.0) / s
-    # Both have bounds, which matter only where floats have lost all precision.
-    at_line = np.minimum(at_line, (1 + np.abs(given.lower)) / s)
-    at_lead = np.minimum(at_lead, 2 / b + 2 * (1 + np.abs(given.upper)) / s)
-    slope = between - at_lead
-    bend = (slope + at_line) / b - at_lead * given.upper / s
-    weights = weights[:, None, :]
-    shared, shared_variance = line.shared_error(places)
-    shift = s**2 * slope - shared[:, None, :]
-    means = (weights * shift).sum(axis=2)
-    within = s**2 + (weights * (s**4 * (bend - slope**2) + shared_variance[:, None, :])).sum(axis=2)
-    across = (weights * (shift - means[:, :, None]) ** 2).sum(axis=2)
-    return Estimates(winners.measurements + means, np.maximum(within, 0.0) + across)
-
-
-def _posterior(winners: _Winners, line: Line) -> tuple[Floats, Floats, _Likelihood]:
-    """Places of the line, their weights, and the winners there: a grid refined to where it counts.
-
-    The likelihood rises steeply up to one place and falls from there on, more and more slowly. So
-    the first grid widens to the right, and each further one spans what was not negligible.
+    Below, the winner that the line is closest under forbids it; above, it is less and less likely
+    by the tilts of all winners that are clear. Which are clear depends on where the range ends, so
+    the largest winner alone is taken as clear, or the largest two, …, whatever ends it first.
     """
-    least = (winners.measurements - winners.leads).max(axis=1)
-    low, high = line.range(least, winners.measurements.max(axis=1), winners.deviation)
+    s, tilts = winners.deviation, winners.deviation / winners.scales
+    top = (winners.measurements - winners.leads).max(axis=1)
+    low, most = line.range(top - tilts.sum(axis=1) * s, winners.measurements.max(axis=1), s)
+    starts, rate = line.decay()
+    begin = np.maximum(top + (tilts.max(axis=1) + REACH) * s, starts)
+    order = np.argsort(-winners.measurements, axis=1)
+    falls = np.take_along_axis(tilts, order, axis=1).cumsum(axis=1) + rate * s
+    ends = begin[:, None] + NEGLIGIBLE * s / falls
+    clear = np.take_along_axis(winners.measurements, order, axis=1) > ends + _CLEAR * s
+    return low, np.minimum(np.where(clear, ends, np.inf).min(axis=1), most)
+
+
+def _narrowed(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """The part of the range that counts, found on rough grids, one within the other.
+
+    The likelihood has one peak. What is not negligible lies between the neighbours of the places
+    where it is not.
+    """
     rows = np.arange(low.size)
-    span = (high - low)[:, None] / winners.deviation
-    places = low[:, None] + winners.deviation * np.expm1(
-        np.log1p(span) * np.linspace(0, 1, _POINTS)
-    )
-    for stage in range(_STAGES):
-        given = winners.likelihood(places)
-        logs = given.log_total.sum(axis=1) + line.log_density(places)
-        logs -= logs.max(axis=1, keepdims=True)
-        if stage == _STAGES - 1:
-            break
-        counts = logs > -_NEGLIGIBLE
+    for _ in range(2):
+        places = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _ROUGH_POINTS)
+        at = _Places(winners, places)
+        logs = rough_log_ndtr(at.over)
+        chances = ndtr(at.over[at.close]) + at.luck()[0]
+        logs[at.close] = np.log(np.maximum(chances, _LEAST))
+        total = logs.sum(axis=1) + at.slopes() + line.log_density(places)
+        counts = total > total.max(axis=1, keepdims=True) - _NEGLIGIBLE
         first = np.maximum(counts.argmax(axis=1) - 1, 0)
-        last = np.minimum(_POINTS - counts[:, ::-1].argmax(axis=1), _POINTS - 1)
-        low, high = places[rows, first][:, None], places[rows, last][:, None]
-        places = low + (high - low) * np.linspace(0, 1, _POINTS)
-    weights = np.exp(logs)
+        last = np.minimum(_ROUGH_POINTS - counts[:, ::-1].argmax(axis=1), _ROUGH_POINTS - 1)
+        low, high = places[rows, first], places[rows, last]
+    return low, high
+
+
+class _Close(NamedTuple):
+    """Winners that are not clear, at least at the last place."""
+
+    rows: Integers
+    columns: Integers
+
+
+class _Places:
+    """Winners (second axis) seen from places of the line (third)."""
+
+    def __init__(self, winners: _Winners, places: Floats) -> None:
+        s = winners.deviation
+        self.winners, self.places = winners, places
+        self.tilts = s / winners.scales
+        under = (winners.measurements - winners.leads) / s + self.tilts
+        self.over = (places / s)[:, None, :] - under[:, :, None]
+        """u − t"""
+        is_close = winners.measurements < places[:, -1:] + _CLEAR * s
+        self.close = _Close(*np.nonzero(is_close))
+
+    def slopes(self) -> Floats:
+        """What all winners' factors e^(−t·x) come to, up to a constant."""
+        fall = self.tilts.sum(axis=1) / self.winners.deviation
+        logs: Floats = (self.places[:, :1] - self.places) * fall[:, None]
+        return logs
+
+    def luck(self) -> tuple[Floats, Floats, Floats]:
+        """D, D + Φ(x − t) and φ(x − t) of the close winners; one row for each."""
+        rows, columns = self.close
+        measured = self.winners.measurements[rows, columns][:, None]
+        tilt = self.tilts[rows, columns][:, None]
+        x = (self.places[rows] - measured) / self.winners.deviation
+        below = ndtr(x) * np.exp(tilt * (x - tilt / 2))
+        return below - ndtr(x - tilt), below, np.exp(-((x - tilt) ** 2) / 2) / _ROOT_TWO_PI
+
+
+def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Means and variances, averaged over lines from low to high; NaN where that is too far."""
+    means, variances = np.full((2, *winners.measurements.shape), np.nan)
+    least = 0.0
+    for most, points in _POINTS:
+        width = (high - low) / winners.deviation
+        rows = np.flatnonzero((width > least) & (width <= most))
+        least = most
+        if rows.size:
+            some = winners.of(rows)
+            span = (high - low)[rows, None] * np.linspace(0, 1, points)
+            means[rows], variances[rows] = _averaged_at(low[rows, None] + span, some, line)
+    return means, variances
+
+
+def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats, Floats]:
+    """Means and variances, averaged over these places of the line."""
+    s, at = winners.deviation, _Places(winners, places)
+    logs = tabled_log_ndtr(at.over)  # of G
+    luck, below, at_line = at.luck()
+    total = np.maximum(np.exp(logs[at.close]) + luck, _LEAST)
+    logs[at.close] = np.log(total)
+    weights = _weights(logs.sum(axis=1) + at.slopes() + line.log_density(places))
+    shared, shared_variance = line.shared_error(places)
+    with_shared = weights * shared
+    density = at.over * at.over  # φ(u − t)/G
+    density *= -0.5
+    density -= logs
+    np.exp(density, out=density)
+    density *= 1 / _ROOT_TWO_PI
+    rows, tilts, at_lead = at.close.rows, at.tilts, _mean(density, weights)
+    # β and φ(x − t)/G, both zero but for the close.
+    chance, chance_and_shared, at_line_too = np.zeros((3, *tilts.shape))
+    chance[at.close] = (below / total * weights[rows]).sum(axis=1)
+    chance_and_shared[at.close] = (below / total * with_shared[rows]).sum(axis=1)
+    at_line_too[at.close] = (at_line / total * weights[rows]).sum(axis=1)
+    common = with_shared.sum(axis=1)[:, None]
+    slope = tilts * (1 - chance) - at_lead
+    both = tilts * (common - chance_and_shared)
+    if shared.any():
+        both -= _mean(density, with_shared)
+    density *= at.over
+    bend = tilts * (slope + at_line_too - at_lead) - _mean(density, weights)
+    shift = s * slope - common
+    squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
+    variances = s**2 * (1 + bend) - 2 * s * both + squares - shift**2
+    return winners.measurements + shift, np.maximum(variances, 0.0)
+
+
+def _mean(values: Floats, weights: Floats) -> Floats:
+    """Of each winner, over the line."""
+    means: Floats = np.einsum("rkp,rp->rk", values, weights)
+    return means
+
+
+def _weights(logs: Floats) -> Floats:
+    """Trapezoid weights, which add up to one."""
+    weights: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
     weights[:, [0, -1]] /= 2
-    return places, weights / weights.sum(axis=1, keepdims=True), given
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights

@@ -21,6 +21,7 @@ from dpgap.paper.reproduction import (
 )
 
 RESULTS, PAGE, SUMMARY = "results.json", "reproduction.html", "reproduction.md"
+FOLDER = "figures"
 
 
 def reproduce(
@@ -87,22 +88,25 @@ def reproduce_into(
     out: Path, plan: Plan, progress: Progress = lambda done, total: None
 ) -> tuple[list[Result], list[Claim]]:
     """Write figures, results and pages to a folder; each figure as soon as it is finished."""
-    svg = {0: _written(out, "datasets", draw_datasets(plan.datasets, load("T40I10D100K", None)))}
+    drawn = {"datasets": draw_datasets(plan.datasets, load("T40I10D100K", None))}
+    _write_drawings(out, drawn)
     results: list[Result] = []
     claims: list[Claim] = []
     for figure, points in finished_figures(plan, progress):
         results = sorted([*results, *points])
         claims = judge(results)
-        svg[figure] = _written(out, f"figure-{figure}", draw(figure, points, plan.datasets))
-        names = {0: "datasets"} | {number: f"figure-{number}" for number in svg if number}
-        paths = {number: f"figures/{name}.svg" for number, name in names.items()}
+        new = draw(figure, points, plan.datasets)
+        _write_drawings(out, new)
+        drawn |= new
+        svg = {name: files["svg"] for name, files in drawn.items()}
+        paths = {name: f"{FOLDER}/{name}.svg" for name in drawn}
         write(out / RESULTS, as_json(results))
         write(out / PAGE, as_html(claims, plan.datasets, svg, plan.runs))
         write(out / SUMMARY, as_markdown(claims, plan.datasets, paths, plan.runs))
     return results, claims
 
 
-def _written(out: Path, name: str, drawn: Drawn) -> bytes:
-    for kind, content in drawn.items():
-        write(out / "figures" / f"{name}.{kind}", content)
-    return drawn["svg"]
+def _write_drawings(out: Path, drawn: dict[str, Drawn]) -> None:
+    for name, files in drawn.items():
+        for kind, content in files.items():
+            write(out / FOLDER / f"{name}.{kind}", content)

@@ -16,13 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpgap.best_method import Joint
 from dpgap.exact import Floats, Integers
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.paper_method import gap_variances
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK
-from dpgap.simulation import AboveRuns, MeasuredRuns, Ranked, batches
+from dpgap.simulation import AboveRuns, MeasuredRuns, Ranked, TopKRuns, batches
 
 FIGURES = (1, 2, 3, 4)
 EPSILON = "0.7"
@@ -76,7 +75,7 @@ class Subject:
 
     def thresholds(self, k: int, runs: int, rng: np.random.Generator) -> Floats:
         """One for each run, at a random rank."""
-        ranks = rng.integers(_LOWEST_RANK * k, _HIGHEST_RANK * k, runs)
+        ranks = np.sort(rng.integers(_LOWEST_RANK * k, _HIGHEST_RANK * k, runs))[::-1]
         descending = self.ranked.descending
         halfway: Floats = (descending[ranks - 1] + descending[ranks]) / 2
         return halfway
@@ -102,7 +101,7 @@ def tasks(figures: tuple[int, ...], datasets: int) -> Iterator[Task]:
 def run(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence) -> list[Result]:
     """The points of a task."""
     if task.figures[0] in (1, 2):
-        return [_reduction(task, subject, runs, seed)]
+        return list(_reductions(task, subject, runs, seed))
     return list(_adaptivity(task, subject, runs, seed))
 
 
@@ -131,68 +130,111 @@ _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
         0, k, epsilon, monotonic=True, method="best"
     ),
 }
-_BEST_RUNS = 80
-"""The best method's estimates take a hundred times as long; they get this fraction of the runs."""
 
 
-def _reduction(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence) -> Result:
-    """The mean squared error of estimates against that of the measurements alone."""
+CLEAR = ", clear answers"
+_CLEAR_DEVIATIONS = 4
+
+
+def _reductions(
+    task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence
+) -> Iterator[Result]:
+    """The mean squared error of estimates against that of Laplace measurements alone.
+
+    Where adaptive runs are looked at for every ε, also for the clear answers alone: those whose
+    true value is far above all that they had to clear, so that luck had no part in it.
+    """
     pipeline = _REDUCTIONS[task.series](task.k, task.epsilon)
     choice, noise = (int(each) for each in seed.generate_state(2))
-    is_best = pipeline.method == "best"
-    runs = max(runs // _BEST_RUNS, 2) if is_best else runs
     thresholds = None
     if isinstance(pipeline, MeasuredAbove):
         thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
-    found = batches(
+    is_split = task.figures[0] == 2 and "adaptive" in task.series
+    errors: dict[str, list[_Errors]] = {}
+    start = 0
+    for part, size in batches(
         pipeline, subject.ranked, runs=runs, seed=noise, thresholds=thresholds, workers=1
-    )
-    errors = [_errors(pipeline, part) for part, _ in found]
-    improved, baseline, expected, known = map(np.concatenate, zip(*errors, strict=True))
+    ):
+        errors.setdefault("", []).append(_errors(pipeline, part))
+        if is_split and thresholds is not None:
+            clear = _is_clear(pipeline, part, thresholds[start : start + size])
+            errors.setdefault(CLEAR, []).append(_errors(pipeline, part, clear))
+        start += size
+    for name, parts in errors.items():
+        sums = [np.concatenate(each) for each in zip(*parts, strict=True)]
+        if sums[1].any():  # there may be no clear answers at all
+            yield _reduction(task, subject.name, name, *sums)
+
+
+def _reduction(
+    task: Task,
+    dataset: str,
+    name: str,
+    improved: Floats,
+    baseline: Floats,
+    expected: Floats,
+    known: Floats,
+) -> Result:
+    ratio, error = ratio_of_means(improved, baseline)
+    theory = None
+    if "best" not in task.series:
+        theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
     figure = task.figures[0]
     x = task.k if figure == 1 else float(task.epsilon)
-    if is_best:
-        ratio, error = best_ratio(improved, baseline, expected, known)
-        theory = None
-    else:
-        ratio, error = ratio_of_means(improved, baseline)
-        theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
-    return Result(
-        figure, subject.name, task.series, x, 100 * (1 - ratio), 100 * error, theory, runs
-    )
+    series = task.series + name
+    return Result(figure, dataset, series, x, 100 * (1 - ratio), 100 * error, theory, improved.size)
 
 
 _Errors = tuple[Floats, Floats, Floats, Floats]
 
 
-def _errors(pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns) -> _Errors:
-    """Summed over each run: squared errors of estimates and of measurements, and two sums of known
-    variances: for the paper's method what to expect of these two, for the best method what to
-    expect of its own measurements and of Laplace measurements.
+def _errors(
+    pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns, kept: Floats | float = 1.0
+) -> _Errors:
+    """Summed over each run: squared errors of estimates and of Laplace measurements, and what the
+    branches taken let expect of both; for the answers that are `kept`.
+
+    The best method measures otherwise. It is compared with what Laplace measurements would have
+    had on average at the same ε, which is known.
     """
-    improved = (found.estimates - found.truth) ** 2
-    baseline = (found.measurements - found.truth) ** 2
-    selected, measurement = found.selected, pipeline.measurement
-    if isinstance(selected, AboveRuns):
-        counts, totals = selected.found, (selected.sums(improved), selected.sums(baseline))
-    else:
-        counts = np.full(len(improved), pipeline.selection.k)
-        totals = improved.sum(axis=1), baseline.sum(axis=1)
-    laplace = _measuring(Laplace(measurement.epsilon), counts)
-    if not isinstance(measurement, Laplace):
-        return *totals, _measuring(measurement, counts), laplace
-    if not isinstance(selected, AboveRuns) or not isinstance(pipeline, MeasuredAbove):
-        return *totals, laplace, laplace  # the paper's formula needs no counts of branches
+    selected = found.selected
+    improved = _summed(selected, kept * (found.estimates - found.truth) ** 2)
+    baseline = _summed(selected, kept * (found.measurements - found.truth) ** 2)
+    laplace = Laplace(pipeline.measurement.epsilon)
+    if not (isinstance(selected, AboveRuns) and isinstance(pipeline, MeasuredAbove)):
+        k = pipeline.selection.k
+        known = np.full_like(improved, k * laplace.variance(k))
+        return improved, known if pipeline.method == "best" else baseline, known, known
+    most = int(selected.found.max(initial=0))
+    of_count = np.array([0.0, *(laplace.variance(n) for n in range(1, most + 1))])
+    own = np.repeat(of_count[selected.found], selected.found)
+    known = selected.sums(kept * own)
+    if pipeline.method == "best":
+        return improved, known, known, known
     gap = gap_variances(pipeline.selection)[selected.branch_of - 1]
-    own = (laplace / np.maximum(counts, 1))[selected.run]
-    return *totals, selected.sums(1 / (1 / gap + 1 / own)), laplace
+    return improved, baseline, selected.sums(kept * gap * own / (gap + own)), known
 
 
-def _measuring(measurement: Laplace | Joint, counts: Integers) -> Floats:
-    """The variances of all that each run measures, added up."""
-    numbers, which = np.unique(counts, return_inverse=True)
-    sums = [n * measurement.variance(n) if n else 0.0 for n in numbers.tolist()]
-    return np.array(sums)[which]
+def _summed(selected: TopKRuns | AboveRuns, values: Floats) -> Floats:
+    """The sum over each run."""
+    if isinstance(selected, AboveRuns):
+        return selected.sums(values)
+    sums: Floats = values.sum(axis=1)
+    return sums
+
+
+def _is_clear(
+    pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns, thresholds: Floats
+) -> Floats:
+    """1 for each answer far above its branch's margin, counted in deviations of its gap; else 0."""
+    selection, selected = pipeline.selection, found.selected
+    if not (isinstance(selected, AboveRuns) and isinstance(selection, SparseVector)):
+        raise TypeError("only answers above a threshold can be clear of it")
+    margins = np.array([float(way.margin) for way in selection.ways])
+    far = margins + _CLEAR_DEVIATIONS * np.sqrt(gap_variances(selection))
+    over = found.truth - np.repeat(thresholds, selected.found)
+    clear: Floats = (over >= far[selected.branch_of - 1]).astype(np.float64)
+    return clear
 
 
 def ratio_of_means(above: Floats, below: Floats) -> tuple[float, float]:
@@ -204,19 +246,6 @@ def ratio_of_means(above: Floats, below: Floats) -> tuple[float, float]:
     ratio = float(above.mean() / below.mean())
     spread = np.sqrt(((above - ratio * below) ** 2).mean() / above.size)
     return ratio, float(spread / below.mean())
-
-
-def best_ratio(
-    improved: Floats, own: Floats, known: Floats, baseline: Floats
-) -> tuple[float, float]:
-    """The best method's squared error over that of Laplace measurements, and its standard error.
-
-    Its own measurements' squared error, whose mean is known, serves as a control variate: what
-    luck they had is taken off, and few runs say as much as many would.
-    """
-    luck = own - known
-    slope = float((luck * improved).mean() / np.maximum((luck**2).mean(), 1e-300))
-    return ratio_of_means(improved - slope * luck, baseline)
 
 
 def _expected_reduction(task: Task, by_branches: float) -> float:

@@ -3,13 +3,13 @@
 import hashlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dpgap.paper.datasets import Dataset
-from dpgap.paper.experiments import Result
+from dpgap.paper.experiments import CLEAR, Result
 
 _INK, _PALE = "#1f2933", "#9aa5b1"
 _COLOURS = {
@@ -18,6 +18,7 @@ _COLOURS = {
     "adaptive-sparse-vector": "#c2410c",
     "sparse-vector with 2k": "#64748b",
     "best": "#15803d",
+    "clear": "#c2410c",
 }
 _STYLE: dict[Any, Any] = {
     "figure.facecolor": "white",
@@ -37,7 +38,7 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 8,
     "svg.fonttype": "none",
     "svg.hashsalt": "dpgap",
-    "savefig.dpi": 150,
+    "savefig.dpi": 120,
 }
 
 FORMATS = ("svg", "png")
@@ -45,12 +46,18 @@ FORMATS = ("svg", "png")
 Drawn = dict[str, bytes]
 
 
-def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> Drawn:
-    """A figure in every format."""
+def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, Drawn]:
+    """The drawings of a figure, by name; each in every format."""
     names = [each.name for each in datasets]
     if figure in (1, 2):
-        return _drawn(_reductions, figure, results, names)
-    return _drawn(_adaptivity if figure == 3 else _budgets, figure, results, names)
+        return {f"figure-{figure}": _drawn(_reductions, figure, results, names)}
+    if figure == 4:
+        return {"figure-4": _drawn(_budgets, results, names)}
+    return {
+        "figure-3": _drawn(_adaptivity, _MONOTONIC, results, names),
+        "figure-3-general": _drawn(_adaptivity, _GENERAL, results, names),
+        "figure-3-branches": _drawn(_branches, results, names),
+    }
 
 
 def draw_datasets(datasets: Sequence[Dataset], made: Dataset) -> Drawn:
@@ -72,6 +79,7 @@ def _drawn(draw_on: Any, *given: Any) -> Drawn:
             content = io.BytesIO()
             metadata = {"Date": None} if kind == "svg" else None
             page.savefig(content, format=kind, metadata=metadata)
+            page.set_layout_engine("none")  # laid out once, for all formats
             files[kind] = content.getvalue()
         files["svg"] = _smaller(files["svg"])
         return files
@@ -129,70 +137,121 @@ def _panels(page: Any, rows: int, names: Sequence[str]) -> Any:
     return page.subplots(rows, len(names), squeeze=False, sharex=True, sharey="row")
 
 
-def _legend(page: Any, axes: Any) -> None:
-    page.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6)
+def _legend(page: Any, *panels: Any) -> None:
+    """One for all panels, where each label stands once."""
+    shown: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        shown = dict(zip(labels, handles, strict=True)) | shown
+    page.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
 
 
 def _reductions(page: Any, figure: int, results: Sequence[Result], names: Sequence[str]) -> None:
-    rows = (("Top-K", ("top-k",)), ("Sparse Vector", ("sparse-vector", "adaptive-sparse-vector")))
-    panels = _panels(page, 2, names)
-    for row, (title, mechanisms) in enumerate(rows):
+    rows = {
+        "Top-K": "top-k",
+        "Sparse Vector": "sparse-vector",
+        "Adaptive Sparse Vector": "adaptive-sparse-vector",
+    }
+    panels = _panels(page, 3, names)
+    for row, (title, mechanism) in enumerate(rows.items()):
         for axes, name in zip(panels[row], names, strict=True):
-            for mechanism in mechanisms:
-                for kind, fill in (("monotonic", "full"), ("general", "none")):
-                    line = _line(results, name, f"{mechanism} {kind}")
-                    colour = _COLOURS[mechanism]
-                    label = f"adaptive, {kind}" if "adaptive" in mechanism else kind
-                    _theory(axes, line, colour, "-" if kind == "monotonic" else "--")
-                    _points(axes, line, label, colour, fillstyle=fill)
-            best = _line(results, name, f"{mechanisms[0]} best")
-            _theory(axes, best, _COLOURS["best"])
+            for kind, fill, line_style in (("monotonic", "full", "-"), ("general", "none", "--")):
+                line = _line(results, name, f"{mechanism} {kind}")
+                _theory(axes, line, _COLOURS["top-k"], line_style)
+                _points(axes, line, kind, _COLOURS["top-k"], fillstyle=fill)
+                clear = _line(results, name, f"{mechanism} {kind}{CLEAR}")
+                _theory(axes, clear, _COLOURS["clear"], line_style)
+                label = f"{kind}, clear answers alone"
+                _points(axes, clear, label, _COLOURS["clear"], fillstyle=fill, marker="s")
+            best = _line(results, name, f"{mechanism} best")
             _points(axes, best, 'method="best"', _COLOURS["best"], marker="D")
-            axes.set_title(f"{title}, {name}")
-            axes.set_ylim(bottom=0)
-        panels[row][0].set_ylabel("less squared error (%)")
+            if row == 0:
+                axes.set_title(name)
+        panels[row][0].set_ylabel(f"{title}\nless squared error (%)")
     for axes in panels[-1]:
         axes.set_xlabel("k" if figure == 1 else "ε")
+    _from_zero(panels)
+    _legend(page, *panels[:, 0])
+
+
+_MONOTONIC = {
+    "sparse-vector monotonic": ("plain", "sparse-vector"),
+    "sparse-vector with 2k monotonic": ("plain with 2k", "sparse-vector with 2k"),
+    "adaptive-sparse-vector monotonic": ("adaptive", "adaptive-sparse-vector"),
+    "best monotonic": ("3 branches, drained", "best"),
+}
+_GENERAL = {
+    "sparse-vector general": ("plain", "sparse-vector"),
+    "adaptive-sparse-vector general": ("adaptive", "adaptive-sparse-vector"),
+}
+_MEASURES = ("answers", "precision", "F-measure")
+
+
+def _adaptivity(
+    page: Any,
+    shown: Mapping[str, tuple[str, str]],
+    results: Sequence[Result],
+    names: Sequence[str],
+) -> None:
+    panels = _panels(page, len(_MEASURES), names)
+    for row, measure in zip(panels, _MEASURES, strict=True):
+        for axes, name in zip(row, names, strict=True):
+            for series, (label, colour) in shown.items():
+                line = _line(results, name, f"{series}: {measure}")
+                _points(axes, line, label, _COLOURS[colour], marker="", linestyle="-")
+            if measure == "F-measure":
+                axes.set_ylim(0, 1.002)
+        row[0].set_ylabel(measure)
+    _from_zero(panels[:1])
+    _named(panels, names)
+    _legend(page, panels[0][0])
+
+
+def _branches(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:
+    """How many of the answers come from which branch, one upon the other."""
+    kinds = {
+        "adaptive-sparse-vector monotonic": ("2 branches, monotonic", 2),
+        "adaptive-sparse-vector general": ("2 branches, general", 2),
+        "best monotonic": ("3 branches, drained", 3),
+    }
+    panels = _panels(page, len(kinds), names)
+    shades = ("#9ecae1", "#4292c6", "#08306b")
+    for row, (series, (title, branches)) in zip(panels, kinds.items(), strict=True):
+        for axes, name in zip(row, names, strict=True):
+            lines = [
+                _line(results, name, f"{series}: answers in branch {number}")
+                for number in range(1, branches + 1)
+            ]
+            below = np.zeros(len(lines[0]))
+            for number, (line, shade) in enumerate(zip(lines, shades, strict=False), start=1):
+                upper = below + [each.value for each in line]
+                x = [each.x for each in line]
+                axes.fill_between(x, below, upper, color=shade, lw=0, label=_ORDINALS[number])
+                below = upper
+        row[0].set_ylabel(f"{title}\nanswers")
+    _from_zero(panels)
+    _named(panels, names)
     _legend(page, panels[-1][0])
 
 
-def _adaptivity(page: Any, figure: int, results: Sequence[Result], names: Sequence[str]) -> None:
-    shown = {
-        "sparse-vector monotonic": ("plain", _COLOURS["sparse-vector"]),
-        "sparse-vector with 2k monotonic": ("plain with 2k", _COLOURS["sparse-vector with 2k"]),
-        "adaptive-sparse-vector monotonic": ("adaptive", _COLOURS["adaptive-sparse-vector"]),
-        "best monotonic": ("3 branches, drained", _COLOURS["best"]),
-    }
-    panels = _panels(page, 3, names)
-    for row, measure in enumerate(("answers", "precision", "F-measure")):
-        for axes, name in zip(panels[row], names, strict=True):
-            for series, (label, colour) in shown.items():
-                line = _line(results, name, f"{series}: {measure}")
-                _points(axes, line, label, colour, marker="", linestyle="-")
-            if measure == "answers":
-                _branches(axes, results, name)
-                axes.set_title(name)
-            else:
-                axes.set_ylim(0.95 if measure == "precision" else 0, 1.002)
-        panels[row][0].set_ylabel(measure)
-    _legend(page, panels[0][0])
+_ORDINALS = {1: "cheapest branch", 2: "second branch", 3: "third branch"}
+
+
+def _from_zero(panels: Any) -> None:
+    """Show all that was drawn, down to zero; at the end, since panels of a row share an axis."""
+    for axes in panels.flat:
+        axes.set_ylim(bottom=0)
+
+
+def _named(panels: Any, names: Sequence[str]) -> None:
+    """Data sets above the panels, k below."""
+    for axes, name in zip(panels[0], names, strict=True):
+        axes.set_title(name)
     for axes in panels[-1]:
         axes.set_xlabel("k")
 
 
-def _branches(axes: Any, results: Sequence[Result], name: str) -> None:
-    """The adaptive run's answers: from its top branch, and from both."""
-    top = _line(results, name, "adaptive-sparse-vector monotonic: answers in branch 1")
-    middle = _line(results, name, "adaptive-sparse-vector monotonic: answers in branch 2")
-    x = [each.x for each in top]
-    cheap, dear = ([each.value for each in line] for line in (top, middle))
-    colour = _COLOURS["adaptive-sparse-vector"]
-    both = np.add(cheap, dear)
-    axes.fill_between(x, cheap, color=colour, alpha=0.25, lw=0, label="adaptive, top branch")
-    axes.fill_between(x, cheap, both, color=colour, alpha=0.5, lw=0, label="its middle branch")
-
-
-def _budgets(page: Any, figure: int, results: Sequence[Result], names: Sequence[str]) -> None:
+def _budgets(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:
     kinds = {
         "adaptive-sparse-vector monotonic": "adaptive, monotonic",
         "adaptive-sparse-vector general": "adaptive, general",
@@ -207,7 +266,7 @@ def _budgets(page: Any, figure: int, results: Sequence[Result], names: Sequence[
         _theory(axes, line, _INK, ":")
         axes.set_title(title)
         axes.set_xlabel("k")
-        axes.set_ylim(bottom=0)
+    _from_zero(panels)
     panels[0][0].set_ylabel("budget left (%)")
     _legend(page, panels[0][0])
 

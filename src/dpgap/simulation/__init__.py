@@ -16,6 +16,7 @@ again with float noise, which is the continuous algorithm. A subclass that chang
 such a mechanism.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -51,7 +52,8 @@ __all__ = [
     "simulate",
 ]
 
-RUNS_IN_A_BATCH = 2_500
+RUNS_IN_A_BATCH = 5_000
+_LARGE_K = 16
 
 _Batch = Callable[[slice, Rng], Any]
 
@@ -64,17 +66,18 @@ def simulate(
     seed: int | None = None,
     thresholds: ArrayLike | None = None,
     max_answers: int | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """Run a mechanism or a pipeline `runs` times on the same answers.
 
     Returns `TopKRuns`, `AboveRuns`, `MeasuredRuns` or, for other mechanisms, `ProgramRuns`. The
-    same seed gives the same runs whatever the number of `workers`: threads, which help where
-    single steps are large (`dpgap reproduce` uses a process a core instead). `thresholds` gives
-    every run of a Sparse Vector a threshold of its own, `max_answers` stops each of them after so
-    many answers. Answers in whole steps that serve more than once may be ranked once, by
-    `Ranked.of`. `progress(done, runs)` is called as batches end.
+    same seed gives the same runs whatever the number of `workers`, which are threads. By default
+    there is one for every usable core where single steps are large enough for that to pay: for the
+    best method's estimates, and for large k. `thresholds` gives every run of a Sparse Vector a
+    threshold of its own (fastest in order of size), `max_answers` stops each of them after so many
+    answers. Answers in whole steps that serve more than once may be ranked once, by `Ranked.of`.
+    `progress(done, runs)` is called as batches end.
     """
     done, parts = 0, []
     for part, size in batches(
@@ -101,11 +104,11 @@ def batches(
     seed: int | None = None,
     thresholds: ArrayLike | None = None,
     max_answers: int | None = None,
-    workers: int = 1,
+    workers: int | None = None,
 ) -> Iterator[tuple[Any, int]]:
     """The same runs a batch at a time, each with its size, so that memory stays bounded."""
     runs = positive_integer("runs", runs)
-    workers = positive_integer("workers", workers)
+    workers = _fitting(mechanism) if workers is None else positive_integer("workers", workers)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise ValueError(f"seed must be None or a whole number from 0 up, not {seed!r}")
     batch = _batch_of(mechanism, answers, runs, thresholds, max_answers)
@@ -129,6 +132,14 @@ def batches(
                 (pool.submit(batch, part, generator(own)), part) for part, own in islice(tasks, 1)
             ]
             yield result, part.stop - part.start
+
+
+def _fitting(mechanism: Any) -> int:
+    """How many threads pay: small steps make them wait for each other."""
+    large = getattr(getattr(mechanism, "selection", mechanism), "k", 0) >= _LARGE_K
+    if not large and getattr(mechanism, "method", "") != "best":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _batch_of(
@@ -190,20 +201,22 @@ def _above(
     stated = _thresholds(mechanism, thresholds, runs)
     whole = np.ceil(stated / grid).astype(np.int64)
     own = float(steps_up(mechanism.threshold, mechanism.grid) * grid - mechanism.threshold)
-    offsets = mechanism.gap_offsets - own
+    offsets = np.append(0.0, mechanism.gap_offsets - own)
     rounded_up = whole * grid - stated
     first, unit = float(mechanism.spent(0)), float(mechanism.unit)
 
     def batch(part: slice, rng: Rng) -> AboveRuns:
         sifted = sift_runs(program, ranked, whole[part], rng, max_answers)
-        gaps = sifted.gaps * grid + offsets[sifted.branches - 1] + rounded_up[part][sifted.runs]
-        found = np.bincount(sifted.runs, minlength=part.stop - part.start)
+        gaps = sifted.gaps
+        gaps *= grid
+        gaps += offsets[sifted.branches]
+        gaps += np.repeat(rounded_up[part], sifted.found)
         return AboveRuns(
-            run=sifted.runs,
+            run=np.repeat(np.arange(sifted.found.size), sifted.found),
             indices=sifted.indices,
             gaps=gaps,
-            branch_of=sifted.branches,
-            found=found,
+            branch_of=sifted.branches.astype(np.int64),
+            found=sifted.found,
             used=sifted.used,
             spent=np.add(first, unit * sifted.used, dtype=np.float64),
             processed=sifted.processed,

@@ -2,7 +2,7 @@
 
 The paper's estimates are its formulas for all runs side by side; tests hold them to the ones that
 releases use. The best method's estimates are computed by the very code of releases, and integrate
-numerically for every run: that takes longer than all the rest.
+numerically for every run: that takes most of the time.
 """
 
 from typing import Any
@@ -32,6 +32,7 @@ def measure_top_k(
         ratio = variance_ratio(pipeline.selection, pipeline.measurement)
         estimates = _blue(measurements, selected.gaps, ratio, grid)
     else:
+        _load_scipy()
         leads = np.cumsum(selected.gaps[:, ::-1], axis=1)[:, ::-1]
         estimates = estimates_after_top_k(
             pipeline.selection, pipeline.measurement, measurements, leads
@@ -46,34 +47,73 @@ def measure_above(
     thresholds: Floats,
     rng: Rng,
 ) -> MeasuredRuns:
-    """Measure and estimate the answers found in every run; `thresholds` has one for each run.
-
-    Runs that found equally many are taken together.
-    """
-    grid = float(pipeline.selection.grid or 1)
+    """Measure and estimate the answers found in every run; `thresholds` has one for each run."""
     truth = answers[selected.indices]
+    selection, measurement = pipeline.selection, pipeline.measurement
+    if isinstance(measurement, Laplace):
+        values = _paper_above(selection, measurement, truth, selected, thresholds, rng)
+    else:
+        values = _best_above(selection, measurement, truth, selected, thresholds, rng)
+    return MeasuredRuns(selected, *values, _floats(truth, float(pipeline.selection.grid or 1)))
+
+
+def _paper_above(
+    selection: SparseVector,
+    measurement: Laplace,
+    truth: Integers,
+    selected: AboveRuns,
+    thresholds: Floats,
+    rng: Rng,
+) -> tuple[Floats, Floats]:
+    """Measurements whose noise grows with how many there are, weighted with gaps by variance."""
+    grid = float(measurement.grid or 1)
+    unit = measurement.law_in_steps(1)  # of all laws the smallest; they differ by scale alone
+    most = int(selected.found.max(initial=0))
+    of_count = np.array([0.0, *(measurement.variance(count) for count in range(1, most + 1))])
+    measurements = draw(unit, rng, truth.size)
+    measurements *= np.repeat(selected.found.astype(np.float64), selected.found)
+    np.floor(measurements, out=measurements)
+    measurements += truth
+    measurements -= unit.floor_mean
+    measurements *= grid
+    own = np.repeat(of_count[selected.found], selected.found)
+    of_gap = np.append(0.0, gap_variances(selection))[selected.branch_of]
+    weight = own / (own + of_gap)  # of the gap
+    estimates = selected.gaps - measurements
+    estimates += np.repeat(thresholds, selected.found)
+    estimates *= weight
+    estimates += measurements
+    return measurements, estimates
+
+
+def _best_above(
+    selection: SparseVector,
+    measurement: Joint,
+    truth: Integers,
+    selected: AboveRuns,
+    thresholds: Floats,
+    rng: Rng,
+) -> tuple[Floats, Floats]:
+    """Joint measurements; runs that found equally many are taken together."""
+    _load_scipy()
     starts = selected.found.cumsum() - selected.found
     measurements, estimates = np.empty(truth.size), np.empty(truth.size)
     for count in np.unique(selected.found[selected.found > 0]).tolist():
         runs = np.flatnonzero(selected.found == count)
         places = starts[runs][:, None] + np.arange(count)
-        measured = _measured(pipeline.measurement, truth[places], rng)
-        measurements[places] = measured
-        gaps, branches = selected.gaps[places], selected.branch_of[places]
-        stated = thresholds[runs][:, None]
-        if isinstance(pipeline.measurement, Laplace):
-            of_gap = gap_variances(pipeline.selection)[branches - 1]
-            own = pipeline.measurement.variance(count)
-            weighted = (gaps + stated) / of_gap + measured / own
-            estimates[places] = weighted / (1 / of_gap + 1 / own)
-        else:
-            estimates[places] = _best_above(
-                pipeline.selection, pipeline.measurement, measured, gaps, branches, stated
-            )
-    return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid))
+        measurements[places] = measured = _measured(measurement, truth[places], rng)
+        estimates[places] = _moved(
+            selection,
+            measurement,
+            measured,
+            selected.gaps[places],
+            selected.branch_of[places],
+            thresholds[runs][:, None],
+        )
+    return measurements, estimates
 
 
-def _best_above(
+def _moved(
     selection: SparseVector,
     measurement: Joint,
     measurements: Floats,
@@ -93,6 +133,11 @@ def _best_above(
     )
     means: Floats = found.means + moved
     return means
+
+
+def _load_scipy() -> None:
+    """Have `dpgap.normal` use its loops: a release does without them, many runs should not."""
+    import scipy.special  # noqa: F401
 
 
 def _measured(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:

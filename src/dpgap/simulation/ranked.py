@@ -46,25 +46,31 @@ class Ranked(NamedTuple):
         """How many answers there are."""
         return self.answers.size
 
-    def border(self, needs: list[tuple[Law, Floats]], at_least: int) -> int:
-        """The rank from which on answers are left to their tails, cheapest on balance.
+    def border(
+        self,
+        needs: list[tuple[Law, Floats]],
+        *,
+        at_least: int,
+        cost_of_a_hit: float = _COST_OF_A_HIT,
+    ) -> list[int]:
+        """By bar, the rank from which on answers are left to their tails: cheapest on balance.
 
-        `needs` are the laws that an answer is drawn from and the bars that it must then reach, one
-        for each of the ranks `borders[:-1]` that might be chosen.
+        `needs` are the laws that an answer is drawn from and the bars that it must then reach.
         """
         starts, sizes = self.borders[:-1], np.diff(self.borders)
-        cost = starts.astype(np.float64)
+        hits_from = np.zeros((needs[0][1].size, starts.size))
         for law, bars in needs:
-            chances = survival(law, bars[:, None] - self.descending[starts])
-            cost += _COST_OF_A_HIT * np.triu(chances * sizes).sum(axis=1)
-        cost[starts < at_least] = np.inf
-        best = int(cost.argmin())
-        return int(starts[best]) if cost[best] < self.size else self.size
+            in_stratum = survival(law, bars[:, None] - self.descending[starts]) * sizes
+            hits_from += in_stratum[:, ::-1].cumsum(axis=1)[:, ::-1]
+        cost = starts + cost_of_a_hit * hits_from
+        cost[:, starts < at_least] = np.inf
+        best = cost.argmin(axis=1)
+        chosen = np.where(cost.min(axis=1) < self.size, starts[best], self.size)
+        return [int(each) for each in chosen]
 
     def strata(self, border: int) -> Iterator[tuple[int, int]]:
         """The ranks of each stratum from `border` on: first, and one past the last."""
-        edges = self.borders[self.borders >= border].tolist()
-        yield from pairwise(edges)
+        yield from pairwise(self.borders[np.searchsorted(self.borders, border) :].tolist())
 
     def reaching(
         self, law: Law, bars: Floats, border: int, rng: Rng
@@ -75,15 +81,17 @@ class Ranked(NamedTuple):
         hit with that chance is kept with the ratio of its own to it.
         """
         runs, ranks, values = [], [], []
-        lowest = bars.min()
+        lowest = float(bars.min())
         end = border
         for first, following in self.strata(border):
             if first < end:
                 continue
-            most = float(survival(law, lowest - self.descending[first : first + 1])[0])
+            most = law.tail(lowest - float(self.descending[first]))
             alone = bars.size * (self.size - first) * most < _FEW
             end = self.size if alone else following  # one stratum will do for the hopeless
             cells = hits(rng, bars.size * (end - first), most)
+            if not cells.size:
+                continue
             run, rank = np.divmod(cells, end - first)
             rank += first
             distance = bars[run] - self.descending[rank]

@@ -61,8 +61,12 @@ class AboveRuns(Runs):
 
     def sums(self, values: Floats | Integers) -> Floats:
         """The sum over each run of values that have one entry an answer found."""
-        totals = np.bincount(self.run, weights=values, minlength=self.found.size)
-        return totals.astype(np.float64, copy=False)
+        totals = np.zeros(self.found.size)
+        some = np.flatnonzero(self.found)
+        if some.size:
+            starts = self.found.cumsum() - self.found
+            totals[some] = np.add.reduceat(values, starts[some], dtype=np.float64)
+        return totals
 
 
 @dataclass(frozen=True, slots=True, eq=False)

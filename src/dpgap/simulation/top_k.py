@@ -34,14 +34,8 @@ def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> int:
     if not has_known_tail(program.law) or ranked.size <= 2 * need:
         return ranked.size
     noisy = ranked.descending + draw(program.law, rng, ranked.size)
-    bars = np.full(ranked.borders.size - 1, -np.inf)
-    best = noisy[:0]
-    for place, (first, end) in enumerate(ranked.strata(0)):
-        if best.size >= need:
-            bars[place] = best.min() - float(program.law.scale)
-        best = np.append(best, noisy[first:end])
-        best = np.partition(best, max(best.size - need, 0))[-need:]
-    return ranked.border([(program.law, bars)], at_least=need)
+    bar = np.partition(noisy, -need)[-need:][:1] - float(program.law.scale)
+    return ranked.border([(program.law, bar)], at_least=need)[0]
 
 
 def _select(
