@@ -26,8 +26,8 @@ ACCEPTED = (
     f'line, "table.parquet:column", "0..16469", or "{OBSERVED}"'
 )
 
-_RANGE = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})")
-_WHOLE = re.compile(r"0|-?[1-9]\d{0,18}")
+_RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 @dataclass(frozen=True, slots=True)

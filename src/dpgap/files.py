@@ -4,12 +4,15 @@ Columns of CSV files are text and an empty field is NULL. Engines quote rows in 
 messages, so none of those passes through: `quietly` answers in words of our own.
 """
 
+import csv
+import gzip
+import io
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -32,8 +35,11 @@ FIMI_LINE, FIMI_ITEM = "line", "item of a line"
 LINE_UNITS = (None, "row", "line")
 """What `unit` may be for a FIMI file, where each line is a unit."""
 
-NOT_FIMI = "table must be a .dat file of whole numbers, separated by spaces on each line"
+NOT_FIMI = (
+    "table must be a .dat file of whole numbers, separated by spaces on lines that all end alike"
+)
 _MAX_LINE = 1 << 24
+_MAX_HEADER = 1 << 20
 _WHOLE_NUMBERS = {"UBIGINT", "BIGINT", "HUGEINT", "UHUGEINT"}
 
 UNREADABLE = (
@@ -153,22 +159,72 @@ def _database() -> Iterator["DuckDBPyConnection"]:
 
 
 def _table(database: "DuckDBPyConnection", kind: str, path: str) -> "DuckDBPyRelation":
-    reader = {
-        "parquet": "read_parquet({path})",
-        "csv": """read_csv({path}, all_varchar = true, header = true, nullstr = '', quote = '"',
-            escape = '"')""",
-        "json": "read_json({path}, format = 'nd', maximum_depth = 1, sample_size = -1)",
-    }[kind]
+    refusal = f"it must be a {kind.upper()} file in UTF-8 with named columns"
+    reader = _csv_reader(path, refusal) if kind == "csv" else _READERS[kind]
     return quietly(
         lambda: database.sql(f"SELECT * FROM {reader.format(path=_literal(path))}"),
-        f"table could not be read: it must be a {kind.upper()} file in UTF-8 with named columns",
+        f"table could not be read: {refusal}",
     )
+
+
+# A folder called "customer=5" is no column, and nothing is guessed from the rows but their types.
+_READERS = {
+    "parquet": "read_parquet({path}, hive_partitioning = false)",
+    "json": "read_json({path}, format = 'nd', maximum_depth = 1, sample_size = -1, "
+    "map_inference_threshold = -1, hive_partitioning = false)",
+}
+
+
+def _csv_reader(path: str, refusal: str) -> str:
+    """How to read a CSV file, from its first line alone.
+
+    DuckDB would guess delimiters, quotes and comments from rows. Then one row could change how all
+    the others are read, and the counts by more than one.
+    """
+    try:
+        with _text(path) as file:
+            names, delimiter = _header(file)
+    except (OSError, ValueError, EOFError, csv.Error):
+        raise ValueError(f"table could not be read: {refusal}") from None
+    if len(set(names)) < len(names):
+        raise ValueError("table must have a name of its own for every column")
+    columns = ", ".join(f"{_sql_text(name)}: 'VARCHAR'" for name in names)
+    columns = columns.replace("{", "{{").replace("}", "}}")
+    return (
+        f"read_csv({{path}}, auto_detect = false, header = true, columns = {{{{{columns}}}}}, "
+        f"delim = {_sql_text(delimiter)}, quote = '\"', escape = '\"', comment = '', nullstr = '', "
+        "hive_partitioning = false)"
+    )
+
+
+def _text(path: str) -> IO[str]:
+    open_text = gzip.open if path.lower().endswith(".gz") else open
+    file: IO[str] = open_text(path, "rt", encoding="utf-8-sig", newline="")
+    return file
+
+
+def _header(file: IO[str]) -> tuple[list[str], str]:
+    """The names of the columns, and what stands between them: whatever divides them most."""
+    start = file.read(_MAX_HEADER)
+    headers = {
+        delimiter: next(csv.reader(io.StringIO(start, newline=""), delimiter=delimiter), [])
+        for delimiter in ",;\t|"
+    }
+    delimiter = max(headers, key=lambda each: len(headers[each]))
+    names = headers[delimiter]
+    if not names:
+        raise ValueError("there is no first line")
+    return [name or f"column{place}" for place, name in enumerate(names)], delimiter
+
+
+def _sql_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _literal(path: str) -> str:
     """The path as SQL text, with nothing in it that DuckDB would expand."""
     plain = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
-    return "'" + plain.replace("'", "''") + "'"
+    return _sql_text(plain)
 
 
 def _typed(table: "DuckDBPyRelation", kind: str, unit: str, item: str) -> "DuckDBPyRelation":
@@ -199,11 +255,11 @@ def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Column
     query = f"""
         SELECT line AS {quoted(FIMI_LINE)}, unnest(string_split(items, ' ')) AS {quoted(FIMI_ITEM)}
         FROM (SELECT row_number() OVER () AS line,
-                CASE WHEN contains(items, e'\\t') OR contains(items, e'\\r')
-                THEN translate(items, e'\\t\\r', '  ') ELSE items END AS items
+                CASE WHEN contains(items, e'\\t') THEN translate(items, e'\\t', ' ')
+                ELSE items END AS items
             FROM read_csv({_literal(path)}, columns = {{'items': 'VARCHAR'}}, delim = e'\\x01',
-                quote = '', escape = '', header = false, auto_detect = false, strict_mode = false,
-                max_line_size = {_MAX_LINE}))"""
+                quote = '', escape = '', comment = '', header = false, auto_detect = false,
+                hive_partitioning = false, max_line_size = {_MAX_LINE}))"""
     table = quietly(
         lambda: database.sql(query).filter(f"{quoted(FIMI_ITEM)} <> ''"),
         NOT_FIMI,

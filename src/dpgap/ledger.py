@@ -18,6 +18,7 @@ The entries and what their hashes can and cannot show: `dpgap.chain`.
 import getpass
 import os
 import platform
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -125,7 +126,8 @@ class Ledger:
 
     @property
     def _where(self) -> str:
-        return self._url.render_as_string(hide_password=True)
+        # A query may hold a password as well.
+        return self._url.set(query={}).render_as_string(hide_password=True)
 
     def _last(self, dataset: str) -> Entry:
         with self._reading() as connection:
@@ -280,7 +282,7 @@ def _require_name(dataset: object) -> str:
         raise TypeError(f"dataset must be a name, not {type(dataset).__name__}")
     if not (0 < len(dataset) <= _MAX_NAME and dataset.isprintable()):
         raise ValueError(f"dataset must be a name of 1 to {_MAX_NAME} printable characters")
-    return dataset
+    return unicodedata.normalize("NFC", dataset)  # what looks the same is the same budget
 
 
 def _read_url(url: object) -> sql.URL:

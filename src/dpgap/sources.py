@@ -9,6 +9,7 @@ moves every count by at most one, and all in the same direction, however many ro
 import os
 from contextlib import ExitStack
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpgap.databases import is_url, tables_of
 from dpgap.domain import OBSERVED, Domain, column_beside, listed, read_domain
-from dpgap.engines import Engine, engine_of
+from dpgap.engines import engine_of
 from dpgap.engines.counted import counted_in_engine
 from dpgap.files import (
     FIMI_ITEM,
@@ -40,6 +41,7 @@ _PURE = {
     "empty": "string",
 }
 """What an object column of pandas may hold, and the type that says so."""
+_IMPURE = "column {name!r} must hold text in UTF-8 or numbers of at most 64 bits"
 _COUNTABLE = ("String", "Categorical", "Enum", "Boolean", "Float32", "Float64")
 _FRAMES = "a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis) or the path of a file"
 
@@ -69,6 +71,7 @@ def counts(
         if not isinstance(value, str | None):
             raise TypeError(f"{name} must be the name of a column, not {type(value).__name__}")
     with ExitStack() as resources:
+        stated = domain
         if is_url(table):
             table, domain = tables_of(table, domain, resources)
         elif isinstance(table, str | os.PathLike):
@@ -81,7 +84,9 @@ def counts(
         else:
             columns = Columns(table, unit, item)
         frame = _frame(columns.table)
-        public, words = _stated(domain, frame)
+        engine = None if columns.item == FIMI_ITEM else engine_of(frame)
+        is_beside = engine is not None and (columns.database is None or domain is not stated)
+        public, words = _stated(domain, frame if is_beside else None)
         origin = Origin(
             unit=unit or "line",
             item=item or "item",
@@ -89,8 +94,8 @@ def counts(
             neighbours=neighbours,
             is_private=public is not None,
         )
-        counted, engine = _counted(frame, columns.unit, columns.item)
-        if engine is None or columns.item == FIMI_ITEM:
+        counted = _counted(frame, columns.unit, columns.item)
+        if engine is None:
             return _over_domain(public, *_fetched(counted, columns.item), origin)
         return counted_in_engine(engine, counted, public, origin, resources)
 
@@ -102,8 +107,8 @@ def require_neighbours(neighbours: object) -> str:
     return str(neighbours)
 
 
-def _stated(domain: Any, frame: Any) -> tuple[Any, str]:
-    """The domain, or the frame of the same engine that holds it; None if observed; and words."""
+def _stated(domain: Any, beside: Any) -> tuple[Any, str]:
+    """The domain, None if observed, and words. A frame of the engine of `beside` stays a frame."""
     import narwhals as nw
 
     if isinstance(domain, str) and domain == OBSERVED:
@@ -116,7 +121,8 @@ def _stated(domain: Any, frame: Any) -> tuple[Any, str]:
     if len(names) != 1:
         raise ValueError("domain must be a frame of one column: select it")
     words = f"column {names[0]!r} of a public table"
-    if isinstance(column, nw.LazyFrame) and column.implementation == frame.implementation:
+    is_lazy = isinstance(column, nw.LazyFrame)
+    if is_lazy and beside is not None and column.implementation == beside.implementation:
         return column.rename({names[0]: "item"}), words
     values = quietly(
         lambda: column.lazy().collect()[names[0]].to_list(), "domain could not be read"
@@ -124,11 +130,8 @@ def _stated(domain: Any, frame: Any) -> tuple[Any, str]:
     return listed(values, words + ": {count} items"), words
 
 
-def _counted(frame: Any, unit: str, item: str) -> tuple[Any, Engine | None]:
-    """How many distinct units each item has, and the engine that knows, if it is not this process.
-
-    A frame of `item` and `units`, lazy where the engine is.
-    """
+def _counted(frame: Any, unit: str, item: str) -> Any:
+    """How many distinct units each item has: a frame of `item` and `units`, lazy as that given."""
     schema = quietly(frame.collect_schema, UNREADABLE)
     if unit == "row" and "row" in schema:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
@@ -141,7 +144,7 @@ def _counted(frame: Any, unit: str, item: str) -> tuple[Any, Engine | None]:
         schema = frame.collect_schema()
     for name in names:
         _require_plain(name, schema[name], is_item=name == item)
-    return quietly(lambda: _grouped(frame, names, schema), UNREADABLE), engine_of(frame)
+    return quietly(lambda: _grouped(frame, names, schema), UNREADABLE)
 
 
 def _frame(table: Any) -> Any:
@@ -163,10 +166,12 @@ def _pure_pandas(frame: Any, names: list[str]) -> Any:
         if str(table[name].dtype) == "category":
             table = table.assign(**{name: table[name].astype(object)})
         if str(table[name].dtype) == "object":
-            found = infer_dtype(table[name], skipna=True)
+            column = table[name]
+            found = infer_dtype(column, skipna=True)
             if found not in _PURE:
                 raise ValueError(f"column {name!r} must hold text or numbers, not mixed types")
-            table = table.assign(**{name: table[name].astype(_PURE[found])})
+            pure = quietly(partial(column.astype, _PURE[found]), _IMPURE.format(name=name))
+            table = table.assign(**{name: pure})
     return nw.from_native(table)
 
 
@@ -203,8 +208,9 @@ def _is_number(value: Any) -> Any:
 
 def _fetched(counted: Any, item: str) -> tuple[NDArray[Any], Integers]:
     """All counts, here in this process."""
-    items, found = quietly(lambda: _arrays(counted), UNREADABLE)
-    return _whole_numbers(items) if item == FIMI_ITEM else items, found.astype(np.int64)
+    is_fimi = item == FIMI_ITEM
+    items, found = quietly(lambda: _arrays(counted), NOT_FIMI if is_fimi else UNREADABLE)
+    return _whole_numbers(items) if is_fimi else items, found.astype(np.int64)
 
 
 def _arrays(counted: Any) -> tuple[NDArray[Any], NDArray[Any]]:

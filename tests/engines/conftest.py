@@ -33,6 +33,8 @@ _ARROW = {
     "boolean": pyarrow.bool_(),
 }
 
+collect_ignore = ["conftest.py"]  # two of them cannot both be looked through for examples
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep every server to one process."""

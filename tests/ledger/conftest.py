@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+collect_ignore = ["conftest.py"]  # two of them cannot both be looked through for examples
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:

@@ -106,8 +106,9 @@ def test_asking_for_an_account_makes_no_file(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_password_is_never_shown() -> None:
-    ledger = Ledger("postgresql://ann:hunter2@localhost:1/none")
+@pytest.mark.parametrize("where", ["ann:hunter2@localhost:1/none", "ann@:1/none?password=hunter2"])
+def test_a_password_is_never_shown(where: str) -> None:
+    ledger = Ledger(f"postgresql://{where}")
     with pytest.raises(LedgerError, match="cannot be reached") as refusal:
         ledger.account("sales")
     assert "hunter2" not in str(refusal.value) + repr(ledger)
@@ -120,6 +121,13 @@ def test_a_password_is_never_shown() -> None:
 def test_only_lasting_ledgers_are_accepted(url: str) -> None:
     with pytest.raises(ValueError, match="ledger must"):
         Ledger(url)
+
+
+def test_names_that_look_the_same_are_one_budget(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create("caf\u00e9", 1)
+    ledger.account("cafe\u0301").reserve(Fraction(1), "all").settle(Fraction(1))
+    assert ledger.account("caf\u00e9").remaining == 0
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 201])

@@ -10,6 +10,7 @@ Engines quote rows in their messages and logs. Nothing of theirs passes through:
 the data has been counted ends in an `EngineError` in words of our own.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -41,6 +42,7 @@ class Engine(ABC):
         self.fetched = 0
         """How many rows have crossed from the engine to the driver."""
         self._process = process()
+        self._one_at_a_time = threading.RLock()
 
     @property
     def is_elsewhere(self) -> bool:
@@ -71,7 +73,7 @@ class Engine(ABC):
     def asked(self, action: Callable[[], T]) -> T:
         """What the engine answers, or an error with nothing of its own words."""
         try:
-            with self.quiet():
+            with self._one_at_a_time, self.quiet():
                 return action()
         except Exception:  # whatever it says may quote a row
             pass

@@ -243,6 +243,12 @@ def counted_in_engine(
             values, sizes, absent = np.append(values, 0), np.append(sizes, absent), 0
     if not sizes.size and not absent:
         raise ValueError("domain must not be empty")
+    if domain is not None and not isinstance(labels, range):
+        known = (
+            len(labels) if labels is not None else quietly(partial(_size, engine, domain), refusal)
+        )
+        if int(sizes.sum()) != known:  # an item that matches two groups would be there twice
+            raise ValueError("domain and the item column must compare text by the same collation")
     return EngineAnswers(
         engine=engine,
         frozen=frozen,
@@ -255,6 +261,11 @@ def counted_in_engine(
         origin=origin,
         kept=resources.pop_all(),
     )
+
+
+def _size(engine: Engine, domain: Any) -> int:
+    """How many different items a table of them has."""
+    return int(engine.rows(domain.drop_nulls().unique().select(nw.len()))[0][0])
 
 
 def _completed(engine: Engine, labels: range, present: Any, resources: ExitStack) -> Any:

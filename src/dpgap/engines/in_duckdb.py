@@ -45,7 +45,8 @@ class DuckDB(Engine):
     def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
         kind = "BIGINT" if items and isinstance(items[0], int) else "VARCHAR"
         nul = secrets.token_hex(8)  # DuckDB takes no NUL in JSON
-        text = json.dumps(items, ensure_ascii=False).replace("'", "''").replace("\\u0000", nul)
+        plain = [each.replace("\0", nul) if isinstance(each, str) else each for each in items]
+        text = json.dumps(plain, ensure_ascii=False).replace("'", "''")
         item = f"unnest(CAST('{text}'::JSON AS {kind}[]))"
         if nul in text:
             item = f"replace({item}, '{nul}', chr(0))"
