@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,15 @@ K, EPSILON = 10, 1
 Row = dict[str, Any]
 
 
-def seconds(call: Callable[[], Any], times: int = 5) -> float:
-    """The median time of a call."""
-    taken = []
+def seconds(*calls: Callable[[], Any], times: int = 5) -> list[float]:
+    """The median time of each call; they take turns, so that all see the same machine."""
+    taken: list[list[float]] = [[] for _ in calls]
     for _ in range(times):
-        started = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
+        for own, call in zip(taken, calls, strict=True):
+            started = time.perf_counter()
+            call()
+            own.append(time.perf_counter() - started)
+    return [statistics.median(own) for own in taken]
 
 
 def homogeneous_p(one: list[Any], other: list[Any]) -> float:
@@ -107,26 +109,23 @@ def domain(present: int = 10**6, domain_size: int = 10**12) -> list[Row]:
     """A large public domain against the present items alone: in memory, and in DuckDB."""
     counts = zipf(present)
     common = {"part": "domain", "present": present, "domain": domain_size}
-
-    def in_memory(pipeline: dpgap.MeasuredTopK, size: int) -> float:
-        positions = np.arange(present) * (size // present)
-        answers = Answers(range(size), positions, counts, Fraction(1), monotonic=True)
-        return seconds(lambda: pipeline.release(answers), 9)
-
-    def in_duckdb(size: int) -> float:
-        with database() as connection:
-            table = sold(connection, present)
-            ask = {"unit": "who", "item": "what", "k": K, "epsilon": EPSILON}
-            return seconds(lambda: dpgap.top_k(table, domain=range(size), **ask))
-
-    times = {
-        f"in memory, {method}": tuple(
-            in_memory(dpgap.MeasuredTopK(K, EPSILON, monotonic=True, method=method), size)
-            for size in (present, domain_size)
+    sizes = present, domain_size
+    times = {}
+    for method in ("best", "paper"):
+        pipeline = dpgap.MeasuredTopK(K, EPSILON, monotonic=True, method=method)
+        held = [
+            Answers(range(n), np.arange(present) * (n // present), counts, Fraction(1), True)
+            for n in sizes
+        ]
+        times[f"in memory, {method}"] = seconds(
+            *(partial(pipeline.release, answers) for answers in held), times=9
         )
-        for method in ("best", "paper")
-    }
-    times["in DuckDB, counting included"] = in_duckdb(present), in_duckdb(domain_size)
+    with database() as connection:
+        ask = {"unit": "who", "item": "what", "k": K, "epsilon": EPSILON}
+        asked = partial(dpgap.top_k, sold(connection, present), **ask)
+        times["in DuckDB, counting included"] = seconds(
+            *(partial(asked, domain=range(size)) for size in sizes), times=9
+        )
     return [
         common
         | {"where": where, "present_ms": alone * 1e3, "domain_ms": large * 1e3}
@@ -262,7 +261,7 @@ def peers(items: int = 10**6) -> list[Row]:
             range(items), columns["what"], columns["units"], Fraction(1), monotonic=True
         )
         pipeline = dpgap.MeasuredTopK(K, EPSILON, monotonic=True)
-        local_s = seconds(lambda: pipeline.release(answers), 3)
+        (local_s,) = seconds(lambda: pipeline.release(answers), times=3)
         listed = answers.expanded().tolist()
     peer = opendp_top_k()
     started = time.perf_counter()
