@@ -88,14 +88,16 @@ def reproduce_into(
     out: Path, plan: Plan, progress: Progress = lambda done, total: None
 ) -> tuple[list[Result], list[Claim]]:
     """Write figures, results and pages to a folder; each figure as soon as it is finished."""
-    drawn = {"datasets": draw_datasets(plan.datasets, load("T40I10D100K", None))}
-    _write_drawings(out, drawn)
+    drawn: dict[str, Drawn] = {}
     results: list[Result] = []
     claims: list[Claim] = []
     for figure, points in finished_figures(plan, progress):
         results = sorted([*results, *points])
         claims = judge(results)
         new = draw(figure, points, plan.datasets)
+        if not drawn:  # while others simulate
+            made = load("T40I10D100K", None)
+            new = {"datasets": draw_datasets(plan.datasets, made), **new}
         _write_drawings(out, new)
         drawn |= new
         svg = {name: files["svg"] for name, files in drawn.items()}
