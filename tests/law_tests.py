@@ -1,5 +1,6 @@
 """The statistics that tests share. Every test of a law is held at level 1e-6."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,6 +35,17 @@ def tally_p(samples: list[Any], law: Mapping[Any, float]) -> float:
     rest = counts.sum() - known.sum()
     chances = np.array(list(law.values()))
     return chi_square_p(np.append(known, rest), np.append(chances, max(1 - chances.sum(), 0)))
+
+
+def homogeneous_p(one: list[Any], other: list[Any]) -> float:
+    """The p-value of two samples of outcomes having the same law; rare ones are put together."""
+    first, second = Counter(one), Counter(other)
+    cells = [cell for cell in {*first, *second} if first[cell] + second[cell] >= 20]
+    table = np.array([[count[cell] for cell in cells] for count in (first, second)])
+    rest = np.array([[len(one)], [len(other)]]) - table.sum(axis=1, keepdims=True)
+    if rest.sum() >= 20:
+        table = np.hstack([table, rest])
+    return float(stats.chi2_contingency(table).pvalue)
 
 
 def require_law(p_value: Callable[[float], float]) -> None:

@@ -1,14 +1,12 @@
 """Grouped selection: the law of selecting one by one, at a cost that does not grow with groups."""
 
 import time
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 import dpgap
 from dpgap.exact import Uniform
@@ -16,7 +14,7 @@ from dpgap.mechanisms import grouped_kernel
 from dpgap.mechanisms.grouped_kernel import TopDraw, select_grouped
 from dpgap.mechanisms.top_k_kernel import select
 from dpgap.randomness import InsecureSeededBits
-from law_tests import LEVEL, chi_square_p
+from law_tests import LEVEL, chi_square_p, homogeneous_p
 
 RUNS = 5_000
 
@@ -35,16 +33,6 @@ def _grouped_samples(mechanism, values, sizes, seed: int, runs: int = RUNS) -> l
 def _plain_samples(mechanism, values, sizes, seed: int, runs: int = RUNS) -> list[tuple]:
     selection = select(mechanism, np.repeat(values, sizes), runs, InsecureSeededBits(seed))
     return list(map(tuple, np.hstack([selection.indices, selection.leads]).tolist()))
-
-
-def _homogeneous_p(one: list, other: list) -> float:
-    first, second = Counter(one), Counter(other)
-    cells = [cell for cell in {*first, *second} if first[cell] + second[cell] >= 20]
-    table = np.array([[count[cell] for cell in cells] for count in (first, second)])
-    rest = np.array([[len(one)], [len(other)]]) - table.sum(axis=1, keepdims=True)
-    if rest.sum() >= 20:
-        table = np.hstack([table, rest])
-    return float(stats.chi2_contingency(table).pvalue)
 
 
 CASES = {
@@ -71,9 +59,9 @@ def test_grouped_and_plain_selection_agree_in_law(case: str, noise: str):
         return [[(s[0], s[k]) for s in samples], [(s[k - 1], s[-1]) for s in samples]]
 
     for one, two in zip(views(grouped), views(plain), strict=True):
-        assert _homogeneous_p(one, two) > LEVEL
+        assert homogeneous_p(one, two) > LEVEL
     assert (
-        min(_homogeneous_p(one, two) for one, two in zip(views(grouped), views(other), strict=True))
+        min(homogeneous_p(one, two) for one, two in zip(views(grouped), views(other), strict=True))
         < LEVEL
     )
 

@@ -18,27 +18,13 @@ import pyarrow.parquet
 import pytest
 
 import dpgap
+from awkward_rows import ROWS
 from dpgap.domain import OBSERVED, read_domain
 from dpgap.private_answers import Answers
 from dpgap.sources import counts
 
 DATA = Path(os.environ.get("DPGAP_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 
-ROWS: list[tuple[str | None, str | None]] = [
-    ("ann", "fig"),
-    ("ann", "fig"),
-    ("ann", "pea"),
-    ("bob", "fig"),
-    ("bob", None),
-    (None, "fig"),
-    (None, None),
-    ("cy", ""),
-    ("cy", "žluťoučký 🍐"),
-    ("dee", "žluťoučký 🍐"),
-    ("", "pea"),
-    ("dee", "not in the domain"),
-    ("ČENĚK", "Fig"),
-]
 DOMAIN = ["fig", "pea", "oat", "", "žluťoučký 🍐"]
 EXPECTED = [2, 2, 0, 1, 2]
 NUMBERS = [(1, 10), (1, 10), (2, 10), (None, 10), (3, None), (3, 12), (2**53 + 1, 12), (2**53, 12)]

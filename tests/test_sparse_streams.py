@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -16,20 +15,10 @@ from dpgap.mechanisms.sparse_vector_kernel import Sifting, sift
 from dpgap.noise import law_named
 from dpgap.private_answers import Answers
 from dpgap.randomness import InsecureSeededBits
-from law_tests import LEVEL
+from law_tests import LEVEL, homogeneous_p
 
 RUNS = 4_000
 VALUES, PLACES, SIZE = np.array([9, 3, 6]), np.array([2, 40, 41]), 60
-
-
-def _homogeneous_p(one: list, other: list) -> float:
-    first, second = Counter(one), Counter(other)
-    cells = [cell for cell in {*first, *second} if first[cell] + second[cell] >= 20]
-    table = np.array([[count[cell] for cell in cells] for count in (first, second)])
-    rest = np.array([[len(one)], [len(other)]]) - table.sum(axis=1, keepdims=True)
-    if rest.sum() >= 20:
-        table = np.hstack([table, rest])
-    return float(stats.chi2_contingency(table).pvalue)
 
 
 def _sparse(mechanism: dpgap.SparseVector, seed: int) -> list[list[tuple[int, ...]]]:
@@ -81,8 +70,8 @@ def test_sparse_and_plain_streams_agree_in_law(
     mechanism, wrong = kind(6, 2, 2, **facts), kind(6, 2, "1.4", **facts)
     sparse, plain, other = _sparse(mechanism, 1), _dense(mechanism, 2), _dense(wrong, 3)
     for one, two in zip(sparse, plain, strict=True):
-        assert _homogeneous_p(one, two) > LEVEL
-    assert min(_homogeneous_p(one, two) for one, two in zip(sparse, other, strict=True)) < LEVEL
+        assert homogeneous_p(one, two) > LEVEL
+    assert min(homogeneous_p(one, two) for one, two in zip(sparse, other, strict=True)) < LEVEL
 
 
 class _Recorded:

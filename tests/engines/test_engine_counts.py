@@ -8,6 +8,7 @@ import ibis
 import pytest
 
 import dpgap
+from awkward_rows import ROWS
 from dpgap.engines.counted import EngineAnswers
 from engines.conftest import HOMES, Load, arrow
 
@@ -28,19 +29,7 @@ TABLES: dict[str, tuple[str, str, list[Any], list[Any]]] = {
         "string",
         "string",
         [
-            ("ann", "fig"),
-            ("ann", "fig"),
-            ("ann", "pea"),
-            ("bob", "fig"),
-            ("bob", None),
-            (None, "fig"),
-            (None, None),
-            ("cy", ""),
-            ("cy", "žluťoučký 🍐"),
-            ("dee", "žluťoučký 🍐"),
-            ("", "pea"),
-            ("dee", "not in the domain"),
-            ("ČENĚK", "Fig"),
+            *ROWS,
             ("'; DROP TABLE sold; --", '"'),
         ],
         [["fig", "pea", "oat", "", "žluťoučký 🍐", "Fig", '"', "\ud800", "$1", "{}"]],
