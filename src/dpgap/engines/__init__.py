@@ -120,7 +120,7 @@ def engine_of(frame: Any) -> Engine | None:
         from dpgap.engines.in_duckdb import DuckDB
 
         return DuckDB(frame.to_native())
-    if kind.is_pyspark():
+    if kind.is_pyspark() or kind.is_pyspark_connect():
         from dpgap.engines.in_spark import Spark
 
         return Spark(frame.to_native())

@@ -95,6 +95,9 @@ class Spark(Engine):
     @contextmanager
     def quiet(self) -> Iterator[None]:
         """Keep the driver from logging the rows on which a task failed."""
+        if not hasattr(self._session, "_jvm"):  # Spark Connect: the driver is on the server
+            yield
+            return
         log4j = self._session.sparkContext._jvm.org.apache.logging.log4j
         context, name = log4j.LogManager.getContext(False), "org.apache.spark"
         loggers = context.getConfiguration().getLoggers()
