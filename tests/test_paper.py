@@ -155,6 +155,30 @@ def test_claims_are_judged_by_the_numbers():
     assert judge([]) == []
 
 
+@pytest.mark.parametrize("figure", [1, 2, 3, 4])
+def test_no_claim_survives_numbers_that_contradict_it(figure, quick, kosarak, tmp_path):
+    plan = Plan([kosarak], (figure,), runs=40, seed=1, workers=1)
+    results, _ = reproduce_into(tmp_path, plan)
+    answers = {"adaptive-sparse-vector monotonic: answers": 1.0}
+    wrong = [
+        each._replace(
+            value=-200.0 if figure in (1, 2, 4) else answers.get(each.series, 0.001 * each.x),
+            error=0.1,
+        )
+        for each in results
+    ]
+    verdicts = {claim.statement: claim.verdict for claim in judge(wrong)}
+    assert verdicts
+    if figure == 3:  # where all is equally bad there is no difference in precision
+        assert verdicts.pop("There is very little difference in precision.") == "confirmed"
+    assert set(verdicts.values()) == {"not confirmed"}, verdicts
+
+
+def test_a_few_runs_confirm_nothing_about_reductions(quick, kosarak, tmp_path):
+    _, claims = reproduce_into(tmp_path, Plan([kosarak], (1,), runs=5, seed=1, workers=1))
+    assert {claim.verdict for claim in claims} == {"too few runs to tell"}
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     write(tmp_path / "a" / "file", "first")
     with pytest.raises(TypeError):

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from dpgap.paper.datasets import FOLDER_VARIABLE, PUBLISHED, load, load_all
@@ -163,3 +165,37 @@ def test_real_data_is_completed_and_says_so(real_data):
     bms = load("BMS-POS", real_data)
     assert (bms.records, bms.items) == (275_000, 1_515)
     assert "partial" in bms.source
+
+
+@pytest.mark.parametrize(
+    "odd", [{"items": 20, "length": 18}, {"patterns": 2}, {"confidence": 0.0, "length": 5}]
+)
+def test_quest_ends_where_no_transaction_can_be_as_long_as_wanted(odd):
+    made = Quest(transactions=100, **odd).generate(seed=1)
+    assert len(made) == 100
+
+
+def test_missing_units_and_items_are_no_units_and_items(tmp_path):
+    pairs = "unit,item\nu1,a\nu2,a\nu3,\n,b\nu5,\n\n"
+    (tmp_path / "sold.csv").write_text(pairs)
+    table = pyarrow.table(
+        {"unit": ["u1", "u2", "u3", None, "u5"], "item": ["a", "a", None, "b", None]}
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "sold.parquet")
+    for name in ("sold.csv", "sold.parquet"):
+        counted = read_counts(tmp_path / name)
+        assert (counted.counts.tolist(), counted.records) == ([2], 2)
+
+
+def test_counts_may_be_whole_floats_but_no_fractions(tmp_path):
+    path = tmp_path / "counts.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"item": [1, 2], "count": [5.0, 3.0]}), path)
+    assert read_counts(path).counts.tolist() == [5, 3]
+    pyarrow.parquet.write_table(pyarrow.table({"item": [1, 2], "count": [5.5, 3.0]}), path)
+    with pytest.raises(ValueError, match="whole number"):
+        read_counts(path)
+
+
+def test_a_file_that_is_not_of_the_published_size_is_said_to_be_so(tmp_path):
+    (tmp_path / "BMS-POS.dat").write_text("1 2\n2\n")
+    assert load("BMS-POS", tmp_path).source == "whole file BMS-POS.dat; not of the published size"

@@ -36,7 +36,9 @@ def reproduce(
             "Default: the folder that DPGAP_DATA names, else data sets that are made up."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduction"),
+    out: Annotated[
+        Path, typer.Option(help="The folder to write to; pages and results there are replaced.")
+    ] = Path("reproduction"),
     seed: Annotated[int, typer.Option(help="The same seed gives the same figures.")] = SEED,
     as_json_text: Annotated[
         bool, typer.Option("--json", help="Print the results, as in results.json, and no table.")

@@ -70,7 +70,13 @@ def load(name: str, folder: Path | None) -> Dataset:
         return _made(name)
     whole = _whole_file(name, folder)
     if whole is not None:
-        return _dataset(name, read_counts(whole), f"whole file {whole.name}")
+        counted = read_counts(whole)
+        is_published = PUBLISHED[name] == (
+            counted.records or PUBLISHED[name][0],
+            counted.items.size,
+        )
+        doubt = "" if is_published else "; not of the published size"
+        return _dataset(name, counted, f"whole file {whole.name}{doubt}")
     try:
         return _COMPLETED[name](folder)
     except FileNotFoundError:

@@ -9,10 +9,12 @@ import csv
 import gzip
 import importlib
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgap.exact import Integers
 
@@ -97,7 +99,7 @@ def _csv_columns(path: Path) -> dict[str, list[str]]:
     try:
         rows = csv.reader(_content(path).decode("utf-8-sig").splitlines())
         head = [name.strip().lower() for name in next(rows, [])]
-        columns = list(zip(*rows, strict=True)) if head else []
+        columns = list(zip(*filter(None, rows), strict=True)) if head else []
     except (UnicodeDecodeError, ValueError, csv.Error) as error:
         raise ValueError(f"{path.name} is not a CSV file with equally long rows") from error
     if len(columns) != len(head):
@@ -114,14 +116,21 @@ def _parquet_columns(path: Path) -> dict[str, list[str]]:
         arrays = duckdb.read_parquet(str(path)).fetchnumpy()
     except duckdb.Error:
         raise ValueError(f"{path.name} is not a readable Parquet file") from None
-    return {name.lower(): [str(value) for value in column] for name, column in arrays.items()}
+    return {name.lower(): _texts(column) for name, column in arrays.items()}
+
+
+def _texts(column: NDArray[Any]) -> list[str]:
+    """A column as text; NULL becomes the empty text, as in a CSV file."""
+    missing = np.ma.getmaskarray(column)
+    return ["" if gone else str(value) for value, gone in zip(column, missing, strict=True)]
 
 
 def _from_columns(path: Path, columns: dict[str, list[str]]) -> Counted:
     if "item" in columns and "count" in columns:
         return _given_counts(path, columns["item"], columns["count"])
     if "item" in columns and "unit" in columns:
-        pairs = set(zip(columns["unit"], columns["item"], strict=True))
+        rows = zip(columns["unit"], columns["item"], strict=True)
+        pairs = {(unit, item) for unit, item in rows if unit and item}
         tally = Counter(item for _, item in pairs)
         counts = np.array([tally[item] for item in sorted(tally)], dtype=np.int64)
         records = len({unit for unit, _ in pairs})
@@ -129,10 +138,17 @@ def _from_columns(path: Path, columns: dict[str, list[str]]) -> Counted:
     raise ValueError(f"{path.name} must have columns item and count, or unit and item")
 
 
+def _whole(text: str) -> int:
+    number = Decimal(text)
+    if number != int(number):
+        raise ValueError("not a whole number")
+    return int(number)
+
+
 def _given_counts(path: Path, items: list[str], counts: list[str]) -> Counted:
     try:
-        numbers = np.array([int(count) for count in counts], dtype=np.int64)
-    except (ValueError, OverflowError):
+        numbers = np.array([_whole(count) for count in counts], dtype=np.int64)
+    except (ArithmeticError, ValueError):
         raise ValueError(f"{path.name}: every count must be a whole number") from None
     if not numbers.size or (numbers < 0).any():
         raise ValueError(f"{path.name}: counts must be at least 0, and there must be some")

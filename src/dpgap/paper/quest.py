@@ -19,6 +19,8 @@ from dpgap.parameters import positive_integer
 Rng = np.random.Generator
 
 _CONFIDENCE_SPREAD = 0.1
+_MOST_BARREN = 200
+"""After so many patterns in a row that add nothing, a transaction is left as it is."""
 _AT_ONCE = 1 << 14
 
 
@@ -73,17 +75,22 @@ class Quest:
     def generate(self, seed: int | None = None) -> Transactions:
         """Make transactions; the same ones for the same seed."""
         rng = np.random.Generator(np.random.PCG64(seed))
-        bought = self._bought(rng)
         targets = 1 + rng.poisson(self.length - 1, self.transactions)
         anyway = rng.random(self.transactions) < 0.5
+        patterns, sizes = self._patterns(rng)
+        known = np.unique(patterns[np.arange(patterns.shape[1]) < sizes[:, None]])
+        targets = np.minimum(targets, known.size)  # more items can be in no transaction
+        bought = self._bought(rng, patterns, sizes)
         cells: list[int] = []
         waiting = next(bought)
         for number, (target, take) in enumerate(
             zip(targets.tolist(), anyway.tolist(), strict=True)
         ):
             basket: set[int] = set()
-            while len(basket) < target:
+            barren = 0
+            while len(basket) < target and barren < _MOST_BARREN:
                 larger = basket.union(waiting)
+                barren = 0 if len(larger) > len(basket) else barren + 1
                 overflows = len(larger) > target
                 if overflows and basket and not take:
                     break  # what does not fit opens the next transaction
@@ -97,9 +104,8 @@ class Quest:
         lengths = np.bincount(flat // self.items, minlength=self.transactions)
         return Transactions(flat % self.items, np.append(0, lengths.cumsum()))
 
-    def _bought(self, rng: Rng) -> Iterator[list[int]]:
+    def _bought(self, rng: Rng, patterns: Integers, sizes: Integers) -> Iterator[list[int]]:
         """Patterns by weight, without end, each without the items that go missing."""
-        patterns, sizes = self._patterns(rng)
         weights = rng.standard_exponential(self.patterns)
         weights /= weights.sum()
         confidence = rng.normal(self.confidence, _CONFIDENCE_SPREAD, self.patterns).clip(0, 1)
