@@ -91,15 +91,20 @@ def reproduce_into(
 ) -> tuple[list[Result], list[Claim]]:
     """Write figures, results and pages to a folder; each figure as soon as it is finished."""
     drawn: dict[str, Drawn] = {}
+
+    def told(done: int, total: int) -> None:
+        if not drawn:  # other processes are at work, and there is time to draw
+            made = load("T40I10D100K", None)
+            drawn["datasets"] = draw_datasets(plan.datasets, made)
+            _write_drawings(out, drawn)
+        progress(done, total)
+
     results: list[Result] = []
     claims: list[Claim] = []
-    for figure, points in finished_figures(plan, progress):
+    for figure, points in finished_figures(plan, told):
         results = sorted([*results, *points])
         claims = judge(results)
         new = draw(figure, points, plan.datasets)
-        if not drawn:  # while others simulate
-            made = load("T40I10D100K", None)
-            new = {"datasets": draw_datasets(plan.datasets, made), **new}
         _write_drawings(out, new)
         drawn |= new
         svg = {name: files["svg"] for name, files in drawn.items()}
