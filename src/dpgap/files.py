@@ -1,7 +1,8 @@
 """Files to tables, through embedded DuckDB: Parquet, CSV, JSON lines and FIMI, plain or gzipped.
 
-Columns of CSV files are text and an empty field is NULL. Engines quote rows in their error
-messages, so none of those passes through: `quietly` answers in words of our own.
+Columns of CSV files are text and an empty field is NULL; how to read them is told by their first
+line and never guessed from rows. Engines quote rows in their error messages, so none of those
+passes through: `quietly` answers in words of our own.
 """
 
 import csv
