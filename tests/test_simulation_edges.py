@@ -1,0 +1,61 @@
+"""Simulation where it is easily wrong or slow: ties, large numbers, large ε, others' mechanisms."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import dpgap
+from dpgap.mechanisms.top_k_kernel import select
+from dpgap.randomness import InsecureSeededBits
+from dpgap.simulation import Ranked
+from law_tests import LEVEL
+from test_simulation import two_sample_p
+
+SPARSE = np.append([90, 80, 70, 60, 50], np.zeros(100_000, dtype=np.int64))
+FLAT = {"sparse": (SPARSE, 10), "tied": (np.full(100_000, 7), 1)}
+
+
+@pytest.mark.parametrize("data", list(FLAT))
+def test_flat_answers_take_little_memory(data: str):
+    answers, k = FLAT[data]
+    ranked = Ranked.of(answers)
+    tracemalloc.start()
+    try:
+        dpgap.simulate(dpgap.NoisyTopK(k, 1, monotonic=True), ranked, runs=1_000, seed=1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 40e6  # every answer of every run would be 800 MB
+
+
+@pytest.mark.parametrize("data", list(FLAT))
+def test_flat_answers_keep_the_law_of_the_program(data: str):
+    answers, k = FLAT[data]
+    answers, runs = answers[:3_000], 4_000
+    mechanism = dpgap.NoisyTopK(k, 1, monotonic=True)
+    exact = select(mechanism, answers, runs, InsecureSeededBits(3))
+    gaps = exact.leads - np.append(exact.leads[:, 1:], np.zeros((runs, 1), int), axis=1)
+    simulated = dpgap.simulate(mechanism, answers, runs=runs, seed=4)
+    for rank in {0, k - 1}:
+        ours = simulated.gaps[:, rank].astype(np.int64)
+        assert two_sample_p(gaps[:, rank], ours) > LEVEL
+        assert two_sample_p(gaps[:, rank], ours + 1 + k // 2) < LEVEL
+        assert two_sample_p(exact.indices[:, rank], simulated.indices[:, rank]) > LEVEL
+
+
+@pytest.mark.parametrize("kind", [np.uint32, np.uint64, np.int16])
+def test_answers_of_any_whole_type_are_ranked_alike(kind):
+    answers = np.array([5, 30_000, 20_000, *range(40)])
+    ranked = Ranked.of(answers.astype(kind))
+    assert ranked.answers.dtype == np.int64
+    assert np.array_equal(ranked.order, Ranked.of(answers).order)
+    pipeline = dpgap.MeasuredTopK(1, 10, monotonic=True)
+    runs = dpgap.simulate(pipeline, ranked, runs=50, seed=1)
+    assert (runs.truth == 30_000).all()
+    assert np.allclose(runs.measurements, 30_000, atol=30)
+
+
+def test_only_whole_numbers_are_ranked():
+    with pytest.raises(TypeError, match="answers must be integers"):
+        Ranked.of(np.array([1.5, 2.5]))
