@@ -14,8 +14,8 @@ from dpgap.mechanisms.top_k_kernel import Selection, select
 from dpgap.noise import ExponentialNoise, LaplaceNoise
 from dpgap.randomness import InsecureSeededBits
 from dpgap.simulation import floats, top_k
-from dpgap.simulation.measured import shells
 from dpgap.simulation.ranked import Ranked
+from dpgap.simulation.shells import shells
 from law_tests import LEVEL
 
 RUNS = 100_000

@@ -9,6 +9,7 @@ import dpgap
 from dpgap.mechanisms.top_k_kernel import select
 from dpgap.randomness import InsecureSeededBits
 from dpgap.simulation import Ranked
+from dpgap.simulation.shells import shells
 from law_tests import LEVEL
 from test_simulation import two_sample_p
 
@@ -59,3 +60,51 @@ def test_answers_of_any_whole_type_are_ranked_alike(kind):
 def test_only_whole_numbers_are_ranked():
     with pytest.raises(TypeError, match="answers must be integers"):
         Ranked.of(np.array([1.5, 2.5]))
+
+
+def _joint_noise(measurement, runs: int) -> np.ndarray:
+    noise = shells(measurement.law_in_steps(3), np.random.default_rng(3), runs).astype(np.int64)
+    return noise[:, 1:] - noise[:, :1] if isinstance(measurement, dpgap.CountHull) else noise
+
+
+@pytest.mark.parametrize("epsilon", [10, 20, 50])
+@pytest.mark.parametrize("shape", [dpgap.CountHull, dpgap.Cube])
+def test_joint_measurements_with_little_noise_have_their_law(shape, epsilon: int):
+    extra = {"monotonic": True} if shape is dpgap.CountHull else {}
+    measurement = shape(epsilon, grid="1/16", **extra)
+    exact = measurement.draws(3, 40_000, InsecureSeededBits(2))
+    noise = _joint_noise(measurement, 40_000)
+    for of in (lambda x: x[:, 0], lambda x: x.max(axis=1), lambda x: x[:, 0] - x[:, 2]):
+        assert two_sample_p(of(exact), of(noise)) > LEVEL / 3
+    wrong = _joint_noise(shape(epsilon * 0.8, grid="1/16", **extra), 40_000)
+    assert two_sample_p(exact.max(axis=1), wrong.max(axis=1)) < LEVEL
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        dpgap.MeasuredTopK(2, 1000, monotonic=True),
+        dpgap.MeasuredTopK(2, 1000, grid="1/4", sensitivity="1/4"),
+        dpgap.MeasuredAbove(30, 2, 10_000, monotonic=True),
+    ],
+    ids=repr,
+)
+def test_the_best_method_is_simulated_at_a_large_epsilon(pipeline):
+    runs = dpgap.simulate(pipeline, [10, 50, 90, 20], runs=200, seed=1)
+    assert np.allclose(runs.estimates, runs.truth, atol=1)
+    assert (np.sort(runs.truth.reshape(200, 2), axis=1) == [50, 90]).all()
+
+
+@pytest.mark.parametrize("method", ["best", "paper"])
+def test_simulated_variances_are_those_released(method: str):
+    answers = [9000, 8000, 7000, 10, 20]
+    top = dpgap.MeasuredTopK(2, 1, monotonic=True, method=method)
+    above = dpgap.MeasuredAbove(100, 2, 1, monotonic=True, method=method)
+    for pipeline in (top, above):
+        runs = dpgap.simulate(pipeline, answers, runs=4_000, seed=1)
+        assert runs.variances.shape == runs.estimates.shape
+        error = ((runs.estimates - runs.truth) ** 2).mean()
+        assert error == pytest.approx(runs.variances.mean(), rel=0.15)
+        if method == "paper":  # the best method's depend on what was measured
+            released = pipeline.release(answers).variances
+            assert np.allclose(runs.variances.reshape(-1, 2), released)
