@@ -93,7 +93,7 @@ class MeasuredTopK:
     ) -> Measured:
         """Select and measure on secure exact noise, then estimate."""
         entrants = self.selection._accept(answers, labels)
-        _require_room(entrants.steps, self.measurement)
+        require_room(entrants.steps, self.measurement)
         with charged(account, self.epsilon, self):
             selected, steps = self.selection._draw(entrants)
             values = _measured(self.measurement, steps)
@@ -183,7 +183,7 @@ class MeasuredAbove:
         spent on measuring where none was found.
         """
         stream = self.selection._accept(answers, labels)
-        _require_room(stream.extremes, self.measurement)
+        require_room(stream.extremes, self.measurement)
         with charged(account, self.epsilon, self) as charge:
             selected, steps = self.selection._draw(stream)
             charge.spent = selected.spent
@@ -253,7 +253,7 @@ def _measurement(
     return laplace
 
 
-def _require_room(steps: Integers, measurement: Laplace | Joint) -> None:
+def require_room(steps: Integers, measurement: Laplace | Joint) -> None:
     """Refuse answers that would not fit on the finer grid; before anything is charged."""
     if isinstance(measurement, Laplace):
         return

@@ -12,31 +12,35 @@ and not exact in the last bits; nothing in this package can be reached from a `r
 
 Any other mechanism written for dpgap works too. One with a method `simulate(answers, runs, rng)`
 is asked for a sequence of outputs, one a run; for others `run(answers, noise)` is called again and
-again with float noise, which is the continuous algorithm. A subclass that changes `run` counts as
-such a mechanism.
+again with float noise, which is the continuous algorithm. A subclass that changes `run` or has a
+`simulate` of its own counts as such a mechanism.
 """
 
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpgap.answers import MAX_STEPS, on_grid, steps_up
-from dpgap.exact import Floats
+from dpgap.exact import Floats, Integers
+from dpgap.mechanisms.count_hull import CountHull
+from dpgap.mechanisms.cube import Cube
+from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.noise import Law
 from dpgap.parameters import positive_integer
-from dpgap.pipelines import MeasuredAbove, MeasuredTopK
-from dpgap.private_answers import opened
+from dpgap.pipelines import MeasuredAbove, MeasuredTopK, require_room
+from dpgap.shell_noise import ShellNoise
 from dpgap.simulation.floats import Rng, draw, generator
 from dpgap.simulation.measured import measure_above, measure_top_k
-from dpgap.simulation.ranked import Ranked
+from dpgap.simulation.ranked import Ranked, arrays_only
 from dpgap.simulation.runs import AboveRuns, MeasuredRuns, ProgramRuns, Runs, TopKRuns
+from dpgap.simulation.shells import real_shells
 from dpgap.simulation.sparse_vector import sift_runs
 from dpgap.simulation.top_k import select_runs
 
@@ -77,7 +81,11 @@ def simulate(
     best method's estimates, and for large k. `thresholds` gives every run of a Sparse Vector a
     threshold of its own (fastest in order of size), `max_answers` stops each of them after so many
     answers. Answers in whole steps that serve more than once may be ranked once, by `Ranked.of`.
-    `progress(done, runs)` is called as batches end.
+    `progress(done, runs)` is called as batches end. All runs are returned at once: where they are
+    too many for memory, take them from `dpgap.simulation.batches`.
+
+    Answers are arrays only: a simulation shows true values, so it refuses private answers that
+    were made from a table.
     """
     done, parts = 0, []
     for part, size in batches(
@@ -136,8 +144,10 @@ def batches(
 
 def _fitting(mechanism: Any) -> int:
     """How many threads pay: small steps make them wait for each other."""
-    large = getattr(getattr(mechanism, "selection", mechanism), "k", 0) >= _LARGE_K
-    if not large and getattr(mechanism, "method", "") != "best":
+    is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
+    selection = mechanism.selection if is_pipeline else mechanism
+    large = isinstance(selection, NoisyTopK | SparseVector) and selection.k >= _LARGE_K
+    if not large and not (is_pipeline and mechanism.method == "best"):
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -150,34 +160,46 @@ def _batch_of(
     max_answers: int | None,
 ) -> _Batch:
     """What turns some of the runs and a generator into results."""
-    selection = getattr(mechanism, "selection", mechanism)
-    is_above = isinstance(selection, SparseVector) and type(selection).run is SparseVector.run
+    arrays_only(answers)
     if max_answers is not None:
         positive_integer("max_answers", max_answers)
-    if not is_above and not (thresholds is None and max_answers is None):
+    selection = _selection_of(mechanism)
+    if isinstance(selection, SparseVector):
+        if isinstance(mechanism, MeasuredAbove):
+            return _measured_above(mechanism, answers, runs, thresholds, max_answers)
+        return _above(selection, answers, _thresholds(selection, thresholds, runs), max_answers)
+    if not (thresholds is None and max_answers is None):
         raise ValueError("thresholds and max_answers are for a Sparse Vector only")
-    if isinstance(mechanism, MeasuredAbove):
-        return _measured_above(mechanism, answers, runs, thresholds, max_answers)
-    if isinstance(mechanism, MeasuredTopK):
+    if isinstance(mechanism, MeasuredTopK) and selection is not None:
         return _measured_top_k(mechanism, answers)
-    if is_above:
-        return _above(selection, answers, runs, thresholds, max_answers)[0]
-    if isinstance(mechanism, NoisyTopK) and type(mechanism).run is NoisyTopK.run:
-        return _top_k(mechanism, answers)
-    return _program(mechanism, answers)
+    return _program(mechanism, answers) if selection is None else _top_k(selection, answers)
+
+
+def _selection_of(mechanism: Any) -> NoisyTopK | SparseVector | None:
+    """What selects, if everything is done as dpgap does it; None for programs of others."""
+    if callable(getattr(mechanism, "simulate", None)):
+        return None
+    if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
+        return None if hasattr(mechanism, "run") else _selection_of(mechanism.selection)
+    kind = type(mechanism)
+    if isinstance(mechanism, NoisyTopK) and kind.run is NoisyTopK.run:
+        return mechanism
+    if isinstance(mechanism, SparseVector) and kind.run is SparseVector.run:
+        return mechanism if kind.live is SparseVector.live else None
+    return None
 
 
 def _ranked(mechanism: NoisyTopK | SparseVector, answers: ArrayLike | Ranked) -> Ranked:
     if isinstance(answers, Ranked):
         mechanism._accept(answers.answers, None)
         return answers
-    array = opened(answers, sensitivity=mechanism.sensitivity, monotonic=mechanism.monotonic)
-    mechanism._accept(array, None)
-    return Ranked.of(on_grid(array, mechanism.grid))
+    mechanism._accept(answers, None)
+    return Ranked.of(on_grid(answers, mechanism.grid))
 
 
 def _top_k(mechanism: NoisyTopK, answers: ArrayLike | Ranked) -> _Batch:
     program, ranked = mechanism.in_steps(), _ranked(mechanism, answers)
+    ranked = ranked.less(int(ranked.answers.max()))
     grid = float(mechanism.grid or 1)
 
     def batch(part: slice, rng: Rng) -> TopKRuns:
@@ -189,20 +211,25 @@ def _top_k(mechanism: NoisyTopK, answers: ArrayLike | Ranked) -> _Batch:
     return batch
 
 
+class _Thresholds(NamedTuple):
+    """One for each run: as stated, in whole steps, and how far these are above."""
+
+    stated: Floats
+    whole: Integers
+    rounded_up: Floats
+
+
 def _above(
     mechanism: SparseVector,
     answers: ArrayLike | Ranked,
-    runs: int,
-    thresholds: ArrayLike | None,
+    thresholds: _Thresholds,
     max_answers: int | None,
-) -> tuple[_Batch, Floats]:
+) -> _Batch:
     program, ranked = mechanism.in_steps(), _ranked(mechanism, answers)
     grid = float(mechanism.grid or 1)
-    stated = _thresholds(mechanism, thresholds, runs)
-    whole = np.ceil(stated / grid).astype(np.int64)
-    own = float(steps_up(mechanism.threshold, mechanism.grid) * grid - mechanism.threshold)
-    offsets = np.append(0.0, mechanism.gap_offsets - own)
-    rounded_up = whole * grid - stated
+    origin = int(thresholds.whole.min())
+    ranked, whole = ranked.less(origin), thresholds.whole - origin
+    offsets = np.append(0.0, mechanism.gap_offsets - _rounded_up(mechanism))
     first, unit = float(mechanism.spent(0)), float(mechanism.unit)
 
     def batch(part: slice, rng: Rng) -> AboveRuns:
@@ -210,7 +237,7 @@ def _above(
         gaps = sifted.gaps
         gaps *= grid
         gaps += offsets[sifted.branches]
-        gaps += np.repeat(rounded_up[part], sifted.found)
+        gaps += np.repeat(thresholds.rounded_up[part], sifted.found)
         return AboveRuns(
             run=np.repeat(np.arange(sifted.found.size), sifted.found),
             indices=sifted.indices,
@@ -222,20 +249,36 @@ def _above(
             processed=sifted.processed,
         )
 
-    return batch, stated
+    return batch
 
 
-def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int) -> Floats:
+def _rounded_up(mechanism: SparseVector) -> float:
+    """How far the threshold in whole steps is above the one stated."""
+    steps = steps_up(mechanism.threshold, mechanism.grid)
+    return float(steps * (mechanism.grid or 1) - mechanism.threshold)
+
+
+def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int) -> _Thresholds:
     if thresholds is None:
-        return np.full(runs, float(mechanism.threshold))
+        return _Thresholds(
+            np.full(runs, float(mechanism.threshold)),
+            np.full(runs, steps_up(mechanism.threshold, mechanism.grid)),
+            np.full(runs, _rounded_up(mechanism)),
+        )
+    grid = float(mechanism.grid or 1)
     stated = np.asarray(thresholds, dtype=np.float64)
-    if stated.shape != (runs,) or not (np.abs(stated) <= MAX_STEPS).all():
-        raise ValueError(f"thresholds must be {runs} finite numbers, one for each run")
-    return stated
+    if stated.shape != (runs,) or not (np.abs(stated) <= MAX_STEPS * grid).all():
+        raise ValueError(
+            f"thresholds must be {runs} finite numbers within ±2^60 grid steps, one for each run"
+        )
+    steps = stated / grid  # exact: grid is a power of two
+    whole = np.ceil(steps)
+    return _Thresholds(stated, whole.astype(np.int64), (whole - steps) * grid)
 
 
 def _measured_top_k(pipeline: MeasuredTopK, answers: ArrayLike | Ranked) -> _Batch:
     ranked = _ranked(pipeline.selection, answers)
+    require_room(ranked.answers, pipeline.measurement)
     select = _top_k(pipeline.selection, ranked)
     return lambda part, rng: measure_top_k(pipeline, ranked.answers, select(part, rng), rng)
 
@@ -248,32 +291,45 @@ def _measured_above(
     max_answers: int | None,
 ) -> _Batch:
     ranked = _ranked(pipeline.selection, answers)
-    select, stated = _above(pipeline.selection, ranked, runs, thresholds, max_answers)
+    require_room(ranked.answers, pipeline.measurement)
+    own = _thresholds(pipeline.selection, thresholds, runs)
+    select = _above(pipeline.selection, ranked, own, max_answers)
     return lambda part, rng: measure_above(
-        pipeline, ranked.answers, select(part, rng), stated[part], rng
+        pipeline, ranked.answers, select(part, rng), own.stated[part], rng
     )
 
 
 class FloatNoise:
-    """Float noise for programs: what `run(answers, noise)` draws from in a simulation."""
+    """Float noise for programs: what `run(answers, noise)` draws from in one run."""
 
-    __slots__ = ("_rng",)
+    __slots__ = ("_left", "_rng")
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
+        self._left: dict[ShellNoise, list[float]] = {}
 
-    def draw(self, law: Law) -> float:
-        """The next draw, from `law`."""
-        return float(draw(law, self._rng, 1)[0])
+    def draw(self, law: Law | ShellNoise) -> float:
+        """The next draw, from `law`; of noise for many values, the next coordinate."""
+        if not isinstance(law, ShellNoise):
+            return float(draw(law, self._rng, 1)[0])
+        left = self._left.setdefault(law, [])
+        if not left:
+            left += real_shells(law, self._rng, 1)[0].tolist()
+        return left.pop()
 
 
 def _program(mechanism: Any, answers: ArrayLike | Ranked) -> _Batch:
-    values = answers.answers if isinstance(answers, Ranked) else np.asarray(answers)
+    values = _accepted(mechanism, answers)
     if callable(getattr(mechanism, "simulate", None)):
         return lambda part, rng: ProgramRuns(
             list(mechanism.simulate(values, part.stop - part.start, rng))
         )
     if not callable(getattr(mechanism, "run", None)):
+        if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
+            raise TypeError(
+                "mechanism must have a method run(answers, noise) or simulate(answers, runs, rng) "
+                "of its own, as its selection has"
+            )
         raise TypeError(
             "mechanism must be a mechanism or pipeline of dpgap, or have a method "
             f"run(answers, noise) or simulate(answers, runs, rng); not {type(mechanism).__name__}"
@@ -281,8 +337,22 @@ def _program(mechanism: Any, answers: ArrayLike | Ranked) -> _Batch:
     listed = values.tolist()
 
     def batch(part: slice, rng: Rng) -> ProgramRuns:
-        noise = FloatNoise(rng)
-        said = (mechanism.run(listed, noise) for _ in range(part.stop - part.start))
+        said = (mechanism.run(listed, FloatNoise(rng)) for _ in range(part.stop - part.start))
         return ProgramRuns([tuple(each) if isinstance(each, Iterator) else each for each in said])
 
     return batch
+
+
+def _accepted(mechanism: Any, answers: ArrayLike | Ranked) -> NDArray[Any]:
+    """Answers for a program: on the grid where dpgap's own mechanism, which it extends, has one."""
+    is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
+    base = mechanism.selection if is_pipeline else mechanism
+    if isinstance(base, NoisyTopK | SparseVector):
+        steps = _ranked(base, answers).answers
+    elif isinstance(base, CountHull | Cube | Laplace):
+        steps = answers.answers if isinstance(answers, Ranked) else on_grid(answers, base.grid)
+        if isinstance(base, CountHull):
+            base._accept(steps)
+    else:
+        return answers.answers if isinstance(answers, Ranked) else np.asarray(answers)
+    return steps if base.grid is None else steps * float(base.grid)

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgap.after_selection import Estimates
 from dpgap.best_method import FINER, Joint, estimates_after_above, estimates_after_top_k
+from dpgap.estimates import blue_variance
 from dpgap.exact import Floats, Integers
 from dpgap.mechanisms.measurement import Laplace
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.paper_method import gap_variances, variance_ratio
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK
-from dpgap.shell_noise import ShellNoise
 from dpgap.simulation.floats import Rng, draw
 from dpgap.simulation.runs import AboveRuns, MeasuredRuns, TopKRuns
+from dpgap.simulation.shells import shells
 
 
 def measure_top_k(
@@ -31,13 +33,16 @@ def measure_top_k(
     if isinstance(pipeline.measurement, Laplace):
         ratio = variance_ratio(pipeline.selection, pipeline.measurement)
         estimates = _blue(measurements, selected.gaps, ratio, grid)
+        k = pipeline.selection.k
+        variance = blue_variance(k, pipeline.measurement.variance(k), ratio)
+        variances = np.full_like(estimates, variance)
     else:
         _load_scipy()
         leads = np.cumsum(selected.gaps[:, ::-1], axis=1)[:, ::-1]
-        estimates = estimates_after_top_k(
+        estimates, variances = estimates_after_top_k(
             pipeline.selection, pipeline.measurement, measurements, leads
-        ).means
-    return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid))
+        )
+    return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
 
 
 def measure_above(
@@ -51,10 +56,14 @@ def measure_above(
     truth = answers[selected.indices]
     selection, measurement = pipeline.selection, pipeline.measurement
     if isinstance(measurement, Laplace):
-        values = _paper_above(selection, measurement, truth, selected, thresholds, rng)
+        measurements, *found = _paper_above(
+            selection, measurement, truth, selected, thresholds, rng
+        )
     else:
-        values = _best_above(selection, measurement, truth, selected, thresholds, rng)
-    return MeasuredRuns(selected, *values, _floats(truth, float(pipeline.selection.grid or 1)))
+        measurements, *found = _best_above(selection, measurement, truth, selected, thresholds, rng)
+    estimates, variances = found
+    grid = float(pipeline.selection.grid or 1)
+    return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
 
 
 def _paper_above(
@@ -64,7 +73,7 @@ def _paper_above(
     selected: AboveRuns,
     thresholds: Floats,
     rng: Rng,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """Measurements whose noise grows with how many there are, weighted with gaps by variance."""
     grid = float(measurement.grid or 1)
     unit = measurement.law_in_steps(1)  # of all laws the smallest; they differ by scale alone
@@ -83,7 +92,8 @@ def _paper_above(
     estimates += np.repeat(thresholds, selected.found)
     estimates *= weight
     estimates += measurements
-    return measurements, estimates
+    weight *= of_gap  # now the variance: one over the sum of both precisions
+    return measurements, estimates, weight
 
 
 def _best_above(
@@ -93,16 +103,16 @@ def _best_above(
     selected: AboveRuns,
     thresholds: Floats,
     rng: Rng,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """Joint measurements; runs that found equally many are taken together."""
     _load_scipy()
     starts = selected.found.cumsum() - selected.found
-    measurements, estimates = np.empty(truth.size), np.empty(truth.size)
+    measurements, estimates, variances = (np.empty(truth.size) for _ in range(3))
     for count in np.unique(selected.found[selected.found > 0]).tolist():
         runs = np.flatnonzero(selected.found == count)
         places = starts[runs][:, None] + np.arange(count)
         measurements[places] = measured = _measured(measurement, truth[places], rng)
-        estimates[places] = _moved(
+        estimates[places], variances[places] = _moved(
             selection,
             measurement,
             measured,
@@ -110,7 +120,7 @@ def _best_above(
             selected.branch_of[places],
             thresholds[runs][:, None],
         )
-    return measurements, estimates
+    return measurements, estimates, variances
 
 
 def _moved(
@@ -120,7 +130,7 @@ def _moved(
     gaps: Floats,
     branches: Integers,
     thresholds: Floats,
-) -> Floats:
+) -> Estimates:
     """Estimates that know one threshold, the selection's; each run's is moved there."""
     grid = float(selection.grid or 1)
     own = float(selection.threshold)
@@ -131,8 +141,7 @@ def _moved(
     found = estimates_after_above(
         selection, measurement, measurements - moved, gaps - rounded_up, branches
     )
-    means: Floats = found.means + moved
-    return means
+    return Estimates(found.means + moved, found.variances)
 
 
 def _load_scipy() -> None:
@@ -150,32 +159,6 @@ def _measured(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats
     if noise.shape[1] > count:  # the hull: what all share comes off
         noise = noise[:, 1:] - noise[:, :1]
     return _floats(truth * FINER + noise, grid)
-
-
-def shells(law: ShellNoise, rng: Rng, runs: int) -> Floats:
-    """Whole-step coordinates whose law depends on the largest alone; one row for every run.
-
-    A point is uniform among those of its shell. So is the floor (for either sign: the rounding)
-    of a real point whose largest coordinate falls within the shell, and that coordinate is gamma
-    distributed up to a factor that hardly varies within a shell: those few are drawn again.
-    """
-    scale, dimension = float(law.scale), law.dimension
-    half = 0.5 if law.symmetric else 0.0
-    largest = np.empty(runs)
-    open_runs = np.arange(runs)
-    while open_runs.size:
-        tried = rng.gamma(dimension, scale, open_runs.size)
-        above = tried + half - np.floor(tried + half)  # how far into its shell
-        kept = rng.random(open_runs.size) < np.exp((above - 1) / scale)
-        largest[open_runs[kept]] = tried[kept]
-        open_runs = open_runs[~kept]
-    points = rng.random((runs, dimension))
-    points[np.arange(runs), rng.integers(0, dimension, runs)] = 1
-    if law.symmetric:
-        points *= np.where(rng.random((runs, dimension)) < 0.5, -1.0, 1.0)
-    points *= largest[:, None]
-    coordinates: Floats = np.floor(points + half)
-    return coordinates
 
 
 def _blue(measurements: Floats, gaps: Floats, ratio: float, grid: float) -> Floats:

@@ -11,13 +11,27 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from dpgap.answers import on_grid
 from dpgap.exact import Floats, Integers
 from dpgap.noise import Law
+from dpgap.private_answers import PrivateAnswers
 from dpgap.simulation.floats import Rng, beyond, hits, survival
 
-_COST_OF_A_HIT = 16.0
+COST_OF_A_HIT = 16.0
+"""How many draws a hit costs."""
 _FEW = 8.0
+
+
+def arrays_only(answers: ArrayLike) -> ArrayLike:
+    """`answers`, unless they were made from a table."""
+    if isinstance(answers, PrivateAnswers):
+        raise TypeError(
+            "answers must be an array: simulation shows true values, "
+            "so it does not take private answers that were made from a table"
+        )
+    return answers
 
 
 class Ranked(NamedTuple):
@@ -32,8 +46,9 @@ class Ranked(NamedTuple):
     """Ranks at which a stratum may begin; each stratum is about as large as all before it."""
 
     @classmethod
-    def of(cls, answers: Integers) -> "Ranked":
-        """Rank answers."""
+    def of(cls, answers: ArrayLike) -> "Ranked":
+        """Rank whole numbers of any type."""
+        answers = on_grid(arrays_only(answers), None)
         order = np.argsort(-answers, kind="stable")
         borders = [0, 1]
         while borders[-1] < answers.size:
@@ -46,27 +61,37 @@ class Ranked(NamedTuple):
         """How many answers there are."""
         return self.answers.size
 
+    def less(self, origin: int) -> "Ranked":
+        """The same answers counted from `origin`: floats are finest near zero."""
+        answers = self.answers - origin
+        return self._replace(answers=answers, descending=answers[self.order].astype(np.float64))
+
     def border(
         self,
         needs: list[tuple[Law, Floats]],
         *,
         at_least: int,
-        cost_of_a_hit: float = _COST_OF_A_HIT,
+        cost_of_a_hit: float = COST_OF_A_HIT,
     ) -> list[int]:
         """By bar, the rank from which on answers are left to their tails: cheapest on balance.
 
         `needs` are the laws that an answer is drawn from and the bars that it must then reach.
         """
+        starts = self.borders[:-1]
+        cost = starts + cost_of_a_hit * self.hits_from(needs)
+        cost[:, starts < at_least] = np.inf
+        best = cost.argmin(axis=1)
+        chosen = np.where(cost.min(axis=1) < self.size, starts[best], self.size)
+        return [int(each) for each in chosen]
+
+    def hits_from(self, needs: list[tuple[Law, Floats]]) -> Floats:
+        """By bar and border, at most about how many answers from there on reach the bar."""
         starts, sizes = self.borders[:-1], np.diff(self.borders)
         hits_from = np.zeros((needs[0][1].size, starts.size))
         for law, bars in needs:
             in_stratum = survival(law, bars[:, None] - self.descending[starts]) * sizes
             hits_from += in_stratum[:, ::-1].cumsum(axis=1)[:, ::-1]
-        cost = starts + cost_of_a_hit * hits_from
-        cost[:, starts < at_least] = np.inf
-        best = cost.argmin(axis=1)
-        chosen = np.where(cost.min(axis=1) < self.size, starts[best], self.size)
-        return [int(each) for each in chosen]
+        return hits_from
 
     def strata(self, border: int) -> Iterator[tuple[int, int]]:
         """The ranks of each stratum from `border` on: first, and one past the last."""

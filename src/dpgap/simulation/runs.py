@@ -73,13 +73,15 @@ class AboveRuns(Runs):
 class MeasuredRuns(Runs):
     """Runs of a pipeline: what was selected, and for each selected answer what came of it.
 
-    `measurements`, `estimates` and `truth` have the shape of `selected.indices`.
+    `measurements`, `estimates`, their `variances` as released and the `truth` have the shape of
+    `selected.indices`.
     """
 
     selected: TopKRuns | AboveRuns
     measurements: Floats
     estimates: Floats
     truth: Floats
+    variances: Floats
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:

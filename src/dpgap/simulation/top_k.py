@@ -5,22 +5,25 @@ of all other answers only those that reach it are looked at. What comes out is w
 shows: indices, and the floors of the leads over the best loser.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from dpgap.exact import Floats, Integers
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.simulation.floats import Rng, draw, has_known_tail
-from dpgap.simulation.ranked import Ranked
+from dpgap.simulation.ranked import COST_OF_A_HIT, Ranked
 
 _AT_ONCE = 1 << 17
+_FEW_OF = 16
 
 
 def select_runs(
     program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng
 ) -> tuple[Integers, Integers]:
     """Indices, best first, and leads in whole steps; one row a run."""
-    border = _border(program, ranked, rng)
-    at_once = max(1, _AT_ONCE // border)
+    border, cost_of_hits = _border(program, ranked, rng)
+    at_once = max(1, int(_AT_ONCE / max(border, cost_of_hits)))
     parts = [
         _select(program, ranked, border, min(at_once, runs - done), rng)
         for done in range(0, runs, at_once)
@@ -28,14 +31,36 @@ def select_runs(
     return np.concatenate([each[0] for each in parts]), np.concatenate([each[1] for each in parts])
 
 
-def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> int:
-    """Where drawing every answer ends; one run for trial says how high the bar may be."""
+def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> tuple[int, float]:
+    """Where drawing every answer ends, and about what hits beyond cost a run.
+
+    One run for trial says how high the bar may be, which only answers before the border set.
+    """
     need = min(program.k + 1, ranked.size)
     if not has_known_tail(program.law) or ranked.size <= 2 * need:
-        return ranked.size
+        return ranked.size, 0.0
+    starts = ranked.borders[:-1]
+    tried = np.flatnonzero(starts >= need)
+    if not tried.size:
+        return ranked.size, 0.0
+    bars = _bars(program, ranked, need, starts[tried], rng)
+    hits = ranked.hits_from([(program.law, bars)])[np.arange(tried.size), tried]
+    cost = starts[tried] + COST_OF_A_HIT * hits
+    best = int(cost.argmin())
+    if cost[best] >= ranked.size:
+        return ranked.size, 0.0
+    return int(starts[tried[best]]), COST_OF_A_HIT * float(hits[best])
+
+
+def _bars(program: NoisyTopK, ranked: Ranked, need: int, borders: Integers, rng: Rng) -> Floats:
+    """A cautious bar for each border: what the last of the best before it had in one run."""
     noisy = ranked.descending + draw(program.law, rng, ranked.size)
-    bar = np.partition(noisy, -need)[-need:][:1] - float(program.law.scale)
-    return ranked.border([(program.law, bar)], at_least=need)[0]
+    best, bars = np.empty(0), []
+    for first, end in pairwise([0, *borders.tolist()]):
+        best = np.append(best, noisy[first:end])
+        best = np.partition(best, -need)[-need:]
+        bars.append(best[0])
+    return np.array(bars) - float(program.law.scale)
 
 
 def _select(
@@ -44,7 +69,7 @@ def _select(
     need = min(program.k + 1, ranked.size)
     noisy = draw(program.law, rng, runs, border)
     noisy += ranked.descending[:border]
-    ranks = np.argsort(noisy, axis=1)[:, : -need - 1 : -1]
+    ranks = _best(noisy, need)
     values = np.take_along_axis(noisy, ranks, axis=1)
     if border < ranked.size:
         reached = ranked.reaching(program.law, values[:, -1], border, rng)
@@ -52,6 +77,15 @@ def _select(
     last = min(program.k, ranked.size - 1)
     leads = np.floor(values[:, :last] - values[:, last : last + 1]).astype(np.int64)
     return ranked.order[ranks[:, : program.k]], leads
+
+
+def _best(noisy: Floats, need: int) -> Integers:
+    """Places of the largest in every row, in order; where they are few, the rest is not sorted."""
+    if noisy.shape[1] < _FEW_OF * need:
+        return np.argsort(noisy, axis=1)[:, : -need - 1 : -1]
+    some = np.argpartition(noisy, -need, axis=1)[:, -need:]
+    order = np.argsort(np.take_along_axis(noisy, some, axis=1), axis=1)[:, ::-1]
+    return np.take_along_axis(some, order, axis=1)
 
 
 def _insert(
