@@ -51,6 +51,8 @@ _POINTS = ((6.5, 20), (10.0, 24), (15.0, 34), (28.0, 56), (80.0, 160))
 More of them, or a wider range, would change no mean by 1e-5 s, and most by less than 1e-6 s.
 """
 _NEGLIGIBLE = 14.0
+_WIDE = 10.0
+"""A range of fewer s is taken as it is: narrowing it again would cost more than it saves."""
 _LEAST = 1e-300
 _CLEAR = 9.0
 """An answer so many s above the line did not win by luck: D is below 1e-17."""
@@ -122,24 +124,32 @@ def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
 
 
 def _narrowed(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """The part of the range that counts, found on rough grids, one within the other.
+    """The part of the range that counts, found on a rough grid, and where need be on another.
 
     The likelihood has one peak. What is not negligible lies between the neighbours of the places
     where it is not.
     """
-    rows = np.arange(low.size)
-    for _ in range(2):
-        places = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _ROUGH_POINTS)
-        at = _Places(winners, places)
-        logs = rough_log_ndtr(at.over)
-        chances = ndtr(at.over[at.close]) + at.luck()[0]
-        logs[at.close] = np.log(np.maximum(chances, _LEAST))
-        total = logs.sum(axis=1) + at.slopes() + line.log_density(places)
-        counts = total > total.max(axis=1, keepdims=True) - _NEGLIGIBLE
-        first = np.maximum(counts.argmax(axis=1) - 1, 0)
-        last = np.minimum(_ROUGH_POINTS - counts[:, ::-1].argmax(axis=1), _ROUGH_POINTS - 1)
-        low, high = places[rows, first], places[rows, last]
+    low, high = _narrowed_once(winners, line, low, high)
+    wide = np.flatnonzero(high - low > _WIDE * winners.deviation)
+    if wide.size:
+        low[wide], high[wide] = _narrowed_once(winners.of(wide), line, low[wide], high[wide])
     return low, high
+
+
+def _narrowed_once(
+    winners: _Winners, line: Line, low: Floats, high: Floats
+) -> tuple[Floats, Floats]:
+    rows = np.arange(low.size)
+    places = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _ROUGH_POINTS)
+    at = _Places(winners, places)
+    logs = rough_log_ndtr(at.over)
+    chances = ndtr(at.over[at.close]) + at.luck()[0]
+    logs[at.close] = np.log(np.maximum(chances, _LEAST))
+    total = logs.sum(axis=1) + at.slopes() + line.log_density(places)
+    counts = total > total.max(axis=1, keepdims=True) - _NEGLIGIBLE
+    first = np.maximum(counts.argmax(axis=1) - 1, 0)
+    last = np.minimum(_ROUGH_POINTS - counts[:, ::-1].argmax(axis=1), _ROUGH_POINTS - 1)
+    return places[rows, first], places[rows, last]
 
 
 class _Close(NamedTuple):
