@@ -135,3 +135,19 @@ def test_a_frame_without_a_row_for_the_domain_has_only_absent_items() -> None:
     label = dpgap.NoisyMax(epsilon=1).release(answers).label
     assert label in range(10, 10 + SIZE)
     assert dpgap.SparseVector(900, 3, 900).release(answers).processed == SIZE
+
+
+def test_grouped_values_are_as_exact_as_plain_ones():
+    with pytest.raises(ValueError, match="must be an array, not a list"):
+        dpgap.GroupedAnswers.of([2**53 + 1, 0.5])
+    with pytest.raises(TypeError, match="must not be masked"):
+        dpgap.GroupedAnswers(np.ma.masked_less([1, 5], 3), [1, 1], lambda group, place: group)
+
+
+def test_what_holds_private_numbers_on_the_way_shows_none():
+    answers = dpgap.GroupedAnswers.of(np.array([7654321, 7654321]))
+    entrants = dpgap.NoisyTopK(1, 1)._accept(answers, None)
+    drawn = dpgap.NoisyTopK(1, 1)._draw(entrants)
+    stream = dpgap.SparseVector(1, 1, 1)._accept([7654321])
+    held = (answers, answers.groups(), entrants, drawn, stream, next(stream.chunks))
+    assert "7654321" not in "".join(map(repr, held))

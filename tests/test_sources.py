@@ -313,7 +313,10 @@ def test_ranges_may_have_steps_and_go_down() -> None:
     assert read_domain(range(10)).positions(large).tolist() == [-1, 5]
 
 
-@pytest.mark.skipif(not (DATA / "retail.dat.gz").exists(), reason="the retail data is not there")
+@pytest.mark.skipif(
+    not (DATA / "retail.dat.gz").exists(),
+    reason="no retail.dat.gz: DPGAP_DATA names no folder that has it",
+)
 def test_retail_is_counted_as_published() -> None:
     answers = counts(DATA / "retail.dat.gz", unit="line", item=None, domain="0..16469")
     assert isinstance(answers, Answers)

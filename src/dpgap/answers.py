@@ -26,11 +26,7 @@ def on_grid(answers: ArrayLike, grid: Fraction | None, name: str = "answers") ->
     >>> on_grid([0.3, 0.5, -0.5], Fraction(1))
     array([0, 1, 0])
     """
-    if isinstance(answers, np.ndarray) and hasattr(answers, "mask"):
-        raise TypeError(f"{name} must not be masked: fill or drop what is missing first")
-    array = _array(answers)
-    if array is None:
-        raise TypeError(f"{name} must be a flat sequence of numbers")
+    array = as_array(answers, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of dimension {array.ndim}")
     if array.size == 0:
@@ -46,14 +42,20 @@ def on_grid(answers: ArrayLike, grid: Fraction | None, name: str = "answers") ->
             f"{name} must be integers unless the mechanism declares a grid: "
             "pass grid=1 to round to whole numbers, or a finer power of two such as grid=2**-10"
         )
-    if not hasattr(answers, "dtype"):  # NumPy rounds the ints of a list that holds floats too
-        _require_exact(array, name)
     return _rounded_steps(array, grid, name)
 
 
-def _require_exact(array: NDArray[Any], name: str) -> None:
-    if (np.abs(array) >= 2**53).any():
+def as_array(answers: ArrayLike, name: str) -> NDArray[Any]:
+    """The answers as an array of the same numbers, with nothing missing."""
+    if isinstance(answers, np.ndarray) and hasattr(answers, "mask"):
+        raise TypeError(f"{name} must not be masked: fill or drop what is missing first")
+    array = _array(answers)
+    if array is None:
+        raise TypeError(f"{name} must be a flat sequence of numbers")
+    # NumPy rounds the ints of a list that holds floats too.
+    if not hasattr(answers, "dtype") and array.dtype.kind == "f" and (np.abs(array) >= 2**53).any():
         raise ValueError(f"{name} must be an array, not a list, where floats reach 2^53")
+    return array
 
 
 def _array(answers: ArrayLike) -> NDArray[Any] | None:

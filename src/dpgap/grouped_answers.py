@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpgap.answers import MAX_STEPS
+from dpgap.answers import MAX_STEPS, as_array
 from dpgap.private_answers import Found, Groups, Integers
 
 
@@ -38,7 +38,7 @@ class GroupedAnswers:
         self, values: ArrayLike, sizes: ArrayLike, member: Callable[[int, int], int]
     ) -> None:
         keep = object.__setattr__
-        keep(self, "values", np.asarray(values))
+        keep(self, "values", as_array(values, "values"))
         keep(self, "sizes", _whole_sizes(sizes))
         if self.values.shape != self.sizes.shape:
             raise ValueError("values and sizes must be flat and of the same length")
@@ -49,7 +49,9 @@ class GroupedAnswers:
     @classmethod
     def of(cls, answers: ArrayLike) -> Self:
         """Group answers that are given one by one."""
-        values, group_of, sizes = np.unique(answers, return_inverse=True, return_counts=True)
+        values, group_of, sizes = np.unique(
+            as_array(answers, "answers"), return_inverse=True, return_counts=True
+        )
         by_group = np.argsort(group_of, kind="stable")
         starts = np.cumsum(sizes) - sizes
         return cls(values, sizes, lambda group, place: int(by_group[starts[group] + place]))

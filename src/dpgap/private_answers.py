@@ -1,8 +1,9 @@
 """Private answers with their facts: what mechanisms may know of counts, and nobody may see.
 
 A count says how many units (people, baskets, rows) an item has. Counts over a public domain can be
-looked at in two ways. As *groups* they are values and how many items have each, which is all that
-a Top-K needs; its winners are then looked up. *Expanded* they are one number for every item.
+looked at in three ways. As *groups* they are values and how many items have each, which is all
+that a Top-K needs; its winners are then looked up. As a *stream* they come a chunk at a time, which
+is what a Sparse Vector goes through. *Expanded* they are one number for every item.
 
 Mechanisms compare the facts with their own claims and refuse answers that contradict them; a bare
 array takes the mechanism's word.
@@ -45,6 +46,11 @@ class Origin(NamedTuple):
     """Whether the domain was stated, not read from the private table."""
 
 
+def sealed(value: object) -> str:
+    """What a value that holds private numbers shows of itself."""
+    return f"<private: {type(value).__name__}>"
+
+
 class Found(NamedTuple):
     """Members of groups: their places in the public domain, and what they are called."""
 
@@ -61,6 +67,9 @@ class Groups(NamedTuple):
     find: Callable[[Integers, Integers], Found]
     """Called with groups and places in them: whole numbers from 0 up, below the group's size."""
 
+    def __repr__(self) -> str:
+        return sealed(self)
+
 
 class Chunk(NamedTuple):
     """Some of the answers of a stream: their values and how to name them."""
@@ -72,6 +81,9 @@ class Chunk(NamedTuple):
     """Where in this chunk the values stand, in order; None if it has no others."""
     size: int = 0
     """With `places`: how many answers this chunk has. Those without a value are 0."""
+
+    def __repr__(self) -> str:
+        return sealed(self)
 
     @property
     def length(self) -> int:

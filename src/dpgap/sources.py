@@ -1,9 +1,10 @@
 """Tables to private counts: how many distinct units each item has.
 
-Any frame that Narwhals knows (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis, …) and files, which
-embedded DuckDB reads, take the same path: distinct pairs of unit and item, then their number for
-each item. NULL units and NULL items are dropped, and NaN is NULL. So adding or removing one unit
-moves every count by at most one, and all in the same direction, however many rows it has.
+Any frame that Narwhals knows (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis, …), files, which
+embedded DuckDB reads, and tables in databases take the same path: distinct pairs of unit and item,
+then their number for each item. Where an engine holds the table, the counts stay there. NULL units
+and NULL items are dropped, and NaN is NULL. So adding or removing one unit moves every count by at
+most one, and all in the same direction, however many rows it has.
 """
 
 import os
@@ -43,7 +44,10 @@ _PURE = {
 """What an object column of pandas may hold, and the type that says so."""
 _IMPURE = "column {name!r} must hold text in UTF-8 or numbers of at most 64 bits"
 _COUNTABLE = ("String", "Categorical", "Enum", "Boolean", "Float32", "Float64")
-_FRAMES = "a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis) or the path of a file"
+_FRAMES = (
+    "a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file or the address "
+    "of a table in a database"
+)
 
 
 def counts(
@@ -56,10 +60,11 @@ def counts(
 ) -> PrivateAnswers:
     """Count the distinct units of every item of a public domain.
 
-    `table` is any frame or the path of a file, `unit` the column that says whose row it is (or
-    "row"), `item` the column to count. `domain` states which items there are: a list, a range, a
-    file, a column of a public table. `neighbours="replace"` protects against replacing a unit
-    instead of adding or removing one.
+    `table` is any frame, the path of a file, or the address of a table in a database
+    (`postgresql://user@host/database?table=sales`). `unit` is the column that says whose row it is
+    (or "row"), `item` the column to count. `domain` states which items there are: a list, a range,
+    a file, a column of a public table, also as a frame of the same engine. `neighbours="replace"`
+    protects against replacing a unit instead of adding or removing one.
 
     >>> import pandas
     >>> sold = pandas.DataFrame({"who": [1, 1, 2, None], "what": ["fig", "fig", "fig", "pea"]})

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dpgap.exact import Integers
 from dpgap.mechanisms.grouped_kernel import select_grouped
 from dpgap.mechanisms.top_k_kernel import Program, select
-from dpgap.private_answers import Groups
+from dpgap.private_answers import Groups, sealed
 from dpgap.randomness import Bits
 
 
@@ -22,12 +22,18 @@ class Chosen(NamedTuple):
     leads: Integers
     labels: tuple[Any, ...] | None
 
+    def __repr__(self) -> str:
+        return sealed(self)
+
 
 class OneByOne(NamedTuple):
     """An answer in steps for every entrant."""
 
     steps: Integers
     labels: Sequence[Any] | None
+
+    def __repr__(self) -> str:
+        return sealed(self)
 
     @property
     def size(self) -> int:
@@ -48,6 +54,9 @@ class InGroups(NamedTuple):
     labels: Sequence[Any] | None
     """Labels of the answers by their positions, where they are not the groups' own."""
     groups: Groups
+
+    def __repr__(self) -> str:
+        return sealed(self)
 
     @property
     def size(self) -> int:

@@ -35,7 +35,7 @@ from dpgap.parameters import (
     rational,
     share,
 )
-from dpgap.private_answers import PrivateAnswers, require_facts
+from dpgap.private_answers import PrivateAnswers, require_facts, sealed
 from dpgap.randomness import secure_bits
 from dpgap.releases import AboveRelease, Promise
 
@@ -340,6 +340,9 @@ class Drawn(NamedTuple):
 
     release: AboveRelease
     steps: Integers
+
+    def __repr__(self) -> str:
+        return sealed(self)
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpgap.answers import on_grid
 from dpgap.exact import Integers
-from dpgap.private_answers import Chunk, Found, PrivateAnswers
+from dpgap.private_answers import Chunk, Found, PrivateAnswers, sealed
 
 
 class Stream(NamedTuple):
@@ -22,6 +22,9 @@ class Stream(NamedTuple):
     """The smallest and the largest answer that may come."""
     labels: Sequence[Any] | None = None
     """The labels of the answers by their positions."""
+
+    def __repr__(self) -> str:
+        return sealed(self)
 
     @classmethod
     def of(cls, steps: Integers, labels: Sequence[Any] | None) -> Self:

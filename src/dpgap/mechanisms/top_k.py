@@ -32,7 +32,7 @@ from dpgap.parameters import (
     positive_rational,
     power_of_two,
 )
-from dpgap.private_answers import PrivateAnswers, require_facts
+from dpgap.private_answers import PrivateAnswers, require_facts, sealed
 from dpgap.randomness import secure_bits
 from dpgap.releases import MaxRelease, Promise, TopKRelease
 
@@ -195,6 +195,9 @@ class Drawn(NamedTuple):
 
     release: TopKRelease
     steps: Integers
+
+    def __repr__(self) -> str:
+        return sealed(self)
 
 
 @dataclass(frozen=True, slots=True, init=False)

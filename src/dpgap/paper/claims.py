@@ -17,6 +17,7 @@ UNCLEAR = "too few runs to tell"
 
 _LARGEST = max(KS)
 _TOO_WIDE = 5.0
+_ADAPTIVE, _PLAIN = "adaptive-sparse-vector monotonic", "sparse-vector monotonic"
 _LUCK = (
     "Theory takes it that answers were found for their size. Where counts lie close together some "
     "are found by luck, and their gaps overstate them."
@@ -46,6 +47,11 @@ class _Points:
             for each in self._results
             if each.figure == figure and each.series == series and (x is None or each.x == x)
         ]
+
+    def pairs(self, series: str, other: str) -> list[tuple[float, float]]:
+        """The values of two series of figure 3, point by point."""
+        both = zip(self.of(3, series), self.of(3, other), strict=True)
+        return [(one.value, two.value) for one, two in both]
 
 
 def judge(results: Sequence[Result]) -> list[Claim]:
@@ -191,14 +197,8 @@ def _more_answers(points: _Points) -> list[Claim]:
 
 
 def _top_branch(points: _Points) -> list[Claim]:
-    shares = [
-        top.value / every.value
-        for top, every in zip(
-            points.of(3, "adaptive-sparse-vector monotonic: answers in branch 1"),
-            points.of(3, "adaptive-sparse-vector monotonic: answers"),
-            strict=True,
-        )
-    ]
+    every = f"{_ADAPTIVE}: answers"
+    shares = [top / total for top, total in points.pairs(f"{every} in branch 1", every)]
     return [
         Claim(
             3,
@@ -211,14 +211,8 @@ def _top_branch(points: _Points) -> list[Claim]:
 
 
 def _precision(points: _Points) -> list[Claim]:
-    differences = [
-        100 * (a.value - p.value)
-        for a, p in zip(
-            points.of(3, "adaptive-sparse-vector monotonic: precision"),
-            points.of(3, "sparse-vector monotonic: precision"),
-            strict=True,
-        )
-    ]
+    found = points.pairs(f"{_ADAPTIVE}: precision", f"{_PLAIN}: precision")
+    differences = [100 * (adaptive - plain) for adaptive, plain in found]
     return [
         Claim(
             3,
@@ -231,14 +225,8 @@ def _precision(points: _Points) -> list[Claim]:
 
 
 def _f_measure(points: _Points) -> list[Claim]:
-    ratios = [
-        a.value / p.value
-        for a, p in zip(
-            points.of(3, "adaptive-sparse-vector monotonic: F-measure"),
-            points.of(3, "sparse-vector monotonic: F-measure"),
-            strict=True,
-        )
-    ]
+    found = points.pairs(f"{_ADAPTIVE}: F-measure", f"{_PLAIN}: F-measure")
+    ratios = [adaptive / plain for adaptive, plain in found]
     larger = [each.value for each in points.of(3, "sparse-vector with 2k monotonic: F-measure")]
     middle = float(np.median(ratios))
     off = abs(middle - 1.5)
