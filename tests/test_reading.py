@@ -136,15 +136,6 @@ def test_domains_may_be_frames_of_another_engine(lazy: bool, tmp_path: Path) -> 
     assert counts(tmp_path / "baskets.dat", domain=numbers).expanded().tolist() == [2]
 
 
-def test_items_that_compare_in_two_ways_are_refused_before_any_charge() -> None:
-    database = duckdb.connect()
-    database.execute("CREATE TABLE names (name VARCHAR COLLATE NOCASE)")
-    database.execute("INSERT INTO names VALUES ('fig'), ('pea')")
-    sold = database.sql("SELECT 1 AS who, 'fig' AS what UNION SELECT 2, 'FIG'")
-    with pytest.raises(ValueError, match="by the same collation"):
-        counts(sold, unit="who", item="what", domain=database.table("names"))
-
-
 def test_threads_may_ask_the_same_frozen_counts() -> None:
     sold = duckdb.connect().sql("SELECT range AS who, range % 7 AS what FROM range(5000)")
     answers = counts(sold, unit="who", item="what", domain=range(7))

@@ -28,9 +28,6 @@ ADD_OR_REMOVE = "add-or-remove"
 MAX_EXPANDED = 10**8
 """The most items of a domain that are written out as an array."""
 
-MAX_SHUFFLED = 10**7
-"""The most items that are gone through in any order; more are, in order, from a random one on."""
-
 _FEW = 1 << 16
 
 
@@ -94,10 +91,22 @@ class Chunk(NamedTuple):
         """The answers at some places."""
         if self.places is None:
             return self.values[places]
-        if not self.places.size:
-            return np.zeros(places.size, dtype=np.int64)
-        nearest = np.minimum(np.searchsorted(self.places, places), self.places.size - 1)
-        return np.where(self.places[nearest] == places, self.values[nearest], 0)
+        answers = np.zeros(places.size, dtype=np.int64)
+        is_taken, which = standing(self.places, places)
+        answers[is_taken] = self.values[which]
+        return answers
+
+
+def standing(taken: Integers, places: Integers) -> tuple[NDArray[np.bool_], Integers]:
+    """Which of some places are taken, and where among those taken, which are in order, they are.
+
+    >>> standing(np.array([2, 5, 7]), np.array([7, 3, 2]))
+    (array([ True, False,  True]), array([2, 0]))
+    """
+    nearest = np.searchsorted(taken, places)
+    nearest[nearest == taken.size] = 0
+    is_taken = taken[nearest] == places if taken.size else np.zeros(places.size, dtype=bool)
+    return is_taken, nearest[is_taken]
 
 
 Chunks = Generator[Chunk, None, None]
@@ -192,21 +201,22 @@ class Answers(PrivateAnswers):
                 members = np.flatnonzero(self.counts == values[group])
                 positions[groups == group] = self.positions[members[places[groups == group]]]
             absent = groups == present
-            positions[absent] = self._absent_positions(places[absent])
+            positions[absent] = self._absent_positions(int(np.count_nonzero(absent)))
             return self._at(positions)
 
         return Groups(values, sizes, find)
 
-    def _absent_positions(self, places: Integers) -> Integers:
+    def _absent_positions(self, many: int) -> Integers:
         """Distinct uniform positions of absent items."""
-        if len(self) <= max(_FEW, 2 * self.positions.size):
-            return np.flatnonzero(self.expanded() == 0)[places]
-        bits, found = secure_bits(), dict[int, None]()
-        while len(found) < places.size:  # most positions are absent
-            position = bits.below(len(self))
-            if not (self.positions == position).any():
-                found[position] = None
-        return np.array(list(found), dtype=np.int64)
+        found, bits = np.empty(0, dtype=np.int64), secure_bits()
+        if many and len(self) <= max(_FEW, 2 * self.positions.size):
+            return np.flatnonzero(self.expanded() == 0)[bits.distinct(many, self.absent)]
+        while found.size < many:  # most positions are absent
+            drawn = bits.distinct(many, len(self))
+            present = self.positions[np.isin(self.positions, drawn)]
+            fresh = drawn[~np.isin(drawn, np.append(found, present))]
+            found = np.append(found, fresh)[:many]
+        return found
 
     def expanded(self) -> Integers:
         """All counts in the order of the domain, absent items included."""
@@ -221,26 +231,25 @@ class Answers(PrivateAnswers):
 
     def in_order(self) -> Iterator[Chunk]:
         """All counts in the order of the domain, as one chunk."""
-        yield self._from(0)
+        order = np.argsort(self.positions)
+        yield Chunk(self.counts[order], self._at, self.positions[order], len(self))
 
     def shuffled(self) -> Chunks:
-        """All counts in a fresh random order; for many items, in order from a random one on."""
-        if len(self) > MAX_SHUFFLED:
-            yield self._from(secure_bits().below(len(self)))
-            return
-        counts = self.expanded()
-        order = np.argsort(secure_bits().words(counts.size))
-        yield Chunk(counts[order], lambda places: self._at(order[places]))
+        """All counts in a fresh random order, as one chunk: every order is equally likely.
 
-    def _from(self, start: int) -> Chunk:
-        """All counts from one position on to the end, and then from the first."""
-        places = (self.positions - start) % len(self)
-        order = np.argsort(places)
+        What is present gets distinct places, and all other places are for what is absent. Which
+        absent item stands at which of them is drawn when one is named.
+        """
+        taken, order = secure_bits().scattered(self.positions.size, len(self))
 
-        def found(at: Integers) -> Found:
-            return self._at((at + start) % len(self))
+        def found(places: Integers) -> Found:
+            positions = np.empty(places.size, dtype=np.int64)
+            is_taken, which = standing(taken, places)
+            positions[is_taken] = self.positions[order[which]]
+            positions[~is_taken] = self._absent_positions(int(np.count_nonzero(~is_taken)))
+            return self._at(positions)
 
-        return Chunk(self.counts[order], found, places[order], len(self))
+        yield Chunk(self.counts[order], found, taken, len(self))
 
     def _at(self, positions: Integers) -> Found:
         return Found(positions, tuple(self.labels[at] for at in positions.tolist()))

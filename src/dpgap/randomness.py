@@ -23,6 +23,7 @@ Words = NDArray[np.uint64]
 _KEY_BYTES = 32
 _WORDS_PER_KEY = 1 << 34
 _SMALL = 512
+_SPARE = 8
 
 
 class Bits:
@@ -61,6 +62,41 @@ class Bits:
         while word >= fair:
             word = self.word()
         return word % limit
+
+    def distinct(self, many: int, limit: int) -> NDArray[np.int64]:
+        """Distinct uniform whole numbers below the limit (at most 2^60), in random order."""
+        places, which = self.scattered(many, limit)
+        numbers = np.empty_like(places)
+        numbers[which] = places
+        return numbers
+
+    def scattered(self, many: int, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Distinct uniform places below the limit, in order, and which of `many` is at each."""
+        if 2 * many > limit:
+            order = self._every(limit)
+            places = np.flatnonzero(order < many)
+            return places, order[places]
+        drawn = np.empty(0, dtype=np.int64)
+        while drawn.size < many:
+            drawn = np.append(drawn, self._below(limit, many - drawn.size + _SPARE))
+            drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]  # no number twice
+        which = np.argsort(drawn[:many])
+        return drawn[which], which
+
+    def _below(self, limit: int, many: int) -> NDArray[np.int64]:
+        """At most `many` uniform whole numbers below the limit: without those that have a bias."""
+        fair = (1 << 64) - (1 << 64) % limit
+        words = self.words(many)
+        return (words[words <= np.uint64(fair - 1)] % np.uint64(limit)).astype(np.int64)
+
+    def _every(self, limit: int) -> NDArray[np.int64]:
+        """All whole numbers below the limit in a uniformly random order."""
+        while True:
+            words = self.words(limit)
+            order = np.argsort(words)
+            in_order = words[order]
+            if (in_order[1:] != in_order[:-1]).all():  # words that tie would say nothing
+                return order
 
     def token(self) -> str:
         """A name that nobody can guess and that never comes twice: 32 hexadecimal digits."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpgap.databases import is_url, tables_of
 from dpgap.domain import OBSERVED, Domain, column_beside, listed, read_domain
 from dpgap.engines import engine_of
-from dpgap.engines.counted import counted_in_engine
+from dpgap.engines.counted import counted_in_engine, require_exact_text
 from dpgap.files import (
     FIMI_ITEM,
     NOT_FIMI,
@@ -100,6 +100,9 @@ def counts(
             is_private=public is not None,
         )
         counted = _counted(frame, columns.unit, columns.item)
+        if engine is not None and columns.database is None:  # files have no collations
+            column = frame.select(columns.item).rename({columns.item: "item"})
+            require_exact_text(engine, column, f"column {columns.item!r}")
         if engine is None:
             return _over_domain(public, *_fetched(counted, columns.item), origin)
         return counted_in_engine(engine, counted, public, origin, resources)

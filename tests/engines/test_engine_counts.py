@@ -5,6 +5,7 @@ from typing import Any
 
 import duckdb
 import ibis
+import numpy as np
 import pytest
 
 import dpgap
@@ -19,7 +20,24 @@ pytestmark = [
 
 everywhere = pytest.mark.parametrize("load", HOMES, indirect=True)
 NAN, INFINITE = float("nan"), float("inf")
-SPELLINGS = ["7", "7", "07", "7\n", " 7", "+7", "7 ", "-0", "0", "-3", "8.0", "9" * 30, "", None]
+LINE_BREAKS = ["7\u2028", "7\u0085", "\u20287", "7\r", "7\x0b", "-"]
+SPELLINGS = [
+    "7",
+    "7",
+    "07",
+    "7\n",
+    *LINE_BREAKS,
+    " 7",
+    "+7",
+    "7 ",
+    "-0",
+    "0",
+    "-3",
+    "8.0",
+    "9" * 30,
+    "",
+    None,
+]
 EDGES = [(4, 2**53), (5, 2**53 + 1), (6, -(2**63)), (7, 2**63 - 1)]
 EXTREMES = [(5.0, -0.0), (5.0, 0.0), (6.0, 1.5), (7.0, 1e16), (8.0, 1e300), (4.0, INFINITE)]
 
@@ -233,3 +251,71 @@ def test_the_users_limit_on_rows_does_not_cut_counts_short(tmp_path: Path) -> No
         answers.close()
     finally:
         ibis.options.sql.default_limit = before
+
+
+# Text that some collation takes for equal
+
+
+def _named_alike(home: str, request: pytest.FixtureRequest) -> tuple[Any, Any, Any, Any]:
+    """A table, and the same with a collation; a public table, and the same with a collation."""
+    rows = [("ann", "fig"), ("bob", "fig"), ("cy", "pea")]
+    if home == "duckdb":
+        connection = duckdb.connect()
+        connection.execute(
+            "CREATE TABLE sold (who VARCHAR, what VARCHAR, folded VARCHAR COLLATE NOCASE)"
+        )
+        connection.executemany("INSERT INTO sold VALUES ($1, $2, $2)", rows)
+        sold = connection.table("sold")
+        names = connection.sql("SELECT DISTINCT what, folded FROM sold")
+        return (
+            sold,
+            sold.select("who, folded AS what"),
+            names.select("what"),
+            names.select("folded"),
+        )
+    spark = request.getfixturevalue("spark")
+    sold = spark.createDataFrame(rows, "who string, what string")
+    folded = sold.selectExpr("who", "what COLLATE UTF8_LCASE AS what")
+    return sold, folded, sold.select("what").distinct(), folded.select("what").distinct()
+
+
+@pytest.mark.parametrize("home", ["duckdb", "spark"])
+def test_a_collation_that_merges_texts_is_refused_whatever_the_rows(
+    home: str, request: pytest.FixtureRequest
+) -> None:
+    sold, folded, names, folded_names = _named_alike(home, request)
+    ask = {"unit": "who", "item": "what"}
+    assert sorted(dpgap.counts(sold, **ask, domain=names).expanded().tolist()) == [1, 2]
+    for table, domain, culprit in (
+        (sold, folded_names, "domain"),
+        (folded, names, "column 'what'"),
+        (folded, ["fig", "pea"], "column 'what'"),
+    ):
+        with pytest.raises(ValueError, match=f"{culprit} must tell different texts apart"):
+            dpgap.counts(table, **ask, domain=domain)
+
+
+def test_a_collation_of_the_whole_database_is_refused_as_well() -> None:
+    connection = duckdb.connect()
+    connection.execute("SET default_collation = 'nocase'")
+    sold = connection.sql("SELECT 'ann' AS who, 'fig' AS what")
+    with pytest.raises(ValueError, match="must tell different texts apart"):
+        dpgap.counts(sold, unit="who", item="what", domain=["fig"])
+
+
+def test_text_of_a_fixed_width_in_postgres_is_what_was_put_in(database: Any) -> None:
+    database.raw_sql("DROP TABLE IF EXISTS padded").close()
+    database.raw_sql('CREATE TABLE padded (who int, what char(6), plain text COLLATE "C")').close()
+    database.raw_sql(
+        "INSERT INTO padded VALUES (1, '7', '7'), (2, '7', '8'), (3, '12', '7')"
+    ).close()
+    table = database.table("padded")
+    for domain in (range(13), [str(each) for each in range(13)], list(range(13))):
+        answers = dpgap.counts(table, unit="who", item="what", domain=domain)
+        assert np.flatnonzero(answers.expanded()).tolist() == [7, 12]
+        assert answers.expanded()[[7, 12]].tolist() == [2, 1]
+        answers.close()
+    best = dpgap.top_k(
+        table, unit="who", item="plain", domain=table.select("what"), k=2, epsilon=9000
+    )
+    assert best.labels == ("7", "12")

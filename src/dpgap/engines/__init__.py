@@ -3,8 +3,8 @@
 An engine counts the distinct units of every item and *freezes* the result, a table with a row for
 each item, inside itself. From then on everything is read from that one table, so that a release
 never mixes two states of the data. The driver fetches its count of counts, and the winners by
-"the j-th item with this count". Which order members of a count are in does not matter, as long as
-it stays the same while they are looked up.
+"the j-th item with this count", all of them in one statement. Places are random, so it does not
+matter how that statement numbers the members of a count.
 
 Engines quote rows in their messages and logs. Nothing of theirs passes through: what fails once
 the data has been counted ends in an `EngineError` in words of our own.
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
+import narwhals as nw
 from numpy.typing import NDArray
 
 from dpgap.randomness import process
@@ -24,6 +25,14 @@ T = TypeVar("T")
 
 Row = tuple[Any, ...]
 Columns = dict[str, NDArray[Any]]
+Member = tuple[int, int]
+"""A count, and a place among the items that have it: from 0 up."""
+
+FEW = 64
+"""So many members are looked up one by one, which engines can stop early at."""
+
+_ALIKE = ["a", "A", "a ", "á", "a\u0301", "ß", "ss", "7", "７"]
+"""Texts that are different, and equal under one collation or another."""
 
 _STOPPED = (
     "the engine that holds the data stopped or refused before the answer was complete: nothing was "
@@ -62,13 +71,16 @@ class Engine(ABC):
             self.fetched += len(batch["units"])
             yield batch
 
-    def members(self, frozen: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
-        """For each count and place: that item of the frozen counts, as a row."""
+    def members(self, frozen: Any, wanted: Sequence[Member]) -> list[Any]:
+        """For each count and place: that item of the frozen counts."""
+        if not wanted:
+            return []
         rows = self.asked(lambda: self._members(frozen.to_native(), wanted))
         self.fetched += len(rows)
-        if len(rows) != len(wanted):
+        found = {(units, place): item for item, units, place in rows}
+        if not found.keys() >= set(wanted):
             raise EngineError(_STOPPED)
-        return rows
+        return [found[each] for each in wanted]
 
     def asked(self, action: Callable[[], T]) -> T:
         """What the engine answers, or an error with nothing of its own words."""
@@ -78,6 +90,17 @@ class Engine(ABC):
         except Exception:  # whatever it says may quote a row
             pass
         raise EngineError(_STOPPED) from None
+
+    def plain(self, frame: Any) -> Any:
+        """The same rows, with a text `item` as nothing but text."""
+        return frame
+
+    def merges(self, column: Any) -> bool:
+        """Whether some different texts count as equal in a column of text; looks at no row."""
+        nothing = column.select(nw.col("item").cast(nw.String)).head(0)
+        probe = nw.concat([nothing, self.listed(_ALIKE).select("item")])
+        rows = self._collect(probe.unique().select(nw.len()).to_native())
+        return int(rows[0][0]) < len(_ALIKE)
 
     def quiet(self) -> AbstractContextManager[None]:
         """Keep the engine from logging rows."""
@@ -96,10 +119,6 @@ class Engine(ABC):
         """Public items as a frame: `item` and its `position` in the list."""
 
     @abstractmethod
-    def numbers(self, labels: range) -> Any:
-        """The whole numbers of a range as a frame, made by the engine: `item`."""
-
-    @abstractmethod
     def shuffled(self, frame: Any, salt: str) -> Any:
         """The same rows, ordered by a hash of the salt and the item."""
 
@@ -110,7 +129,8 @@ class Engine(ABC):
     def _batches(self, frame: Any, size: int) -> Iterator[Columns]: ...
 
     @abstractmethod
-    def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]: ...
+    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
+        """Rows of item, count and place, in any order."""
 
 
 def engine_of(frame: Any) -> Engine | None:

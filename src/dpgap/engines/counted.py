@@ -1,12 +1,12 @@
 """Counts that stay in an engine: what the driver knows of them, and how it asks for more.
 
 The frozen table has a row for every item of the domain, with 0 for those that are absent; except
-where the domain is a range of whole numbers of which most are absent. Then it has the present ones
-only, the absent are one more group, and a winner among them is drawn by rejection: uniform numbers
-of the range until one is not in the table.
+where the domain is a range of whole numbers. Then it has the present ones only, the absent are one
+more group, and a winner among them is drawn by rejection: uniform numbers of the range until one
+is not in the table. So what is asked of the engine depends on the public domain alone, and after
+the count of counts on which groups won.
 """
 
-import secrets
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,7 +19,7 @@ import narwhals as nw
 import numpy as np
 
 from dpgap.domain import Domain, text_of
-from dpgap.engines import Engine
+from dpgap.engines import Columns, Engine
 from dpgap.files import UNREADABLE, quietly
 from dpgap.private_answers import (
     ADD_OR_REMOVE,
@@ -31,11 +31,12 @@ from dpgap.private_answers import (
     Integers,
     Origin,
     PrivateAnswers,
+    standing,
 )
 from dpgap.randomness import secure_bits
 
 _ROWS_AT_ONCE = 1 << 18
-_FULL_ENOUGH = 1 << 16
+_DRAWN_AT_ONCE = 1 << 16
 _LARGEST = (1 << 63) - 1024
 """The largest float that is a whole number of 64 bits."""
 _TWO_TABLES = f"{UNREADABLE} (where domain is a table too, it must be of the same connection)"
@@ -99,25 +100,28 @@ class EngineAnswers(PrivateAnswers):
         stored = groups < self.values.size
         wanted = zip(self.values[groups[stored]].tolist(), places[stored].tolist(), strict=True)
         items = np.empty(groups.size, dtype=object)
-        if stored.any():
-            items[stored] = [row[0] for row in self.engine.members(self.frozen, list(wanted))]
-        if not stored.all():
-            items[~stored] = self._absent_items(int(np.count_nonzero(~stored)))
+        items[stored] = self.engine.members(self.frozen, list(wanted))
+        items[~stored] = self._absent_items(int(np.count_nonzero(~stored)), {})
         return self._found(items)
 
-    def _absent_items(self, many: int) -> list[int]:
-        """Distinct uniform items of the range that have no row."""
-        found: dict[int, None] = {}
-        bits, numbers = secure_bits(), self._range
+    def _absent_items(self, many: int, known: dict[int, None]) -> list[int]:
+        """Distinct uniform items of the range that have no row, and are not `known`; now they are.
+
+        The fewer are absent, the more numbers are drawn for one of them, and the less likely it
+        is that one is wanted: on average only a few are drawn for each winner.
+        """
+        found: list[int] = []
         while len(found) < many:
-            drawn = [numbers[bits.below(len(numbers))] for _ in range(2 * many)]
-            drawn = [item for item in dict.fromkeys(drawn) if item not in found]
-            if not drawn:
+            likely = 2 * (many - len(found)) * len(self) // self.absent + 8
+            drawn = secure_bits().distinct(min(likely, len(self), _DRAWN_AT_ONCE), len(self))
+            fresh = [item for at in drawn.tolist() if (item := self._range[at]) not in known]
+            if not fresh:
                 continue
-            absent = self.engine.listed(drawn).join(self.frozen, on="item", how="anti")
+            absent = self.engine.listed(fresh).join(self.frozen, on="item", how="anti")
             rows = self.engine.rows(absent.sort("position").head(many - len(found)))
-            found |= dict.fromkeys(row[0] for row in rows)
-        return list(found)
+            found += [row[0] for row in rows]
+            known |= dict.fromkeys(found)
+        return found
 
     @property
     def _range(self) -> range:
@@ -152,27 +156,18 @@ class EngineAnswers(PrivateAnswers):
         chunks = self.in_order()
         return np.concatenate([chunk.at(np.arange(chunk.length)) for chunk in chunks])
 
-    def in_order(self) -> Iterator[Chunk]:
+    def in_order(self) -> Chunks:
         """All counts in the order of the domain, a chunk at a time."""
         self._require_open()
-        descending = isinstance(self.labels, range) and self.labels.step < 0
-        ordered = self.frozen.sort("item", descending=descending)
-        return self._with_absent(ordered, 0) if self.absent else self._chunks(ordered)
+        if not isinstance(self.labels, range):
+            return self._chunks(self.frozen.sort("item"))
+        return self._sparse_in_order(self.frozen.sort("item", descending=self.labels.step < 0))
 
     def shuffled(self) -> Chunks:
-        """All counts in a fresh order that does not depend on them, a chunk at a time.
-
-        It is random; but a range of which most items are absent is gone through in its own order,
-        from a random item on.
-        """
+        """All counts in a fresh random order that does not depend on them, a chunk at a time."""
         self._require_open()
-        if not self.absent:
-            return self._chunks(self.engine.shuffled(self.frozen, secrets.token_hex(16)))
-        start = secure_bits().below(len(self))
-        item, up = nw.col("item"), self._range.step > 0
-        first = item >= self._range[start] if up else item <= self._range[start]
-        ordered = self.frozen.with_columns(wrapped=nw.when(first).then(0).otherwise(1))
-        return self._with_absent(ordered.sort("wrapped", "item", descending=[False, not up]), start)
+        rows = self.engine.shuffled(self.frozen, secure_bits().token())
+        return self._sparse_shuffled(rows) if isinstance(self.labels, range) else self._chunks(rows)
 
     def _chunks(self, frame: Any) -> Chunks:
         for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
@@ -183,25 +178,49 @@ class EngineAnswers(PrivateAnswers):
 
             yield Chunk(batch["units"].astype(np.int64), found)
 
-    def _with_absent(self, frame: Any, start: int) -> Chunks:
-        """Rows of a range in order from position `start` on, with what is absent in between."""
-        done, size = 0, len(self)
-        for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
-            offsets = (self._positions(batch["item"]) - start) % size
-            end = int(offsets[-1]) + 1
-            yield self._stretch(start, done, end, offsets, batch["units"])
-            done = end
+    def _sparse_in_order(self, frame: Any) -> Chunks:
+        """Rows of a range in its order, with what is absent in between."""
+        low = 0
+        for batch in self._batches_and_end(frame):
+            positions = self._positions(batch["item"])
+            high = int(positions[-1]) + 1 if positions.size else len(self)
+
+            def found(places: Integers, low: int = low) -> Found:
+                return self._at(places + low)
+
+            if high > low:
+                yield Chunk(batch["units"].astype(np.int64), found, positions - low, high - low)
+            low = high
+
+    def _sparse_shuffled(self, frame: Any) -> Chunks:
+        """Rows of a range as they come, in distinct random places; all others are for the absent.
+
+        Which absent item stands at which place is drawn when one is named.
+        """
+        present = int(self.sizes.sum())
+        places, _ = secure_bits().scattered(present, len(self))
+        low = done = 0
+        known: dict[int, None] = {}
+        for batch in self._batches_and_end(frame):
+            items, taken = batch["item"], places[done : done + batch["item"].size] - low
+            high = low + int(taken[-1]) + 1 if taken.size else len(self)
+
+            def found(wanted: Integers, items: Any = items, taken: Integers = taken) -> Found:
+                named = np.empty(wanted.size, dtype=np.int64)
+                is_taken, which = standing(taken, wanted)
+                named[is_taken] = items[which]
+                named[~is_taken] = self._absent_items(int(np.count_nonzero(~is_taken)), known)
+                return self._found(named)
+
+            if high > low:
+                yield Chunk(batch["units"].astype(np.int64), found, taken, high - low)
+            low, done = high, done + taken.size
+
+    def _batches_and_end(self, frame: Any) -> Iterator[Columns]:
+        """The rows, some at a time, and at last none: the rest of a range is absent."""
+        yield from self.engine.batches(frame, _ROWS_AT_ONCE)
         none = np.empty(0, dtype=np.int64)
-        if done < size:
-            yield self._stretch(start, done, size, none, none)
-
-    def _stretch(self, start: int, low: int, high: int, offsets: Integers, units: Any) -> Chunk:
-        """The counts from one offset to another, most of them 0."""
-
-        def found(places: Integers) -> Found:
-            return self._at((places + low + start) % len(self))
-
-        return Chunk(units.astype(np.int64), found, offsets - low, high - low)
+        yield {"item": none, "units": none}
 
     __repr__ = PrivateAnswers.__repr__
 
@@ -219,6 +238,7 @@ def counted_in_engine(
     `domain` is a stated domain, a frame of the engine with the one column `item`, or None for
     whatever was observed. `resources` are kept until the answers are closed.
     """
+    counted = quietly(lambda: engine.plain(counted), UNREADABLE)
     kind = quietly(lambda: counted.collect_schema()["item"], UNREADABLE)
     labels = domain.labels if isinstance(domain, Domain) else None
     refusal = _TWO_TABLES if domain is not None and labels is None else UNREADABLE
@@ -231,24 +251,15 @@ def counted_in_engine(
     elif domain is not None:
         own = quietly(lambda: domain.collect_schema()["item"], refusal)
         _require_column(own, kind)
+        require_exact_text(engine, domain, "domain")
+        domain = engine.plain(domain)
         wanted = partial(_of_table, domain, own, counted, kind)
     else:
         wanted = partial(counted.select, "item", "units")
     frozen, values, sizes = quietly(lambda: _frozen(engine, wanted(), resources), refusal)
-    absent = 0
-    if isinstance(labels, range):
-        absent = len(labels) - int(sizes.sum())
-        if 0 < absent <= max(_FULL_ENOUGH, int(sizes.sum())):
-            frozen = quietly(lambda: _completed(engine, labels, frozen, resources), UNREADABLE)
-            values, sizes, absent = np.append(values, 0), np.append(sizes, absent), 0
+    absent = len(labels) - int(sizes.sum()) if isinstance(labels, range) else 0
     if not sizes.size and not absent:
         raise ValueError("domain must not be empty")
-    if domain is not None and not isinstance(labels, range):
-        known = (
-            len(labels) if labels is not None else quietly(partial(_size, engine, domain), refusal)
-        )
-        if int(sizes.sum()) != known:  # an item that matches two groups would be there twice
-            raise ValueError("domain and the item column must compare text by the same collation")
     return EngineAnswers(
         engine=engine,
         frozen=frozen,
@@ -263,19 +274,17 @@ def counted_in_engine(
     )
 
 
-def _size(engine: Engine, domain: Any) -> int:
-    """How many different items a table of them has."""
-    return int(engine.rows(domain.drop_nulls().unique().select(nw.len()))[0][0])
+def require_exact_text(engine: Engine, column: Any, name: str) -> None:
+    """Refuse a column whose collation takes different texts for equal.
 
-
-def _completed(engine: Engine, labels: range, present: Any, resources: ExitStack) -> Any:
-    """Frozen counts of a whole range, of which enough are present."""
-    every = engine.numbers(labels).join(present.select("item", "units"), on="item", how="left")
-    with engine.quiet():
-        frozen = engine.freeze(every.select("item", nw.col("units").fill_null(0)))
-    resources.callback(engine.drop, frozen)
-    engine.drop(present)
-    return frozen
+    Which of them an item is called would then hang on whose row comes first.
+    """
+    kind = quietly(lambda: column.collect_schema()["item"], UNREADABLE)
+    if kind == nw.String and quietly(lambda: engine.merges(column), _TWO_TABLES):
+        raise ValueError(
+            f"{name} must tell different texts apart, and its collation does not: cast it to text "
+            'that is compared by its bytes (COLLATE "C"; in Spark COLLATE UTF8_BINARY)'
+        )
 
 
 def _frozen(engine: Engine, wanted: Any, resources: ExitStack) -> tuple[Any, Integers, Integers]:
@@ -330,7 +339,8 @@ def _number(kind: Any, low: int, high: int) -> Any:
     """Items as whole numbers, NULL where they are none; in a CASE, so that no cast can fail."""
     item = nw.col("item")
     if kind == nw.String:
-        is_number = item.str.contains(_WHOLE_TEXT)
+        # To Java "$" also stands before a last line break of any kind, which no cast would take.
+        is_number = item.str.contains(_WHOLE_TEXT) & ~item.str.contains("[^0-9-]")
     elif kind.is_float():
         is_number = item.is_between(float(-_LARGEST), float(_LARGEST)) & (item % 1 == 0)
     else:

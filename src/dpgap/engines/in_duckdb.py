@@ -1,8 +1,8 @@
 """DuckDB as an engine: temporary tables on the connection that a relation belongs to.
 
-What does not fit into memory spills to disk, so that a table may be larger than memory. Tables are
-read in the order in which they were written, so that places in them stay the same; or by item
-where the user has told DuckDB not to keep that order.
+What does not fit into memory spills to disk, so that a table may be larger than memory. Where
+members are looked up one by one, tables are read in the order in which they were written; or by
+item where the user has told DuckDB not to keep that order.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import narwhals as nw
 
-from dpgap.engines import Columns, Engine, Row
+from dpgap.engines import FEW, Columns, Engine, Member, Row
 
 
 class DuckDB(Engine):
@@ -52,10 +52,6 @@ class DuckDB(Engine):
             item = f"replace({item}, '{nul}', chr(0))"
         return self._sql(f"SELECT {item} AS item, unnest(range({len(items)})) AS position")
 
-    def numbers(self, labels: range) -> Any:
-        ends = f"{labels.start}, {labels.stop}, {labels.step}"
-        return self._sql(f"SELECT range AS item FROM range({ends})")
-
     def shuffled(self, frame: Any, salt: str) -> Any:
         name = self._tables[id(frame.to_native())]
         return self._sql(f"SELECT * FROM {name} ORDER BY md5(concat('{salt}', item))")
@@ -79,16 +75,27 @@ class DuckDB(Engine):
         finally:
             self.drop(frozen)
 
-    def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
+    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
+        look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
+        return self._collect(self._sql(look_up(self._tables[id(native)], wanted)).to_native())
+
+    def _one_by_one(self, name: str, wanted: Sequence[Member]) -> str:
         order = "" if self._keeps_order() else "ORDER BY item"
-        name = self._tables[id(native)]
-        one_by_one = " UNION ALL ".join(
-            f"(SELECT *, {number} AS number FROM {name} WHERE units = {units} "
+        return " UNION ALL ".join(
+            f"(SELECT item, units, {place} AS place FROM {name} WHERE units = {units} "
             f"{order} LIMIT 1 OFFSET {place})"
-            for number, (units, place) in enumerate(wanted)
+            for units, place in wanted
         )
-        rows = self._collect(self._sql(f"{one_by_one} ORDER BY number").to_native())
-        return [row[:-1] for row in rows]
+
+    def _numbered(self, name: str, wanted: Sequence[Member]) -> str:
+        counts, places = map(list, zip(*wanted, strict=True))
+        return f"""
+            WITH wanted AS MATERIALIZED
+                (SELECT unnest({counts}) AS units, unnest({places}) AS place)
+            SELECT item, units, place
+            FROM (SELECT item, units, row_number() OVER (PARTITION BY units) - 1 AS place
+                FROM {name} WHERE units IN (SELECT units FROM wanted))
+            JOIN wanted USING (units, place)"""
 
     def _keeps_order(self) -> bool:
         setting = self._sql("SELECT current_setting('preserve_insertion_order') AS kept")

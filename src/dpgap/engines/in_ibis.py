@@ -1,7 +1,8 @@
 """Any database that Ibis speaks to: temporary tables in the session of an expression.
 
 Scans of a temporary table in PostgreSQL are neither parallel nor synchronised with others, so that
-places in it stay the same. Other databases promise nothing, so there items are put in order.
+a few members can be looked up one by one. Other databases promise nothing, so there members are
+numbered first.
 """
 
 import secrets
@@ -13,7 +14,7 @@ import ibis
 import narwhals as nw
 import pyarrow
 
-from dpgap.engines import Columns, Engine, Row
+from dpgap.engines import FEW, Columns, Engine, Member, Row
 from dpgap.files import quietly
 
 _NO_ORDER = (
@@ -54,15 +55,19 @@ class Ibis(Engine):
         while self._lists:
             self._drop(kind, self._lists.pop())
 
-    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
-        columns = {"item": list(items), "position": list(range(len(items)))}
-        made = ibis.memtable(pyarrow.table(columns))
-        self._lists.append(made.get_name())
-        return nw.from_native(made)
+    def plain(self, frame: Any) -> Any:
+        """The same rows; in PostgreSQL text of a fixed width without what fills it up."""
+        if self._database.name != "postgres" or frame.collect_schema()["item"] != nw.String:
+            return frame
+        return frame.with_columns(nw.col("item") + "")
 
-    def numbers(self, labels: range) -> Any:
-        every = ibis.range(labels.start, labels.stop, labels.step).unnest()
-        return nw.from_native(every.name("item").as_table())
+    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+        return nw.from_native(self._table({"item": items, "position": range(len(items))}))
+
+    def _table(self, columns: dict[str, Sequence[Any]]) -> Any:
+        made = ibis.memtable(pyarrow.table({name: list(each) for name, each in columns.items()}))
+        self._lists.append(made.get_name())
+        return made
 
     def shuffled(self, frame: Any, salt: str) -> Any:
         native = frame.to_native()
@@ -89,22 +94,24 @@ class Ibis(Engine):
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             }
 
-    def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
-        if self._database.name != "postgres":
-            return self._in_order(native, wanted)
-        one_by_one = [
-            native.filter(native.units == units)
-            .limit(1, offset=place)
-            .mutate(number=ibis.literal(number))
-            for number, (units, place) in enumerate(wanted)
-        ]
-        rows = self._collect(ibis.union(*one_by_one).order_by("number"))
-        return [row[:-1] for row in rows]
+    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
+        is_quick = self._database.name == "postgres" and len(wanted) <= FEW
+        look_up = self._one_by_one if is_quick else self._numbered
+        return self._collect(look_up(native, wanted))
 
-    def _in_order(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
-        place = ibis.row_number().over(group_by="units", order_by="item")
-        numbered = native.mutate(place=place)
-        those = ((numbered.units == units) & (numbered.place == place) for units, place in wanted)
-        rows = self._collect(numbered.filter(ibis.or_(*those)))
-        found = {(row[1], row[2]): row[:2] for row in rows}
-        return [found[each] for each in wanted if each in found]
+    def _one_by_one(self, native: Any, wanted: Sequence[Member]) -> Any:
+        return ibis.union(
+            *(
+                native.filter(native.units == units)
+                .limit(1, offset=place)
+                .select("item", "units", place=ibis.literal(place, "int64"))
+                for units, place in wanted
+            )
+        )
+
+    def _numbered(self, native: Any, wanted: Sequence[Member]) -> Any:
+        counts, places = zip(*wanted, strict=True)
+        asked = self._table({"units": counts, "place": places})
+        place = ibis.row_number().over(group_by="units", order_by="item").cast("int64")
+        members = native.semi_join(asked, "units").mutate(place=place)
+        return members.semi_join(asked, ["units", "place"]).select("item", "units", "place")

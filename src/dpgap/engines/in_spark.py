@@ -16,8 +16,9 @@ import numpy as np
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
-from dpgap.engines import Columns, Engine, Row
+from dpgap.engines import Columns, Engine, Member, Row
 
+_BY_BYTES = "UTF8_BINARY"
 _PLACE_BITS = 33
 """What `monotonically_increasing_id` leaves for the place in a partition."""
 
@@ -44,9 +45,9 @@ class Spark(Engine):
         rows = [(item, position) for position, item in enumerate(items)]
         return nw.from_native(self._session.createDataFrame(rows, f"item {kind}, position bigint"))
 
-    def numbers(self, labels: range) -> Any:
-        every = self._session.range(labels.start, labels.stop, labels.step)
-        return nw.from_native(every.toDF("item"))
+    def merges(self, column: Any) -> bool:
+        kind = column.to_native().schema["item"].dataType
+        return getattr(kind, "collation", _BY_BYTES) != _BY_BYTES
 
     def shuffled(self, frame: Any, salt: str) -> Any:
         return nw.from_native(
@@ -61,12 +62,28 @@ class Spark(Engine):
         while batch := list(islice(rows, size)):
             yield dict(zip(names, map(np.array, zip(*batch, strict=True)), strict=True))
 
-    def _members(self, native: Any, wanted: Sequence[tuple[int, int]]) -> list[Row]:
-        numbered = [(number, *each) for number, each in enumerate(wanted)]
-        asked = f.broadcast(
-            self._session.createDataFrame(numbered, "number bigint, units bigint, place bigint")
-        )
+    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
         part = f.shiftright("row", _PLACE_BITS)
+        where = self._session.createDataFrame(
+            self._located(native, part, wanted),
+            "units bigint, part bigint, nth bigint, place bigint",
+        )
+        spots = f.broadcast(where.select("units", "part").distinct())
+        nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
+        rows = (
+            native.withColumn("part", part)
+            .join(spots, ["units", "part"], "leftsemi")
+            .withColumn("nth", (nth - 1).cast("bigint"))
+            .join(f.broadcast(where), ["units", "part", "nth"])
+            .select("item", "units", "place")
+        )
+        return self._collect(rows)
+
+    def _located(self, native: Any, part: Any, wanted: Sequence[Member]) -> list[Row]:
+        """For each member: its count, its partition, its place there, and its place in all."""
+        asked = f.broadcast(
+            self._session.createDataFrame(list(wanted), "units bigint, place bigint")
+        )
         sizes = (
             native.join(asked.select("units").distinct(), "units", "leftsemi")
             .groupBy("units", part.alias("part"))
@@ -76,21 +93,13 @@ class Spark(Engine):
             Window.partitionBy("units").orderBy("part").rowsBetween(Window.unboundedPreceding, -1)
         )
         spans = sizes.withColumn("before", f.coalesce(f.sum("size").over(earlier), f.lit(0)))
-        where = (
+        located = self._collect(
             asked.join(spans, "units")
             .filter("place >= before AND place < before + size")
-            .select("number", "units", "part", (f.col("place") - f.col("before")).alias("nth"))
+            .select("units", "part", f.col("place") - f.col("before"), "place")
         )
-        nth = f.row_number().over(Window.partitionBy("number").orderBy("row"))
-        rows = (
-            native.withColumn("part", part)
-            .join(f.broadcast(where), ["units", "part"])
-            .withColumn("at", nth - 1)
-            .filter("at = nth")
-            .orderBy("number")
-            .select(*native.columns)
-        )
-        return self._collect(rows)
+        self.fetched += len(located)
+        return located
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

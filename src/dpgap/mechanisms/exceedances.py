@@ -53,11 +53,3 @@ def exceedances(law: Law, line: int, size: int, bits: Bits) -> Integers:
             break
         found.append(floors)
     return np.concatenate(found)
-
-
-def scattered(many: int, size: int, bits: Bits) -> Integers:
-    """Distinct uniform places below `size`, in no order."""
-    places: dict[int, None] = {}
-    while len(places) < many:
-        places[bits.below(size)] = None
-    return np.array(list(places), dtype=np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact import Integers, floors
-from dpgap.mechanisms.exceedances import chance, exceedances, scattered
+from dpgap.mechanisms.exceedances import chance, exceedances
 from dpgap.noise import Law, Scalar
 from dpgap.randomness import Bits
 
@@ -142,6 +142,9 @@ class Sifting:
         while done < size and self.going:
             length = min(self._stretch(), size - done)
             first, last = np.searchsorted(places, [done, done + length])
+            if last - first > _WORDS_AT_ONCE:
+                last = first + _WORDS_AT_ONCE
+                length = int(places[last - 1]) + 1 - done
             gaps, at = self._events(values[first:last], places[first:last] - done, length)
             rows, columns, cleared = self._state.judge(gaps, at, length)
             found.append((rows, at[columns] + done, cleared, gaps[cleared - 1, rows, columns]))
@@ -162,12 +165,16 @@ class Sifting:
         clear = []
         for way, margin in zip(ways, margins, strict=True):
             reached = exceedances(way.law, int(margin) + threshold, zeros, self._bits)
-            clear.append((reached, scattered(reached.size, zeros, self._bits)))
+            clear.append((reached, self._bits.distinct(reached.size, zeros)))
         ranks = np.unique(np.concatenate([ranks for _, ranks in clear]))
-        gaps = np.repeat(margins[:, None] - 1, values.size + ranks.size, axis=1)
+        gaps = np.empty((len(ways), values.size + ranks.size), dtype=np.int64)
+        gaps[:, values.size :] = margins[:, None] - 1
+        over = values - threshold
         for gap, way, (reached, own) in zip(gaps, ways, clear, strict=True):
-            gap[: values.size] = values - threshold + floors(way.law, self._bits, values.size)
+            np.add(over, floors(way.law, self._bits, values.size), out=gap[: values.size])
             gap[values.size + np.searchsorted(ranks, own)] = reached - threshold
+        if not ranks.size:
+            return gaps[:, None], places
         # The r-th zero stands after as many values as have at most r zeros before them.
         before = np.searchsorted(places - np.arange(places.size), ranks, side="right")
         at = np.concatenate([places, ranks + before])
