@@ -12,6 +12,8 @@ from dpgap.printable import printable
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_OURS = {"LedgerError", "BudgetExhausted", "EngineError"}  # by name: their modules load slowly
+
 
 def plainly(command: Callable[P, R]) -> Callable[P, R]:
     """Turn every error of a command into one message and exit code 1."""
@@ -41,6 +43,6 @@ def _message(error: Exception) -> str:
         return "there is not enough memory for this"
     if isinstance(error, ValueError | TypeError | ImportError | OSError):
         return str(error)
-    if type(error).__name__ in ("LedgerError", "BudgetExhausted", "EngineError"):
+    if {kind.__name__ for kind in type(error).__mro__} & _OURS:
         return str(error)
     return f"something went wrong inside dpgap ({type(error).__name__})"
