@@ -7,6 +7,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from dpgap.cli_streams import let_go_if_broken
 from dpgap.printable import printable
 
 P = ParamSpec("P")
@@ -25,20 +26,21 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
         except typer.Exit:
             raise
         except BrokenPipeError:
-            sys.stderr.close()  # whoever read us has gone; there is nobody to tell
-            raise typer.Exit(1) from None
+            message = ""  # whoever read us has gone; there is nobody to tell
         except Exception as error:
-            message = printable(_message(error))
-        typer.echo(f"dpgap: {message}", err=True)
+            message = printable(message_of(error))
+        let_go_if_broken(sys.stdout)
+        if message:
+            typer.echo(f"dpgap: {message}", err=True)
         raise typer.Exit(1)
 
     return run
 
 
-def _message(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Our own words; of unforeseen errors only the kind, since theirs may quote data."""
     if isinstance(error, OSError) and error.strerror is not None:
-        return f"{error.strerror}: {error.filename}"
+        return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
     if isinstance(error, MemoryError):
         return "there is not enough memory for this"
     if isinstance(error, ValueError | TypeError | ImportError | OSError):
