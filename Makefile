@@ -23,7 +23,7 @@ SHOP := --unit customer --item product --domain examples/products.txt
 
 demo: .venv/.ready
 	@$(BIN)/python examples/shop.py
-	$(BIN)/dpgap top-k examples/sales.csv.gz $(SHOP) -k 10 --epsilon 1 --html demo.html
+	$(BIN)/dpgap top-k examples/sales.csv.gz $(SHOP) -k 10 --epsilon 1 --html demo.html --force
 	$(BIN)/dpgap plan -k 10 --epsilon 1
 	@echo "demo.html shows the same as a page."
 

@@ -4,6 +4,12 @@ A data set's book opens with its total ε. A release first *reserves* the most i
 *settles* to what it did cost. Every entry carries the balance after it and the hash of the entry
 before it, so an entry that is edited, removed or put in breaks the chain and `flaws` says where.
 
+Charges are whole multiples of one small unit, 1/(10^30 · lcm(1, …, 24)), so that sums keep short
+denominators however many releases there are. What is reserved and what is settled is rounded *up*
+and a new total *down*, so the book never says that less was spent than was; what a release itself
+reports stays exact. Entries from before this rule hold any fraction: they stand, and books that
+have them go on.
+
 The hash has no key. Who can write to the ledger can also rewrite the whole chain from some entry
 on, or put back an older copy. That shows only to someone who noted the last hash, the *head*, in
 another place: a chain that no longer contains a head noted earlier is not the one it was.
@@ -17,6 +23,8 @@ another place: a chain that no longer contains a head noted earlier is not the o
 
 import hashlib
 import json
+import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -24,6 +32,49 @@ from fractions import Fraction
 from dpgap.budget import BudgetExhausted
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
+
+UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
+"""What all new entries are whole multiples of."""
+
+
+class NumberTooLong(ArithmeticError):  # noqa: N818 - it says what is wrong
+    """A number has more digits than Python writes down."""
+
+
+def rounded_up(epsilon: Fraction) -> Fraction:
+    """The next multiple of the unit: what a charge is recorded as.
+
+    >>> rounded_up(Fraction(1, 3)), rounded_up(Fraction(1, 29)) > Fraction(1, 29)
+    (Fraction(1, 3), True)
+    """
+    return math.ceil(epsilon / UNIT) * UNIT
+
+
+def rounded_down(epsilon: Fraction) -> Fraction:
+    """The multiple of the unit before: what a total is recorded as."""
+    return math.floor(epsilon / UNIT) * UNIT
+
+
+def exact_text(value: Fraction) -> str:
+    """The number as it is stored and sealed, such as 7/10."""
+    try:
+        return str(value)
+    except ValueError:
+        raise NumberTooLong(
+            f"a number of this book would have more than {sys.get_int_max_str_digits()} digits"
+        ) from None
+
+
+def readable_text(value: Fraction) -> str:
+    """The number for people: exact, or about right where it is too long to be written down.
+
+    >>> readable_text(Fraction(7, 10)), readable_text(Fraction(1, 3**10000) + 2)
+    ('7/10', 'about 2.0')
+    """
+    try:
+        return str(value)
+    except ValueError:
+        return f"about {float(value)!r}" if abs(value) < 10**300 else "more than 1e300"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +117,7 @@ class Entry:
 
 
 def _plain(value: object) -> object:
-    return str(value) if isinstance(value, Fraction) else value
+    return exact_text(value) if isinstance(value, Fraction) else value
 
 
 def opening(dataset: str, total: Fraction, who: str, at: str) -> Entry:
@@ -81,9 +132,10 @@ def reserving(last: Entry, epsilon: Fraction, purpose: str, who: str, at: str) -
     """The entry that sets ε aside, or `BudgetExhausted`."""
     if epsilon > last.remaining:
         raise BudgetExhausted(
-            f"data set {last.dataset!r} cannot cover this release: total ε = {last.total}, "
-            f"spent {last.spent}, reserved {last.reserved}, remaining {last.remaining}, "
-            f"requested {epsilon}"
+            f"data set {last.dataset!r} cannot cover this release: "
+            f"total ε = {readable_text(last.total)}, spent {readable_text(last.spent)}, "
+            f"reserved {readable_text(last.reserved)}, "
+            f"remaining {readable_text(last.remaining)}, requested {readable_text(epsilon)}"
         )
     return replace(
         last,
@@ -104,7 +156,10 @@ def settling(
 ) -> Entry:
     """The entry that replaces what was reserved by what was spent."""
     if not 0 <= spent <= reserved:
-        raise ValueError(f"epsilon must lie between 0 and the {reserved} reserved, not {spent}")
+        raise ValueError(
+            f"epsilon must lie between 0 and the {readable_text(reserved)} reserved, "
+            f"not {readable_text(spent)}"
+        )
     return replace(
         last,
         number=last.number + 1,
@@ -165,7 +220,7 @@ def _wrong_balance(
             expected = settling(last, entry.about, reserved, entry.epsilon, entry.who, entry.at)
         else:
             return wrong
-    except (BudgetExhausted, ValueError, KeyError):
+    except (BudgetExhausted, NumberTooLong, ValueError, KeyError):
         return wrong
     balance = (entry.total, entry.spent, entry.reserved)
     return [] if balance == (expected.total, expected.spent, expected.reserved) else wrong

@@ -4,7 +4,6 @@ Engines, NumPy and Rich tables are loaded by the command that needs them, so tha
 at once. Whatever goes wrong ends with one clear message and a non-zero exit code.
 """
 
-import io
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,16 +14,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpgap.cli_errors import plainly
+from dpgap.cli_files import Output, input_files, require_outputs
 from dpgap.cli_later import add_later
 from dpgap.cli_ledger import ledger_app
 from dpgap.cli_plan import plan
+from dpgap.cli_streams import AnyLetterGroup
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from dpgap.ledger import LedgerAccount
     from dpgap.tables import TableRelease
 
 app = typer.Typer(
     name="dpgap",
+    cls=AnyLetterGroup,
     help="The largest and the above-threshold items of private data, with the gaps that come free.",
     no_args_is_help=True,
     add_completion=False,
@@ -62,6 +66,7 @@ Dataset = Annotated[str | None, typer.Option(help="The data set in the ledger.")
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 CSVFile = Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")]
 HTMLFile = Annotated[Path | None, typer.Option("--html", help="Also write a report page.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
 
 
 @app.command("top-k")
@@ -81,10 +86,12 @@ def top_k(
     json: AsJSON = False,
     csv: CSVFile = None,
     html: HTMLFile = None,
+    force: Force = False,
 ) -> None:
     """Find the k items with the most units, with estimates, error bars and gaps."""
     ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
-    _release("top_k", file, unit, item, domain, neighbours, ask, ledger, dataset, json, csv, html)
+    table = {"table": file, "unit": unit, "item": item, "domain": domain, "neighbours": neighbours}
+    _release("top_k", table, ask, ledger, dataset, json, csv, html, force)
 
 
 @app.command("above")
@@ -108,11 +115,13 @@ def above(
     json: AsJSON = False,
     csv: CSVFile = None,
     html: HTMLFile = None,
+    force: Force = False,
 ) -> None:
     """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
     ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
     ask |= {"threshold": threshold, "adaptive": adaptive}
-    _release("above", file, unit, item, domain, neighbours, ask, ledger, dataset, json, csv, html)
+    table = {"table": file, "unit": unit, "item": item, "domain": domain, "neighbours": neighbours}
+    _release("above", table, ask, ledger, dataset, json, csv, html, force)
 
 
 app.command("plan")(plan)
@@ -120,75 +129,79 @@ app.command("plan")(plan)
 
 def _release(
     function: str,
-    file: str,
-    unit: str | None,
-    item: str | None,
-    domain: str,
-    neighbours: str,
+    table: dict[str, Any],
     ask: dict[str, Any],
     ledger: str | None,
     dataset: str | None,
     as_json: bool,
     csv: Path | None,
     html: Path | None,
+    force: bool,
 ) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
-    _require_writable(csv, html)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # no letter may stop what was paid for
+    wanted = {"csv": csv, "html": html}
+    files = _outputs(wanted, table["table"], table["domain"], ledger, force)
+    require_outputs(list(files.values()))
     from dpgap.sources import counts
 
     # While the engine counts, Python loads the rest.
     with ThreadPoolExecutor(1) as background, working("Counting …"):
-        counting = background.submit(
-            counts, file, unit=unit, item=item, domain=domain, neighbours=neighbours
-        )
+        counting = background.submit(counts, **table)
         account = _account(ledger, dataset)
         from dpgap import tables
-        from dpgap.report.terminal import show
+        from dpgap.cli_delivery import deliver
+        from dpgap.report.rows import to_csv, to_json
+        from dpgap.report.terminal import shown
 
         answers = counting.result()
     release: TableRelease = getattr(tables, function)(answers, account=account, **ask)
-    remaining = release.remaining if account is None else account.remaining
-    try:
-        _write(release, csv, html)
-    finally:
-        if as_json:
-            from dpgap.report.rows import to_json
+    remaining = release.remaining if account is None else _left(account)
+    whose = None if account is None else account.dataset
 
-            typer.echo(to_json(release, remaining))
-        else:
-            show(release, remaining, None if account is None else account.dataset)
+    def page() -> str:
+        from dpgap.report.page import page
+
+        return page(release)
+
+    def as_object() -> str:
+        return to_json(release, remaining)
+
+    render = {"csv": lambda: to_csv(release), "html": page}
+    deliver(
+        [(output, render[name]) for name, output in files.items()],
+        shown=as_object if as_json else lambda: shown(release, remaining, whose),
+        complete=as_object,
+    )
+
+
+def _outputs(
+    wanted: dict[str, Path | None], table: str, domain: str, ledger: str | None, force: bool
+) -> dict[str, Output]:
+    paths = {name: path for name, path in wanted.items() if path is not None}
+    inputs = input_files(table, domain, ledger) if paths else []
+    return {name: Output(f"--{name}", path, inputs, force) for name, path in paths.items()}
+
+
+def _left(account: "LedgerAccount") -> "Fraction | None":
+    """What the data set has left. The ledger may be out of reach by now; the release is not."""
+    try:
+        return account.remaining
+    except Exception:
+        return None
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show that work is under way, where somebody is looking."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
+    console = Console(stderr=True)
+    spinner = "dots" if console.encoding.startswith("utf") else "line"
+    with console.status(what, spinner=spinner):
         yield
-
-
-def _require_writable(*paths: Path | None) -> None:
-    """Refuse files that cannot be written, before anything is paid."""
-    for path in paths:
-        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise ValueError(f"{path} cannot be written: it must be a file in an existing folder")
-
-
-def _write(release: "TableRelease", csv: Path | None, html: Path | None) -> None:
-    if csv is not None:
-        from dpgap.report.rows import to_csv
-
-        csv.write_text(to_csv(release), encoding="utf-8", newline="")
-    if html is not None:
-        from dpgap.report.page import page
-
-        html.write_text(page(release), encoding="utf-8")
 
 
 def _account(ledger: str | None, dataset: str | None) -> "LedgerAccount | None":

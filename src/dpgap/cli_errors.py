@@ -7,10 +7,13 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from dpgap.cli_streams import let_go_if_broken
 from dpgap.printable import printable
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_OURS = {"LedgerError", "BudgetExhausted", "EngineError"}  # by name: their modules load slowly
 
 
 def plainly(command: Callable[P, R]) -> Callable[P, R]:
@@ -23,24 +26,25 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
         except typer.Exit:
             raise
         except BrokenPipeError:
-            sys.stderr.close()  # whoever read us has gone; there is nobody to tell
-            raise typer.Exit(1) from None
+            message = ""  # whoever read us has gone; there is nobody to tell
         except Exception as error:
-            message = printable(_message(error))
-        typer.echo(f"dpgap: {message}", err=True)
+            message = printable(message_of(error))
+        let_go_if_broken(sys.stdout)
+        if message:
+            typer.echo(f"dpgap: {message}", err=True)
         raise typer.Exit(1)
 
     return run
 
 
-def _message(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Our own words; of unforeseen errors only the kind, since theirs may quote data."""
     if isinstance(error, OSError) and error.strerror is not None:
-        return f"{error.strerror}: {error.filename}"
+        return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
     if isinstance(error, MemoryError):
         return "there is not enough memory for this"
     if isinstance(error, ValueError | TypeError | ImportError | OSError):
         return str(error)
-    if type(error).__name__ in ("LedgerError", "BudgetExhausted", "EngineError"):
+    if {kind.__name__ for kind in type(error).__mro__} & _OURS:
         return str(error)
     return f"something went wrong inside dpgap ({type(error).__name__})"

@@ -83,13 +83,15 @@ def verify(
 
 
 def _summary(book: "list[Entry]") -> dict[str, Any]:
+    from dpgap.chain import readable_text
+
     last = book[-1]
     return {
         "dataset": last.dataset,
-        "total": str(last.total),
-        "spent": str(last.spent),
-        "reserved": str(last.reserved),
-        "remaining": str(last.remaining),
+        "total": readable_text(last.total),
+        "spent": readable_text(last.spent),
+        "reserved": readable_text(last.reserved),
+        "remaining": readable_text(last.remaining),
         "head": last.hash,
         "entries": [
             {
@@ -108,13 +110,15 @@ def _summary(book: "list[Entry]") -> dict[str, Any]:
 
 
 def _words(book: "list[Entry]") -> str:
+    from dpgap.chain import readable_text
+
     last = book[-1]
     lines = [
         f"data set   {last.dataset}",
-        f"total      {last.total}",
-        f"spent      {last.spent}",
-        f"reserved   {last.reserved}   (under way or broken off; counts as spent)",
-        f"remaining  {last.remaining}",
+        f"total      {readable_text(last.total)}",
+        f"spent      {readable_text(last.spent)}",
+        f"reserved   {readable_text(last.reserved)}   (under way or broken off; counts as spent)",
+        f"remaining  {readable_text(last.remaining)}",
         f"head       {last.hash}",
         "",
         *(_line(entry) for entry in book),

@@ -224,7 +224,8 @@ def _sql_text(text: str) -> str:
 
 def _literal(path: str) -> str:
     """The path as SQL text, with nothing in it that DuckDB would expand."""
-    plain = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
+    absolute = str(Path(path).absolute())  # DuckDB takes a leading ~ for the home folder
+    plain = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in absolute)
     return _sql_text(plain)
 
 

@@ -5,7 +5,7 @@ to what it did cost afterwards. Whatever goes wrong in between leaves the reserv
 ledger cannot be written, nothing is released.
 
 The default is a SQLite file (made readable to its owner only); PostgreSQL serves several machines.
-The entries and what their hashes can and cannot show: `dpgap.chain`.
+The entries, how they are rounded, and what their hashes can and cannot show: `dpgap.chain`.
 
 >>> import tempfile, os
 >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
@@ -18,29 +18,44 @@ The entries and what their hashes can and cannot show: `dpgap.chain`.
 import getpass
 import os
 import platform
-import unicodedata
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from dpgap.chain import Entry, flaws, has_head, opening, reserving, settling
+from dpgap.chain import (
+    Entry,
+    NumberTooLong,
+    exact_text,
+    flaws,
+    has_head,
+    opening,
+    reserving,
+    rounded_down,
+    rounded_up,
+    settling,
+)
+from dpgap.dataset_names import look_alike, require_name
+from dpgap.ledger_urls import Address, read_url
 from dpgap.parameters import Rational, positive_rational
 
 BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
 
-_MAX_NAME = 200
-_EXACT = ("epsilon", "total", "spent", "reserved")  # kept as text such as 7/10
-_LAYOUT = sql.MetaData()
+_CREATING = 0x6470676170
+"""The number of the lock that lets one process at a time open a budget in PostgreSQL."""
 
+_EXACT = ("epsilon", "total", "spent", "reserved")  # kept as text such as 7/10
+_NUMBER = re.compile("-?[0-9]+(/[0-9]+)?")
+_LAYOUT = sql.MetaData()
 
 _ENTRIES = sql.Table(
     "dpgap_entries",
@@ -66,55 +81,76 @@ class LedgerError(RuntimeError):
     """The ledger cannot be read or written, so nothing may be released."""
 
 
+class UnreadableEntry(LedgerError):  # noqa: N818 - it says what is wrong
+    """An entry is there, but its numbers cannot be read."""
+
+
 class Ledger:
-    """The budgets kept at a URL: `sqlite:///budget.db` or `postgresql://user@host/name`."""
+    """The budgets kept at a URL: `sqlite:///budget.db` or `postgresql://user@host/name`.
+
+    A relative path is meant from the folder in which the `Ledger` was made.
+    """
 
     def __init__(self, url: str) -> None:
-        self._url = _read_url(url)
-        self._file = _file_of(self._url)
-        self._engine = _engine(self._url)
+        self._address = read_url(url)
+        self._engine = _engine(self._address.url)
 
     def create(self, dataset: str, epsilon: Rational) -> "LedgerAccount":
-        """Open a budget of `epsilon` in total for a data set that has none yet."""
-        name = _require_name(dataset)
-        total = positive_rational("epsilon", epsilon)
-        if self._file is not None and not self._file.exists():
-            _make_private(self._file)
-        with self._plain_errors():
-            _LAYOUT.create_all(self._engine)
-            with self._writing(name) as (connection, last):
-                if last is not None:
-                    raise ValueError(f"dataset {name!r} has a budget already: {last.total}")
-                _append(connection, opening(name, total, _who(), _now()))
+        """Open a budget of `epsilon` in total for a data set that has none yet.
+
+        A name that looks like that of another data set is refused.
+        """
+        name = require_name(dataset)
+        total = rounded_down(positive_rational("epsilon", epsilon))
+        if total == 0:
+            raise ValueError("epsilon must be larger: a total this small rounds down to 0")
+        _make_file(self._address)
+        self._require_file()
+        with self._plain_errors(), self._creating() as connection:
+            _LAYOUT.create_all(connection)
+            last = _last_entry(connection, name)
+            if last is not None:
+                raise ValueError(f"dataset {name!r} has a budget already: {last.total}")
+            other = look_alike(name, _datasets(connection))
+            if other is not None:
+                raise ValueError(
+                    f"dataset {name!r} looks like {other!r}, which has a budget already"
+                )
+            _append(connection, opening(name, total, _who(), _now()))
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":
         """The account of a data set; pass it as `account=` to a release."""
-        name = _require_name(dataset)
+        name = require_name(dataset)
         self._last(name)
         return LedgerAccount(self, name)
 
     def datasets(self) -> list[str]:
         """The names of all data sets."""
         with self._reading() as connection:
-            column = _ENTRIES.c.dataset
-            return list(connection.scalars(sql.select(column).distinct().order_by(column)))
+            return _datasets(connection)
 
     def entries(self, dataset: str) -> list[Entry]:
         """The whole book of a data set, oldest entry first."""
-        with self._reading() as connection:
-            book = _entries(dataset).order_by(_ENTRIES.c.number)
-            return [_entry(row) for row in connection.execute(book)]
+        return self._book(require_name(dataset))
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
 
         `head` is a hash that `LedgerAccount.head` gave earlier, kept in another place.
         """
-        names = self.datasets() if dataset is None else [_require_name(dataset)]
-        books = {name: self.entries(name) for name in names}
-        found = [f"{name}: {flaw}" for name, book in books.items() for flaw in flaws(book)]
-        if head is not None and not any(has_head(book, head) for book in books.values()):
+        names = self.datasets() if dataset is None else [require_name(dataset)]
+        found: list[str] = []
+        is_there = False
+        for name in names:
+            try:
+                book = self._book(name)
+            except UnreadableEntry as error:
+                found.append(f"{name}: {error}")
+                continue
+            found += [f"{name}: {flaw}" for flaw in flaws(book)]
+            is_there = is_there or (head is not None and has_head(book, head))
+        if head is not None and not is_there:
             found.append(
                 f"no entry has the hash {head}: the ledger was rewritten, truncated or restored "
                 "from an older copy"
@@ -126,8 +162,12 @@ class Ledger:
 
     @property
     def _where(self) -> str:
-        # A query may hold a password as well.
-        return self._url.set(query={}).render_as_string(hide_password=True)
+        return self._address.where
+
+    def _book(self, name: str) -> list[Entry]:
+        with self._reading() as connection:
+            book = _entries(name).order_by(_ENTRIES.c.number)
+            return [_entry(row) for row in connection.execute(book)]
 
     def _last(self, dataset: str) -> Entry:
         with self._reading() as connection:
@@ -137,7 +177,7 @@ class Ledger:
         self._require_file()
         with self._plain_errors(), self._writing(dataset) as (connection, found):
             last = _require_entry(found, dataset, self._where)
-            entry = reserving(last, epsilon, purpose, _who(), _now())
+            entry = reserving(last, rounded_up(epsilon), purpose, _who(), _now())
             _append(connection, entry)
         return entry
 
@@ -150,17 +190,33 @@ class Ledger:
             if connection.execute(same).first() is None:
                 raise LedgerError(f"{self._where} was rewritten: it has lost a reservation")
             reserved = reservation.epsilon
-            entry = settling(last, reservation.number, reserved, spent, _who(), _now())
+            # What was reserved before charges were rounded may lie below the next multiple.
+            cost = min(rounded_up(spent), reserved) if 0 <= spent <= reserved else spent
+            entry = settling(last, reservation.number, reserved, cost, _who(), _now())
             _append(connection, entry)
 
     @contextmanager
     def _writing(self, dataset: str) -> Iterator[tuple[sql.Connection, Entry | None]]:
         """A transaction that no other writer to this data set can overlap, and the last entry."""
-        writer = self._engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
-        with writer.begin() as connection:
+        with self._locking() as connection:
             first = _entries(dataset).where(_ENTRIES.c.number == 0)
             connection.execute(first.with_for_update())  # SQLite has locked it all already
             yield connection, _last_entry(connection, dataset)
+
+    @contextmanager
+    def _creating(self) -> Iterator[sql.Connection]:
+        """A transaction that no other creation of a budget can overlap."""
+        with self._locking() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CREATING)))
+            yield connection
+
+    @contextmanager
+    def _locking(self) -> Iterator[sql.Connection]:
+        """A transaction that writes; in SQLite the only one."""
+        writer = self._engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
+        with writer.begin() as connection:
+            yield connection
 
     @contextmanager
     def _reading(self) -> Iterator[sql.Connection]:
@@ -169,7 +225,8 @@ class Ledger:
             yield connection
 
     def _require_file(self) -> None:
-        if self._file is not None and not self._file.exists():
+        file = self._address.file
+        if file is not None and not file.exists():
             raise LedgerError(
                 f"there is no ledger at {self._where}: make one with `dpgap ledger create`"
             )
@@ -183,6 +240,8 @@ class Ledger:
                 f"the ledger {self._where} has this entry already: a data set is created once, "
                 "and a reservation settled once"
             ) from None
+        except NumberTooLong as error:
+            raise LedgerError(f"the ledger {self._where} cannot go on: {error}") from None
         except SQLAlchemyError as error:
             raise LedgerError(
                 f"the ledger {self._where} {_trouble(error)}: nothing is released without it"
@@ -248,6 +307,11 @@ def _entries(dataset: str) -> sql.Select[Any]:
     return sql.select(_ENTRIES).where(_ENTRIES.c.dataset == dataset)
 
 
+def _datasets(connection: sql.Connection) -> list[str]:
+    column = _ENTRIES.c.dataset
+    return list(connection.scalars(sql.select(column).distinct().order_by(column)))
+
+
 def _last_entry(connection: sql.Connection, dataset: str) -> Entry | None:
     newest_first = _entries(dataset).order_by(_ENTRIES.c.number.desc())
     row = connection.execute(newest_first.limit(1)).first()
@@ -255,15 +319,25 @@ def _last_entry(connection: sql.Connection, dataset: str) -> Entry | None:
 
 
 def _entry(row: sql.Row[Any]) -> Entry:
+    texts = [row._mapping[name] for name in _EXACT]
+    if not all(isinstance(text, str) and _NUMBER.fullmatch(text) for text in texts):
+        raise UnreadableEntry(f"entry {row.number} was edited: its numbers cannot be read")
     try:
-        exact = {name: Fraction(row._mapping[name]) for name in _EXACT}
+        exact = dict(zip(_EXACT, map(Fraction, texts), strict=True))
         return Entry(**{**row._mapping, **exact, "number": int(row.number)})
-    except (ValueError, TypeError, ArithmeticError):
-        raise LedgerError(f"entry {row.number} was edited: its numbers are none") from None
+    except (TypeError, ArithmeticError):
+        raise UnreadableEntry(
+            f"entry {row.number} was edited: its numbers cannot be read"
+        ) from None
+    except ValueError:
+        raise UnreadableEntry(
+            f"entry {row.number} has a number of more digits than Python reads "
+            f"({sys.get_int_max_str_digits()})"
+        ) from None
 
 
 def _append(connection: sql.Connection, entry: Entry) -> None:
-    exact = {name: str(getattr(entry, name)) for name in _EXACT}
+    exact = {name: exact_text(getattr(entry, name)) for name in _EXACT}
     connection.execute(_ENTRIES.insert().values({**asdict(entry), **exact}))
 
 
@@ -277,47 +351,12 @@ def _require_entry(last: Entry | None, dataset: str, where: str) -> Entry:
     return last
 
 
-def _require_name(dataset: object) -> str:
-    if not isinstance(dataset, str):
-        raise TypeError(f"dataset must be a name, not {type(dataset).__name__}")
-    if not (0 < len(dataset) <= _MAX_NAME and dataset.isprintable()):
-        raise ValueError(f"dataset must be a name of 1 to {_MAX_NAME} printable characters")
-    return unicodedata.normalize("NFC", dataset)  # what looks the same is the same budget
-
-
-def _read_url(url: object) -> sql.URL:
-    accepted = "sqlite:///budget.db or postgresql://user@host/database"
-    if isinstance(url, Path) or (isinstance(url, str) and url and ":" not in url):
-        url = f"sqlite:///{url}"
+def _make_file(address: Address) -> None:
+    """Make an empty file that only its owner can read and write; journals take its mode."""
+    if address.file is None or not address.may_be_made or address.file.exists():
+        return
     try:
-        parsed = sql.make_url(url)  # type: ignore[arg-type]
-    except (SQLAlchemyError, ValueError, TypeError):
-        raise ValueError(f"ledger must be a URL such as {accepted}") from None
-    kind = parsed.get_backend_name()
-    if kind in ("postgresql", "postgres"):
-        return parsed.set(drivername="postgresql+psycopg")
-    if kind != "sqlite":
-        raise ValueError(f"ledger must be a URL such as {accepted}, not of kind {kind!r}")
-    if not parsed.database or ":memory:" in parsed.database or parsed.query.get("mode") == "memory":
-        raise ValueError("ledger must name a file: a budget in memory is forgotten")
-    if "mode" in parsed.query and not parsed.database.startswith("file:"):
-        # SQLite knows modes such as ro only in names that it reads as URIs.
-        parsed = parsed.set(database=f"file:{parsed.database}")
-        parsed = parsed.update_query_dict({"uri": "true"})
-    return parsed
-
-
-def _file_of(url: sql.URL) -> Path | None:
-    """The SQLite file, unless SQLite is asked to read its name as a URI."""
-    if url.get_backend_name() != "sqlite" or (url.database or "").startswith("file:"):
-        return None
-    return Path(url.database or "")
-
-
-def _make_private(file: Path) -> None:
-    """Create an empty file that only its owner can read and write; journals take its mode."""
-    try:
-        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+        os.close(os.open(address.file, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
 
@@ -325,22 +364,33 @@ def _make_private(file: Path) -> None:
 def _engine(url: sql.URL) -> sql.Engine:
     # No pool: a connection never crosses a fork, and a dropped one is never met again.
     if url.get_backend_name() == "sqlite":
-        engine = sql.create_engine(url, poolclass=NullPool, connect_args={"timeout": BUSY_SECONDS})
+        wait = {} if "timeout" in url.query else {"timeout": BUSY_SECONDS}
+        engine = sql.create_engine(url, poolclass=NullPool, connect_args=wait)
         sql.event.listen(engine, "connect", _leave_transactions_to_us)
         sql.event.listen(engine, "begin", _begin)
         return engine
-    wait = f"-c lock_timeout={BUSY_SECONDS * 1000}"
     try:
         return sql.create_engine(
             url,
             poolclass=NullPool,
             isolation_level="READ COMMITTED",
-            connect_args={"connect_timeout": 10, "options": wait},
+            connect_args=_waiting(url),
         )
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             "a PostgreSQL ledger needs psycopg: pip install 'dpgap[postgres]'"
         ) from None
+
+
+def _waiting(url: sql.URL) -> dict[str, Any]:
+    """How long to wait for PostgreSQL. What the user says comes later, and so counts."""
+    said = url.query.get("options", os.environ.get("PGOPTIONS", ""))
+    options = [
+        f"-c lock_timeout={BUSY_SECONDS * 1000}",
+        *([said] if isinstance(said, str) else said),
+    ]
+    wait: dict[str, Any] = {"options": " ".join(options).rstrip()}
+    return wait if "connect_timeout" in url.query else wait | {"connect_timeout": 10}
 
 
 def _leave_transactions_to_us(connection: Any, record: object) -> None:

@@ -165,4 +165,4 @@ def write(path: Path, content: str | bytes) -> None:
 
 def as_json(results: Sequence[Result]) -> str:
     """A list of objects, one a point."""
-    return json.dumps([each._asdict() for each in results], indent=0, ensure_ascii=False) + "\n"
+    return json.dumps([each._asdict() for each in results], indent=0) + "\n"

@@ -146,7 +146,7 @@ def _is_as_it_must(row: Row) -> bool:
 
 
 def _print_json(rows: Sequence[Row]) -> None:
-    typer.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+    typer.echo(json.dumps(rows, indent=1))
 
 
 def _print_proofs(rows: Sequence[Row]) -> None:

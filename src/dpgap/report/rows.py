@@ -12,6 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from dpgap.chain import readable_text
 from dpgap.printable import printable
 from dpgap.tables import TableRelease
 
@@ -59,15 +60,19 @@ def visible(name: object) -> str:
     return text if len(text) <= _MAX_NAME else text[: _MAX_NAME - 1] + "…"
 
 
-def to_json(release: TableRelease, remaining: Fraction) -> str:
-    """The release as a JSON object; ASCII only, so that no name can do harm in a terminal."""
+def to_json(release: TableRelease, remaining: Fraction | None) -> str:
+    """The release as a JSON object; ASCII only, so that no name can do harm in a terminal.
+
+    What remains is null where it is unknown.
+    """
     question = release.question
+    left = None if remaining is None else readable_text(remaining)
     content = {
         "items": [row._asdict() for row in rows_of(release)],
         "epsilon": number(release.epsilon),
         "epsilon_spent": number(release.spent),
-        "epsilon_remaining": number(remaining),
-        "exact": {"epsilon_spent": str(release.spent), "epsilon_remaining": str(remaining)},
+        "epsilon_remaining": None if remaining is None else number(remaining),
+        "exact": {"epsilon_spent": str(release.spent), "epsilon_remaining": left},
         "guarantee": release.guarantee,
         "private": question.origin.is_private,
         "question": {

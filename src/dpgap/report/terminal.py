@@ -13,21 +13,26 @@ from dpgap.report.rows import rows_of, visible
 from dpgap.tables import TableRelease
 
 
-def show(release: TableRelease, remaining: Fraction, whose: str | None) -> None:
-    """Print the release; `whose` names the data set in a ledger that `remaining` is about."""
+def shown(release: TableRelease, remaining: Fraction | None, whose: str | None) -> str:
+    """The release as this terminal shows it.
+
+    `whose` names the data set in a ledger that `remaining` is about; it may be unknown by now.
+    """
     console = Console(highlight=False)
-    console.print(_table(release))
     left = "of this run" if whose is None else f"to data set {visible(whose)!r}"
-    console.print(
-        Text.assemble(
-            ("ε spent ", "dim"),
-            readable(release.spent),
-            ("   ε left ", "dim"),
-            f"{readable(remaining)} {left}",
+    with console.capture() as captured:
+        console.print(_table(release))
+        console.print(
+            Text.assemble(
+                ("ε spent ", "dim"),
+                readable(release.spent),
+                ("   ε left ", "dim"),
+                f"{'unknown' if remaining is None else readable(remaining)} {left}",
+            )
         )
-    )
-    style = "" if release.question.origin.is_private else "bold red"
-    console.print(Text(printable(release.guarantee), style=style))
+        style = "" if release.question.origin.is_private else "bold red"
+        console.print(Text(printable(release.guarantee), style=style))
+    return captured.get().removesuffix("\n")
 
 
 def _table(release: TableRelease) -> Table:
