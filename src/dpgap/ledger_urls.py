@@ -5,8 +5,8 @@ A SQLite file is `sqlite:///budget.db`, `budget.db`, or a URI of SQLite's own su
 not move with the working folder, and a URL that never makes the file: an address that is only read
 leaves nothing behind, and whoever makes the file decides who may read it.
 
->>> read_url("sqlite:////tmp/budget.db?mode=rwc").file
-PosixPath('/tmp/budget.db')
+>>> read_url("sqlite:////srv/budget.db?mode=rwc").file
+PosixPath('/srv/budget.db')
 >>> read_url("postgresql://ann:secret@host/db?password=secret").where
 'postgresql+psycopg://ann:***@host/db'
 """
