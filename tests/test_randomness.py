@@ -94,6 +94,13 @@ def test_a_key_is_replaced_when_it_has_served_long_enough(monkeypatch):
     assert len(keys) == len(set(keys)) == 5
 
 
+def test_tokens_have_32_hexadecimal_digits_and_never_repeat():
+    tokens = [secure_bits().token() for _ in range(1_000)]
+    assert len(set(tokens)) == 1_000
+    assert all(len(token) == 32 and int(token, 16) >= 0 for token in tokens)
+    assert InsecureSeededBits(3).token() == InsecureSeededBits(3).token()
+
+
 def test_streams_cannot_be_copied():
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="cannot be copied"):

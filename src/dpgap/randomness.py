@@ -62,6 +62,10 @@ class Bits:
             word = self.word()
         return word % limit
 
+    def token(self) -> str:
+        """A name that nobody can guess and that never comes twice: 32 hexadecimal digits."""
+        return f"{self.word():016x}{self.word():016x}"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a stream of random bits cannot be copied or pickled: it would repeat")
 
