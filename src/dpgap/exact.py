@@ -33,7 +33,8 @@ _MAX_SCALE = 1 << 40
 _MIN_SCALE = Fraction(1, 1 << 60)
 
 _FRACTION_BITS = 63
-_LOW_BITS = (1 << _FRACTION_BITS) - 1
+_WHOLE = 1 << _FRACTION_BITS
+_LOW_BITS = _WHOLE - 1
 _MASK = np.uint64(_LOW_BITS)
 _ABSOLUTE_ERROR = 2.0**-52
 _RELATIVE_ERROR = 2.0**-48
@@ -136,10 +137,10 @@ def floors(law: Law, bits: Bits, *shape: int) -> Integers:
 
 def floor(law: Law, bits: Bits) -> int:
     """One draw of `floors`."""
-    words = [bits.word() for _ in range(law.words)]
-    if law.words == 1 and words[0] & _LOW_BITS:
-        low, high = _quick_exponential(words[0] & _LOW_BITS, 1 << _FRACTION_BITS)
-        scale = float(law.scale)
+    words = [bits.word()] if law.words == 1 else [bits.word() for _ in range(law.words)]
+    if law.words == 1 and (read := words[0] & _LOW_BITS):
+        low, high = _quick_exponential(read, _WHOLE)
+        scale = law.scale.numerator / law.scale.denominator  # faster than `float`
         below, above = math.floor(low * scale), math.floor(high * scale)
         if below == above:
             return ~below if law.symmetric and words[0] > _LOW_BITS else below
@@ -347,11 +348,15 @@ class RealNoise:
 class GridNoise:
     """Noise for programs that need whole steps only: every draw is floored to an integer.
 
-    Bits come from the thread that asks, at the moment it asks.
+    Bits come from the thread that asks, at the moment it asks: `freshen` before every question.
     """
 
-    __slots__ = ()
+    __slots__ = ("_bits",)
+
+    def freshen(self) -> None:
+        """Draw from the calling thread's bits from now on, and from fresh ones."""
+        self._bits: Bits = secure_bits()
 
     def draw(self, law: Law) -> int:
         """The next whole number of steps."""
-        return floor(law, secure_bits())
+        return floor(law, self._bits)

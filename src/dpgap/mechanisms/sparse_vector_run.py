@@ -60,10 +60,12 @@ class Run:
             None if account is None else account.reserve(mechanism.epsilon, repr(mechanism))
         )
         self._feed = _Feed()
-        self._outcomes = mechanism.in_steps().run(self._feed, GridNoise())
+        self._noise = GridNoise()
+        self._outcomes = mechanism.in_steps().run(self._feed, self._noise)
         self._grid = float(mechanism.grid or 1)
         self._offsets = mechanism.gap_offsets.tolist()
         self._used = 0
+        self._limit = max(mechanism.limits)
         self._exhausted = False
         self._closed = False
         self._interrupted = False
@@ -100,13 +102,14 @@ class Run:
                     "start a new one to ask more"
                 )
             self._interrupted = True  # unless all of what follows is done
+            self._noise.freshen()
             self._feed.waiting.append(steps)
             branch, gap = next(self._outcomes)
             answered = self._below
             if branch is not None:
                 way = self._mechanism.ways[branch - 1]
                 self._used += way.units
-                self._exhausted = self._mechanism.live(self._used) == 0
+                self._exhausted = self._used > self._limit
                 readable = gap * self._grid + self._offsets[branch - 1]
                 answered = Answer(above=True, gap=readable, branch=branch, charge=way.charge)
             self._interrupted = False
