@@ -31,6 +31,7 @@ from dpgap.paper_method import Estimated, no_ends
 from dpgap.parameters import Rational, boolean, positive_rational, share
 from dpgap.private_answers import PrivateAnswers
 from dpgap.releases import Measured, rounding
+from dpgap.tracebacks import errors_without_answers
 
 METHODS = ("best", "paper")
 _NOISE = {"best": "exponential", "paper": "laplace"}
@@ -84,6 +85,7 @@ class MeasuredTopK:
         """The guarantee for both steps together."""
         return self.selection.epsilon + self.measurement.epsilon
 
+    @errors_without_answers
     def release(
         self,
         answers: ArrayLike | PrivateAnswers | GroupedAnswers,
@@ -170,6 +172,7 @@ class MeasuredAbove:
         """The guarantee for both steps together."""
         return self.selection.epsilon + self.measurement.epsilon
 
+    @errors_without_answers
     def release(
         self,
         answers: ArrayLike | PrivateAnswers | Stream,
@@ -269,6 +272,7 @@ def _measured(measurement: Laplace | Joint, steps: Integers) -> Floats:
     return measurement._draw(steps * FINER).values
 
 
+@errors_without_answers
 def measured_top_k(
     answers: ArrayLike | PrivateAnswers | GroupedAnswers,
     k: int,
@@ -297,6 +301,7 @@ def measured_top_k(
     return pipeline.release(answers, labels=labels, account=account)
 
 
+@errors_without_answers
 def measured_above(
     answers: ArrayLike | PrivateAnswers,
     threshold: Rational,

@@ -24,6 +24,7 @@ from dpgap.pipelines import MeasuredAbove, MeasuredTopK
 from dpgap.private_answers import Integers, Origin, PrivateAnswers
 from dpgap.releases import Measured, readable
 from dpgap.sources import NEIGHBOURS, counts, require_neighbours
+from dpgap.tracebacks import errors_without_answers
 
 
 class Question(NamedTuple):
@@ -93,6 +94,7 @@ class TableRelease(Measured):
         return chart(self) + Measured._repr_html_(self)
 
 
+@errors_without_answers
 def top_k(
     table: Any,
     *,
@@ -130,6 +132,7 @@ def top_k(
     return TableRelease(**_values(release), question=question)
 
 
+@errors_without_answers
 def above(
     table: Any,
     *,

@@ -38,6 +38,7 @@ from dpgap.parameters import (
 from dpgap.private_answers import PrivateAnswers, require_facts, sealed
 from dpgap.randomness import secure_bits
 from dpgap.releases import AboveRelease, Promise
+from dpgap.tracebacks import errors_without_answers
 
 _MAX_BRANCHES = 16
 
@@ -185,8 +186,9 @@ class SparseVector:
         """The algorithm: what is said of each answer, one by one, until the budget is used."""
         threshold = self.threshold + noise.draw(self.threshold_law)
         used, live = 0, self.live(0)
+        below = Outcome(None, None)
         for answer in answers:
-            outcome = Outcome(None, None)
+            outcome = below
             for way in self.ways[:live]:
                 gap = answer + noise.draw(way.law) - threshold
                 if gap >= way.margin:
@@ -259,6 +261,7 @@ class SparseVector:
         """The noise in a gap: the answer's law, and the threshold's that is taken off it."""
         return self.ways[branch - 1].law, self.threshold_law
 
+    @errors_without_answers
     def release(
         self,
         answers: ArrayLike | PrivateAnswers,

@@ -18,6 +18,7 @@ from dpgap.budget import Account, BudgetExhausted
 from dpgap.estimates import gap_shortfall
 from dpgap.exact import GridNoise
 from dpgap.randomness import process
+from dpgap.tracebacks import errors_without_answers
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector import SparseVector
@@ -88,9 +89,10 @@ class Run:
         """Whether no more questions can be asked."""
         return self._exhausted
 
+    @errors_without_answers
     def ask(self, answer: object) -> Answer:
         """Is this private answer above the threshold?"""
-        if self._is_elsewhere:
+        if self._process != process():
             raise RuntimeError("a run cannot be asked in a forked process: start a new one there")
         steps = step(answer, self._mechanism.grid)
         with self._lock:
@@ -115,11 +117,6 @@ class Run:
             self._interrupted = False
             return answered
 
-    @property
-    def _is_elsewhere(self) -> bool:
-        """Whether this is a forked child's copy, which can neither ask nor settle."""
-        return process() != self._process
-
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.
 
@@ -140,7 +137,7 @@ class Run:
         self._end(credit=True)
 
     def _end(self, *, credit: bool) -> None:
-        if self._is_elsewhere:
+        if self._process != process():  # a forked child's copy settles nothing
             return
         with self._lock:
             closed, self._closed = self._closed, True

@@ -35,6 +35,7 @@ from dpgap.parameters import (
 from dpgap.private_answers import PrivateAnswers, require_facts, sealed
 from dpgap.randomness import secure_bits
 from dpgap.releases import MaxRelease, Promise, TopKRelease
+from dpgap.tracebacks import errors_without_answers
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -131,6 +132,7 @@ class NoisyTopK:
             answers[i] - neighbour[i] + rise if i in winners else 0 for i in range(len(answers))
         ]
 
+    @errors_without_answers
     def release(
         self,
         answers: ArrayLike | PrivateAnswers | GroupedAnswers,
@@ -227,6 +229,7 @@ class NoisyMax(NoisyTopK):
             grid=grid,
         )
 
+    @errors_without_answers
     def release(
         self,
         answers: ArrayLike | PrivateAnswers | GroupedAnswers,
