@@ -287,15 +287,17 @@ class SparseVector:
         self, answers: ArrayLike | PrivateAnswers | Stream, labels: Sequence[Any] | None = None
     ) -> Stream:
         """The answers as a stream; refused before anything is charged."""
-        if isinstance(answers, Stream):
-            return answers
-        if isinstance(answers, PrivateAnswers):
+        source = answers.source if isinstance(answers, Stream) else answers
+        if isinstance(source, PrivateAnswers):
             require_facts(
-                answers,
+                source,
                 sensitivity=self.sensitivity,
                 monotonic=self.monotonic,
                 labelled=labels is not None,
             )
+        if isinstance(answers, Stream):
+            return answers
+        if isinstance(answers, PrivateAnswers):
             names = require_labels(labels, len(answers))
             if isinstance(self.threshold_law, StaircaseNoise):  # none of it can be left undrawn
                 names = answers.labels if names is None else names
