@@ -118,3 +118,31 @@ def test_the_callers_numeric_settings_cannot_turn_a_release_into_an_error():
         for mechanism in (dpgap.NoisyTopK(2, 1), dpgap.AdaptiveSparseVector(9, 1, 1)):
             assert mechanism.release(answers).indices.size >= 1
         assert dpgap.measured_top_k(answers, 2, 1).estimates.size == 2
+
+
+@pytest.mark.parametrize("epsilon", ["1e-6", 1, 1000, 10**6, 10**15])
+@pytest.mark.parametrize("monotonic", [True, False])
+def test_the_callers_numeric_settings_cannot_break_what_was_paid_for(epsilon, monotonic: bool):
+    answers = np.array([1000, 500, 300, 20, 5, 0])
+    with np.errstate(all="raise"):
+        for k in (1, 3, 6):
+            for method in ("best", "paper"):
+                facts = {"monotonic": monotonic, "method": method}
+                top = dpgap.measured_top_k(answers, k, epsilon, **facts)
+                above = dpgap.measured_above(answers, 100, k, epsilon, adaptive=True, **facts)
+                assert "95% low" in str(top)
+                assert "95% low" in str(above)
+        for measurement in (dpgap.Cube(epsilon), dpgap.CountHull(epsilon, monotonic=True)):
+            measured = measurement.release(answers)
+            assert measured.variance >= 0
+            assert "low" in str(measured)
+
+
+@pytest.mark.parametrize("epsilon", [1, 30, 1000, 10**6, 10**12])
+@pytest.mark.parametrize("monotonic", [True, False])
+@pytest.mark.parametrize("method", ["best", "paper"])
+def test_variances_are_never_negative_where_everybody_wins(epsilon, monotonic: bool, method: str):
+    release = dpgap.measured_top_k(
+        [900, 500, 20, 3], 4, epsilon, monotonic=monotonic, method=method
+    )
+    assert (release.variances >= 0).all()

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.noise import Law, StaircaseNoise
+from dpgap.parameters import approximately
 from dpgap.randomness import Bits, Words, secure_bits
 
 Floats = NDArray[np.float64]
@@ -44,16 +45,18 @@ def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
     """Refuse a scale, or a sensitivity, in grid steps, that floats could not serve."""
     if sensitivity > _MAX_SCALE:
         raise ValueError("sensitivity must be at most 2^40 grid steps: use a coarser grid")
+    if _MIN_SCALE <= scale <= _MAX_SCALE:
+        return
+    would_be = f"the noise would have a scale of {approximately(scale, 3)} grid steps"
     if scale > _MAX_SCALE:
         raise ValueError(
-            f"epsilon is too small: the noise would have a scale of {float(scale):.3g} grid steps, "
-            "and at most 2^40 are accepted. Use a larger epsilon, a smaller k or a coarser grid"
+            f"epsilon is too small: {would_be}, and at most 2^40 are accepted. "
+            "Use a larger epsilon, a smaller k or a coarser grid"
         )
-    if scale < _MIN_SCALE:
-        raise ValueError(
-            f"epsilon is too large: the noise would have a scale of {float(scale):.3g} grid steps, "
-            "and at least 2^-60 are accepted. Use a smaller epsilon or a finer grid"
-        )
+    raise ValueError(
+        f"epsilon is too large: {would_be}, and at least 2^-60 are accepted. "
+        "Use a smaller epsilon or a finer grid"
+    )
 
 
 def bounds(law: Law, words: Words) -> tuple[Floats, Floats]:

@@ -86,6 +86,7 @@ class MeasuredTopK:
         return self.selection.epsilon + self.measurement.epsilon
 
     @errors_without_answers
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def release(
         self,
         answers: ArrayLike | PrivateAnswers | GroupedAnswers,
@@ -173,6 +174,7 @@ class MeasuredAbove:
         return self.selection.epsilon + self.measurement.epsilon
 
     @errors_without_answers
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def release(
         self,
         answers: ArrayLike | PrivateAnswers | Stream,
