@@ -8,16 +8,18 @@
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpgap.budget import Account
 from dpgap.domain import OBSERVED
+from dpgap.exact import Floats
 from dpgap.mechanisms.streams import Stream
 from dpgap.parameters import Rational, boolean
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK
@@ -225,7 +227,11 @@ def _reordered(value: Any, order: Integers) -> Any:
         return value[order]
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(value[place] for place in order.tolist())
-    return (lambda level: value(level)[order]) if callable(value) else value
+    return partial(_rows_in, order, value) if callable(value) else value
+
+
+def _rows_in(order: Integers, rows: Callable[[float], Floats], level: float) -> Floats:
+    return rows(level)[order]
 
 
 def _given(**options: Any) -> dict[str, Any]:

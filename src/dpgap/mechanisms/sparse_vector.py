@@ -273,8 +273,9 @@ class SparseVector:
         """Go through a whole list on secure exact noise, from first to last.
 
         `max_answers` stops the run after so many answers above; what is then left of ε is
-        `remaining`. The account is charged ε first and credited with what was not spent. Answers
-        made from a table come in the order of its domain, and those of an engine as a stream.
+        `remaining`. `labels` are as for `NoisyTopK`. The account is charged ε first and credited
+        with what was not spent. Answers made from a table come in the order of its domain, and
+        those of an engine as a stream.
         """
         stream = self._accept(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
@@ -304,7 +305,7 @@ class SparseVector:
                 return Stream.of(on_grid(answers.expanded(), self.grid), names)
             return Stream.on_grid(answers, answers.in_order(), self.grid, names)
         array = on_grid(answers, self.grid)
-        return Stream.of(array, require_labels(labels, array.size))
+        return Stream.of(array, require_labels(labels, array.size, answers))
 
     def _draw(self, stream: Stream, max_answers: int | None = None) -> "Drawn":
         """Go through the stream; the caller has paid."""

@@ -140,7 +140,11 @@ class NoisyTopK:
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
     ) -> TopKRelease:
-        """Select on secure exact noise. This is the only method that spends ε."""
+        """Select on secure exact noise. This is the only method that spends ε.
+
+        `labels` name the answers and are public. The index of a pandas Series is taken for them
+        unless they are given.
+        """
         entrants = self._accept(answers, labels)
         with charged(account, self.epsilon, self):
             return self._draw(entrants).release
@@ -171,7 +175,7 @@ class NoisyTopK:
             entrants = InGroups(on_grid(groups.values, self.grid), names, groups)
         else:
             steps = on_grid(answers, self.grid)
-            entrants = OneByOne(steps, require_labels(labels, steps.size))
+            entrants = OneByOne(steps, require_labels(labels, steps.size, answers))
         if self.k > entrants.size:
             raise ValueError(
                 f"k must be at most the number of answers, {entrants.size}, not {self.k}"
