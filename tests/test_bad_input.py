@@ -230,3 +230,77 @@ def test_answers_of_every_integer_width_are_accepted():
     for width in (np.int8, np.uint8, np.int32, np.uint64):
         assert on_grid(np.array([1, 100], dtype=width), None).tolist() == [1, 100]
     assert on_grid((5, 6), None).tolist() == [5, 6]
+
+
+ODD_NUMBERS = [
+    "1_0",
+    "7_0/10",
+    " 1",
+    "1 ",
+    "1\n",
+    "7 / 10",
+    "１",
+    "٣",
+    "1/３",
+    "0x10",
+    "1e",
+    "",
+    ".",
+]
+
+
+@pytest.mark.parametrize("text", [*ODD_NUMBERS, "infinity", "-inf", "nan", "sNaN", "1/0", "1e401"])
+def test_text_that_merely_resembles_a_number_is_refused(text: str):
+    with pytest.raises(ValueError, match=r"^epsilon must be a finite number such") as caught:
+        dpgap.Laplace(text)
+    assert str(caught.value).endswith(f"not {text!r}")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("7/10", "0.7"), ("1e-3", "0.001"), ("+.5", "0.5"), ("5.", "5"), ("1E+2", "100")],
+)
+def test_decimals_and_fractions_are_read_from_text(text: str, number: str):
+    assert rational("epsilon", text) == Fraction(number)
+    assert rational("threshold", f"-{text.removeprefix('+')}") == -Fraction(number)
+
+
+@pytest.mark.parametrize("epsilon", ["1e-320", 1e-320, 5e-324, "1e-400", Fraction(1, 10**600)])
+def test_an_epsilon_smaller_than_any_float_is_refused_with_its_scale(epsilon):
+    for mechanism in (
+        functools.partial(dpgap.NoisyTopK, 1),
+        functools.partial(dpgap.SparseVector, 0, 1),
+        functools.partial(dpgap.MeasuredTopK, 1),
+        dpgap.Laplace,
+        dpgap.Cube,
+        functools.partial(dpgap.CountHull, monotonic=True),
+    ):
+        with pytest.raises(ValueError, match=r"^epsilon is too small: .* scale of [0-9.]+e\+[3-6]"):
+            mechanism(epsilon)
+
+
+@pytest.mark.parametrize("grid", [2**101, 2**300, 2.0**-101, 2.0**-300])
+def test_a_grid_whose_powers_would_leave_the_floats_is_refused(grid):
+    with pytest.raises(ValueError, match=r"^grid must lie between 2\^-100 and 2\^100"):
+        dpgap.measured_top_k([9.0 * grid, grid], 1, 1, grid=grid, sensitivity=grid)
+
+
+@pytest.mark.parametrize("method", ["best", "paper"])
+@pytest.mark.parametrize("epsilon", ["1e-8", 1, 10**6])
+@pytest.mark.parametrize("grid", [2**100, 2.0**-90])
+def test_the_coarsest_and_the_finest_grids_give_finite_numbers(grid, epsilon, method: str):
+    options = {"grid": grid, "sensitivity": grid, "method": method}
+    answers = np.array([2.0**50, 2.0**49, 3.0, 1.0]) * float(grid)
+    for k in (1, 2, 4):
+        top = dpgap.measured_top_k(answers, k, epsilon, **options)
+        over = dpgap.measured_above(answers, Fraction(grid), k, epsilon, **options)
+        for release in (top, over):
+            assert np.isfinite(release.estimates).all()
+            assert np.isfinite(release.variances).all()
+            assert np.isfinite(release.interval()).all()
+            assert (release.variances >= 0).all()
+
+
+def test_parameters_beyond_all_floats_can_be_read_in_a_guarantee():
+    release = dpgap.NoisyTopK(1, 1, sensitivity="1e-320").release([3, 1])
+    assert "at most 1e-320" in release.guarantee

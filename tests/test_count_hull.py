@@ -103,8 +103,10 @@ def test_the_release_is_the_program_on_the_same_noise(monkeypatch: pytest.Monkey
 
 def test_a_coordinate_cannot_be_drawn_by_itself() -> None:
     """Independent draws would have another law, so the usual sampler refuses loudly."""
+    noise = GridNoise()
+    noise.freshen()
     with pytest.raises(IndexError):
-        dpgap.CountHull(1, monotonic=True).run([1, 2], GridNoise())
+        dpgap.CountHull(1, monotonic=True).run([1, 2], noise)
 
 
 def test_the_hull_refuses_values_not_said_to_be_monotonic() -> None:

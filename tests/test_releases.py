@@ -1,8 +1,11 @@
 """Results: they print well, tabulate, and explain their guarantee."""
 
 import builtins
+import copy
+import pickle
 
 import numpy as np
+import pandas
 import pytest
 
 import dpgap
@@ -118,3 +121,104 @@ def test_the_callers_numeric_settings_cannot_turn_a_release_into_an_error():
         for mechanism in (dpgap.NoisyTopK(2, 1), dpgap.AdaptiveSparseVector(9, 1, 1)):
             assert mechanism.release(answers).indices.size >= 1
         assert dpgap.measured_top_k(answers, 2, 1).estimates.size == 2
+
+
+@pytest.mark.parametrize("epsilon", ["1e-6", 1, 1000, 10**6, 10**15])
+@pytest.mark.parametrize("monotonic", [True, False])
+def test_the_callers_numeric_settings_cannot_break_what_was_paid_for(epsilon, monotonic: bool):
+    answers = np.array([1000, 500, 300, 20, 5, 0])
+    with np.errstate(all="raise"):
+        for k in (1, 3, 6):
+            for method in ("best", "paper"):
+                facts = {"monotonic": monotonic, "method": method}
+                top = dpgap.measured_top_k(answers, k, epsilon, **facts)
+                above = dpgap.measured_above(answers, 100, k, epsilon, adaptive=True, **facts)
+                assert "95% low" in str(top)
+                assert "95% low" in str(above)
+        for measurement in (dpgap.Cube(epsilon), dpgap.CountHull(epsilon, monotonic=True)):
+            measured = measurement.release(answers)
+            assert measured.variance >= 0
+            assert "low" in str(measured)
+
+
+@pytest.mark.parametrize("epsilon", [1, 30, 1000, 10**6, 10**12])
+@pytest.mark.parametrize("monotonic", [True, False])
+@pytest.mark.parametrize("method", ["best", "paper"])
+def test_variances_are_never_negative_where_everybody_wins(epsilon, monotonic: bool, method: str):
+    release = dpgap.measured_top_k(
+        [900, 500, 20, 3], 4, epsilon, monotonic=monotonic, method=method
+    )
+    assert (release.variances >= 0).all()
+
+
+SOLD = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
+TABLE = {"unit": "who", "item": "what", "domain": ["fig", "pea", "oat"], "k": 2, "epsilon": 100}
+KEPT = {
+    **{kind: lambda kind=kind: RELEASES[kind](["a", "b", "c", "d"]) for kind in RELEASES},
+    "Laplace": lambda: dpgap.Laplace(1).release(ANSWERS),
+    "Cube": lambda: dpgap.Cube(1).release(ANSWERS),
+    "CountHull": lambda: dpgap.CountHull(1, monotonic=True).release(ANSWERS),
+    "measured by the paper": lambda: dpgap.measured_top_k(ANSWERS, 2, 1, method="paper"),
+    "measured above": lambda: dpgap.measured_above(ANSWERS, 100, 2, 1, adaptive=True),
+    "measured above by the paper": lambda: dpgap.measured_above(ANSWERS, 100, 2, 1, method="paper"),
+    "nothing above": lambda: dpgap.measured_above(ANSWERS, 10**9, 2, 1),
+    "a table's top": lambda: dpgap.top_k(SOLD, **TABLE),
+    "above in a table": lambda: dpgap.above(SOLD, threshold=50, **TABLE),
+    "above in a table by the paper": lambda: dpgap.above(
+        SOLD, threshold=50, method="paper", **TABLE
+    ),
+    "nothing above in a table": lambda: dpgap.above(SOLD, threshold=10**6, **TABLE),
+}
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda kept: pickle.loads(pickle.dumps(kept))]
+)
+@pytest.mark.parametrize("kind", KEPT)
+def test_every_release_can_be_copied_and_pickled(kind: str, duplicate):
+    release = KEPT[kind]()
+    kept = duplicate(release)
+    assert type(kept) is type(release)
+    assert str(kept) == str(release)
+    assert kept.columns() == release.columns()
+    if hasattr(release, "interval"):
+        assert (kept.interval(0.8) == release.interval(0.8)).all()
+
+
+FRUIT = ["fig", "pea", "oat", "rye"]
+LABELLED = {
+    "NoisyTopK": dpgap.NoisyTopK(2, 10**4).release,
+    "NoisyMax": dpgap.NoisyMax(10**4).release,
+    "SparseVector": dpgap.SparseVector(100, 2, 10**4).release,
+    "AdaptiveSparseVector": dpgap.AdaptiveSparseVector(100, 2, 10**4).release,
+    "classical": dpgap.classical(dpgap.NoisyTopK(2, 10**4)).release,
+    "measured_top_k": lambda answers, **given: dpgap.measured_top_k(answers, 2, 10**4, **given),
+    "measured_above": lambda answers, **given: dpgap.measured_above(
+        answers, 100, 2, 10**4, **given
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", LABELLED)
+def test_the_index_of_a_series_names_its_answers(entry: str):
+    release = LABELLED[entry]
+    named = pandas.Series(ANSWERS, index=FRUIT)
+    assert set(release(named).labels) <= {"fig", "oat"}
+    assert release(named).labels[0] == "fig"
+    numbered = pandas.Series(ANSWERS, index=[3, 2, 1, 0])
+    assert release(numbered).labels[0] == 3
+    assert release(numbered.iloc[1:]).labels[0] == 1
+
+
+@pytest.mark.parametrize("entry", LABELLED)
+def test_an_index_that_only_counts_gives_no_labels(entry: str):
+    for index in (None, [0, 1, 2, 3]):
+        assert LABELLED[entry](pandas.Series(ANSWERS, index=index)).labels is None
+
+
+@pytest.mark.parametrize("entry", LABELLED)
+def test_labels_that_are_given_are_taken_by_position_before_any_index(entry: str):
+    labels = pandas.Series(FRUIT, index=[3, 2, 1, 0])
+    answers = pandas.Series(ANSWERS, index=["w", "x", "y", "z"])
+    assert LABELLED[entry](answers, labels=labels).labels[0] == "fig"
+    assert LABELLED[entry](ANSWERS, labels=labels).labels[0] == "fig"

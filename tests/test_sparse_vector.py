@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgap
-from dpgap.exact import floors
+from dpgap.exact import GridNoise, floors
 from dpgap.mechanisms.sparse_vector import best_threshold_share
 from dpgap.mechanisms.sparse_vector_kernel import sift
 from dpgap.noise import ExponentialNoise, LaplaceNoise, Law
@@ -406,7 +406,7 @@ def test_an_error_in_one_thread_ends_the_run_for_all_of_them():
 def test_an_interrupted_run_does_not_go_on(monkeypatch):
     from dpgap.mechanisms import sparse_vector_run
 
-    class Interrupted:
+    class Interrupted(GridNoise):
         def draw(self, law: Law) -> int:
             raise KeyboardInterrupt
 

@@ -1,5 +1,6 @@
 """From a table to a release in one call: the right items and words, and nothing charged early."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import dpgap
 from dpgap.ledger import Ledger, LedgerAccount
+from dpgap.mechanisms.streams import Stream
 
 SIZES = {f"item {place}": 50 * (place + 1) for place in range(30)}
 SOLD = polars.DataFrame(
@@ -144,3 +146,25 @@ def test_joint_measurements_take_the_answers_word() -> None:
         dpgap.CountHull(1, monotonic=True).release(either)
     with pytest.raises(ValueError, match="sensitivity must be at least"):
         dpgap.Cube(1, sensitivity="1/2").release(moving)
+
+
+@pytest.mark.parametrize("monotonic", [True, False])
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_answers_that_move_further_than_a_question_assumes_are_refused(
+    monotonic: bool, adaptive: bool, account: LedgerAccount
+) -> None:
+    plain = dpgap.counts(SOLD, **TABLE)
+    further = replace(plain, sensitivity=Fraction(3), monotonic=monotonic)
+    asked = {"k": 1, "epsilon": 1, "account": account}
+    with pytest.raises(ValueError, match="sensitivity must be at least that of the answers, 3"):
+        dpgap.top_k(further, **asked)
+    with pytest.raises(ValueError, match="sensitivity must be at least that of the answers, 3"):
+        dpgap.above(further, threshold=5, adaptive=adaptive, **asked)
+    assert account.spent == 0
+
+
+def test_a_stream_of_answers_that_move_both_ways_is_no_monotonic_one() -> None:
+    answers = dpgap.counts(SOLD, **TABLE, neighbours="replace")
+    stream = Stream.on_grid(answers, answers.in_order(), None)
+    with pytest.raises(ValueError, match="monotonic must be False"):
+        dpgap.MeasuredAbove(5, 1, 1, monotonic=True).release(stream)

@@ -7,6 +7,7 @@ happens before anything is charged and names neither a value nor a position.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -119,10 +120,15 @@ def steps_up(length: Fraction, grid: Fraction | None) -> int:
     return math.ceil(length / (grid or 1))
 
 
-def require_labels(labels: Sequence[Any] | None, count: int) -> Sequence[Any] | None:
-    """`labels`, if there are as many as answers."""
+def require_labels(
+    labels: Sequence[Any] | None, count: int, answers: object = None
+) -> Sequence[Any] | None:
+    """`labels`, if there are as many as answers; where none are given, the answers' own.
+
+    A pandas Series brings labels with its index, unless that only counts from 0 up.
+    """
     if labels is None:
-        return None
+        return _index(answers)
     if isinstance(labels, str | bytes) or not (
         hasattr(labels, "__len__") and hasattr(labels, "__getitem__")
     ):
@@ -130,3 +136,11 @@ def require_labels(labels: Sequence[Any] | None, count: int) -> Sequence[Any] | 
     if len(labels) != count:
         raise ValueError(f"labels must have one label for every answer: {count}, not {len(labels)}")
     return labels if isinstance(labels, range | tuple) else list(labels)
+
+
+def _index(answers: object) -> list[Any] | None:
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(answers, pandas.Series):
+        return None
+    index = answers.index
+    return None if index.equals(pandas.RangeIndex(len(index))) else list(index)

@@ -62,11 +62,15 @@ def estimates_after_top_k(
     if k == 1:  # one lead over an unknown line says nothing
         return Estimates(measurements, np.full_like(measurements, variance))
     if leads.shape[1] < k:  # with no loser nobody was selected, and least squares is right
-        selecting = selection.in_steps().law.floor_variance + 1 / 12  # leads are floored
-        ratio = selecting * grid**2 / own**2
+        selecting = (
+            selection.in_steps().law.floor_variance + 1 / 12
+        ) * grid**2  # leads are floored
+        ratio = selecting / own**2
         rows = [blue(*row, ratio) for row in zip(measurements, _gaps(leads, grid), strict=True)]
-        contrast = own**2 * (1 - ratio / (1 + ratio)) * (k - 1) / k
-        return Estimates(np.array(rows), np.full_like(measurements, variance - contrast))
+        alone, part = variance * (1 - measurement.law(k).correlation), ratio / (1 + ratio)
+        contrast = alone - alone * part**2 - selecting * (1 - part) ** 2
+        variances = np.full_like(measurements, variance - contrast * (k - 1) / k)
+        return Estimates(np.array(rows), variances)
     line = UnknownLine(shared)
     return after_selection(measurements, leads + grid / 2, _scales(scale, grid), own, line)
 

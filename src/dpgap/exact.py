@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.noise import Law, StaircaseNoise
+from dpgap.parameters import approximately
 from dpgap.randomness import Bits, Words, secure_bits
 
 Floats = NDArray[np.float64]
@@ -33,7 +34,8 @@ _MAX_SCALE = 1 << 40
 _MIN_SCALE = Fraction(1, 1 << 60)
 
 _FRACTION_BITS = 63
-_LOW_BITS = (1 << _FRACTION_BITS) - 1
+_WHOLE = 1 << _FRACTION_BITS
+_LOW_BITS = _WHOLE - 1
 _MASK = np.uint64(_LOW_BITS)
 _ABSOLUTE_ERROR = 2.0**-52
 _RELATIVE_ERROR = 2.0**-48
@@ -43,16 +45,18 @@ def require_scale(scale: Fraction, sensitivity: Fraction = Fraction(1)) -> None:
     """Refuse a scale, or a sensitivity, in grid steps, that floats could not serve."""
     if sensitivity > _MAX_SCALE:
         raise ValueError("sensitivity must be at most 2^40 grid steps: use a coarser grid")
+    if _MIN_SCALE <= scale <= _MAX_SCALE:
+        return
+    would_be = f"the noise would have a scale of {approximately(scale, 3)} grid steps"
     if scale > _MAX_SCALE:
         raise ValueError(
-            f"epsilon is too small: the noise would have a scale of {float(scale):.3g} grid steps, "
-            "and at most 2^40 are accepted. Use a larger epsilon, a smaller k or a coarser grid"
+            f"epsilon is too small: {would_be}, and at most 2^40 are accepted. "
+            "Use a larger epsilon, a smaller k or a coarser grid"
         )
-    if scale < _MIN_SCALE:
-        raise ValueError(
-            f"epsilon is too large: the noise would have a scale of {float(scale):.3g} grid steps, "
-            "and at least 2^-60 are accepted. Use a smaller epsilon or a finer grid"
-        )
+    raise ValueError(
+        f"epsilon is too large: {would_be}, and at least 2^-60 are accepted. "
+        "Use a smaller epsilon or a finer grid"
+    )
 
 
 def bounds(law: Law, words: Words) -> tuple[Floats, Floats]:
@@ -136,10 +140,10 @@ def floors(law: Law, bits: Bits, *shape: int) -> Integers:
 
 def floor(law: Law, bits: Bits) -> int:
     """One draw of `floors`."""
-    words = [bits.word() for _ in range(law.words)]
-    if law.words == 1 and words[0] & _LOW_BITS:
-        low, high = _quick_exponential(words[0] & _LOW_BITS, 1 << _FRACTION_BITS)
-        scale = float(law.scale)
+    words = [bits.word()] if law.words == 1 else [bits.word() for _ in range(law.words)]
+    if law.words == 1 and (read := words[0] & _LOW_BITS):
+        low, high = _quick_exponential(read, _WHOLE)
+        scale = law.scale.numerator / law.scale.denominator  # faster than `float`
         below, above = math.floor(low * scale), math.floor(high * scale)
         if below == above:
             return ~below if law.symmetric and words[0] > _LOW_BITS else below
@@ -347,11 +351,15 @@ class RealNoise:
 class GridNoise:
     """Noise for programs that need whole steps only: every draw is floored to an integer.
 
-    Bits come from the thread that asks, at the moment it asks.
+    Bits come from the thread that asks, at the moment it asks: `freshen` before every question.
     """
 
-    __slots__ = ()
+    __slots__ = ("_bits",)
+
+    def freshen(self) -> None:
+        """Draw from the calling thread's bits from now on, and from fresh ones."""
+        self._bits: Bits = secure_bits()
 
     def draw(self, law: Law) -> int:
         """The next whole number of steps."""
-        return floor(law, secure_bits())
+        return floor(law, self._bits)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpgap.answers import MAX_STEPS, as_array
 from dpgap.private_answers import Found, Groups, Integers
+from dpgap.tracebacks import errors_without_answers
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -34,6 +35,7 @@ class GroupedAnswers:
     sizes: Integers
     member: Callable[[int, int], int]
 
+    @errors_without_answers
     def __init__(
         self, values: ArrayLike, sizes: ArrayLike, member: Callable[[int, int], int]
     ) -> None:
@@ -47,6 +49,7 @@ class GroupedAnswers:
         keep(self, "member", member)
 
     @classmethod
+    @errors_without_answers
     def of(cls, answers: ArrayLike) -> Self:
         """Group answers that are given one by one."""
         values, group_of, sizes = np.unique(

@@ -1,18 +1,22 @@
 """Reading parameters: exact rationals, or an error that says what is accepted.
 
 A float means its shortest decimal, as a person reads it: 0.1 is 1/10, not the binary number
-nearby.
+nearby. Text is a decimal such as "0.7" or "1e-3", or a fraction such as "7/10", and nothing that
+merely resembles one: an ε that is read as ten times what was meant is a leak.
 """
 
 import math
 import operator
-from decimal import Decimal
+import re
+from decimal import Context, Decimal
 from fractions import Fraction
 
 import numpy as np
 
 _MAX_EXPONENT = 400
-_FINEST = Fraction(1, 1 << 500)
+_FINEST = Fraction(1, 1 << 100)  # so that the fourth power of any answer is a float
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_FRACTION = re.compile(r"[+-]?[0-9]+/[0-9]+")
 
 Rational = int | float | str | Decimal | Fraction
 """What `epsilon`, `sensitivity`, `threshold`, … accept."""
@@ -31,18 +35,32 @@ def rational(name: str, value: object) -> Fraction:
             f"{name} must be a number (int, float, str, Decimal or Fraction), "
             f"not {type(value).__name__}"
         )
-    if isinstance(value, float):
-        value = repr(value)
+    number = repr(value) if isinstance(value, float) else value
     try:
-        if isinstance(value, str) and "/" not in value:
-            value = Decimal(value)
-        if isinstance(value, Decimal) and value and abs(value.adjusted()) > _MAX_EXPONENT:
+        if isinstance(number, str) and not _FRACTION.fullmatch(number):
+            number = Decimal(number if _DECIMAL.fullmatch(number) else "NaN")
+        if isinstance(number, Decimal) and number and abs(number.adjusted()) > _MAX_EXPONENT:
             raise ValueError  # 1e999999999 would take an age to write out
-        return Fraction(value)
+        return Fraction(number)
     except (ValueError, ArithmeticError):
+        shown = value if isinstance(value, Decimal) else repr(value)
         raise ValueError(
-            f"{name} must be a finite number below 1e{_MAX_EXPONENT}, not {value}"
+            f"{name} must be a finite number such as 0.7, 1e-3 or 7/10, with an exponent within "
+            f"±{_MAX_EXPONENT}, not {shown}"
         ) from None
+
+
+def approximately(number: Fraction, digits: int) -> str:
+    """Some digits of a number of any size.
+
+    >>> approximately(Fraction(10**400, 3), 3)
+    '3.33e+399'
+    """
+    if not number or 1e-300 < abs(number) < 1e300:
+        return f"{float(number):.{digits}g}"
+    few = Context(prec=digits)
+    divided = few.divide(Decimal(number.numerator), Decimal(number.denominator))
+    return f"{few.normalize(divided):.{digits}g}"
 
 
 def positive_rational(name: str, value: object) -> Fraction:
@@ -92,7 +110,7 @@ def power_of_two(name: str, value: object) -> Fraction:
     if number.numerator & (number.numerator - 1) or number.denominator & (number.denominator - 1):
         raise ValueError(f"{name} must be a power of two such as 1, 0.5 or 2**-10, not {value!r}")
     if not _FINEST <= number <= 1 / _FINEST:
-        raise ValueError(f"{name} must lie between 2^-500 and 2^500")
+        raise ValueError(f"{name} must lie between 2^-100 and 2^100")
     return number
 
 

@@ -31,6 +31,7 @@ from dpgap.paper_method import Estimated, no_ends
 from dpgap.parameters import Rational, boolean, positive_rational, share
 from dpgap.private_answers import PrivateAnswers
 from dpgap.releases import Measured, rounding
+from dpgap.tracebacks import errors_without_answers
 
 METHODS = ("best", "paper")
 _NOISE = {"best": "exponential", "paper": "laplace"}
@@ -84,6 +85,8 @@ class MeasuredTopK:
         """The guarantee for both steps together."""
         return self.selection.epsilon + self.measurement.epsilon
 
+    @errors_without_answers
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def release(
         self,
         answers: ArrayLike | PrivateAnswers | GroupedAnswers,
@@ -170,6 +173,8 @@ class MeasuredAbove:
         """The guarantee for both steps together."""
         return self.selection.epsilon + self.measurement.epsilon
 
+    @errors_without_answers
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def release(
         self,
         answers: ArrayLike | PrivateAnswers | Stream,
@@ -269,6 +274,7 @@ def _measured(measurement: Laplace | Joint, steps: Integers) -> Floats:
     return measurement._draw(steps * FINER).values
 
 
+@errors_without_answers
 def measured_top_k(
     answers: ArrayLike | PrivateAnswers | GroupedAnswers,
     k: int,
@@ -297,6 +303,7 @@ def measured_top_k(
     return pipeline.release(answers, labels=labels, account=account)
 
 
+@errors_without_answers
 def measured_above(
     answers: ArrayLike | PrivateAnswers,
     threshold: Rational,

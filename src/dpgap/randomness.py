@@ -4,6 +4,12 @@
 mode, keyed by the operating system. Every thread has a stream of its own and a forked child
 re-keys before its first bit, so no two callers ever see the same stream.
 
+A machine that is restored twice from one snapshot would draw the same noise twice. So every call
+of `secure_bits()`, which is every release and every question of a run, lets the stream go on at a
+random place, and no bit is drawn ahead. The place is the stream's own next block, XORed with fresh
+bytes of the operating system: it is as hard to guess as either of them, so that weak bytes make
+nothing worse. It costs one microsecond, where a new key would cost five.
+
 `InsecureSeededBits` repeats itself on purpose. No `release` takes a source of bits, so it cannot
 reach one by accident.
 """
@@ -21,24 +27,24 @@ from numpy.typing import NDArray
 Words = NDArray[np.uint64]
 
 _KEY_BYTES = 32
+_BLOCK = 16
 _WORDS_PER_KEY = 1 << 34
-_SMALL = 512
+_NO_WORD = bytes(8)
 _SPARE = 8
 
 
 class Bits:
     """A stream of independent fair bits, in words of 64, from an AES-CTR key stream."""
 
-    __slots__ = ("_small", "_stream", "_used")
+    __slots__ = ("_stream", "_used")
 
     def __init__(self, key: bytes) -> None:
         self._key(key)
 
     def _key(self, key: bytes) -> None:
         # A key is used for one stream only, so the counter may start at zero.
-        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(_BLOCK))).encryptor()
         self._used = 0
-        self._small: list[int] = []
 
     def words(self, *shape: int) -> Words:
         """Fresh words, as an array of the given shape."""
@@ -49,11 +55,8 @@ class Bits:
 
     def word(self) -> int:
         """One fresh word, as an integer."""
-        while True:
-            try:
-                return self._small.pop()
-            except IndexError:
-                self._small = self.words(_SMALL).tolist()
+        self._used += 1
+        return int.from_bytes(self._stream.update(_NO_WORD))
 
     def below(self, limit: int) -> int:
         """A uniform whole number from 0 up to, not including, the limit; without bias."""
@@ -107,6 +110,7 @@ class Bits:
 
 
 _forks = 0
+_threads = threading.local()
 
 
 def process() -> tuple[int, int]:
@@ -114,49 +118,57 @@ def process() -> tuple[int, int]:
     return _forks, os.getpid()
 
 
-def _count_fork() -> None:
+def _be_a_child() -> None:
+    """Let go of the parent's bits; in the child only this thread lives on."""
     global _forks
     _forks += 1
+    if hasattr(_threads, "bits"):
+        _threads.bits.rekey()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
+    os.register_at_fork(after_in_child=_be_a_child)
 
 
 class _SecureBits(Bits):
     """Bits keyed by the operating system; only ever used by the thread that asked for them."""
 
-    __slots__ = ("_process",)
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._rekey()
-
-    def _rekey(self) -> None:
         self._key(os.urandom(_KEY_BYTES))
-        self._process = process()
 
-    def _stay_fresh(self) -> None:
-        if self._process != process() or self._used > _WORDS_PER_KEY:
-            self._rekey()
+    def rekey(self) -> None:
+        """Take a new key, made from fresh bytes and from the secret past."""
+        past = self._stream.update(bytes(_KEY_BYTES))
+        self._key(hashlib.sha256(past + os.urandom(_KEY_BYTES)).digest())
+
+    def _retire_key(self) -> None:
+        """Take a new key when this one has served long enough."""
+        if self._used > _WORDS_PER_KEY:
+            self.rekey()
+
+    def freshen(self) -> None:
+        """Go on at a random place that nobody who knows the past can know."""
+        # Two stretches under one key overlap with a chance of at most 2^−128 for every pair of
+        # their blocks. A key serves 2^33 blocks: less than 2^−62, for each copy of a machine.
+        self._retire_key()
+        # Encrypting the fresh bytes is XORing them with the stream's next block.
+        self._stream.reset_nonce(self._stream.update(os.urandom(_BLOCK)))
+        self._used += _BLOCK // 8
 
     def words(self, *shape: int) -> Words:
-        self._stay_fresh()
+        self._retire_key()
         return Bits.words(self, *shape)
-
-    def word(self) -> int:
-        self._stay_fresh()
-        return Bits.word(self)
-
-
-_threads = threading.local()
 
 
 def secure_bits() -> Bits:
-    """The calling thread's own secure bits; do not hand them to another thread."""
+    """The calling thread's own secure bits, made fresh; do not hand them to another thread."""
     try:
         bits: _SecureBits = _threads.bits
     except AttributeError:
         bits = _threads.bits = _SecureBits()
+    bits.freshen()
     return bits
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates import gap_shortfall
-from dpgap.parameters import confidence_level, positive_integer
+from dpgap.parameters import approximately, confidence_level, positive_integer
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector import SparseVector
@@ -54,7 +54,7 @@ def readable(number: Fraction) -> str:
     >>> readable(Fraction(7, 10)), readable(Fraction(2, 3)), readable(Fraction(12345, 98765))
     ('0.7', '2/3', '0.124994')
     """
-    decimal = f"{float(number):.6g}"
+    decimal = approximately(number, 6)
     if Fraction(decimal) == number:
         return decimal
     return str(number) if len(str(number)) <= 7 else decimal
@@ -202,6 +202,7 @@ class AboveRelease(Table):
         """The part of ε that was not spent: free for other use under the same total."""
         return self.epsilon - self.spent
 
+    @np.errstate(all="ignore")
     def lower_bounds(self, level: float = 0.95) -> Floats:
         """Each true answer is at least this, with confidence `level` before looking."""
         mechanism = self.mechanism
@@ -245,10 +246,12 @@ class MeasuredValues(Table):
     promise: Promise
 
     @property
+    @np.errstate(all="ignore")
     def variance(self) -> float:
         """The variance of each value."""
         return self.mechanism.variance(self.values.size)
 
+    @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
         """For each value, the ends of an interval that holds the true one with this confidence."""
         half = self.mechanism.half_width(self.values.size, level) + rounding(self.mechanism.grid)
@@ -285,6 +288,7 @@ class Measured(Table):
         """The part of ε that was not spent."""
         return self.epsilon - self.spent
 
+    @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
         """For each answer, the ends of an interval that holds the true one; shape (k, 2).
 

@@ -74,6 +74,7 @@ class ShellNoise(Decay):
             low, high = (low, middle) if self.value_tail(middle) <= allowed else (middle, high)
         return high
 
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def _shells(self) -> tuple[Floats, Floats] | None:
         """Half-widths and weights; None where there are too many to add up one by one."""
         scale, spread = float(self.scale), 12 * math.sqrt(self.dimension) + 60
@@ -131,7 +132,7 @@ class HullNoise(ShellNoise):
 
     @property
     def value_variance(self) -> float:
-        return (self._mean_square() - 1) / 6
+        return max(self._mean_square() - 1, 0.0) / 6
 
     def value_tail(self, step: int) -> float:
         """The difference of two numbers from 0..h−1 is beyond `step` in (h−s)(h−s−1)/h² cases."""
@@ -164,7 +165,7 @@ class CubeNoise(ShellNoise):
 
     @property
     def value_variance(self) -> float:
-        return (self._mean_square() - 0.25) / 3
+        return max(self._mean_square() - 0.25, 0.0) / 3
 
     def value_tail(self, step: int) -> float:
         """A number from −R..R is beyond `step` in 2(R−s) of 2R+1 = 2h cases."""

@@ -30,6 +30,7 @@ from dpgap.files import (
     require_columns,
 )
 from dpgap.private_answers import ADD_OR_REMOVE, Answers, Integers, Origin, PrivateAnswers
+from dpgap.tracebacks import errors_without_answers
 
 NEIGHBOURS = (ADD_OR_REMOVE, "replace")
 """What may differ between neighbouring tables: one unit more or less, or one unit replaced."""
@@ -50,6 +51,7 @@ _FRAMES = (
 )
 
 
+@errors_without_answers
 def counts(
     table: Any,
     *,

@@ -8,22 +8,25 @@
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpgap.budget import Account
 from dpgap.domain import OBSERVED
+from dpgap.exact import Floats
 from dpgap.mechanisms.streams import Stream
 from dpgap.parameters import Rational, boolean
 from dpgap.pipelines import MeasuredAbove, MeasuredTopK
 from dpgap.private_answers import Integers, Origin, PrivateAnswers
 from dpgap.releases import Measured, readable
 from dpgap.sources import NEIGHBOURS, counts, require_neighbours
+from dpgap.tracebacks import errors_without_answers
 
 
 class Question(NamedTuple):
@@ -93,6 +96,7 @@ class TableRelease(Measured):
         return chart(self) + Measured._repr_html_(self)
 
 
+@errors_without_answers
 def top_k(
     table: Any,
     *,
@@ -130,6 +134,7 @@ def top_k(
     return TableRelease(**_values(release), question=question)
 
 
+@errors_without_answers
 def above(
     table: Any,
     *,
@@ -222,7 +227,11 @@ def _reordered(value: Any, order: Integers) -> Any:
         return value[order]
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(value[place] for place in order.tolist())
-    return (lambda level: value(level)[order]) if callable(value) else value
+    return partial(_rows_in, order, value) if callable(value) else value
+
+
+def _rows_in(order: Integers, rows: Callable[[float], Floats], level: float) -> Floats:
+    return rows(level)[order]
 
 
 def _given(**options: Any) -> dict[str, Any]:

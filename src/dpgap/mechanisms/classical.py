@@ -15,6 +15,7 @@ from dpgap.budget import Account
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.releases import Integers, Promise, Table, named
+from dpgap.tracebacks import errors_without_answers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +43,7 @@ class Classical:
 
     mechanism: NoisyTopK | SparseVector
 
+    @errors_without_answers
     def release(
         self,
         answers: ArrayLike,

@@ -28,6 +28,7 @@ from dpgap.randomness import Bits, secure_bits
 from dpgap.releases import MeasuredValues, Promise
 from dpgap.shell_draws import shells
 from dpgap.shell_noise import HullNoise
+from dpgap.tracebacks import errors_without_answers
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -101,6 +102,7 @@ class CountHull:
         """What the alignment costs: not draw by draw, but by the largest coordinate alone."""
         return self.law(len(noise) - 1).joint_cost(noise, shifted)
 
+    @errors_without_answers
     def release(
         self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
     ) -> MeasuredValues:

@@ -24,6 +24,7 @@ from dpgap.randomness import Bits, secure_bits
 from dpgap.releases import MeasuredValues, Promise
 from dpgap.shell_draws import shells
 from dpgap.shell_noise import CubeNoise
+from dpgap.tracebacks import errors_without_answers
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -79,6 +80,7 @@ class Cube:
         """What the alignment costs: not draw by draw, but by the largest coordinate alone."""
         return self.law(len(noise)).joint_cost(noise, shifted)
 
+    @errors_without_answers
     def release(
         self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
     ) -> MeasuredValues:

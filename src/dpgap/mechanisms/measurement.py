@@ -21,6 +21,7 @@ from dpgap.parameters import Rational, confidence_level, positive_rational, powe
 from dpgap.private_answers import PrivateAnswers, opened
 from dpgap.randomness import secure_bits
 from dpgap.releases import MeasuredValues, Promise
+from dpgap.tracebacks import errors_without_answers
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -73,6 +74,7 @@ class Laplace:
         """The proof: each draw makes up for its own value's change, at most Δ."""
         return [before - after for before, after in zip(values, neighbour, strict=True)]
 
+    @errors_without_answers
     def release(
         self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
     ) -> MeasuredValues:

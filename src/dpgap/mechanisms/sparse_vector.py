@@ -38,6 +38,7 @@ from dpgap.parameters import (
 from dpgap.private_answers import PrivateAnswers, require_facts, sealed
 from dpgap.randomness import secure_bits
 from dpgap.releases import AboveRelease, Promise
+from dpgap.tracebacks import errors_without_answers
 
 _MAX_BRANCHES = 16
 
@@ -185,8 +186,9 @@ class SparseVector:
         """The algorithm: what is said of each answer, one by one, until the budget is used."""
         threshold = self.threshold + noise.draw(self.threshold_law)
         used, live = 0, self.live(0)
+        below = Outcome(None, None)
         for answer in answers:
-            outcome = Outcome(None, None)
+            outcome = below
             for way in self.ways[:live]:
                 gap = answer + noise.draw(way.law) - threshold
                 if gap >= way.margin:
@@ -259,6 +261,7 @@ class SparseVector:
         """The noise in a gap: the answer's law, and the threshold's that is taken off it."""
         return self.ways[branch - 1].law, self.threshold_law
 
+    @errors_without_answers
     def release(
         self,
         answers: ArrayLike | PrivateAnswers,
@@ -270,8 +273,9 @@ class SparseVector:
         """Go through a whole list on secure exact noise, from first to last.
 
         `max_answers` stops the run after so many answers above; what is then left of ε is
-        `remaining`. The account is charged ε first and credited with what was not spent. Answers
-        made from a table come in the order of its domain, and those of an engine as a stream.
+        `remaining`. `labels` are as for `NoisyTopK`. The account is charged ε first and credited
+        with what was not spent. Answers made from a table come in the order of its domain, and
+        those of an engine as a stream.
         """
         stream = self._accept(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
@@ -284,22 +288,24 @@ class SparseVector:
         self, answers: ArrayLike | PrivateAnswers | Stream, labels: Sequence[Any] | None = None
     ) -> Stream:
         """The answers as a stream; refused before anything is charged."""
-        if isinstance(answers, Stream):
-            return answers
-        if isinstance(answers, PrivateAnswers):
+        source = answers.source if isinstance(answers, Stream) else answers
+        if isinstance(source, PrivateAnswers):
             require_facts(
-                answers,
+                source,
                 sensitivity=self.sensitivity,
                 monotonic=self.monotonic,
                 labelled=labels is not None,
             )
+        if isinstance(answers, Stream):
+            return answers
+        if isinstance(answers, PrivateAnswers):
             names = require_labels(labels, len(answers))
             if isinstance(self.threshold_law, StaircaseNoise):  # none of it can be left undrawn
                 names = answers.labels if names is None else names
                 return Stream.of(on_grid(answers.expanded(), self.grid), names)
             return Stream.on_grid(answers, answers.in_order(), self.grid, names)
         array = on_grid(answers, self.grid)
-        return Stream.of(array, require_labels(labels, array.size))
+        return Stream.of(array, require_labels(labels, array.size, answers))
 
     def _draw(self, stream: Stream, max_answers: int | None = None) -> "Drawn":
         """Go through the stream; the caller has paid."""

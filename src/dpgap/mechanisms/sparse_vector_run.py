@@ -18,6 +18,7 @@ from dpgap.budget import Account, BudgetExhausted
 from dpgap.estimates import gap_shortfall
 from dpgap.exact import GridNoise
 from dpgap.randomness import process
+from dpgap.tracebacks import errors_without_answers
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector import SparseVector
@@ -60,10 +61,12 @@ class Run:
             None if account is None else account.reserve(mechanism.epsilon, repr(mechanism))
         )
         self._feed = _Feed()
-        self._outcomes = mechanism.in_steps().run(self._feed, GridNoise())
+        self._noise = GridNoise()
+        self._outcomes = mechanism.in_steps().run(self._feed, self._noise)
         self._grid = float(mechanism.grid or 1)
         self._offsets = mechanism.gap_offsets.tolist()
         self._used = 0
+        self._limit = max(mechanism.limits)
         self._exhausted = False
         self._closed = False
         self._interrupted = False
@@ -86,9 +89,10 @@ class Run:
         """Whether no more questions can be asked."""
         return self._exhausted
 
+    @errors_without_answers
     def ask(self, answer: object) -> Answer:
         """Is this private answer above the threshold?"""
-        if self._is_elsewhere:
+        if self._process != process():
             raise RuntimeError("a run cannot be asked in a forked process: start a new one there")
         steps = step(answer, self._mechanism.grid)
         with self._lock:
@@ -100,22 +104,18 @@ class Run:
                     "start a new one to ask more"
                 )
             self._interrupted = True  # unless all of what follows is done
+            self._noise.freshen()
             self._feed.waiting.append(steps)
             branch, gap = next(self._outcomes)
             answered = self._below
             if branch is not None:
                 way = self._mechanism.ways[branch - 1]
                 self._used += way.units
-                self._exhausted = self._mechanism.live(self._used) == 0
+                self._exhausted = self._used > self._limit
                 readable = gap * self._grid + self._offsets[branch - 1]
                 answered = Answer(above=True, gap=readable, branch=branch, charge=way.charge)
             self._interrupted = False
             return answered
-
-    @property
-    def _is_elsewhere(self) -> bool:
-        """Whether this is a forked child's copy, which can neither ask nor settle."""
-        return process() != self._process
 
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.
@@ -137,7 +137,7 @@ class Run:
         self._end(credit=True)
 
     def _end(self, *, credit: bool) -> None:
-        if self._is_elsewhere:
+        if self._process != process():  # a forked child's copy settles nothing
             return
         with self._lock:
             closed, self._closed = self._closed, True

@@ -22,6 +22,8 @@ class Stream(NamedTuple):
     """The smallest and the largest answer that may come."""
     labels: Sequence[Any] | None = None
     """The labels of the answers by their positions."""
+    source: PrivateAnswers | None = None
+    """Whose facts a mechanism must not contradict; None where answers have no facts."""
 
     def __repr__(self) -> str:
         return sealed(self)
@@ -42,7 +44,7 @@ class Stream(NamedTuple):
     ) -> Self:
         """Private counts as they come, in steps of the grid."""
         steps = (_in_steps(chunk, grid) for chunk in chunks)
-        return cls(steps, on_grid([0, answers.largest], grid), labels)
+        return cls(steps, on_grid([0, answers.largest], grid), labels, answers)
 
     def together(self, found: Sequence[Found]) -> Found:
         """What was found in one chunk after another."""

@@ -35,6 +35,7 @@ from dpgap.parameters import (
 from dpgap.private_answers import PrivateAnswers, require_facts, sealed
 from dpgap.randomness import secure_bits
 from dpgap.releases import MaxRelease, Promise, TopKRelease
+from dpgap.tracebacks import errors_without_answers
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -131,6 +132,7 @@ class NoisyTopK:
             answers[i] - neighbour[i] + rise if i in winners else 0 for i in range(len(answers))
         ]
 
+    @errors_without_answers
     def release(
         self,
         answers: ArrayLike | PrivateAnswers | GroupedAnswers,
@@ -138,7 +140,11 @@ class NoisyTopK:
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
     ) -> TopKRelease:
-        """Select on secure exact noise. This is the only method that spends ε."""
+        """Select on secure exact noise. This is the only method that spends ε.
+
+        `labels` name the answers and are public. The index of a pandas Series is taken for them
+        unless they are given.
+        """
         entrants = self._accept(answers, labels)
         with charged(account, self.epsilon, self):
             return self._draw(entrants).release
@@ -169,7 +175,7 @@ class NoisyTopK:
             entrants = InGroups(on_grid(groups.values, self.grid), names, groups)
         else:
             steps = on_grid(answers, self.grid)
-            entrants = OneByOne(steps, require_labels(labels, steps.size))
+            entrants = OneByOne(steps, require_labels(labels, steps.size, answers))
         if self.k > entrants.size:
             raise ValueError(
                 f"k must be at most the number of answers, {entrants.size}, not {self.k}"
@@ -227,6 +233,7 @@ class NoisyMax(NoisyTopK):
             grid=grid,
         )
 
+    @errors_without_answers
     def release(
         self,
         answers: ArrayLike | PrivateAnswers | GroupedAnswers,

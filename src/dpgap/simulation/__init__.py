@@ -43,6 +43,7 @@ from dpgap.simulation.runs import AboveRuns, MeasuredRuns, ProgramRuns, Runs, To
 from dpgap.simulation.shells import real_shells
 from dpgap.simulation.sparse_vector import sift_runs
 from dpgap.simulation.top_k import select_runs
+from dpgap.tracebacks import errors_without_answers
 
 __all__ = [
     "AboveRuns",
@@ -62,6 +63,7 @@ _LARGE_K = 16
 _Batch = Callable[[slice, Rng], Any]
 
 
+@errors_without_answers
 def simulate(
     mechanism: Any,
     answers: ArrayLike | Ranked,
