@@ -1,17 +1,20 @@
 """From a file to a printed release, start-up included, next to DuckDB alone.
 
-    python benchmarks/end_to_end.py [--json] [--quick]
+    python benchmarks/end_to_end.py [--json] [--quick] [--against SRC]
 
 Every figure is the best of several fresh processes, in seconds, taken in turn so that whatever
 else the machine does falls on all alike. "DuckDB alone" is a bare Python process that makes the
 same distinct count and prints nothing. The retail baskets are read from the folder that DPGAP_DATA
 names; without it, baskets of the same size are made up. `--quick` leaves out the ten million rows.
+`--against` names the `src` folder of another version: each command is run with both in turn, and
+the ratio of their medians of five is printed.
 """
 
 import argparse
 import gzip
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -62,47 +65,65 @@ def table(folder: Path) -> Path:
             'p' || floor({PRODUCTS} * pow((hash(row + 7) % 1000003) / 1000003.0, 3))::INT AS product
             FROM range({ROWS}) t(row)) TO '{path}'"""
     )
+    duckdb.sql(f"COPY (FROM read_parquet('{path}')) TO '{path.with_suffix('.csv')}'")
     (folder / "products.txt").write_text("\n".join(f"p{number}" for number in range(PRODUCTS)))
     return path
 
 
+def seconds(command: list[str], source: str | None = None) -> float:
+    """The time of one fresh process, with the dpgap of another `src` folder if one is named."""
+    environment = os.environ if source is None else os.environ | {"PYTHONPATH": source}
+    started = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=environment)
+    return time.perf_counter() - started
+
+
 def best_of(commands: dict[str, list[str]], rounds: int) -> dict[str, float]:
     """The shortest time of each command, all of them run in turn."""
-    best = dict.fromkeys(commands, float("inf"))
-    for _ in range(rounds):
-        for name, command in commands.items():
-            started = time.perf_counter()
-            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-            best[name] = min(best[name], time.perf_counter() - started)
-    return best
+    taken = [{name: seconds(command) for name, command in commands.items()} for _ in range(rounds)]
+    return {name: min(each[name] for each in taken) for name in commands}
 
 
-def measured(folder: Path, quick: bool) -> dict[str, float]:
-    """All figures, by name."""
+def ratios(commands: dict[str, list[str]], other: str) -> dict[str, float]:
+    """The median time of each command over that with another version; both take turns."""
+    own = str(Path(__file__).parents[1] / "src")
+    found = {}
+    for name, command in commands.items():
+        pairs = [(seconds(command, own), seconds(command, other)) for _ in range(5)]
+        ours, theirs = (statistics.median(each) for each in zip(*pairs, strict=True))
+        found[name] = ours / theirs
+    return found
+
+
+def small(folder: Path) -> dict[str, list[str]]:
+    """Commands on the baskets."""
     dpgap = [sys.executable, "-m", "dpgap"]
     ledger = ["--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "sales"]
     make = [*dpgap, "ledger", "create", *ledger, "--epsilon", "1000"]
     subprocess.run(make, stdout=subprocess.DEVNULL, check=True)
     retail = str(baskets(folder))
     domain = ["--domain", f"0..{ITEMS - 1}", "-k", "10", "--epsilon", "1"]
-    figures = best_of(
-        {
-            "python": [sys.executable, "-c", "pass"],
-            "import dpgap": [sys.executable, "-c", "import dpgap"],
-            "dpgap --help": [*dpgap, "--help"],
-            "baskets, DuckDB alone": [sys.executable, "-c", BASKET_COUNT.format(path=retail)],
-            "baskets, dpgap top-k": [*dpgap, "top-k", retail, *domain],
-            "baskets, with a ledger": [*dpgap, "top-k", retail, *domain, *ledger],
-        },
-        rounds=10,
-    )
-    if quick:
-        return figures
+    return {
+        "python": [sys.executable, "-c", "pass"],
+        "import dpgap": [sys.executable, "-c", "import dpgap"],
+        "dpgap --help": [*dpgap, "--help"],
+        "baskets, DuckDB alone": [sys.executable, "-c", BASKET_COUNT.format(path=retail)],
+        "baskets, dpgap top-k": [*dpgap, "top-k", retail, *domain],
+        "baskets, with a ledger": [*dpgap, "top-k", retail, *domain, *ledger],
+    }
+
+
+def large(folder: Path) -> dict[str, list[str]]:
+    """Commands on ten million rows, as Parquet and as CSV."""
     sales = str(table(folder))
     columns = ["--unit", "customer", "--item", "product", "--domain", f"{folder}/products.txt"]
-    ask = [*dpgap, "top-k", sales, *columns, "-k", "10", "--epsilon", "1"]
-    alone = [sys.executable, "-c", TABLE_COUNT.format(path=sales)]
-    return figures | best_of({"10⁷ rows, DuckDB alone": alone, "10⁷ rows, dpgap top-k": ask}, 4)
+    ask = [*columns, "-k", "10", "--epsilon", "1"]
+    top_k = [sys.executable, "-m", "dpgap", "top-k"]
+    return {
+        "10⁷ rows, DuckDB alone": [sys.executable, "-c", TABLE_COUNT.format(path=sales)],
+        "10⁷ rows, dpgap top-k": [*top_k, sales, *ask],
+        "10⁷ rows of CSV, dpgap top-k": [*top_k, sales.replace(".parquet", ".csv"), *ask],
+    }
 
 
 def limits(figures: dict[str, float]) -> dict[str, tuple[float, float]]:
@@ -125,17 +146,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--against", metavar="SRC")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        figures = measured(Path(folder), options.quick)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rounds = {small: 10} if options.quick else {small: 10, large: 4}
+        if options.against:
+            for commands in rounds:
+                for what, ratio in ratios(commands(folder), options.against).items():
+                    print(f"{what:<30}{ratio:8.3f} times", flush=True)
+            return
+        figures = {}
+        for commands, times in rounds.items():
+            figures |= best_of(commands(folder), times)
     if options.json:
         print(json.dumps({"seconds": figures, "limits": limits(figures)}, indent=2))
         return
-    for name, seconds in figures.items():
-        print(f"{name:<28}{seconds:8.3f} s")
+    for what, taken in figures.items():
+        print(f"{what:<30}{taken:8.3f} s")
     print()
-    for name, (figure, limit) in limits(figures).items():
-        print(f"{name:<28}{figure:8.3f}   limit {limit:<6}{'met' if figure <= limit else 'MISSED'}")
+    for what, (figure, limit) in limits(figures).items():
+        print(f"{what:<30}{figure:8.3f}   limit {limit:<6}{'met' if figure <= limit else 'MISSED'}")
 
 
 if __name__ == "__main__":
