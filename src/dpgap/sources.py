@@ -42,6 +42,8 @@ _PURE = {
     "empty": "string",
 }
 """What an object column of pandas may hold, and the type that says so."""
+_GUESSED = ("object", "category")
+"""Types of pandas that say nothing of the values."""
 _IMPURE = "column {name!r} must hold text in UTF-8 or numbers of at most 64 bits"
 _COUNTABLE = ("String", "Categorical", "Enum", "Boolean", "Float32", "Float64")
 _FRAMES = (
@@ -101,6 +103,7 @@ def counts(
         )
         counted = _counted(frame, columns.unit, columns.item)
         if engine is None:
+            _require_numbers(public, frame, columns.item)
             return _over_domain(public, *_fetched(counted, columns.item), origin)
         return counted_in_engine(engine, counted, public, origin, resources)
 
@@ -152,6 +155,18 @@ def _counted(frame: Any, unit: str, item: str) -> Any:
     return quietly(lambda: _grouped(frame, names, schema), UNREADABLE)
 
 
+def _require_numbers(domain: Domain | None, frame: Any, item: str) -> None:
+    """Refuse a domain without numbers if the schema, and not somebody's row, tells of numbers."""
+    is_guessed = frame.implementation.is_pandas() and _type_of(frame.to_native(), item) in _GUESSED
+    is_number = not is_guessed and frame.collect_schema()[item].is_numeric()
+    if domain is not None and is_number and not domain.has_numbers():
+        raise ValueError("domain has no numbers, but the item column holds nothing else")
+
+
+def _type_of(table: Any, name: str) -> str:
+    return str(table[name].dtype)
+
+
 def _frame(table: Any) -> Any:
     import narwhals as nw
 
@@ -168,9 +183,9 @@ def _pure_pandas(frame: Any, names: list[str]) -> Any:
 
     table = frame.to_native()[names]
     for name in names:
-        if str(table[name].dtype) == "category":
+        if _type_of(table, name) == "category":
             table = table.assign(**{name: table[name].astype(object)})
-        if str(table[name].dtype) == "object":
+        if _type_of(table, name) == "object":
             column = table[name]
             found = infer_dtype(column, skipna=True)
             if found not in _PURE:
@@ -213,9 +228,8 @@ def _is_number(value: Any) -> Any:
 
 def _fetched(counted: Any, item: str) -> tuple[NDArray[Any], Integers]:
     """All counts, here in this process."""
-    is_fimi = item == FIMI_ITEM
-    items, found = quietly(lambda: _arrays(counted), NOT_FIMI if is_fimi else UNREADABLE)
-    return _whole_numbers(items) if is_fimi else items, found.astype(np.int64)
+    items, found = quietly(lambda: _arrays(counted), NOT_FIMI if item == FIMI_ITEM else UNREADABLE)
+    return items, found.astype(np.int64)
 
 
 def _arrays(counted: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -223,7 +237,11 @@ def _arrays(counted: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         arrays = counted.to_native().fetchnumpy()
         return arrays["item"], arrays["units"]
     collected = counted.lazy().collect()
-    return collected["item"].to_numpy(), collected["units"].to_numpy()
+    items, units = collected["item"], collected["units"].to_numpy()
+    if items.dtype.is_numeric():
+        return items.to_numpy(), units
+    # Arrays of text would have the width of the longest, and lose NUL at the end.
+    return np.array(items.to_list(), dtype=object), units
 
 
 def _comparable(name: str, kind: Any) -> Any:
@@ -235,26 +253,13 @@ def _comparable(name: str, kind: Any) -> Any:
     return nw.col(name) + 0.0 if kind.is_float() else nw.col(name)  # −0.0 becomes 0.0
 
 
-def _whole_numbers(tokens: NDArray[Any]) -> Integers:
-    """What a FIMI file calls its items."""
-    together = "".join(tokens.tolist())
-    if tokens.size and not (together.isascii() and together.isdecimal()):
-        raise ValueError(NOT_FIMI)
-    return quietly(lambda: np.array(tokens, dtype=str).astype(np.int64), NOT_FIMI)
-
-
 def _over_domain(
     domain: Domain | None, items: NDArray[Any], found: Integers, origin: Origin
 ) -> Answers:
     """The counts of the domain's items; all others are dropped."""
     public = listed(sorted(items.tolist()), "") if domain is None else domain
-    if items.dtype.kind in "iuf" and not public.has_numbers():
-        raise ValueError("domain has no numbers, but the item column holds nothing else")
-    positions = public.positions(items)
+    positions = public.positions(items)  # all different: every item has one text
     inside = positions >= 0
-    if np.unique(positions[inside]).size != np.count_nonzero(inside):
-        # Adding up two spellings would count a unit twice.
-        raise ValueError("the item column must spell every item in one way only")
     return Answers(
         labels=public.labels,
         positions=positions[inside],
