@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -105,8 +105,13 @@ def read_file(path: str, unit: str | None, item: str | None) -> Iterator[Columns
                     "unit and item must be given: the column that says whose row it is (or "
                     '"row" where every row is its own unit), and the column to count'
                 )
-            names = [item] if unit == "row" else [unit, item]
-            yield Columns(_table(database, kind, path, names), unit, item, database)
+            # Text files may call their columns anything, which not every engine takes.
+            is_typed = kind == "parquet"
+            names = {item if is_typed else "item": item}
+            if unit != "row":
+                names |= {unit if is_typed else "unit": unit}
+            own_item, own_unit = [*names, "row"][:2]
+            yield Columns(_table(database, kind, path, names), own_unit, own_item, database)
 
 
 def column_of(path: str, column: str) -> list[Any]:
@@ -122,7 +127,7 @@ def column_in(database: "DuckDBPyConnection", path: str, column: str) -> "DuckDB
     kind = _require_kind(path)
     if kind == "fimi":
         raise ValueError("domain must be a table with named columns, not a .dat file")
-    return _table(database, kind, path, [column])
+    return _table(database, kind, path, {column: column})
 
 
 def require_columns(columns: list[str], *names: str) -> None:
@@ -166,15 +171,15 @@ def _database() -> Iterator["DuckDBPyConnection"]:
 
 
 def _table(
-    database: "DuckDBPyConnection", kind: str, path: str, names: list[str]
+    database: "DuckDBPyConnection", kind: str, path: str, names: dict[str, str]
 ) -> "DuckDBPyRelation":
-    """The named columns of a file."""
+    """Some columns of a file, each as what it is to be called and its name there."""
     refusal = (
         f"table could not be read: it must be a {kind.upper()} file in UTF-8 with {_HAS[kind]}"
     )
     if kind == "csv":
         columns, reader = _csv_reader(path, refusal)
-        require_columns(columns, *names)
+        require_columns(columns, *names.values())
     elif kind == "json":
         quietly(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
         return quietly(lambda: database.sql(_from_json(path, names)), refusal)
@@ -182,24 +187,25 @@ def _table(
         # A folder called "customer=5" is no column.
         reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
     table = quietly(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
-    require_columns(table.columns, *names)
-    return table.select(", ".join(map(quoted, names)))
+    require_columns(table.columns, *names.values())
+    called = (f"{quoted(name)} AS {quoted(alias)}" for alias, name in names.items())
+    return table.select(", ".join(called))
 
 
 _HAS = {"csv": "named columns", "parquet": "named columns", "json": "a JSON object on each line"}
 
 
-def _from_json(path: str, names: list[str]) -> str:
+def _from_json(path: str, names: dict[str, str]) -> str:
     """A query for the values that lines have under these keys, as text.
 
     Nothing is asked of all lines together. The first of two equal keys counts, and 7 is "7".
     Objects, lists and NaN are no values, and a line that is no JSON is no object.
     """
-    pointers = ", ".join(_sql_text(_pointer(name)) for name in names)
+    pointers = ", ".join(_sql_text(_pointer(name)) for name in names.values())
     values = ", ".join(
         f"CASE WHEN kinds[{place}] IN ('OBJECT', 'ARRAY') OR kinds[{place}] = 'DOUBLE' AND "
-        f"texts[{place}] ILIKE '%nan' THEN NULL ELSE texts[{place}] END AS {quoted(name)}"
-        for place, name in enumerate(names, 1)
+        f"texts[{place}] ILIKE '%nan' THEN NULL ELSE texts[{place}] END AS {quoted(alias)}"
+        for place, alias in enumerate(names, 1)
     )
     return f"""
         SELECT {values} FROM (
@@ -244,10 +250,8 @@ def _csv_reader(path: str, refusal: str) -> tuple[list[str], str]:
     )
 
 
-def _bytes(path: str) -> IO[bytes]:
-    open_bytes = gzip.open if path.lower().endswith(".gz") else open
-    file: IO[bytes] = open_bytes(path, "rb")
-    return file
+def _bytes(path: str) -> gzip.GzipFile | io.BufferedReader:
+    return gzip.GzipFile(path) if path.lower().endswith(".gz") else open(path, "rb")
 
 
 def _header(path: str) -> tuple[list[str], str]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.databases import is_url, tables_of
-from dpgap.domain import OBSERVED, Domain, column_beside, listed, read_domain
+from dpgap.domain import OBSERVED, Domain, checked, column_beside, listed, read_domain
 from dpgap.engines import engine_of
 from dpgap.engines.counted import counted_in_engine
 from dpgap.files import (
@@ -29,6 +29,7 @@ from dpgap.files import (
     read_file,
     require_columns,
 )
+from dpgap.own_column import refuse_own_column
 from dpgap.private_answers import ADD_OR_REMOVE, Answers, Integers, Origin, PrivateAnswers
 
 NEIGHBOURS = (ADD_OR_REMOVE, "replace")
@@ -77,11 +78,15 @@ def counts(
     for name, value in (("unit", unit), ("item", item)):
         if not isinstance(value, str | None):
             raise TypeError(f"{name} must be the name of a column, not {type(value).__name__}")
+    if unit is not None and unit == item:
+        raise ValueError("unit and item must be different columns")
     with ExitStack() as resources:
         stated = domain
         if is_url(table):
             table, domain = tables_of(table, domain, resources)
-        elif isinstance(table, str | os.PathLike):
+        else:
+            refuse_own_column(table, item, domain)
+        if isinstance(table, str | os.PathLike):
             table = resources.enter_context(read_file(os.fspath(table), unit, item))
             domain = column_beside(domain, table)
         if isinstance(table, Columns):
@@ -135,7 +140,7 @@ def _stated(domain: Any, beside: Any) -> tuple[Any, str]:
     values = quietly(
         lambda: column.lazy().collect()[names[0]].to_list(), "domain could not be read"
     )
-    return listed(values, words + ": {count} items"), words
+    return checked(listed(values, words + ": {count} items")), words
 
 
 def _counted(frame: Any, unit: str, item: str) -> Any:
@@ -145,8 +150,6 @@ def _counted(frame: Any, unit: str, item: str) -> Any:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
     names = [item] if unit == "row" else [unit, item]
     require_columns(list(schema), *names)
-    if unit == item:
-        raise ValueError("unit and item must be different columns")
     if frame.implementation.is_pandas():
         frame = _pure_pandas(frame, names)
         schema = frame.collect_schema()
