@@ -54,7 +54,7 @@ class Domain:
             return np.fromiter(found, dtype=np.int64, count=items.size)
         if items.dtype.kind not in "iu":
             numbers = self.labels
-            whole = (_whole(item) for item in items.tolist())
+            whole = (whole(item) for item in items.tolist())
             found = (numbers.index(n) if n is not None and n in numbers else -1 for n in whole)
             return np.fromiter(found, dtype=np.int64, count=items.size)
         low, high = sorted((self.labels[0], self.labels[-1]))
@@ -65,7 +65,7 @@ class Domain:
 
     def has_numbers(self) -> bool:
         """Whether any label could be found in a column of numbers."""
-        return isinstance(self.labels, range) or any(_whole(x) is not None for x in self.labels)
+        return isinstance(self.labels, range) or any(whole(x) is not None for x in self.labels)
 
 
 def read_domain(domain: object) -> Domain:
@@ -163,7 +163,7 @@ def _missing(label: object) -> bool:
     return label is None or label != label or type(label).__name__ in ("NAType", "NaTType")
 
 
-def _whole(item: object) -> int | None:
+def whole(item: object) -> int | None:
     """The whole number that an item is, however it is written down."""
     try:
         text = text_of(item)
@@ -172,10 +172,15 @@ def _whole(item: object) -> int | None:
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
+def is_within(number: int) -> bool:
+    """Whether a range may hold a number."""
+    return abs(number) < 1 << 62
+
+
 def _numbers(labels: range) -> Domain:
     if not labels:
         raise ValueError("domain must not be empty: the first number must not exceed the last")
-    if max(abs(labels[0]), abs(labels[-1])) >= 1 << 62:
+    if not (is_within(labels[0]) and is_within(labels[-1])):
         raise ValueError("domain must lie within ±2^62")
     if len(labels) > MAX_STEPS:
         raise ValueError("domain must have at most 2^60 items")

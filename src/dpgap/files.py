@@ -328,22 +328,21 @@ def _literal(path: str) -> str:
 
 
 def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Columns:
-    """One row for each item on each line: each whole number, spelled as such."""
+    """One row for each word on each line."""
     if unit not in LINE_UNITS:
         raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
     # Most lines have spaces only, and looking first is cheaper than replacing. A delimiter that no
     # line can hold leaves lines whole.
     query = f"""
-        SELECT line AS {quoted(FIMI_LINE)}, number AS {quoted(FIMI_ITEM)}
-        FROM (SELECT line, word, TRY_CAST(word AS BIGINT) AS number
-            FROM (SELECT line, unnest(string_split(items, ' ')) AS word
-                FROM (SELECT row_number() OVER () AS line,
-                        CASE WHEN contains(items, e'\\t') THEN translate(items, e'\\t', ' ')
-                        ELSE items END AS items
-                    FROM read_csv({_literal(path)}, columns = {{'items': 'VARCHAR'}},
-                        delim = e'\\n', quote = '', escape = '', comment = '', header = false,
-                        auto_detect = false, hive_partitioning = false,
-                        max_line_size = {_MAX_LINE}))))
-        WHERE CAST(number AS VARCHAR) = word"""
-    table = quietly(lambda: database.sql(query), NOT_FIMI)
+        SELECT line AS {quoted(FIMI_LINE)}, unnest(string_split(items, ' ')) AS {quoted(FIMI_ITEM)}
+        FROM (SELECT row_number() OVER () AS line,
+                CASE WHEN contains(items, e'\\t') THEN translate(items, e'\\t', ' ')
+                ELSE items END AS items
+            FROM read_csv({_literal(path)}, columns = {{'items': 'VARCHAR'}}, delim = e'\\n',
+                quote = '', escape = '', comment = '', header = false, auto_detect = false,
+                hive_partitioning = false, max_line_size = {_MAX_LINE}))"""
+    table = quietly(
+        lambda: database.sql(query).filter(f"{quoted(FIMI_ITEM)} <> ''"),
+        NOT_FIMI,
+    )
     return Columns(table, FIMI_LINE, FIMI_ITEM, database)

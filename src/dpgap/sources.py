@@ -17,7 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.databases import is_url, tables_of
-from dpgap.domain import OBSERVED, Domain, checked, column_beside, listed, read_domain
+from dpgap.domain import (
+    OBSERVED,
+    Domain,
+    checked,
+    column_beside,
+    is_within,
+    listed,
+    read_domain,
+    whole,
+)
 from dpgap.engines import engine_of
 from dpgap.engines.counted import counted_in_engine
 from dpgap.files import (
@@ -161,7 +170,7 @@ def _counted(frame: Any, unit: str, item: str) -> Any:
 def _require_numbers(domain: Domain | None, frame: Any, item: str) -> None:
     """Refuse a domain without numbers if the schema, and not somebody's row, tells of numbers."""
     is_guessed = frame.implementation.is_pandas() and _type_of(frame.to_native(), item) in _GUESSED
-    is_number = not is_guessed and frame.collect_schema()[item].is_numeric()
+    is_number = item == FIMI_ITEM or (not is_guessed and frame.collect_schema()[item].is_numeric())
     if domain is not None and is_number and not domain.has_numbers():
         raise ValueError("domain has no numbers, but the item column holds nothing else")
 
@@ -231,8 +240,17 @@ def _is_number(value: Any) -> Any:
 
 def _fetched(counted: Any, item: str) -> tuple[NDArray[Any], Integers]:
     """All counts, here in this process."""
-    items, found = quietly(lambda: _arrays(counted), NOT_FIMI if item == FIMI_ITEM else UNREADABLE)
-    return items, found.astype(np.int64)
+    is_fimi = item == FIMI_ITEM
+    items, found = quietly(lambda: _arrays(counted), NOT_FIMI if is_fimi else UNREADABLE)
+    return _whole_numbers(items, found) if is_fimi else (items, found.astype(np.int64))
+
+
+def _whole_numbers(words: NDArray[Any], found: NDArray[Any]) -> tuple[Integers, Integers]:
+    """What a FIMI file calls its items: a word that is no whole number of a domain is none."""
+    numbers = [whole(word) for word in words.tolist()]
+    kept = [at for at, number in enumerate(numbers) if number is not None and is_within(number)]
+    items = np.array([numbers[at] for at in kept], dtype=np.int64)
+    return items, found[kept].astype(np.int64)
 
 
 def _arrays(counted: Any) -> tuple[NDArray[Any], NDArray[Any]]:
