@@ -54,8 +54,8 @@ class Domain:
             return np.fromiter(found, dtype=np.int64, count=items.size)
         if items.dtype.kind not in "iu":
             numbers = self.labels
-            whole = (whole(item) for item in items.tolist())
-            found = (numbers.index(n) if n is not None and n in numbers else -1 for n in whole)
+            given = (whole(item) for item in items.tolist())
+            found = (numbers.index(n) if n is not None and n in numbers else -1 for n in given)
             return np.fromiter(found, dtype=np.int64, count=items.size)
         low, high = sorted((self.labels[0], self.labels[-1]))
         inside = (items >= low) & (items <= high)
