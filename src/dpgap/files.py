@@ -211,10 +211,11 @@ def _from_json(path: str, names: dict[str, str]) -> str:
         SELECT {values} FROM (
             SELECT json_extract_string(json, [{pointers}]) AS texts,
                 json_type(json, [{pointers}]) AS kinds
-            FROM read_ndjson_objects({_literal(path)}, ignore_errors = true,
-                maximum_object_size = {_MAX_LINE}, hive_partitioning = false)
-            WHERE CASE WHEN strlen(json) > {_MAX_LINE} THEN CAST(error('too long') AS BOOLEAN)
-                WHEN json_valid(json) THEN json_type(json) = 'OBJECT' ELSE false END)"""
+            FROM (SELECT CASE WHEN strlen(json) > {_MAX_LINE} THEN CAST(error('too long') AS JSON)
+                    WHEN json_valid(json) THEN json END AS json
+                FROM read_ndjson_objects({_literal(path)}, ignore_errors = true,
+                    maximum_object_size = {_MAX_LINE}, hive_partitioning = false))
+            WHERE json_type(json) = 'OBJECT')"""
 
 
 def _pointer(name: str) -> str:
