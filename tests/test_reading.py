@@ -3,6 +3,7 @@
 import gzip
 import json
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def _counts(table: Any, domain: Any, **options: Any) -> list[int]:
     return counts(table, domain=domain, **settings).expanded().tolist()
 
 
+@pytest.mark.filterwarnings("ignore:domain is taken as it is written")
 @pytest.mark.parametrize("odd", ["#zed,bread", "'zed','bread'", '"zed";"bread"', "zed\tx,bread"])
 @pytest.mark.parametrize("rows", [40, 1_500, 6_000])
 def test_one_row_of_a_csv_file_moves_every_count_by_at_most_one(
@@ -83,24 +85,6 @@ def test_the_name_of_a_folder_is_no_column(tmp_path: Path, suffix: str) -> None:
     assert _counts(path, ["fig", "pea"]) == [9, 0]
 
 
-def test_a_line_of_a_fimi_file_counts_once_or_not_at_all(tmp_path: Path) -> None:
-    for newline in ("\n", "\r\n"):
-        path = tmp_path / "baskets.dat"
-        path.write_bytes(newline.join(["1 2", "3", "2 #"]).replace("#", "3").encode())
-        assert counts(path, domain=range(4)).expanded().tolist() == [0, 1, 2, 2]
-        path.write_bytes(newline.join(["1 2", "3\r3\r3", "2"]).encode())
-        with pytest.raises(ValueError, match="of whole numbers"):
-            counts(path, domain=range(4))
-
-
-def test_many_keys_on_one_line_hide_no_column(tmp_path: Path) -> None:
-    path = tmp_path / "sold.jsonl"
-    many = {"who": "zed", "what": "fig", **{f"key {number}": number for number in range(500)}}
-    plain = [{"who": str(who), "what": "fig"} for who in range(3)]
-    path.write_text("\n".join(map(json.dumps, [*plain, many])))
-    assert _counts(path, ["fig"]) == [4]
-
-
 @pytest.mark.parametrize("column", ["who", "what"])
 def test_what_pandas_cannot_convert_is_not_quoted(column: str) -> None:
     for value in ("SECRET\udc80", 1 << 70):
@@ -115,6 +99,39 @@ def test_what_pandas_cannot_convert_is_not_quoted(column: str) -> None:
 def test_text_that_looks_like_an_escape_is_text() -> None:
     sold = duckdb.connect().sql(r"SELECT 1 AS who, '\u0000' AS what UNION SELECT 2, chr(0)")
     assert _counts(sold, [r"\u0000", "\0", "u0000"]) == [1, 1, 0]
+
+
+def test_a_domain_without_numbers_is_refused_by_the_type_of_a_column_and_never_by_its_rows() -> (
+    None
+):
+    for kind in ("object", "category"):
+        for what in ([None, None], [None, 7]):
+            table = pandas.DataFrame({"who": [1, 2], "what": pandas.Series(what, dtype=kind)})
+            assert _counts(table, ["fig"]) == [0]
+    with pytest.raises(ValueError, match="domain has no numbers"):
+        _counts(pandas.DataFrame({"who": [1, 2], "what": [7, 8]}), ["fig"])
+
+
+FRAMES = {"pandas": pandas.DataFrame, "Polars": polars.DataFrame, "PyArrow": pyarrow.table}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_text_keeps_the_zeros_at_its_end(name: str) -> None:
+    what = ["fig\0", "fig", "fig\0\0", "\0", "", "pea"]
+    table = FRAMES[name]({"who": range(6), "what": what})
+    assert _counts(table, ["fig", "fig\0", "\0", ""]) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_one_long_name_does_not_widen_all_the_others(name: str) -> None:
+    what = [str(number) for number in range(20_000)] + ["n" * 100_000]
+    table = FRAMES[name]({"who": range(20_001), "what": what})
+    tracemalloc.start()
+    try:
+        assert sum(_counts(table, range(20_000))) == 20_000
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26  # it would be 8 GB
+    finally:
+        tracemalloc.stop()
 
 
 def test_other_digits_are_no_numbers() -> None:

@@ -117,9 +117,6 @@ def test_in_fimi_files_the_line_is_the_unit(tmp_path: Path) -> None:
         assert _counts(path, unit=unit, item=None, domain="0..4") == [0, 2, 1, 1, 0]
     with pytest.raises(ValueError, match="unit must be 'line'"):
         _counts(path, unit="customer")
-    path.with_suffix("").write_text("1 2\n3 apple\n")
-    with pytest.raises(ValueError, match="whole numbers"):
-        _counts(path.with_suffix(""), unit="line", domain="0..4")
 
 
 def test_names_of_columns_and_files_may_hold_anything(tmp_path: Path) -> None:
@@ -209,23 +206,6 @@ def test_columns_of_mixed_or_uncountable_types_are_refused(name: str) -> None:
     assert "secret" not in str(refusal.value)
 
 
-def test_mixed_types_in_json_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "sold.jsonl"
-    for values in (["a", 7], [7, 7.5], [[1], [2]], [{"a": 1}, {"a": 2}], [True, "a"]):
-        path.write_text("".join(json.dumps({"who": 1, "what": value}) + "\n" for value in values))
-        with pytest.raises(ValueError, match="all text or all whole numbers"):
-            _counts(path)
-
-
-def test_two_spellings_of_one_item_are_refused() -> None:
-    """Adding them up would let one unit count twice."""
-    table = polars.DataFrame({"who": [1, 1, 1], "what": [0.1, 0.5, 1.0]})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpgap.domain.text_of", lambda item: str(round(item)))
-        with pytest.raises(ValueError, match="spell every item in one way"):
-            _counts(table, domain=[0, 1])
-
-
 def test_both_zeros_are_one_item() -> None:
     zeros = pyarrow.table({"who": [1, 1], "what": [0.0, -0.0]})
     for name in ("pandas", "Polars", "PyArrow", "DuckDB"):
@@ -279,12 +259,12 @@ def test_a_domain_of_words_does_not_fit_a_column_of_numbers() -> None:
 
 def test_the_same_domain_can_be_stated_in_many_ways(tmp_path: Path) -> None:
     expected = ("fig", "oat", "pea")
-    (tmp_path / "items.txt").write_text("fig\r\noat\n\npea\nfig\n")
+    (tmp_path / "items.txt").write_text("fig\r\noat\npea\n")
     table = pyarrow.table({"item": ["pea", "fig", "oat", "fig", None]})
     pyarrow.parquet.write_table(table, tmp_path / "items.parquet")
     (tmp_path / "items.csv").write_text("item,n\nfig,1\npea,2\noat,3\n")
     for domain in (
-        ["fig", "oat", "pea", "fig", None],
+        ["fig", "oat", "pea", None],
         tmp_path / "items.txt",
         f"{tmp_path}/items.txt",
         f"{tmp_path}/items.parquet:item",

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from dpgap.files import quietly, require_columns
+from dpgap.own_column import OWN_COLUMN
 
 _NO_TABLE = "table must name a table in its address: postgresql://user@host/database?table=sales"
 _UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
@@ -37,6 +38,8 @@ def tables_of(url: str, domain: Any, resources: ExitStack) -> tuple[Any, Any]:
     database = quietly(lambda: ibis.connect(address), _UNREACHABLE)
     resources.callback(_disconnect, database)
     table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
+    if isinstance(domain, str) and domain.rpartition(":")[0] == name:
+        raise ValueError(OWN_COLUMN)
     return table, _column_beside(database, schema, domain)
 
 

@@ -1,11 +1,14 @@
 """The public domain: which items there are, stated by the user and never read from private data.
 
 Items are compared by their text, so that 7 and "7" are the same item. What a release shows are the
-domain's own labels. A range of whole numbers is never written out.
+domain's own labels. A range of whole numbers is never written out. A domain is public, so whatever
+looks like a slip in it is named in a `DomainWarning`.
 """
 
 import gzip
 import re
+import sys
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.answers import MAX_STEPS
-from dpgap.files import FIMI_ITEM, Columns, column_in, column_of, is_table
+from dpgap.files import FIMI_ITEM, Columns, column_in, column_of, is_table, quietly
 from dpgap.private_answers import Integers
 
 OBSERVED = "observed-not-private"
@@ -28,6 +31,12 @@ ACCEPTED = (
 
 _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_LIST = "a list of {count} items"
+_MARK = "\ufeff"
+
+
+class DomainWarning(UserWarning):
+    """A domain that was probably meant otherwise; it is taken as it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +54,8 @@ class Domain:
             return np.fromiter(found, dtype=np.int64, count=items.size)
         if items.dtype.kind not in "iu":
             numbers = self.labels
-            whole = (_whole(item) for item in items.tolist())
-            found = (numbers.index(n) if n is not None and n in numbers else -1 for n in whole)
+            given = (whole(item) for item in items.tolist())
+            found = (numbers.index(n) if n is not None and n in numbers else -1 for n in given)
             return np.fromiter(found, dtype=np.int64, count=items.size)
         low, high = sorted((self.labels[0], self.labels[-1]))
         inside = (items >= low) & (items <= high)
@@ -56,7 +65,7 @@ class Domain:
 
     def has_numbers(self) -> bool:
         """Whether any label could be found in a column of numbers."""
-        return isinstance(self.labels, range) or any(_whole(x) is not None for x in self.labels)
+        return isinstance(self.labels, range) or any(whole(x) is not None for x in self.labels)
 
 
 def read_domain(domain: object) -> Domain:
@@ -75,14 +84,12 @@ def read_domain(domain: object) -> Domain:
         return _of_text(str(domain))
     if isinstance(domain, str):
         return _of_text(domain)
-    to_list = getattr(domain, "to_list", None) or getattr(domain, "tolist", None)
-    if to_list is not None:
-        domain = to_list()
-    elif hasattr(domain, "to_pylist"):
-        domain = domain.to_pylist()
+    for name in ("to_list", "tolist", "to_pylist"):
+        if hasattr(domain, name):  # a column, which may well repeat its items
+            return checked(listed(getattr(domain, name)(), _LIST))
     if isinstance(domain, bytes | dict) or not isinstance(domain, Iterable):
         raise TypeError(f"domain must be {ACCEPTED}, not {type(domain).__name__}")
-    return listed(domain, "a list of {count} items")
+    return _each_once(list(domain), _LIST)
 
 
 def column_beside(domain: Any, table: Columns) -> Any:
@@ -101,7 +108,40 @@ def listed(labels: Iterable[Any], words: str) -> Domain:
             unique.setdefault(text_of(label), label)
     if not unique:
         raise ValueError("domain must not be empty")
-    return Domain(tuple(unique.values()), words.format(count=len(unique)))
+    return Domain(tuple(unique.values()), words.replace("{count}", str(len(unique))))
+
+
+def _each_once(labels: list[Any], words: str, empty_lines: int = 0) -> Domain:
+    """The domain of these labels, of which each should be named once."""
+    domain = listed(labels, words)
+    named = sum(not _missing(label) for label in labels)
+    return checked(domain, named - len(domain.labels), empty_lines)
+
+
+def checked(domain: Domain, repeated: int = 0, empty_lines: int = 0) -> Domain:
+    """The same domain; a warning tells of all its oddities together."""
+    texts = [label for label in domain.labels if isinstance(label, str)]
+    odd = {
+        "with spaces around them": sum(text != text.strip() for text in texts),
+        "in quotes": sum(len(text) > 1 and text[0] == text[-1] in "\"'" for text in texts),
+        "with a byte-order mark": sum(_MARK in text for text in texts),
+        "repeated": repeated,
+        "empty": empty_lines,
+    }
+    found = ", ".join(f"{count} {what}" for what, count in odd.items() if count)
+    if found:
+        message = f"domain is taken as it is written, but look at its items: {found}"
+        warnings.warn(message, DomainWarning, stacklevel=_steps_outside())
+    return domain
+
+
+def _steps_outside() -> int:
+    """How many calls above our caller the first is that is not of this package."""
+    steps, frame = 1, sys._getframe(1)
+    package = __name__.partition(".")[0] + "."
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+        steps, frame = steps + 1, frame.f_back
+    return steps
 
 
 def text_of(item: Any) -> str:
@@ -123,7 +163,7 @@ def _missing(label: object) -> bool:
     return label is None or label != label or type(label).__name__ in ("NAType", "NaTType")
 
 
-def _whole(item: object) -> int | None:
+def whole(item: object) -> int | None:
     """The whole number that an item is, however it is written down."""
     try:
         text = text_of(item)
@@ -132,10 +172,15 @@ def _whole(item: object) -> int | None:
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
+def is_within(number: int) -> bool:
+    """Whether a range may hold a number."""
+    return abs(number) < 1 << 62
+
+
 def _numbers(labels: range) -> Domain:
     if not labels:
         raise ValueError("domain must not be empty: the first number must not exceed the last")
-    if max(abs(labels[0]), abs(labels[-1])) >= 1 << 62:
+    if not (is_within(labels[0]) and is_within(labels[-1])):
         raise ValueError("domain must lie within ±2^62")
     if len(labels) > MAX_STEPS:
         raise ValueError("domain must have at most 2^60 items")
@@ -149,9 +194,8 @@ def _of_text(domain: str) -> Domain:
         return _numbers(range(int(ends[1]), int(ends[2]) + 1))
     path, colon, column = domain.rpartition(":")
     if colon and is_table(path):
-        return listed(
-            column_of(path, column), f"column {column!r} of a public table: {{count}} items"
-        )
+        words = f"column {column!r} of a public table: {{count}} items"
+        return checked(listed(column_of(path, column), words))
     if is_table(domain):
         raise ValueError(f"domain must name a column of that table, as in {domain}:column")
     try:
@@ -160,15 +204,16 @@ def _of_text(domain: str) -> Domain:
         exists = False
     if not exists:
         raise ValueError(f"domain must be {ACCEPTED}; there is no file {domain!r}")
-    return listed(_lines(Path(domain)), "a file of {count} items")
+    lines = quietly(
+        lambda: _lines(Path(domain)),
+        "domain must be a text file in UTF-8 with an item on each line",
+    )
+    items = [line for line in lines if line]
+    return _each_once(items, "a file of {count} items", len(lines) - len(items))
 
 
 def _lines(path: Path) -> list[str]:
     open_text = gzip.open if path.suffix == ".gz" else open
-    try:
-        with open_text(path, "rt", encoding="utf-8-sig", newline="") as file:
-            lines = file.read().split("\n")
-    except (OSError, ValueError, EOFError):
-        raise ValueError("domain must be a text file in UTF-8 with an item on each line") from None
-    items = (line.removesuffix("\r") for line in lines)
-    return [item for item in items if item]
+    with open_text(path, "rt", encoding="utf-8-sig", newline="") as file:
+        lines = file.read().removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines]

@@ -1,10 +1,16 @@
 """Files to tables, through embedded DuckDB: Parquet, CSV, JSON lines and FIMI, plain or gzipped.
 
-Columns of CSV files are text and an empty field is NULL; how to read them is told by their first
-line and never guessed from rows. Engines quote rows in their error messages, so none of those
-passes through: `quietly` answers in words of our own.
+How a file is read depends on its name and, for CSV, on its first line; never on its rows. Columns
+of CSV files are text, and an empty field is NULL. A line of JSON is read by itself: its keys are
+exact, its plain values are text, and a line that is no object has no item. So a key that no line
+has is no error: all counts are 0. Lines may have 16 MB.
+
+A CSV record that is torn, too long or has too many or too few fields is refused, as is text that is
+not UTF-8. Engines quote rows in their error messages, so none of those passes through: `quietly`
+answers in words of our own.
 """
 
+import codecs
 import csv
 import gzip
 import io
@@ -13,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -41,7 +47,9 @@ NOT_FIMI = (
 )
 _MAX_LINE = 1 << 24
 _MAX_HEADER = 1 << 20
-_WHOLE_NUMBERS = {"UBIGINT", "BIGINT", "HUGEINT", "UHUGEINT"}
+_BYTES_AT_ONCE = 1 << 16
+_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_SPACE = ord(" ")
 
 UNREADABLE = (
     "table could not be read: the engine that holds it refused or was stopped; nothing was charged"
@@ -97,8 +105,13 @@ def read_file(path: str, unit: str | None, item: str | None) -> Iterator[Columns
                     "unit and item must be given: the column that says whose row it is (or "
                     '"row" where every row is its own unit), and the column to count'
                 )
-            table = _table(database, kind, path)
-            yield Columns(_typed(table, kind, unit, item), unit, item, database)
+            # Text files may call their columns anything, which not every engine takes.
+            is_typed = kind == "parquet"
+            names = {item if is_typed else "item": item}
+            if unit != "row":
+                names |= {unit if is_typed else "unit": unit}
+            own_item, own_unit = [*names, "row"][:2]
+            yield Columns(_table(database, kind, path, names), own_unit, own_item, database)
 
 
 def column_of(path: str, column: str) -> list[Any]:
@@ -114,9 +127,7 @@ def column_in(database: "DuckDBPyConnection", path: str, column: str) -> "DuckDB
     kind = _require_kind(path)
     if kind == "fimi":
         raise ValueError("domain must be a table with named columns, not a .dat file")
-    table = _table(database, kind, path)
-    require_columns(table.columns, column)
-    return _typed(table, kind, "row", column).select(quoted(column))
+    return _table(database, kind, path, {column: column})
 
 
 def require_columns(columns: list[str], *names: str) -> None:
@@ -159,54 +170,97 @@ def _database() -> Iterator["DuckDBPyConnection"]:
             database.close()
 
 
-def _table(database: "DuckDBPyConnection", kind: str, path: str) -> "DuckDBPyRelation":
-    refusal = f"it must be a {kind.upper()} file in UTF-8 with named columns"
-    reader = _csv_reader(path, refusal) if kind == "csv" else _READERS[kind]
-    return quietly(
-        lambda: database.sql(f"SELECT * FROM {reader.format(path=_literal(path))}"),
-        f"table could not be read: {refusal}",
+def _table(
+    database: "DuckDBPyConnection", kind: str, path: str, names: dict[str, str]
+) -> "DuckDBPyRelation":
+    """Some columns of a file, each as what it is to be called and its name there."""
+    refusal = (
+        f"table could not be read: it must be a {kind.upper()} file in UTF-8 with {_HAS[kind]}"
     )
+    if kind == "csv":
+        columns, reader = _csv_reader(path, refusal)
+        require_columns(columns, *names.values())
+    elif kind == "json":
+        quietly(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
+        return quietly(lambda: database.sql(_from_json(path, names)), refusal)
+    else:
+        # A folder called "customer=5" is no column.
+        reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
+    table = quietly(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
+    require_columns(table.columns, *names.values())
+    called = (f"{quoted(name)} AS {quoted(alias)}" for alias, name in names.items())
+    return table.select(", ".join(called))
 
 
-# A folder called "customer=5" is no column, and nothing is guessed from the rows but their types.
-_READERS = {
-    "parquet": "read_parquet({path}, hive_partitioning = false)",
-    "json": "read_json({path}, format = 'nd', maximum_depth = 1, sample_size = -1, "
-    "map_inference_threshold = -1, hive_partitioning = false)",
-}
+_HAS = {"csv": "named columns", "parquet": "named columns", "json": "a JSON object on each line"}
 
 
-def _csv_reader(path: str, refusal: str) -> str:
-    """How to read a CSV file, from its first line alone.
+def _from_json(path: str, names: dict[str, str]) -> str:
+    """A query for the values that lines have under these keys, as text.
+
+    Nothing is asked of all lines together. The first of two equal keys counts, and 7 is "7".
+    Objects, lists and NaN are no values, and a line that is no JSON is no object.
+    """
+    pointers = ", ".join(_sql_text(_pointer(name)) for name in names.values())
+    values = ", ".join(
+        f"CASE WHEN kinds[{place}] IN ('OBJECT', 'ARRAY') OR kinds[{place}] = 'DOUBLE' AND "
+        f"texts[{place}] ILIKE '%nan' THEN NULL ELSE texts[{place}] END AS {quoted(alias)}"
+        for place, alias in enumerate(names, 1)
+    )
+    return f"""
+        SELECT {values} FROM (
+            SELECT json_extract_string(json, [{pointers}]) AS texts,
+                json_type(json, [{pointers}]) AS kinds
+            FROM (SELECT CASE WHEN strlen(json) > {_MAX_LINE} THEN CAST(error('too long') AS JSON)
+                    WHEN json_valid(json) THEN json END AS json
+                FROM read_ndjson_objects({_literal(path)}, ignore_errors = true,
+                    maximum_object_size = {_MAX_LINE}, hive_partitioning = false))
+            WHERE json_type(json) = 'OBJECT')"""
+
+
+def _pointer(name: str) -> str:
+    """The JSON pointer to a key of an object."""
+    return "/" + name.replace("~", "~0").replace("/", "~1")
+
+
+def _require_no_mark(path: str) -> None:
+    with _bytes(path) as file:
+        if file.read(3).startswith(_MARKS):
+            raise ValueError("there is a byte-order mark, which would hide the first line")
+
+
+def _csv_reader(path: str, refusal: str) -> tuple[list[str], str]:
+    """The columns of a CSV file and how to read it, both from its first line alone.
 
     DuckDB would guess delimiters, quotes and comments from rows. Then one row could change how all
-    the others are read, and the counts by more than one.
+    the others are read, and the counts by more than one. Where several threads read, it refuses
+    long quoted fields by where they stand. One thread reads them all; but it drops what follows a
+    quote that is never closed, so we look for such a quote first.
     """
-    try:
-        with _text(path) as file:
-            names, delimiter = _header(file)
-    except (OSError, ValueError, EOFError, csv.Error):
-        raise ValueError(f"table could not be read: {refusal}") from None
+    names, delimiter = quietly(lambda: _header(path), refusal)
     if len(set(names)) < len(names):
         raise ValueError("table must have a name of its own for every column")
+    if quietly(lambda: _ends_in_quotes(path, delimiter), refusal):
+        raise ValueError(refusal)
     columns = ", ".join(f"{_sql_text(name)}: 'VARCHAR'" for name in names)
-    columns = columns.replace("{", "{{").replace("}", "}}")
-    return (
-        f"read_csv({{path}}, auto_detect = false, header = true, columns = {{{{{columns}}}}}, "
+    return names, (
+        f"read_csv({_literal(path)}, auto_detect = false, header = true, columns = {{{columns}}}, "
         f"delim = {_sql_text(delimiter)}, quote = '\"', escape = '\"', comment = '', nullstr = '', "
+        f"parallel = false, max_line_size = {_MAX_LINE}, buffer_size = {2 * _MAX_LINE}, "
         "hive_partitioning = false)"
     )
 
 
-def _text(path: str) -> IO[str]:
-    open_text = gzip.open if path.lower().endswith(".gz") else open
-    file: IO[str] = open_text(path, "rt", encoding="utf-8-sig", newline="")
-    return file
+def _bytes(path: str) -> gzip.GzipFile | io.BufferedReader:
+    return gzip.GzipFile(path) if path.lower().endswith(".gz") else open(path, "rb")
 
 
-def _header(file: IO[str]) -> tuple[list[str], str]:
+def _header(path: str) -> tuple[list[str], str]:
     """The names of the columns, and what stands between them: whatever divides them most."""
-    start = file.read(_MAX_HEADER)
+    with _bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        start = text.read(_MAX_HEADER)
+    if len(start) == _MAX_HEADER and not {"\n", "\r"} & set(start):
+        raise ValueError("the first line is too long")
     headers = {
         delimiter: next(csv.reader(io.StringIO(start, newline=""), delimiter=delimiter), [])
         for delimiter in ",;\t|"
@@ -216,6 +270,52 @@ def _header(file: IO[str]) -> tuple[list[str], str]:
     if not names:
         raise ValueError("there is no first line")
     return [name or f"column{place}" for place, name in enumerate(names)], delimiter
+
+
+def _ends_in_quotes(path: str, delimiter: str) -> bool:
+    """Whether a CSV file ends inside a quoted field.
+
+    Quotes with nothing but spaces between them go together. In even number they leave a field open
+    or shut, as it was. In odd number they shut an open one, or open one if they stand where a field
+    may begin: after a border and at most one space. So after the last that stand elsewhere it is
+    shut, and all that follow turn it.
+    """
+    borders = b"\r\n" + delimiter.encode()
+    turns = 0
+    with _bytes(path) as file:
+        data = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
+        while chunk := file.read(_BYTES_AT_ONCE):
+            # Quotes at the end, and what stands before them, go with the next chunk.
+            data += chunk
+            known = max(len(data.rstrip(b'" ' + borders)) - 1, 0)
+            more, is_all = _last_turns(data[:known], borders)
+            turns, data = more + (turns if is_all else 0), data[known:]
+    more, is_all = _last_turns(data, borders)
+    return (more + (turns if is_all else 0)) % 2 == 1
+
+
+def _last_turns(data: bytes, borders: bytes) -> tuple[int, bool]:
+    """How many odd numbers of quotes stand where a field may begin, after the last elsewhere.
+
+    And whether there are none elsewhere. What stands before the data is a border.
+    """
+    turns, end = 0, len(data)
+    while (end := data.rfind(b'"', 0, end)) >= 0:
+        quotes = 1
+        while data[(before := _before_spaces(data, end)) - 1 : before] == b'"':
+            quotes, end = quotes + 1, before - 1
+        if quotes % 2:
+            if end - before > 1 or (before and data[before - 1] not in borders):
+                return turns, False
+            turns += 1
+    return turns, True
+
+
+def _before_spaces(data: bytes, end: int) -> int:
+    """Where the data before `end` end, without spaces."""
+    while end and data[end - 1] == _SPACE:
+        end -= 1
+    return end
 
 
 def _sql_text(text: str) -> str:
@@ -229,37 +329,18 @@ def _literal(path: str) -> str:
     return _sql_text(plain)
 
 
-def _typed(table: "DuckDBPyRelation", kind: str, unit: str, item: str) -> "DuckDBPyRelation":
-    """The unit and item columns, in JSON as their one type instead of as JSON."""
-    names = [item] if unit == "row" else [unit, item]
-    require_columns(table.columns, *names)
-    if kind != "json":
-        return table.select(", ".join(map(quoted, names)))
-    return table.select(", ".join(_from_json(table, name) for name in names))
-
-
-def _from_json(table: "DuckDBPyRelation", name: str) -> str:
-    found = quietly(
-        table.select(f"json_type({quoted(name)}) AS kind").distinct().fetchall,
-        "table could not be read: it must be a JSON file with an object on each line",
-    )
-    kinds = {kind for (kind,) in found} - {None, "NULL"}
-    if kinds <= {"VARCHAR"} or kinds <= {"BOOLEAN"} or kinds <= _WHOLE_NUMBERS:
-        return f"{quoted(name)} ->> '$' AS {quoted(name)}"
-    raise ValueError(f"column {name!r} must be all text or all whole numbers, not mixed")
-
-
 def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Columns:
-    """One row for each item on each line."""
+    """One row for each word on each line."""
     if unit not in LINE_UNITS:
         raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
-    # Most lines have spaces only, and looking first is cheaper than replacing.
+    # Most lines have spaces only, and looking first is cheaper than replacing. A delimiter that no
+    # line can hold leaves lines whole.
     query = f"""
         SELECT line AS {quoted(FIMI_LINE)}, unnest(string_split(items, ' ')) AS {quoted(FIMI_ITEM)}
         FROM (SELECT row_number() OVER () AS line,
                 CASE WHEN contains(items, e'\\t') THEN translate(items, e'\\t', ' ')
                 ELSE items END AS items
-            FROM read_csv({_literal(path)}, columns = {{'items': 'VARCHAR'}}, delim = e'\\x01',
+            FROM read_csv({_literal(path)}, columns = {{'items': 'VARCHAR'}}, delim = e'\\n',
                 quote = '', escape = '', comment = '', header = false, auto_detect = false,
                 hive_partitioning = false, max_line_size = {_MAX_LINE}))"""
     table = quietly(

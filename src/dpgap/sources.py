@@ -17,7 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.databases import is_url, tables_of
-from dpgap.domain import OBSERVED, Domain, column_beside, listed, read_domain
+from dpgap.domain import (
+    OBSERVED,
+    Domain,
+    checked,
+    column_beside,
+    is_within,
+    listed,
+    read_domain,
+    whole,
+)
 from dpgap.engines import engine_of
 from dpgap.engines.counted import counted_in_engine, require_exact_text
 from dpgap.files import (
@@ -29,6 +38,7 @@ from dpgap.files import (
     read_file,
     require_columns,
 )
+from dpgap.own_column import refuse_own_column
 from dpgap.private_answers import ADD_OR_REMOVE, Answers, Integers, Origin, PrivateAnswers
 from dpgap.tracebacks import errors_without_answers
 
@@ -43,6 +53,8 @@ _PURE = {
     "empty": "string",
 }
 """What an object column of pandas may hold, and the type that says so."""
+_GUESSED = ("object", "category")
+"""Types of pandas that say nothing of the values."""
 _IMPURE = "column {name!r} must hold text in UTF-8 or numbers of at most 64 bits"
 _COUNTABLE = ("String", "Categorical", "Enum", "Boolean", "Float32", "Float64")
 _FRAMES = (
@@ -77,11 +89,15 @@ def counts(
     for name, value in (("unit", unit), ("item", item)):
         if not isinstance(value, str | None):
             raise TypeError(f"{name} must be the name of a column, not {type(value).__name__}")
+    if unit is not None and unit == item:
+        raise ValueError("unit and item must be different columns")
     with ExitStack() as resources:
         stated = domain
         if is_url(table):
             table, domain = tables_of(table, domain, resources)
-        elif isinstance(table, str | os.PathLike):
+        else:
+            refuse_own_column(table, item, domain)
+        if isinstance(table, str | os.PathLike):
             table = resources.enter_context(read_file(os.fspath(table), unit, item))
             domain = column_beside(domain, table)
         if isinstance(table, Columns):
@@ -106,6 +122,7 @@ def counts(
             column = frame.select(columns.item).rename({columns.item: "item"})
             require_exact_text(engine, column, f"column {columns.item!r}")
         if engine is None:
+            _require_numbers(public, frame, columns.item)
             return _over_domain(public, *_fetched(counted, columns.item), origin)
         return counted_in_engine(engine, counted, public, origin, resources)
 
@@ -137,7 +154,7 @@ def _stated(domain: Any, beside: Any) -> tuple[Any, str]:
     values = quietly(
         lambda: column.lazy().collect()[names[0]].to_list(), "domain could not be read"
     )
-    return listed(values, words + ": {count} items"), words
+    return checked(listed(values, words + ": {count} items")), words
 
 
 def _counted(frame: Any, unit: str, item: str) -> Any:
@@ -147,14 +164,24 @@ def _counted(frame: Any, unit: str, item: str) -> Any:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
     names = [item] if unit == "row" else [unit, item]
     require_columns(list(schema), *names)
-    if unit == item:
-        raise ValueError("unit and item must be different columns")
     if frame.implementation.is_pandas():
         frame = _pure_pandas(frame, names)
         schema = frame.collect_schema()
     for name in names:
         _require_plain(name, schema[name], is_item=name == item)
     return quietly(lambda: _grouped(frame, names, schema), UNREADABLE)
+
+
+def _require_numbers(domain: Domain | None, frame: Any, item: str) -> None:
+    """Refuse a domain without numbers if the schema, and not somebody's row, tells of numbers."""
+    is_guessed = frame.implementation.is_pandas() and _type_of(frame.to_native(), item) in _GUESSED
+    is_number = item == FIMI_ITEM or (not is_guessed and frame.collect_schema()[item].is_numeric())
+    if domain is not None and is_number and not domain.has_numbers():
+        raise ValueError("domain has no numbers, but the item column holds nothing else")
+
+
+def _type_of(table: Any, name: str) -> str:
+    return str(table[name].dtype)
 
 
 def _frame(table: Any) -> Any:
@@ -173,9 +200,9 @@ def _pure_pandas(frame: Any, names: list[str]) -> Any:
 
     table = frame.to_native()[names]
     for name in names:
-        if str(table[name].dtype) == "category":
+        if _type_of(table, name) == "category":
             table = table.assign(**{name: table[name].astype(object)})
-        if str(table[name].dtype) == "object":
+        if _type_of(table, name) == "object":
             column = table[name]
             found = infer_dtype(column, skipna=True)
             if found not in _PURE:
@@ -220,7 +247,15 @@ def _fetched(counted: Any, item: str) -> tuple[NDArray[Any], Integers]:
     """All counts, here in this process."""
     is_fimi = item == FIMI_ITEM
     items, found = quietly(lambda: _arrays(counted), NOT_FIMI if is_fimi else UNREADABLE)
-    return _whole_numbers(items) if is_fimi else items, found.astype(np.int64)
+    return _whole_numbers(items, found) if is_fimi else (items, found.astype(np.int64))
+
+
+def _whole_numbers(words: NDArray[Any], found: NDArray[Any]) -> tuple[Integers, Integers]:
+    """What a FIMI file calls its items: a word that is no whole number of a domain is none."""
+    numbers = [whole(word) for word in words.tolist()]
+    kept = [at for at, number in enumerate(numbers) if number is not None and is_within(number)]
+    items = np.array([numbers[at] for at in kept], dtype=np.int64)
+    return items, found[kept].astype(np.int64)
 
 
 def _arrays(counted: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -228,7 +263,11 @@ def _arrays(counted: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         arrays = counted.to_native().fetchnumpy()
         return arrays["item"], arrays["units"]
     collected = counted.lazy().collect()
-    return collected["item"].to_numpy(), collected["units"].to_numpy()
+    items, units = collected["item"], collected["units"].to_numpy()
+    if items.dtype.is_numeric():
+        return items.to_numpy(), units
+    # Arrays of text would have the width of the longest, and lose NUL at the end.
+    return np.array(items.to_list(), dtype=object), units
 
 
 def _comparable(name: str, kind: Any) -> Any:
@@ -240,26 +279,13 @@ def _comparable(name: str, kind: Any) -> Any:
     return nw.col(name) + 0.0 if kind.is_float() else nw.col(name)  # −0.0 becomes 0.0
 
 
-def _whole_numbers(tokens: NDArray[Any]) -> Integers:
-    """What a FIMI file calls its items."""
-    together = "".join(tokens.tolist())
-    if tokens.size and not (together.isascii() and together.isdecimal()):
-        raise ValueError(NOT_FIMI)
-    return quietly(lambda: np.array(tokens, dtype=str).astype(np.int64), NOT_FIMI)
-
-
 def _over_domain(
     domain: Domain | None, items: NDArray[Any], found: Integers, origin: Origin
 ) -> Answers:
     """The counts of the domain's items; all others are dropped."""
     public = listed(sorted(items.tolist()), "") if domain is None else domain
-    if items.dtype.kind in "iuf" and not public.has_numbers():
-        raise ValueError("domain has no numbers, but the item column holds nothing else")
-    positions = public.positions(items)
+    positions = public.positions(items)  # all different: every item has one text
     inside = positions >= 0
-    if np.unique(positions[inside]).size != np.count_nonzero(inside):
-        # Adding up two spellings would count a unit twice.
-        raise ValueError("the item column must spell every item in one way only")
     return Answers(
         labels=public.labels,
         positions=positions[inside],

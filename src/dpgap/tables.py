@@ -59,7 +59,8 @@ class Question(NamedTuple):
             f"shown here (gaps included) would become more than {_factor(self.epsilon)} times as "
             f"likely or unlikely. A unit is {_unit_in_words(origin.unit)}; counts are of distinct "
             f"units. Public are the domain ({origin.domain}), the names and types of the columns"
-            f"{public} and all parameters. Everything else about the table is private."
+            f"{public} and all parameters. Everything else about the table is private. The domain "
+            "was given as values and must be public: values taken from the table would void this."
         )
 
 
