@@ -71,6 +71,17 @@ def test_top_k_prints_a_table_the_budget_and_the_guarantee(folder: Path) -> None
     assert "a file of 5 items" in " ".join(said.split())
 
 
+def test_an_odd_domain_is_a_note_and_no_error(folder: Path) -> None:
+    Path("odd.txt").write_text('fig \npea\npea\n"oat"\n')
+    ask = ["odd.txt" if word == "items.txt" else word for word in ASK]
+    command = [sys.executable, "-m", "dpgap", "top-k", *ask, "-k", "1", "--json"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(said.stdout)["items"][0]["item"] == "pea"
+    assert said.stderr.count("\n") == 1
+    assert said.stderr.startswith("dpgap: note: domain is taken as it is written")
+    assert "1 with spaces around them, 1 in quotes, 1 repeated" in said.stderr
+
+
 def test_json_has_the_items_the_budget_and_the_guarantee(folder: Path) -> None:
     said = json.loads(_run("top-k", *ASK, "-k", "2", "--json"))
     assert [row["item"] for row in said["items"]] == ["fig", "pea"]

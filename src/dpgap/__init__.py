@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpgap import estimates
     from dpgap.budget import BudgetExhausted
+    from dpgap.domain import DomainWarning
     from dpgap.grouped_answers import GroupedAnswers
     from dpgap.ledger import Ledger, LedgerError
     from dpgap.mechanisms.classical import classical
@@ -36,6 +37,7 @@ __all__ = [
     "BudgetExhausted",
     "CountHull",
     "Cube",
+    "DomainWarning",
     "GroupedAnswers",
     "Laplace",
     "Ledger",
@@ -62,6 +64,7 @@ _HOMES = {
     "BudgetExhausted": "dpgap.budget",
     "CountHull": "dpgap.mechanisms.count_hull",
     "Cube": "dpgap.mechanisms.cube",
+    "DomainWarning": "dpgap.domain",
     "GroupedAnswers": "dpgap.grouped_answers",
     "Laplace": "dpgap.mechanisms.measurement",
     "Ledger": "dpgap.ledger",

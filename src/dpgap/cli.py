@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgap.cli_errors import plainly
+from dpgap.cli_errors import notes, plainly
 from dpgap.cli_files import Output, input_files, require_outputs
 from dpgap.cli_later import add_later
 from dpgap.cli_ledger import ledger_app
@@ -145,7 +145,7 @@ def _release(
     from dpgap.sources import counts
 
     # While the engine counts, Python loads the rest.
-    with ThreadPoolExecutor(1) as background, working("Counting …"):
+    with notes(), ThreadPoolExecutor(1) as background, working("Counting …"):
         counting = background.submit(counts, **table)
         account = _account(ledger, dataset)
         from dpgap import tables

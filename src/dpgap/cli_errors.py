@@ -1,8 +1,10 @@
-"""Errors on the command line: one clear message, exit code 1, never a traceback."""
+"""Errors and notes on the command line: one clear message, exit code 1, never a traceback."""
 
 import functools
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 import typer
@@ -35,6 +37,19 @@ def plainly(command: Callable[P, R]) -> Callable[P, R]:
         raise typer.Exit(1)
 
     return run
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """Say what a domain looks odd for, in one line; others' warnings might quote data."""
+
+    def note(message: Warning | str, category: type[Warning], *_: object) -> None:
+        if category.__name__ == "DomainWarning":
+            typer.echo(f"dpgap: note: {printable(str(message))}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = note  # type: ignore[assignment]
+        yield
 
 
 def message_of(error: Exception) -> str:

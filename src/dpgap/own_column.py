@@ -73,10 +73,12 @@ def _shares_memory(table: Any, item: str | None, domain: Any) -> bool:
     known = nw.from_native(domain, pass_through=True, allow_series=True)
     columns = known.iter_columns() if isinstance(known, nw.DataFrame) else [known]
     # Both are held until they are compared: memory that was let go of is soon somebody else's.
-    own = [each for column in frame.iter_columns() for each in _buffers(column.to_native())]
     stated = [
         each for column in columns for each in _buffers(nw.to_native(column, pass_through=True))
     ]
+    if not stated:
+        return False
+    own = [each for column in frame.iter_columns() for each in _buffers(column.to_native())]
     return any(_overlap(_span(one), _span(other)) for one in own for other in stated)
 
 
