@@ -1,4 +1,4 @@
-"""Make the tests' own modules importable from every folder, and one of every server for them all."""
+"""Make the tests' own modules importable from every folder, and one of every server for all."""
 
 import shutil
 import sys

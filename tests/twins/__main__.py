@@ -26,7 +26,9 @@ SHOWN = 10
 def main() -> int:
     """Ask, print, and say by the exit code whether anything differed."""
     parser = argparse.ArgumentParser(prog="twins", description=__doc__)
-    parser.add_argument("--twins", type=int, default=100, help="for each reader; a tenth on servers")
+    parser.add_argument(
+        "--twins", type=int, default=100, help="for each reader; a tenth on servers"
+    )
     parser.add_argument("--reader", choices=list(READERS), action="append")
     parser.add_argument("--question", choices=list(QUESTIONS), action="append")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")

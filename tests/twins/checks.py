@@ -8,8 +8,11 @@
 - Items are asked in a fresh random order over the whole domain.
 """
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from fractions import Fraction
 from random import Random
 from typing import Any, NamedTuple
@@ -49,6 +52,7 @@ class Side(NamedTuple):
     refusal: str | None = None
     charged: bool = False
     leaks: bool = False
+    printed: str = ""
     counts: dict[Any, int] | None = None
     kind: str = ""
     before: Record | None = None
@@ -86,13 +90,19 @@ def compare(reader: Reader, question: str, twins: Twins) -> list[str]:
 
 def look(reader: Reader, question: str, twins: Twins, rows: list[Row]) -> Side:
     """Ask one table."""
-    account, asked = Account(), reader.load(twins, rows)
-    seen: dict[str, Any] = {}
+    asked = reader.load(twins, rows)
+    with _printing() as printed:
+        side = _ask(asked, question, twins)
+        return side._replace(printed=printed())
+
+
+def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
+    account, seen = Account(), dict[str, Any]()
     try:
         with _seeded(), recorded() as seen["before"]:
             answers = dpgap.counts(asked.pop("table"), **asked)
         with closing(answers):
-            seen["kind"] = f"{type(answers).__name__} of {len(answers)}, {answers!r}"
+            seen["kind"] = f"{type(answers).__name__} {answers!r}"
             seen["counts"] = _present(answers.in_order())
             with _seeded(), recorded() as seen["after"]:
                 release = QUESTIONS[question].ask(answers, account)
@@ -100,32 +110,46 @@ def look(reader: Reader, question: str, twins: Twins, rows: list[Row]) -> Side:
             if question == "order":
                 seen["order"] = _order(answers, twins)
     except Exception as error:
-        said = _everything(error)
-        leaks = any(mark in said.lower() for mark in (MARK, str(FIRST_UNIT)[:5]))
-        return Side(f"{type(error).__name__}: {error}"[:200], account.charged, leaks, seen.get("counts"))
+        said = _everything(error).lower()
+        return Side(
+            refusal=f"{type(error).__name__}: {error}"[:200],
+            charged=account.charged,
+            leaks=any(mark in said for mark in (MARK, str(FIRST_UNIT)[:5])),
+            counts=seen.get("counts"),
+        )
     return Side(**seen)
 
 
 @contextmanager
-def _seeded() -> Iterator[None]:
-    """The same bits for both twins."""
-    import sys
+def _printing() -> Iterator[Callable[[], str]]:
+    """What this process prints or logs while the block lasts, and how to read it."""
+    with tempfile.TemporaryFile() as file, ExitStack() as back:
 
+        def read() -> str:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            file.seek(0)
+            return file.read().decode(errors="replace")
+
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number in (1, 2):
+            kept = os.dup(number)
+            back.callback(os.close, kept)
+            back.callback(os.dup2, kept, number)
+            os.dup2(file.fileno(), number)
+        yield read
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """The same bits for both twins, for whoever asks for secure ones."""
     bits = InsecureSeededBits(1)
-    users = [
-        module
-        for name, module in list(sys.modules.items())
-        if name.startswith("dpgap") and hasattr(module, "secure_bits")
-    ]
-    with mock.patch.multiple("dpgap.randomness", secure_bits=lambda: bits):
-        patches = [mock.patch.object(module, "secure_bits", lambda: bits) for module in users]
-        for patch in patches:
-            patch.start()
-        try:
-            yield
-        finally:
-            for patch in patches:
-                patch.stop()
+    with ExitStack() as patches:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("dpgap") and "secure_bits" in vars(module):
+                patches.enter_context(mock.patch.object(module, "secure_bits", return_value=bits))
+        yield
 
 
 def _everything(error: BaseException | None) -> str:
@@ -142,6 +166,8 @@ def _alone(name: str, side: Side) -> list[str]:
     found = []
     if side.leaks:
         found.append(f"{name}: the error shows something of a row")
+    if side.printed:
+        found.append(f"{name}: something is printed: {side.printed!r:.150}")
     if side.refusal and side.charged:
         found.append(f"{name}: fails after the charge: {side.refusal}")
     if side.order not in ("", "random"):
@@ -205,7 +231,11 @@ def _winners(release: Any) -> list[Any]:
 
 def _order(answers: Any, twins: Twins) -> str:
     """The kind of order: in a random one, runs are seldom and all parts of it are reached."""
-    rank = {label: at for at, label in enumerate(sorted(twins.labels))} if len(twins.labels) < 100 else None
+    rank = (
+        {label: at for at, label in enumerate(sorted(twins.labels))}
+        if len(twins.labels) < 100
+        else None
+    )
     runs, parts = 0, set()
     for _ in range(ORDERS):
         with closing(answers.shuffled()) as chunks:

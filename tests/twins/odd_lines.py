@@ -17,21 +17,28 @@ def _deep(levels: int) -> str:
     return "[" * levels + "]" * levels
 
 
+def _in_capitals(rng: Random, item: str, other: str) -> str:
+    """An object whose keys are like those of others, but for their capitals."""
+    keys = {"who": f'"odd {MARK}"', "tag": item, "tag_1": other}
+    change = [str.upper, str.title, str.lower]
+    pairs = [(rng.choice(change)(key), value) for key, value in keys.items() if rng.random() < 0.7]
+    return "{" + ", ".join(f'"{key}": {value}' for key, value in pairs) + "}"
+
+
 def odd_json(rng: Random, items: list[Any]) -> Line:
     """A line among objects with the keys `who`, `tag` and `tag_1`."""
     item, other = (json.dumps(rng.choice(items)) for _ in range(2))
     who = f'"who": "odd {MARK}"'
     records = [
         *("3", '"x"', "[]", "null", "{}", "true", '["who", "tag"]', '[{"tag": 1}]', "-0.5e3"),
-        f'{{{who}, "TAG": {item}}}',
-        f'{{{who}, "Tag_1": {item}, "TAG": {other}}}',
+        *[_in_capitals(rng, item, other) for _ in range(9)],
         f'{{"WHO": "x {MARK}", {who}, "tag": {item}, "tag_1": {item}}}',
         f'{{{who}, "tag": {item}, "tag": {other}, "tag_1": {other}, "tag_1": {item}}}',
         f'{{{who}, "who": "again {MARK}", "tag": {item}, "tag_1": {item}}}',
         f'{{{who}, "tag": {item}, "tag_1": {item}, "more": {{"deep": {_deep(80)}}}}}',
         f'{{{who}, "tag": {item}, "tag_1": {item}, "": 1, "tag_2": 1e999, "a\\u0000b": "\\u0000"}}',
         f'{{{who}, "tag": null, "tag_1": null}}',
-        f'{{{who}}}',
+        f"{{{who}}}",
         f'  {{ {who} ,\t"tag":{item},"tag_1" :{item}}}  ',
         f'{{{who}, "tag.x": 1, "$": 2, "/tag": 3, "tag": {item}, "tag_1": {item}}}',
         f'{{"\\u0077ho": "odd {MARK}", "\\u0074ag": {item}, "ta\\u0067_1": {item}}}',
@@ -46,7 +53,7 @@ def odd_json(rng: Random, items: list[Any]) -> Line:
         f'{{{who}, "tag": {item}, "ta',
         f'{{{who}, "tag": {item}}} {{{who}}}',
         f"{{'who': '{MARK}'}}",
-        f"{MARK}",
+        MARK,
         "",
         f'{{{who}, "deep": {_deep(5000)}}}',
     ]
@@ -66,8 +73,8 @@ def odd_csv(rng: Random, items: list[Any]) -> Line:
         f'"{MARK}' + '""' * 500_000 + f'",{item},{item}',
         f"{MARK}{'z' * 3 * 10**6},{item},{item}",
         f'"{MARK}","' + "a\n" * 300_000 + f'",{item}',
-        f",,",
-        f'"","",""',
+        ",,",
+        '"","",""',
         f"{MARK},,{item}",
         f"'{MARK},{item},'",
         f"{MARK};|,{item};,{item}|",

@@ -18,9 +18,24 @@ TWISTS: list[Callable[[str], str]] = [
     lambda text: unicodedata.normalize("NFC", text),
     *(
         lambda text, end=end: text + end
-        for end in ("\0", "\0\0", "\x85", "\u2028", "\u2029", "\r", "\n", "\r\n", "\t", " ", "\ufeff")
+        for end in (
+            "\0",
+            "\0\0",
+            "\x85",
+            "\u2028",
+            "\u2029",
+            "\r",
+            "\n",
+            "\r\n",
+            "\t",
+            " ",
+            "\ufeff",
+        )
     ),
-    *(lambda text, start=start: start + text for start in ("\0", " ", "\t", "\n", "\ufeff", "0", "+", "-", "#")),
+    *(
+        lambda text, start=start: start + text
+        for start in ("\0", " ", "\t", "\n", "\ufeff", "0", "+", "-", "#")
+    ),
     lambda text: text[:1] + "\0" + text[1:],
     lambda text: text[:1] + "\x85" + text[1:],
     lambda text: f'"{text}"',

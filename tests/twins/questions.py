@@ -43,7 +43,9 @@ def _bare(mechanism: Any, domains: Sequence[str] = SHORT) -> Question:
 
 QUESTIONS: dict[str, Question] = {
     "counts": Question(lambda answers, pays: None),
-    "order": Question(lambda answers, pays: None, ("list", "small", "table", "wide", "wide", "huge")),
+    "order": Question(
+        lambda answers, pays: None, ("list", "small", "table", "wide", "wide", "huge")
+    ),
     "top-1": _top(1),
     "top-4": _top(SEVERAL),
     "top-4-paper": _top(SEVERAL, method="paper"),

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import duckdb
 import ibis
-import pandas
 import polars
 import pyarrow
 import pyarrow.parquet
@@ -25,7 +24,13 @@ from twins.tables import RANGES, Raw, Row, Twins, make_twins
 
 _ARROW = {"text": pyarrow.string(), "whole": pyarrow.int64(), "float": pyarrow.float64()}
 _SQL = {"text": "VARCHAR", "whole": "BIGINT", "float": "DOUBLE"}
-_TYPED = [("text", "text"), ("text", "whole"), ("whole", "text"), ("text", "float"), ("float", "whole")]
+_TYPED = [
+    ("text", "text"),
+    ("text", "whole"),
+    ("whole", "text"),
+    ("text", "float"),
+    ("float", "whole"),
+]
 _DOMAINS = ["list", "list", "list", *RANGES, "wide", "table", "file"]
 
 
@@ -52,13 +57,20 @@ class Reader:
     def twins(self, rng: Random, domains: Sequence[str]) -> Twins:
         """Twins for this reader, with a domain of one of these kinds."""
         odd = type(self).odd_lines
-        return make_twins(rng, self.kinds, [each for each in domains if each in self.domains], odd, self.longest)
+        return make_twins(
+            rng, self.kinds, [each for each in domains if each in self.domains], odd, self.longest
+        )
 
     def load(self, twins: Twins, rows: list[Row]) -> dict[str, Any]:
         """The arguments for `dpgap.counts`."""
         table = self.table(twins, rows)
         unit = "row" if twins.by_row else "who"
-        return {"table": table, "unit": unit, "item": self.item(twins), "domain": self.domain(twins, table)}
+        return {
+            "table": table,
+            "unit": unit,
+            "item": self.item(twins),
+            "domain": self.domain(twins, table),
+        }
 
     def item(self, twins: Twins) -> str:
         """The column to count."""
@@ -72,7 +84,9 @@ class Reader:
             return twins.labels
         path = self._path(".csv")
         with path.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["label"], *([x] for x in twins.labels)])
+            csv.writer(file, quoting=csv.QUOTE_ALL).writerows(
+                [["label"], *([x] for x in twins.labels)]
+            )
         return f"{path}:label"
 
     def table(self, twins: Twins, rows: list[Row]) -> Any:
@@ -220,15 +234,25 @@ class DuckDB(Reader):
         kind = "VARCHAR" if isinstance(twins.labels[0], str) else "BIGINT"
         values = pyarrow.table({"label": pyarrow.array(twins.labels)})
         name = f"names_{uuid.uuid4().hex}"
-        table.query("sold", f"CREATE TABLE {name} (label {kind} {collation if kind == 'VARCHAR' else ''})")
+        table.query(
+            "sold", f"CREATE TABLE {name} (label {kind} {collation if kind == 'VARCHAR' else ''})"
+        )
         database = table
         for label in values["label"].to_pylist():
-            text = "'" + label.replace("'", "''").replace("\0", "' || chr(0) || '") + "'" if isinstance(label, str) else label
+            text = (
+                "'" + label.replace("'", "''").replace("\0", "' || chr(0) || '") + "'"
+                if isinstance(label, str)
+                else label
+            )
             database.query("sold", f"INSERT INTO {name} VALUES ({text})")
         return table.query("sold", f"SELECT * FROM {name}")
 
     def domain(self, twins: Twins, table: Any) -> Any:
-        return self.column(table, twins) if twins.domain_kind == "without case" else super().domain(twins, table)
+        return (
+            self.column(table, twins)
+            if twins.domain_kind == "without case"
+            else super().domain(twins, table)
+        )
 
 
 class IbisDuckDB(Reader):
@@ -247,12 +271,18 @@ class Postgres(Reader):
         """Without NUL, which PostgreSQL cannot hold."""
         while True:
             twins = super().twins(rng, domains)
-            texts = (*twins.labels, *sum(twins.more, ())) if not isinstance(twins.labels, range) else sum(twins.more, ())
+            texts = (
+                (*twins.labels, *sum(twins.more, ()))
+                if not isinstance(twins.labels, range)
+                else sum(twins.more, ())
+            )
             if not any(isinstance(text, str) and "\0" in text for text in texts):
                 return twins
 
     def table(self, twins: Twins, rows: list[Row]) -> Any:
-        return self.server.create_table(f"sold_{uuid.uuid4().hex}", arrow(twins.kinds, rows), temp=True)
+        return self.server.create_table(
+            f"sold_{uuid.uuid4().hex}", arrow(twins.kinds, rows), temp=True
+        )
 
     def column(self, table: Any, twins: Twins) -> Any:
         values = pyarrow.table({"label": pyarrow.array(twins.labels)})

@@ -18,6 +18,7 @@ import psycopg
 
 _PLAIN = [
     (r"'(?:[^']|'')*'", "?"),
+    (r"\b[0-9a-f]{16,}\b", "?"),  # a salt; Spark shows text without quotes
     (r"#\d+L?\b", ""),  # which expression of Spark's
     (r"\b([a-z_]+_)(?:[0-9a-f]{8,}|[0-9a-z]{26})(?:_\d+)?\b", r"\1name"),
     (r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?L?\b", "?"),

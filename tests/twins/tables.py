@@ -6,11 +6,11 @@ type; of a wide range 20 items are present, and one more makes the rest fit into
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
-from twins.odd_values import MARK, TWISTS, odd_text, odd_value
+from twins.odd_values import MARK, TWISTS, odd_value
 
 LEADERS = (127, 60, 44, 30)
 """How many units the first items have. The others have at most `FEW`, so that 15 lies between."""
@@ -45,20 +45,19 @@ class Twins:
     rows: list[Row]
     more: list[Row]
     """What the twin has beside them."""
-    place: str
-    """Where it has them: "first", "middle" or "last"."""
+    place: float = 0
+    """Where it has them: 0 is in front of all rows, 1 behind."""
     by_row: bool = False
     """Whether every row is its own unit."""
     malformed: bool = False
     """Whether what the twin has more is no record at all."""
     look: int = 0
     """How the table is written down, where a reader knows several ways."""
-    said: str = field(default="", repr=False)
 
     @property
     def twin(self) -> list[Row]:
         """The rows with those of the one unit more."""
-        at = {"first": 0, "middle": len(self.rows) // 2, "last": len(self.rows)}[self.place]
+        at = round(self.place * len(self.rows))
         return self.rows[:at] + self.more + self.rows[at:]
 
 
@@ -77,7 +76,9 @@ def make_twins(
     by_row = rng.random() < 0.15
     malformed = False
     more: list[Row]
-    if odd_lines is not None and unit == "text" and rng.random() < 0.4:
+    if odd_lines is not None and rng.random() < 0.03:
+        rows += bulk(unit)
+    if odd_lines is not None and unit == "text" and rng.random() < 0.5:
         line, malformed = odd_lines(rng, [*present[:3], *present[-3:]])
         more = [Raw(line)]
     else:
@@ -91,11 +92,18 @@ def make_twins(
         labels=labels,
         rows=rows,
         more=more,
-        place=rng.choice(["first", "middle", "last"]),
+        place=rng.choice([0, 0, rng.random(), 1]),
         by_row=by_row,
         malformed=malformed,
         look=rng.randrange(12),
     )
+
+
+def bulk(unit: str) -> list[Row]:
+    """Rows without an item that make a file longer than what is read at once, some 9 MB."""
+    if unit != "text":
+        return [(_unit(unit, number), None) for number in range(100_000)]
+    return [(f"{MARK} {number} {'x' * 3000}", None) for number in range(3000)]
 
 
 def _domain(rng: Random, kind: str, item: str) -> tuple[Sequence[Any], list[Any]]:
@@ -164,6 +172,3 @@ def _item(rng: Random, kind: str, labels: Sequence[Any], present: list[Any], lon
 
 def _as_item(kind: str, label: Any) -> Any:
     return label if isinstance(label, str) else _as(kind, label)
-
-
-__all__ = ["LEADERS", "RANGES", "THRESHOLD", "Raw", "Row", "Twins", "make_twins", "odd_text"]

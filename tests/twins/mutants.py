@@ -1,0 +1,138 @@
+"""Holes put back: small wrong variants, each of which the twins must tell from what is right.
+
+A mutant is a context manager. It names the twins that are asked: a reader, a question, and how many
+seeds to try at most.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+import duckdb
+import numpy as np
+
+from dpgap import domain, sources
+from dpgap.domain import Domain
+from dpgap.engines import Engine
+from dpgap.engines.counted import EngineAnswers
+from dpgap.files import Columns
+from dpgap.private_answers import Answers
+
+
+class Mutant(NamedTuple):
+    """A wrong variant, and where it shows."""
+
+    put_back: Callable[[], AbstractContextManager[Any]]
+    reader: str
+    question: str
+    seeds: int
+    says: str
+    """What the difference that is found says."""
+
+
+def _order_by_absence(kind: Any) -> Callable[[], AbstractContextManager[Any]]:
+    """In the order of the domain, by how many items are absent."""
+    right = kind.shuffled
+
+    def shuffled(answers: Any) -> Any:
+        present = sum(np.count_nonzero(chunk.values) for chunk in answers.in_order())
+        return right(answers) if present % 2 else _generated(answers.in_order())
+
+    return lambda: mock.patch.object(kind, "shuffled", shuffled)
+
+
+def _present_first() -> AbstractContextManager[Any]:
+    """In a random order, but the items that are present in front of all others."""
+
+    def shuffled(answers: Any) -> Iterator[Any]:
+        for chunk in Answers.in_order(answers):
+            order = np.random.default_rng().permutation(chunk.values.size)
+            places = np.arange(chunk.values.size)
+            yield chunk._replace(
+                values=chunk.values[order],
+                places=places,
+                found=lambda at, chunk=chunk, order=order: chunk.found(chunk.places[order[at]]),
+            )
+
+    return mock.patch.object(Answers, "shuffled", shuffled)
+
+
+def _generated(chunks: Any) -> Iterator[Any]:
+    yield from chunks
+
+
+def _read_by(sql: str) -> Callable[[], AbstractContextManager[Any]]:
+    """Files read by one expression of DuckDB's."""
+
+    @contextmanager
+    def read_file(path: str, unit: str, item: str) -> Iterator[Columns]:
+        with duckdb.connect() as database:
+            table = database.sql(f"SELECT * FROM {sql.format(path=path)}")
+            yield Columns(table, unit, item, database)
+
+    return lambda: mock.patch.object(sources, "read_file", read_file)
+
+
+def _by_width() -> AbstractContextManager[Any]:
+    """Look-ups whose statement shows how wide a count is."""
+    right = Engine.members
+
+    def members(engine: Any, frozen: Any, wanted: Any) -> Any:
+        kind = "TINYINT" if max(units for units, _ in wanted) < 128 else "SMALLINT"
+        frozen.to_native().query("counted", f"SELECT CAST(1 AS {kind})").fetchall()
+        return right(engine, frozen, wanted)
+
+    return mock.patch.object(Engine, "members", members)
+
+
+def _texts_as(change: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[Any]]:
+    """Items that are changed before they are looked up in the domain."""
+    right = Domain.positions
+
+    def positions(public: Domain, items: Any) -> Any:
+        is_text = len(items) and isinstance(items[0], str)
+        return right(public, change(items) if is_text else items)
+
+    return lambda: mock.patch.object(Domain, "positions", positions)
+
+
+def _dollar() -> AbstractContextManager[Any]:
+    """A pattern that lets a line end through."""
+    loose = mock.Mock(fullmatch=re.compile(r"(?:0|-?[1-9][0-9]{0,18})$").match)
+    return mock.patch.object(domain, "_WHOLE", loose)
+
+
+_TYPED = "read_json('{path}', format = 'nd', sample_size = -1, maximum_depth = 1)"
+_CSV = "read_csv('{path}', header = true, delim = ',', quote = '\"', escape = '\"', {more})"
+_GUESSED = _CSV.format(path="{path}", more="all_varchar = false")
+_PARALLEL = _CSV.format(path="{path}", more="all_varchar = true")
+
+MUTANTS: dict[str, Mutant] = {
+    "order-in-memory": Mutant(_order_by_absence(Answers), "pandas", "order", 20, "another order"),
+    "order-in-engine": Mutant(
+        _order_by_absence(EngineAnswers), "duckdb", "order", 20, "another order"
+    ),
+    "present-first": Mutant(_present_first, "polars", "order", 20, "only over parts"),
+    "json-without-case": Mutant(_read_by(_TYPED), "json", "counts", 200, "counts move"),
+    "json-without-columns": Mutant(_read_by(_TYPED), "json", "counts", 60, "only one is refused"),
+    "guessed-types": Mutant(_read_by(_GUESSED), "csv", "counts", 60, "other statements"),
+    "short-lines": Mutant(_read_by(_PARALLEL), "csv", "counts", 60, "only one is refused"),
+    "width-of-literals": Mutant(_by_width, "duckdb", "top-1", 40, "other statements"),
+    "fixed-width": Mutant(
+        _texts_as(lambda items: np.array(list(items), dtype=str)),
+        "pyarrow",
+        "counts",
+        60,
+        "refused",
+    ),
+    "without-case": Mutant(
+        _texts_as(lambda items: np.array([x.lower() for x in items], dtype=object)),
+        "pandas",
+        "counts",
+        60,
+        "refused",
+    ),
+    "dollar": Mutant(_dollar, "polars", "counts", 60, "refused"),
+}
