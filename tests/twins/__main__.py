@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from servers import connection_to, postgres_server, spark_session
-from twins.checks import differences
+from twins.checks import examine
 from twins.questions import QUESTIONS
 from twins.readers import READERS
 
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _drive(name: str, given: argparse.Namespace) -> int:
-    differing, start = 0, time.monotonic()
+    differing, refused, start = 0, 0, time.monotonic()
     twins = max(1, given.twins // READERS[name].cost)
     with ExitStack() as stack:
         print(f"{name}: {twins} twins", flush=True)
@@ -50,7 +50,8 @@ def _drive(name: str, given: argparse.Namespace) -> int:
         for number, question in enumerate(asked):
             seed = given.seed + number
             with tempfile.TemporaryDirectory() as folder:
-                found = differences(READERS[name](Path(folder), server), question, seed)
+                found, is_refused = examine(READERS[name](Path(folder), server), question, seed)
+            refused += is_refused
             differing += bool(found)
             if found and differing <= given.show:
                 print(f"  --reader {name} --question {question} --seed {seed} --twins 1")
@@ -58,7 +59,9 @@ def _drive(name: str, given: argparse.Namespace) -> int:
             if sys.stdout.isatty():
                 print(f"\r{number + 1} asked, {differing} differ", end="\r", flush=True)
     seconds = time.monotonic() - start
-    print(f"{name}: {twins} twins, {differing} differ, {seconds:.0f} s", flush=True)
+    print(
+        f"{name}: {twins} twins, {differing} differ, {refused} refused, {seconds:.0f} s", flush=True
+    )
     return differing
 
 

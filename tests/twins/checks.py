@@ -61,17 +61,28 @@ class Side(NamedTuple):
     order: str = ""
 
 
-def differences(reader: Reader, question: str, seed: object) -> list[str]:
+class Verdict(NamedTuple):
+    """What differs between twins, and whether both were refused so that little was seen of them."""
+
+    differences: list[str]
+    refused: bool
+
+
+def examine(reader: Reader, question: str, seed: object) -> Verdict:
     """What differs between the twins of this reader, question and seed."""
     rng = Random(f"{type(reader).__name__} {question} {seed}")
     return compare(reader, question, reader.twins(rng, QUESTIONS[question].domains))
 
 
-def compare(reader: Reader, question: str, twins: Twins) -> list[str]:
+def compare(reader: Reader, question: str, twins: Twins) -> Verdict:
     """What differs between these twins."""
     base, twin = (look(reader, question, twins, rows) for rows in (twins.rows, twins.twin))
+    return Verdict(_differences(base, twin, twins.malformed), bool(base.refusal and twin.refusal))
+
+
+def _differences(base: Side, twin: Side, malformed: bool) -> list[str]:
     found = [*_alone("base", base), *_alone("twin", twin)]
-    if twins.malformed and twin.refusal and not base.refusal:
+    if malformed and twin.refusal and not base.refusal:
         return found
     if (base.refusal is None) != (twin.refusal is None):
         found.append(f"only one is refused: base {base.refusal!r}, twin {twin.refusal!r}")

@@ -19,10 +19,11 @@ def _deep(levels: int) -> str:
 
 def _in_capitals(rng: Random, item: str, other: str) -> str:
     """An object whose keys are like those of others, but for their capitals."""
-    keys = {"who": f'"odd {MARK}"', "tag": item, "tag_1": other}
-    change = [str.upper, str.title, str.lower]
-    pairs = [(rng.choice(change)(key), value) for key, value in keys.items() if rng.random() < 0.7]
-    return "{" + ", ".join(f'"{key}": {value}' for key, value in pairs) + "}"
+    who, change = f'"odd {MARK}"', [str.upper, str.title, str.lower]
+    pairs = [(rng.choice(["who", "who", "WHO", "Who"]), who)]
+    pairs += [(rng.choice(change)(key), value) for key, value in (("tag", item), ("tag_1", other))]
+    kept = [pair for pair in pairs if rng.random() < 0.6]
+    return "{" + ", ".join(f'"{key}": {value}' for key, value in kept) + "}"
 
 
 def odd_json(rng: Random, items: list[Any]) -> Line:
@@ -31,7 +32,7 @@ def odd_json(rng: Random, items: list[Any]) -> Line:
     who = f'"who": "odd {MARK}"'
     records = [
         *("3", '"x"', "[]", "null", "{}", "true", '["who", "tag"]', '[{"tag": 1}]', "-0.5e3"),
-        *[_in_capitals(rng, item, other) for _ in range(9)],
+        *[_in_capitals(rng, item, other) for _ in range(16)],
         f'{{"WHO": "x {MARK}", {who}, "tag": {item}, "tag_1": {item}}}',
         f'{{{who}, "tag": {item}, "tag": {other}, "tag_1": {other}, "tag_1": {item}}}',
         f'{{{who}, "who": "again {MARK}", "tag": {item}, "tag_1": {item}}}',
@@ -60,6 +61,11 @@ def odd_json(rng: Random, items: list[Any]) -> Line:
     return _one_of(rng, records, malformed)
 
 
+def rows_in_a_field(item: object) -> str:
+    """A row of three fields, one of which is 1 MB of text that looks like rows."""
+    return f'"{MARK}","{item}","' + "a\nb,c,d\n" * 125_000 + '"'
+
+
 def odd_csv(rng: Random, items: list[Any]) -> Line:
     """A line below the header who,tag,tag_1."""
     item = rng.choice(items)
@@ -73,6 +79,7 @@ def odd_csv(rng: Random, items: list[Any]) -> Line:
         f'"{MARK}' + '""' * 500_000 + f'",{item},{item}',
         f"{MARK}{'z' * 3 * 10**6},{item},{item}",
         f'"{MARK}","' + "a\n" * 300_000 + f'",{item}',
+        rows_in_a_field(item),
         ",,",
         '"","",""',
         f"{MARK},,{item}",

@@ -138,7 +138,8 @@ def _rows(rng: Random, unit: str, item: str, present: list[Any]) -> list[Row]:
         many = LEADERS[place] if place < len(LEADERS) else 1 + place % FEW
         rows += [(_unit(unit, who), what) for who in rng.sample(range(NUMBER_OF_UNITS), many)]
     rows += rng.sample(rows, 20)
-    elsewhere = f"elsewhere {MARK}" if item == "text" else _as(item, -FIRST_UNIT)
+    is_word = isinstance(present[0], str) and not present[0].isdecimal()
+    elsewhere = f"elsewhere {MARK}" if is_word else _as(item, -FIRST_UNIT)
     rows += [(_unit(unit, 1), elsewhere), (_unit(unit, 2), None), (None, present[0]), (None, None)]
     rng.shuffle(rows)
     return rows
