@@ -68,7 +68,7 @@ def _read_by(sql: str) -> Callable[[], AbstractContextManager[Any]]:
 
     @contextmanager
     def read_file(path: str, unit: str, item: str) -> Iterator[Columns]:
-        with duckdb.connect() as database:
+        with duckdb.connect(config={"threads": 2}) as database:
             table = database.sql(f"SELECT * FROM {sql.format(path=path)}")
             yield Columns(table, unit, item, database)
 
@@ -108,7 +108,7 @@ _JSON = "read_json('{path}', format = 'nd', sample_size = -1)"
 _CSV = "read_csv('{path}', header = true, delim = ',', quote = '\"', escape = '\"', {more})"
 _GUESSED = _CSV.format(path="{path}", more="auto_detect = true")
 _SHORT = _CSV.format(path="{path}", more="all_varchar = true, parallel = false")
-_PARALLEL = _CSV.format(path="{path}", more="all_varchar = true, max_line_size = 16777216")
+_PARALLEL = _CSV.format(path="{path}", more="all_varchar = true")
 _FIXED = _texts_as(lambda items: np.array(list(items), dtype=str))
 _LOWER = _texts_as(lambda items: np.array([item.lower() for item in items], dtype=object))
 

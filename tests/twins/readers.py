@@ -257,11 +257,16 @@ class DuckDB(Reader):
 
 class IbisDuckDB(Reader):
     def table(self, twins: Twins, rows: list[Row]) -> Any:
-        return ibis.duckdb.connect().create_table("sold", arrow(twins.kinds, rows))
+        return self._read(ibis.duckdb.connect(), arrow(twins.kinds, rows))
 
     def column(self, table: Any, twins: Twins) -> Any:
         values = pyarrow.table({"label": pyarrow.array(twins.labels)})
-        return table.get_backend().create_table(f"names_{uuid.uuid4().hex}", values)
+        return self._read(table.get_backend(), values)
+
+    def _read(self, database: Any, table: pyarrow.Table) -> Any:
+        path = self._path(".parquet")
+        pyarrow.parquet.write_table(table, path)
+        return database.read_parquet(path)
 
 
 class Postgres(Reader):
