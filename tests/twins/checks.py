@@ -11,6 +11,7 @@
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from fractions import Fraction
@@ -53,6 +54,7 @@ class Side(NamedTuple):
     charged: bool = False
     leaks: bool = False
     printed: str = ""
+    warned: tuple[str, ...] = ()
     counts: dict[Any, int] | None = None
     kind: str = ""
     before: Record | None = None
@@ -86,6 +88,8 @@ def _differences(base: Side, twin: Side, malformed: bool) -> list[str]:
         return found
     if (base.refusal is None) != (twin.refusal is None):
         found.append(f"only one is refused: base {base.refusal!r}, twin {twin.refusal!r}")
+    if base.warned != twin.warned:
+        found.append(f"other warnings: {base.warned}, {twin.warned}")
     if base.counts is not None and twin.counts is not None:
         found += _moves(base.counts, twin.counts)
     if not base.refusal and not twin.refusal:
@@ -102,9 +106,11 @@ def _differences(base: Side, twin: Side, malformed: bool) -> list[str]:
 def look(reader: Reader, question: str, twins: Twins, rows: list[Row]) -> Side:
     """Ask one table."""
     asked = reader.load(twins, rows)
-    with _printing() as printed:
+    with _printing() as printed, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         side = _ask(asked, question, twins)
-        return side._replace(printed=printed())
+        said = tuple(f"{each.category.__name__}: {each.message}" for each in warned)
+        return side._replace(printed=printed(), warned=said)
 
 
 def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
@@ -175,8 +181,8 @@ def _everything(error: BaseException | None) -> str:
 def _alone(name: str, side: Side) -> list[str]:
     """What is wrong with one side, whatever the other is."""
     found = []
-    if side.leaks:
-        found.append(f"{name}: the error shows something of a row")
+    if side.leaks or any(MARK in each.lower() for each in side.warned):
+        found.append(f"{name}: an error or warning shows something of a row")
     if side.printed:
         found.append(f"{name}: something is printed: {side.printed!r:.150}")
     if side.refusal and side.charged:

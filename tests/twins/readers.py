@@ -227,6 +227,8 @@ class DuckDB(Reader):
         if twins.look % 2:
             return database.from_arrow(made)
         database.execute("CREATE TABLE sold AS SELECT * FROM made")
+        if twins.look % 6 == 4 and twins.kinds[1] == "text":
+            database.execute("ALTER TABLE sold ALTER tag TYPE VARCHAR COLLATE NOCASE")
         return database.table("sold")
 
     def column(self, table: Any, twins: Twins) -> Any:
