@@ -54,7 +54,7 @@ class Side(NamedTuple):
     charged: bool = False
     leaks: bool = False
     printed: str = ""
-    warned: tuple[str, ...] = ()
+    warned: list[str] | None = None
     counts: dict[Any, int] | None = None
     kind: str = ""
     before: Record | None = None
@@ -109,8 +109,8 @@ def look(reader: Reader, question: str, twins: Twins, rows: list[Row]) -> Side:
     with _printing() as printed, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         side = _ask(asked, question, twins)
-        said = tuple(f"{each.category.__name__}: {each.message}" for each in warned)
-        return side._replace(printed=printed(), warned=said)
+        said = {f"{each.category.__name__}: {each.message}" for each in warned}
+        return side._replace(printed=printed(), warned=sorted(said))
 
 
 def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
@@ -181,7 +181,7 @@ def _everything(error: BaseException | None) -> str:
 def _alone(name: str, side: Side) -> list[str]:
     """What is wrong with one side, whatever the other is."""
     found = []
-    if side.leaks or any(MARK in each.lower() for each in side.warned):
+    if side.leaks or any(MARK in each.lower() for each in side.warned or ()):
         found.append(f"{name}: an error or warning shows something of a row")
     if side.printed:
         found.append(f"{name}: something is printed: {side.printed!r:.150}")

@@ -83,6 +83,7 @@ def make_twins(
         more = [Raw(line)]
     else:
         many = 1 if by_row else rng.choice([0, 1, 1, 2, 5, 30, 1500])
+        longest = min(longest, 10**6 // many**2) if many else longest
         who = _new_unit(rng, unit, longest)
         several = [_item(rng, item, labels, present, longest) for _ in range(min(many, 30))]
         more = [(who, rng.choice(several)) for _ in range(many)]

@@ -15,9 +15,14 @@ from twins.questions import QUESTIONS
 from twins.readers import READERS
 from twins.tables import Raw, bulk, make_twins
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),  # Ibis
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # Spark
+]
+
 QUICK = [name for name, reader in READERS.items() if reader.cost == 1]
-PER_READER = 2 * len(QUESTIONS)
-PER_SERVER = 6
+PER_READER = len(QUESTIONS)
+PER_SERVER = 5
 TRIES = 60
 
 
@@ -40,12 +45,11 @@ def test_one_unit_more_changes_no_decision(name: str, tmp_path: Path) -> None:
 def test_one_unit_more_changes_no_decision_in_postgres(
     postgres: Any, database: Any, tmp_path: Path
 ) -> None:
-    asked = ["counts", "order", "top-4", "top-all", "above", "noisy-top-k"]
-    assert _found(READERS["postgres"](tmp_path, database), range(PER_SERVER), asked) == []
+    assert _found(READERS["postgres"](tmp_path, database), range(PER_READER), QUESTIONS) == []
 
 
 def test_one_unit_more_changes_no_decision_in_spark(spark: Any, tmp_path: Path) -> None:
-    asked = ["counts", "counts", "top-4", "above"]
+    asked = ["counts", "top-4", "counts", "above"]
     assert _found(READERS["spark"](tmp_path, spark), range(PER_SERVER), asked) == []
 
 
