@@ -23,11 +23,11 @@ import numpy as np
 
 import dpgap
 from dpgap.randomness import InsecureSeededBits
+from twins.neighbours import FIRST_UNIT, Row, Twins
 from twins.odd_values import MARK
 from twins.questions import QUESTIONS
 from twins.readers import Reader
 from twins.records import Record, recorded
-from twins.tables import FIRST_UNIT, Row, Twins
 
 ORDERS = 12
 """How often the order in which items are asked is looked at."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import dpgap
-from twins.tables import THRESHOLD
+from twins.neighbours import THRESHOLD
 
 EPSILON = 400
 SEVERAL = 4

@@ -19,8 +19,8 @@ import polars
 import pyarrow
 import pyarrow.parquet
 
+from twins.neighbours import RANGES, Raw, Row, Twins, make_twins
 from twins.odd_lines import odd_csv, odd_fimi, odd_json
-from twins.tables import RANGES, Raw, Row, Twins, make_twins
 
 _ARROW = {"text": pyarrow.string(), "whole": pyarrow.int64(), "float": pyarrow.float64()}
 _SQL = {"text": "VARCHAR", "whole": "BIGINT", "float": "DOUBLE"}

@@ -10,10 +10,10 @@ import pytest
 
 from twins.checks import Verdict, compare, examine
 from twins.mutants import MUTANTS, parallel
+from twins.neighbours import Raw, bulk, make_twins
 from twins.odd_lines import rows_in_a_field
 from twins.questions import QUESTIONS
 from twins.readers import READERS
-from twins.tables import Raw, bulk, make_twins
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),  # Ibis
