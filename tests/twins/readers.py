@@ -23,7 +23,6 @@ from twins.neighbours import RANGES, Raw, Row, Twins, make_twins
 from twins.odd_lines import odd_csv, odd_fimi, odd_json
 
 _ARROW = {"text": pyarrow.string(), "whole": pyarrow.int64(), "float": pyarrow.float64()}
-_SQL = {"text": "VARCHAR", "whole": "BIGINT", "float": "DOUBLE"}
 _TYPED = [
     ("text", "text"),
     ("text", "whole"),
@@ -232,21 +231,13 @@ class DuckDB(Reader):
         return database.table("sold")
 
     def column(self, table: Any, twins: Twins) -> Any:
-        collation = "COLLATE NOCASE" if twins.domain_kind == "without case" else ""
-        kind = "VARCHAR" if isinstance(twins.labels[0], str) else "BIGINT"
-        values = pyarrow.table({"label": pyarrow.array(twins.labels)})
-        name = f"names_{uuid.uuid4().hex}"
-        table.query(
-            "sold", f"CREATE TABLE {name} (label {kind} {collation if kind == 'VARCHAR' else ''})"
-        )
-        database = table
-        for label in values["label"].to_pylist():
-            text = (
-                "'" + label.replace("'", "''").replace("\0", "' || chr(0) || '") + "'"
-                if isinstance(label, str)
-                else label
-            )
-            database.query("sold", f"INSERT INTO {name} VALUES ({text})")
+        kind, name = "BIGINT", f"names_{uuid.uuid4().hex}"
+        values = ", ".join(f"({label})" for label in twins.labels)
+        if isinstance(twins.labels[0], str):
+            kind = "VARCHAR" + " COLLATE NOCASE" * (twins.domain_kind == "without case")
+            values = ", ".join(f"(decode('{_bytes(label)}'::BLOB))" for label in twins.labels)
+        table.query("sold", f"CREATE TABLE {name} (label {kind})")
+        table.query("sold", f"INSERT INTO {name} VALUES {values}")
         return table.query("sold", f"SELECT * FROM {name}")
 
     def domain(self, twins: Twins, table: Any) -> Any:
@@ -255,6 +246,11 @@ class DuckDB(Reader):
             if twins.domain_kind == "without case"
             else super().domain(twins, table)
         )
+
+
+def _bytes(text: str) -> str:
+    """Text as DuckDB writes a BLOB, which may hold NUL."""
+    return "".join(f"\\x{byte:02x}" for byte in text.encode())
 
 
 class IbisDuckDB(Reader):
@@ -278,12 +274,8 @@ class Postgres(Reader):
         """Without NUL, which PostgreSQL cannot hold."""
         while True:
             twins = super().twins(rng, domains)
-            texts = (
-                (*twins.labels, *sum(twins.more, ()))
-                if not isinstance(twins.labels, range)
-                else sum(twins.more, ())
-            )
-            if not any(isinstance(text, str) and "\0" in text for text in texts):
+            labels = () if isinstance(twins.labels, range) else twins.labels
+            if "\0" not in "".join(map(str, (*labels, *sum(twins.more, ())))):
                 return twins
 
     def table(self, twins: Twins, rows: list[Row]) -> Any:
