@@ -56,6 +56,7 @@ class Side(NamedTuple):
     printed: str = ""
     warned: list[str] | None = None
     counts: dict[Any, int] | None = None
+    twice: bool = False
     kind: str = ""
     before: Record | None = None
     after: Record | None = None
@@ -120,7 +121,7 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
             answers = dpgap.counts(asked.pop("table"), **asked)
         with closing(answers):
             seen["kind"] = f"{type(answers).__name__} {answers!r}"
-            seen["counts"] = _present(answers.in_order())
+            seen["counts"], seen["twice"] = _present(answers.in_order())
             with _seeded(), recorded() as seen["after"]:
                 release = QUESTIONS[question].ask(answers, account)
             seen["winners"] = _winners(release)
@@ -183,6 +184,8 @@ def _alone(name: str, side: Side) -> list[str]:
     found = []
     if side.leaks or any(MARK in each.lower() for each in side.warned or ()):
         found.append(f"{name}: an error or warning shows something of a row")
+    if side.twice:
+        found.append(f"{name}: an item comes twice")
     if side.printed:
         found.append(f"{name}: something is printed: {side.printed!r:.150}")
     if side.refusal and side.charged:
@@ -222,12 +225,13 @@ def _around(one: str, other: str) -> str:
     return f"…{one[max(at - 40, 0) : at + 60]}… against …{other[max(at - 40, 0) : at + 60]}…"
 
 
-def _present(chunks: Any) -> dict[Any, int]:
-    """How many units the items have that are not 0; an item that comes twice has its sum."""
+def _present(chunks: Any) -> tuple[dict[Any, int], bool]:
+    """How many units the items have that are not 0, and whether one of them comes twice."""
+    seen = [(item, count) for item, count, _ in _stream(chunks)]
     found: dict[Any, int] = {}
-    for item, count, _ in _stream(chunks):
+    for item, count in seen:
         found[item] = found.get(item, 0) + count
-    return found
+    return found, len(found) < len(seen)
 
 
 def _stream(chunks: Any) -> Iterator[tuple[Any, int, int]]:

@@ -1,5 +1,6 @@
 """One unit more never decides how a release is made: a few of the twins of `python -m twins`."""
 
+import re
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_a_hole_that_is_put_back_is_found(name: str, tmp_path: Path) -> None:
             for seed in range(mutant.seed, mutant.seed + TRIES)
             for line in examine(reader, mutant.question, seed).differences
         )
-        assert any(mutant.says in line for line in found)
+        assert any(re.search(mutant.says, line) for line in found)
 
 
 def _with_rows_in_a_field(tmp_path: Path) -> Verdict:
