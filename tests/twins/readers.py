@@ -1,0 +1,318 @@
+"""Every way in: each reader puts rows somewhere and says how to ask for them.
+
+A reader states the kinds of columns and of domains that it knows. `load` gives what a user would
+hand to `dpgap.counts`: the table, the names of its columns and the domain.
+"""
+
+import csv
+import gzip
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar
+
+import duckdb
+import ibis
+import polars
+import pyarrow
+import pyarrow.parquet
+
+from twins.neighbours import RANGES, Raw, Row, Twins, make_twins
+from twins.odd_lines import odd_csv, odd_fimi, odd_json
+
+_ARROW = {"text": pyarrow.string(), "whole": pyarrow.int64(), "float": pyarrow.float64()}
+_TYPED = [
+    ("text", "text"),
+    ("text", "whole"),
+    ("whole", "text"),
+    ("text", "float"),
+    ("float", "whole"),
+]
+_DOMAINS = ["list", "list", "list", *RANGES, "wide", "table", "file"]
+
+
+def arrow(kinds: Sequence[str], rows: Sequence[Row]) -> pyarrow.Table:
+    """Rows as a table of Arrow."""
+    columns = zip(("who", "tag"), kinds, zip(*rows, strict=True), strict=True)
+    return pyarrow.table({name: pyarrow.array(each, _ARROW[kind]) for name, kind, each in columns})
+
+
+class Reader:
+    """What all have in common."""
+
+    kinds: ClassVar[Sequence[tuple[str, str]]] = _TYPED
+    domains: ClassVar[Sequence[str]] = _DOMAINS
+    odd_lines: ClassVar[Callable[..., Any] | None] = None
+    longest: ClassVar[int] = 10**6
+    cost: ClassVar[int] = 1
+    """How many times as slow as the quick ones."""
+
+    def __init__(self, folder: Path, server: Any = None) -> None:
+        self.folder = folder
+        self.server = server
+
+    def twins(self, rng: Random, domains: Sequence[str]) -> Twins:
+        """Twins for this reader, with a domain of one of these kinds."""
+        odd = type(self).odd_lines
+        return make_twins(
+            rng, self.kinds, [each for each in domains if each in self.domains], odd, self.longest
+        )
+
+    def load(self, twins: Twins, rows: list[Row]) -> dict[str, Any]:
+        """The arguments for `dpgap.counts`."""
+        table = self.table(twins, rows)
+        unit = "row" if twins.by_row else "who"
+        return {
+            "table": table,
+            "unit": unit,
+            "item": self.item(twins),
+            "domain": self.domain(twins, table),
+        }
+
+    def item(self, twins: Twins) -> str:
+        """The column to count."""
+        return "tag"
+
+    def domain(self, twins: Twins, table: Any) -> Any:
+        """The domain, stated in its way."""
+        if twins.domain_kind == "table":
+            return self.column(table, twins)
+        if twins.domain_kind != "file":
+            return twins.labels
+        path = self._path(".csv")
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, quoting=csv.QUOTE_ALL).writerows(
+                [["label"], *([x] for x in twins.labels)]
+            )
+        return f"{path}:label"
+
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        """The rows as this reader takes them."""
+        raise NotImplementedError
+
+    def column(self, table: Any, twins: Twins) -> Any:
+        """The domain as a frame of the same make as the table."""
+        return self._frame(pyarrow.table({"label": pyarrow.array(twins.labels)}))
+
+    def _frame(self, table: pyarrow.Table) -> Any:
+        return table
+
+    def _path(self, ending: str) -> Path:
+        return self.folder / f"{uuid.uuid4().hex}{ending}"
+
+    def _write(self, ending: str, lines: list[str], look: int) -> Path:
+        """A file of these lines, gzipped in one look of four and without a last line end in two."""
+        text = "\n".join(lines) + ("\n" if look % 2 else "")
+        path = self._path(ending + (".gz" if look % 4 == 0 else ""))
+        path.write_bytes(gzip.compress(text.encode(), 1) if look % 4 == 0 else text.encode())
+        return path
+
+
+class Csv(Reader):
+    kinds = (("text", "text"),)
+    domains = tuple(each for each in _DOMAINS if each != "table")
+    odd_lines = staticmethod(odd_csv)
+
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        return self._write(".csv", ["who,tag,tag_1", *map(self._line, rows)], twins.look)
+
+    def _line(self, row: Row) -> str:
+        if isinstance(row, Raw):
+            return row.line
+        who, what = (_quoted("" if each is None else each) for each in row)
+        return f"{who},{what},{what}"
+
+
+def _quoted(text: str) -> str:
+    return text if text.isalnum() else '"' + text.replace('"', '""') + '"'
+
+
+class Json(Reader):
+    kinds = (("text", "text"), ("text", "whole"), ("whole", "text"))
+    domains = Csv.domains
+    odd_lines = staticmethod(odd_json)
+
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        return self._write(".jsonl", [self._line(twins, row) for row in rows], twins.look)
+
+    def _line(self, twins: Twins, row: Row) -> str:
+        """An object where the column that is not asked for says something else."""
+        if isinstance(row, Raw):
+            return row.line
+        decoy = "tag" if self.item(twins) == "tag_1" else "tag_1"
+        row = {"who": row[0], decoy: twins.labels[3], self.item(twins): row[1]}
+        return json.dumps(row, ensure_ascii=twins.look % 3 == 0)
+
+    def item(self, twins: Twins) -> str:
+        return "tag_1" if twins.look % 2 else "tag"
+
+
+class Fimi(Reader):
+    kinds = (("text", "whole"),)
+    domains = tuple(RANGES)
+    odd_lines = staticmethod(odd_fimi)
+
+    def load(self, twins: Twins, rows: list[Row]) -> dict[str, Any]:
+        return {"table": self.table(twins, rows), "domain": twins.labels}
+
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        """Every unit is a line, with its items that are whole numbers of FIMI."""
+        baskets: dict[Any, list[str]] = {}
+        for row in rows:
+            who, what = (row, None) if isinstance(row, Raw) else row
+            baskets.setdefault(who, []).append("" if what is None or what < 0 else str(what))
+        baskets.pop(None, None)
+        lines = [who.line if isinstance(who, Raw) else " ".join(of) for who, of in baskets.items()]
+        return self._write(".dat", lines, twins.look)
+
+
+class Parquet(Reader):
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        path = self._path(".parquet")
+        pyarrow.parquet.write_table(arrow(twins.kinds, rows), path)
+        return path
+
+    domains = Csv.domains
+
+
+class Pandas(Reader):
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        frame = arrow(twins.kinds, rows).to_pandas()
+        kind = [None, "object", "category", "string"][twins.look % 4]
+        for name, of in zip(("who", "tag"), twins.kinds, strict=True):
+            if of == "text" and kind is not None:
+                frame[name] = frame[name].astype(kind)
+        return frame
+
+    def _frame(self, table: pyarrow.Table) -> Any:
+        return table.to_pandas()
+
+
+class Polars(Reader):
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        frame = polars.from_arrow(arrow(twins.kinds, rows))
+        if twins.look % 4 == 0 and twins.kinds[1] == "text":
+            frame = frame.with_columns(polars.col("tag").cast(polars.Categorical))
+        return self._made(frame)
+
+    def _frame(self, table: pyarrow.Table) -> Any:
+        return self._made(polars.from_arrow(table))
+
+    def _made(self, frame: polars.DataFrame) -> Any:
+        return frame
+
+
+class PolarsLazy(Polars):
+    def _made(self, frame: polars.DataFrame) -> Any:
+        return frame.lazy()
+
+
+class PyArrow(Reader):
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        table = arrow(twins.kinds, rows)
+        if twins.look % 4 == 0 and twins.kinds[1] == "text":
+            table = table.set_column(1, "tag", table["tag"].dictionary_encode())
+        return table
+
+
+class DuckDB(Reader):
+    domains = (*_DOMAINS, "without case")
+
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        made = arrow(twins.kinds, rows)
+        database = duckdb.connect()
+        if twins.look % 2:
+            return database.from_arrow(made)
+        database.execute("CREATE TABLE sold AS SELECT * FROM made")
+        if twins.look % 6 == 4 and twins.kinds[1] == "text":
+            database.execute("ALTER TABLE sold ALTER tag TYPE VARCHAR COLLATE NOCASE")
+        return database.table("sold")
+
+    def column(self, table: Any, twins: Twins) -> Any:
+        kind, name = "BIGINT", f"names_{uuid.uuid4().hex}"
+        values = ", ".join(f"({label})" for label in twins.labels)
+        if isinstance(twins.labels[0], str):
+            kind = "VARCHAR" + " COLLATE NOCASE" * (twins.domain_kind == "without case")
+            values = ", ".join(f"(decode('{_bytes(label)}'::BLOB))" for label in twins.labels)
+        table.query("sold", f"CREATE TABLE {name} (label {kind})")
+        table.query("sold", f"INSERT INTO {name} VALUES {values}")
+        return table.query("sold", f"SELECT * FROM {name}")
+
+    def domain(self, twins: Twins, table: Any) -> Any:
+        return (
+            self.column(table, twins)
+            if twins.domain_kind == "without case"
+            else super().domain(twins, table)
+        )
+
+
+def _bytes(text: str) -> str:
+    """Text as DuckDB writes a BLOB, which may hold NUL."""
+    return "".join(f"\\x{byte:02x}" for byte in text.encode())
+
+
+class IbisDuckDB(Reader):
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        return self._read(ibis.duckdb.connect(), arrow(twins.kinds, rows))
+
+    def column(self, table: Any, twins: Twins) -> Any:
+        values = pyarrow.table({"label": pyarrow.array(twins.labels)})
+        return self._read(table.get_backend(), values)
+
+    def _read(self, database: Any, table: pyarrow.Table) -> Any:
+        path = self._path(".parquet")
+        pyarrow.parquet.write_table(table, path)
+        return database.read_parquet(path)
+
+
+class Postgres(Reader):
+    cost = 10
+
+    def twins(self, rng: Random, domains: Sequence[str]) -> Twins:
+        """Without NUL, which PostgreSQL cannot hold."""
+        while True:
+            twins = super().twins(rng, domains)
+            labels = () if isinstance(twins.labels, range) else twins.labels
+            if "\0" not in "".join(map(str, (*labels, *sum(twins.more, ())))):
+                return twins
+
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        return self.server.create_table(
+            f"sold_{uuid.uuid4().hex}", arrow(twins.kinds, rows), temp=True
+        )
+
+    def column(self, table: Any, twins: Twins) -> Any:
+        values = pyarrow.table({"label": pyarrow.array(twins.labels)})
+        return self.server.create_table(f"names_{uuid.uuid4().hex}", values, temp=True)
+
+
+class Spark(Reader):
+    cost = 10
+    longest = 10**5
+
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        names = {"text": "string", "whole": "bigint", "float": "double"}
+        who, what = (names[kind] for kind in twins.kinds)
+        return self.server.createDataFrame(list(rows), f"who {who}, tag {what}")
+
+    def column(self, table: Any, twins: Twins) -> Any:
+        kind = "string" if isinstance(twins.labels[0], str) else "bigint"
+        return self.server.createDataFrame([(label,) for label in twins.labels], f"label {kind}")
+
+
+READERS: dict[str, type[Reader]] = {
+    "csv": Csv,
+    "json": Json,
+    "fimi": Fimi,
+    "parquet": Parquet,
+    "pandas": Pandas,
+    "polars": Polars,
+    "polars-lazy": PolarsLazy,
+    "pyarrow": PyArrow,
+    "duckdb": DuckDB,
+    "ibis": IbisDuckDB,
+    "postgres": Postgres,
+    "spark": Spark,
+}
