@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint benchmark clean
+.PHONY: demo test lint twins benchmark clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -34,6 +34,9 @@ lint: .venv/.test
 
 test: lint
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup
+
+twins: .venv/.test
+	PYTHONPATH=tests $(BIN)/python -m twins --twins 2000
 
 benchmark: .venv/.benchmark
 	$(BIN)/python benchmarks/release.py

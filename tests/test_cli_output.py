@@ -421,7 +421,7 @@ def test_an_error_in_letters_that_a_console_lacks_is_still_said(folder: Path) ->
         check=False,
     )
     assert done.returncode == 1
-    assert rb"not \u03b5\u221e" in done.stderr
+    assert rb"not '\u03b5\u221e'" in done.stderr
 
 
 def test_modules_that_run_alone_show_everything_as_well() -> None:

@@ -40,7 +40,8 @@ SPELLINGS = [
     None,
 ]
 EDGES = [(4, 2**53), (5, 2**53 + 1), (6, -(2**63)), (7, 2**63 - 1)]
-EXTREMES = [(5.0, -0.0), (5.0, 0.0), (6.0, 1.5), (7.0, 1e16), (8.0, 1e300), (4.0, INFINITE)]
+TINY = [(1.0, 5e-324), (2.0, -1e-17), (3.0, 1e-17)]
+EXTREMES = [(5.0, -0.0), (5.0, 0.0), *TINY, (6.0, 1.5), (7.0, 1e16), (8.0, 1e300), (4.0, INFINITE)]
 
 # Types of the columns, rows, and domains in which each value is looked for.
 TABLES: dict[str, tuple[str, str, list[Any], list[Any]]] = {
@@ -277,8 +278,9 @@ def _named_alike(home: str, request: pytest.FixtureRequest) -> tuple[Any, Any, A
         )
     spark = request.getfixturevalue("spark")
     sold = spark.createDataFrame(rows, "who string, what string")
-    folded = sold.selectExpr("who", "what COLLATE UTF8_LCASE AS what")
-    return sold, folded, sold.select("what").distinct(), folded.select("what").distinct()
+    names = spark.createDataFrame([("fig",), ("pea",)], "what string")
+    collated = "what COLLATE UTF8_LCASE AS what"
+    return sold, sold.selectExpr("who", collated), names, names.selectExpr(collated)
 
 
 @pytest.mark.parametrize("home", ["duckdb", "spark"])
@@ -295,6 +297,13 @@ def test_a_collation_that_merges_texts_is_refused_whatever_the_rows(
     ):
         with pytest.raises(ValueError, match=f"{culprit} must tell different texts apart"):
             dpgap.counts(table, **ask, domain=domain)
+
+
+def test_the_private_column_in_spark_is_no_domain(spark: Any) -> None:
+    sold = spark.createDataFrame([("ann", "fig")], "who string, what string")
+    for own in (sold.select("what"), sold.select("what").distinct()):
+        with pytest.raises(ValueError, match="a column of the private table itself"):
+            dpgap.counts(sold, unit="who", item="what", domain=own)
 
 
 def test_a_collation_of_the_whole_database_is_refused_as_well() -> None:

@@ -297,3 +297,12 @@ def test_a_row_on_which_spark_fails_is_not_logged(
     _require_refusal(
         account, said, lambda: dpgap.top_k(broken, domain=DOMAIN, **ASK, account=account)
     )
+
+
+def test_a_row_on_which_spark_fails_is_shown_by_nobody(
+    spark: Any, account: LedgerAccount, said: Said
+) -> None:
+    rows = spark.createDataFrame(ROWS, "who string, what string")
+    table = rows.withColumn("what", rows.what.cast("bigint"))
+    ask = {**ASK, "domain": range(9), "account": account}
+    _require_refusal(account, said, lambda: dpgap.top_k(table, **ask))

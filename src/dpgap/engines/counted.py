@@ -342,7 +342,7 @@ def _number(kind: Any, low: int, high: int) -> Any:
         # To Java "$" also stands before a last line break of any kind, which no cast would take.
         is_number = item.str.contains(_WHOLE_TEXT) & ~item.str.contains("[^0-9-]")
     elif kind.is_float():
-        is_number = item.is_between(float(-_LARGEST), float(_LARGEST)) & (item % 1 == 0)
+        is_number = item.is_between(float(-_LARGEST), float(_LARGEST)) & (item.floor() == item)
     else:
         is_number = item.is_between(low, high)
     return nw.when(is_number).then(item).otherwise(None).cast(nw.Int64)

@@ -6,6 +6,7 @@ the j-th item with some count, partitions are counted first, in Spark, and then 
 that holds it is looked at.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -103,10 +104,16 @@ class Spark(Engine):
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Keep the driver from logging the rows on which a task failed."""
-        if not hasattr(self._session, "_jvm"):  # Spark Connect: the driver is on the server
-            yield
-            return
+        """Keep the driver and PySpark from logging the rows on which a task failed."""
+        with _silent(_python_loggers()):
+            if hasattr(self._session, "_jvm"):
+                with self._quiet_driver():
+                    yield
+            else:  # Spark Connect: the driver is on the server
+                yield
+
+    @contextmanager
+    def _quiet_driver(self) -> Iterator[None]:
         log4j = self._session.sparkContext._jvm.org.apache.logging.log4j
         context, name = log4j.LogManager.getContext(False), "org.apache.spark"
         loggers = context.getConfiguration().getLoggers()
@@ -120,3 +127,25 @@ class Spark(Engine):
                 context.updateLoggers()
             else:
                 log4j.core.config.Configurator.setLevel(name, before)
+
+
+def _python_loggers() -> list[logging.Logger]:
+    """What PySpark 4 tells of errors by, rows included."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:
+        return []
+    names = "DataFrameQueryContextLogger", "SQLQueryContextLogger"
+    return [PySparkLogger.getLogger(name) for name in names]
+
+
+@contextmanager
+def _silent(loggers: list[logging.Logger]) -> Iterator[None]:
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
