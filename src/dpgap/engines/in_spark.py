@@ -17,7 +17,7 @@ import numpy as np
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
-from dpgap.engines import Columns, Engine, Member, Row
+from dpgap.engines import FEW, Columns, Engine, Member, Row
 
 _BY_BYTES = "UTF8_BINARY"
 _PLACE_BITS = 33
@@ -64,43 +64,53 @@ class Spark(Engine):
             yield dict(zip(names, map(np.array, zip(*batch, strict=True)), strict=True))
 
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        part = f.shiftright("row", _PLACE_BITS)
-        where = self._session.createDataFrame(
-            self._located(native, part, wanted),
-            "units bigint, part bigint, nth bigint, place bigint",
-        )
-        spots = f.broadcast(where.select("units", "part").distinct())
-        nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
-        rows = (
-            native.withColumn("part", part)
-            .join(spots, ["units", "part"], "leftsemi")
-            .withColumn("nth", (nth - 1).cast("bigint"))
-            .join(f.broadcast(where), ["units", "part", "nth"])
-            .select("item", "units", "place")
-        )
-        return self._collect(rows)
+        look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
+        parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
+        return self._collect(look_up(parted, self._located(parted, wanted)))
 
-    def _located(self, native: Any, part: Any, wanted: Sequence[Member]) -> list[Row]:
+    def _located(self, parted: Any, wanted: Sequence[Member]) -> Any:
         """For each member: its count, its partition, its place there, and its place in all."""
         asked = f.broadcast(
             self._session.createDataFrame(list(wanted), "units bigint, place bigint")
         )
         sizes = (
-            native.join(asked.select("units").distinct(), "units", "leftsemi")
-            .groupBy("units", part.alias("part"))
+            parted.join(asked.select("units").distinct(), "units", "leftsemi")
+            .groupBy("units", "part")
             .agg(f.count("*").alias("size"))
         )
         earlier = (
             Window.partitionBy("units").orderBy("part").rowsBetween(Window.unboundedPreceding, -1)
         )
         spans = sizes.withColumn("before", f.coalesce(f.sum("size").over(earlier), f.lit(0)))
-        located = self._collect(
+        return (
             asked.join(spans, "units")
             .filter("place >= before AND place < before + size")
-            .select("units", "part", f.col("place") - f.col("before"), "place")
+            .select("units", "part", (f.col("place") - f.col("before")).alias("nth"), "place")
         )
-        self.fetched += len(located)
-        return located
+
+    def _one_by_one(self, parted: Any, located: Any) -> Any:
+        at = f.row_number().over(Window.partitionBy("units", "place").orderBy("row"))
+        rows = parted.join(f.broadcast(located), ["units", "part"]).withColumn("at", at - 1)
+        return rows.filter("at = nth").select("item", "units", "place")
+
+    def _numbered(self, parted: Any, located: Any) -> Any:
+        """The same, but rows of a partition are numbered once for all that are looked for in it."""
+        known = self._collect(located)
+        self.fetched += len(known)
+        places = self._session.createDataFrame(
+            known, "units bigint, part bigint, nth bigint, place bigint"
+        )
+        nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
+        return (
+            parted.join(
+                f.broadcast(places.select("units", "part").distinct()),
+                ["units", "part"],
+                "leftsemi",
+            )
+            .withColumn("nth", (nth - 1).cast("bigint"))
+            .join(f.broadcast(places), ["units", "part", "nth"])
+            .select("item", "units", "place")
+        )
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
