@@ -31,6 +31,7 @@ lint: .venv/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 test: lint
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup

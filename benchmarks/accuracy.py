@@ -25,21 +25,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.best_method import FINER, estimates_after_above, estimates_after_top_k
-from dpgap.estimates import blue, combine
-from dpgap.exact import floors
-from dpgap.mechanisms.measurement import Laplace
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
-from dpgap.mechanisms.top_k_kernel import select
-from dpgap.paper_method import (
+from dpgap.estimates.linear import blue, combine
+from dpgap.exact.bits import Bits, InsecureSeededBits
+from dpgap.exact.draws import floors
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.sparse_vector.kernel import Sifted, sift
+from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k.kernel import select
+from dpgap.pipelines.best import FINER, estimates_after_above, estimates_after_top_k
+from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.paper import (
     above_half_widths,
     gap_variances,
     top_k_half_width,
     variance_ratio,
 )
-from dpgap.pipelines import MeasuredAbove, MeasuredTopK
-from dpgap.randomness import Bits, InsecureSeededBits
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -32,7 +32,7 @@ from release import opendp_top_k
 from scipy import stats
 
 import dpgap
-from dpgap.private_answers import Answers
+from dpgap.data.private_counts import Answers
 
 K, EPSILON = 10, 1
 Row = dict[str, Any]

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 import dpgap
-from dpgap.paper.datasets import FOLDER_VARIABLE, load_all
-from dpgap.paper.experiments import Subject
+from dpgap.research.paper.datasets import FOLDER_VARIABLE, load_all
+from dpgap.research.paper.experiments import Subject
 
 EPSILON = "0.7"
 AUTHORS_US = (100.0, 500.0)

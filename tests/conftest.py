@@ -15,7 +15,7 @@ from servers import ON_SERVERS, connection_to, postgres_server, spark_session
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep every server to one process."""
-    folders = {Path(__file__).parent / name for name in ("engines", "twins")}
+    folders = {Path(__file__).parent / name for name in ("data/engines", "twins")}
     for item in (each for each in items if each.path.parent in folders):
         for name in ON_SERVERS:
             if name in getattr(item, "fixturenames", ()) or f"[{name}" in item.name:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpgap
-from dpgap.answers import on_grid, step
-from dpgap.parameters import rational
+from dpgap.exact.grid import on_grid, step
+from dpgap.exact.parameters import rational
 
 MECHANISMS = [
     dpgap.NoisyTopK(1, 1),

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpgap import estimates
-    from dpgap.budget import BudgetExhausted
-    from dpgap.domain import DomainWarning
-    from dpgap.grouped_answers import GroupedAnswers
-    from dpgap.ledger import Ledger, LedgerError
+    from dpgap.budget.account import BudgetExhausted
+    from dpgap.budget.ledger import Ledger, LedgerError
+    from dpgap.data.counts import counts
+    from dpgap.data.domain import DomainWarning
+    from dpgap.data.grouped_counts import GroupedAnswers
     from dpgap.mechanisms.classical import classical
-    from dpgap.mechanisms.count_hull import CountHull
-    from dpgap.mechanisms.cube import Cube
-    from dpgap.mechanisms.measurement import Laplace
-    from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
-    from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
-    from dpgap.pipelines import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
-    from dpgap.planning import Plan, plan
-    from dpgap.simulation import simulate
-    from dpgap.sources import counts
-    from dpgap.tables import above, top_k
+    from dpgap.mechanisms.measuring.count_hull import CountHull
+    from dpgap.mechanisms.measuring.cube import Cube
+    from dpgap.mechanisms.measuring.laplace import Laplace
+    from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+    from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
+    from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
+    from dpgap.pipelines.plan import Plan, plan
+    from dpgap.pipelines.tables import above, top_k
+    from dpgap.research.simulation import simulate
 
 __version__ = "0.1.0"
 
@@ -60,30 +60,30 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AdaptiveSparseVector": "dpgap.mechanisms.sparse_vector",
-    "BudgetExhausted": "dpgap.budget",
-    "CountHull": "dpgap.mechanisms.count_hull",
-    "Cube": "dpgap.mechanisms.cube",
-    "DomainWarning": "dpgap.domain",
-    "GroupedAnswers": "dpgap.grouped_answers",
-    "Laplace": "dpgap.mechanisms.measurement",
-    "Ledger": "dpgap.ledger",
-    "LedgerError": "dpgap.ledger",
-    "MeasuredAbove": "dpgap.pipelines",
-    "MeasuredTopK": "dpgap.pipelines",
-    "NoisyMax": "dpgap.mechanisms.top_k",
-    "NoisyTopK": "dpgap.mechanisms.top_k",
-    "Plan": "dpgap.planning",
-    "SparseVector": "dpgap.mechanisms.sparse_vector",
-    "above": "dpgap.tables",
+    "AdaptiveSparseVector": "dpgap.mechanisms.sparse_vector.mechanism",
+    "BudgetExhausted": "dpgap.budget.account",
+    "CountHull": "dpgap.mechanisms.measuring.count_hull",
+    "Cube": "dpgap.mechanisms.measuring.cube",
+    "DomainWarning": "dpgap.data.domain",
+    "GroupedAnswers": "dpgap.data.grouped_counts",
+    "Laplace": "dpgap.mechanisms.measuring.laplace",
+    "Ledger": "dpgap.budget.ledger",
+    "LedgerError": "dpgap.budget.ledger",
+    "MeasuredAbove": "dpgap.pipelines.measured",
+    "MeasuredTopK": "dpgap.pipelines.measured",
+    "NoisyMax": "dpgap.mechanisms.top_k.mechanism",
+    "NoisyTopK": "dpgap.mechanisms.top_k.mechanism",
+    "Plan": "dpgap.pipelines.plan",
+    "SparseVector": "dpgap.mechanisms.sparse_vector.mechanism",
+    "above": "dpgap.pipelines.tables",
     "classical": "dpgap.mechanisms.classical",
-    "counts": "dpgap.sources",
+    "counts": "dpgap.data.counts",
     "estimates": "dpgap.estimates",
-    "measured_above": "dpgap.pipelines",
-    "measured_top_k": "dpgap.pipelines",
-    "plan": "dpgap.planning",
-    "simulate": "dpgap.simulation",
-    "top_k": "dpgap.tables",
+    "measured_above": "dpgap.pipelines.measured",
+    "measured_top_k": "dpgap.pipelines.measured",
+    "plan": "dpgap.pipelines.plan",
+    "simulate": "dpgap.research.simulation",
+    "top_k": "dpgap.pipelines.tables",
 }
 
 

@@ -1,5 +1,5 @@
 """`python -m dpgap` is `dpgap`."""
 
-from dpgap.cli import app
+from dpgap.cli.app import app
 
 app(prog_name="dpgap")

@@ -109,7 +109,7 @@ LAW = EXHIBITS["noisy max at scale 1/ε"].mechanism.law
 
 def test_the_same_mutants_pass_once_mended():
     """The refutations are not for want of trying: at the right scale the same programs pass."""
-    from dpgap.noise import LaplaceNoise
+    from dpgap.exact.laws import LaplaceNoise
     from dpgap.proof import museum
 
     mended = museum.IndicesOnly(LaplaceNoise(Fraction(4)), LaplaceNoise(Fraction(8)), stop=3)

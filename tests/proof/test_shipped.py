@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 import dpgap
-from dpgap.noise import NOISES, LaplaceNoise
+from dpgap.exact.laws import NOISES, LaplaceNoise
 from dpgap.proof import density, prove, search
 from dpgap.proof.cases import by_density, cases
 from dpgap.proof.shares import AllShares, for_all_shares

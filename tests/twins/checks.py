@@ -22,7 +22,7 @@ from unittest import mock
 import numpy as np
 
 import dpgap
-from dpgap.randomness import InsecureSeededBits
+from dpgap.exact.bits import InsecureSeededBits
 from twins.neighbours import FIRST_UNIT, Row, Twins
 from twins.odd_values import MARK
 from twins.questions import QUESTIONS

@@ -12,12 +12,13 @@ from unittest import mock
 import duckdb
 import numpy as np
 
-from dpgap import domain, sources
-from dpgap.domain import Domain
-from dpgap.engines import Engine
-from dpgap.engines.counted import EngineAnswers
-from dpgap.files import Columns
-from dpgap.private_answers import Answers
+from dpgap.data import counts as sources
+from dpgap.data import domain
+from dpgap.data.domain import Domain
+from dpgap.data.engines import Engine
+from dpgap.data.engines.counted import EngineAnswers
+from dpgap.data.files import Columns
+from dpgap.data.private_counts import Answers
 
 
 class Mutant(NamedTuple):

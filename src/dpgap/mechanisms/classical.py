@@ -11,11 +11,11 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dpgap.budget import Account
-from dpgap.mechanisms.sparse_vector import SparseVector
-from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.releases import Integers, Promise, Table, named
-from dpgap.tracebacks import errors_without_answers
+from dpgap.budget.account import Account
+from dpgap.data.tracebacks import errors_without_answers
+from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.releases.results import Integers, Promise, Table, named
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@
 A guide is in docs/prove-your-own.md.
 """
 
-from dpgap.noise import ExponentialNoise, LaplaceNoise, StaircaseNoise
+from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, StaircaseNoise
 from dpgap.proof.numbers import BadProgram, Violation
 from dpgap.proof.numeric import check
 from dpgap.proof.proving import Counterexample, Proof, prove, replay

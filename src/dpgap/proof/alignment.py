@@ -22,7 +22,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, NoReturn, Protocol
 
-from dpgap.noise import Law, Noise, Scalar
+from dpgap.exact.laws import Law, Noise, Scalar
 from dpgap.proof.numbers import (
     Affine,
     BadProgram,
@@ -34,7 +34,7 @@ from dpgap.proof.numbers import (
 )
 from dpgap.proof.output import Skeleton, collected, sealed, taken_apart
 from dpgap.proof.watch import watched
-from dpgap.releases import readable
+from dpgap.releases.results import readable
 
 _MOST_DRAWS = 10_000
 _SECONDS = 10.0

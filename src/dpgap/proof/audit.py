@@ -18,15 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgap.exact import Floats, Integers, floors
-from dpgap.mechanisms.count_hull import CountHull
-from dpgap.mechanisms.cube import Cube
-from dpgap.mechanisms.measurement import Laplace
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
-from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.mechanisms.top_k_kernel import select
-from dpgap.noise import NOISES
+from dpgap.exact.bits import secure_bits
+from dpgap.exact.draws import Floats, Integers, floors
+from dpgap.exact.laws import NOISES
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.sparse_vector.kernel import Sifted, sift
+from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k.kernel import select
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.proof import joint_audits
 from dpgap.proof.crowd import frequency
 from dpgap.proof.exhibits import Exhibit, mutants
@@ -38,7 +39,6 @@ from dpgap.proof.output_laws import (
     measured,
     top_two,
 )
-from dpgap.randomness import secure_bits
 
 LEVEL = 1e-6
 _AT_ONCE = 1_000_000

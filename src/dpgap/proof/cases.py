@@ -10,12 +10,12 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any
 
-from dpgap.mechanisms.count_hull import CountHull
-from dpgap.mechanisms.cube import Cube
-from dpgap.mechanisms.measurement import Laplace
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
-from dpgap.noise import NOISES, Scalar
+from dpgap.exact.laws import NOISES, Scalar
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
 from dpgap.proof import density
 from dpgap.proof.exhibits import Exhibit, exhibits
 from dpgap.proof.numbers import Violation

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from dpgap.exact import Floats, Integers, bounds, floors
-from dpgap.noise import Law, Noise, Scalar
+from dpgap.exact.bits import secure_bits
+from dpgap.exact.draws import Floats, Integers, bounds, floors
+from dpgap.exact.laws import Law, Noise, Scalar
 from dpgap.proof.every_path import Replay
 from dpgap.proof.numbers import Affine
 from dpgap.proof.watch import Stop
-from dpgap.randomness import secure_bits
 
 _AT_ONCE = 1 << 17
 

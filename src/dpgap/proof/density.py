@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from dpgap.mechanisms.top_k import NoisyTopK
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.proof.alignment import Draws, Given
 from dpgap.proof.numbers import Affine, Violation
 from dpgap.proof.output import collected

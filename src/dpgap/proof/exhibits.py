@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dpgap.mechanisms.count_hull import CountHull
-from dpgap.mechanisms.sparse_vector import SparseVector
-from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.noise import ExponentialNoise, LaplaceNoise, Law, Scalar
+from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, Scalar
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.proof import museum
 from dpgap.proof.joint_audits import MOST, chances
 from dpgap.proof.quadrature import exceeds, integrated

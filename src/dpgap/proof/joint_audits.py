@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dpgap.exact import Floats, Integers
-from dpgap.mechanisms.count_hull import CountHull
-from dpgap.mechanisms.cube import Cube
-from dpgap.randomness import secure_bits
+from dpgap.exact.bits import secure_bits
+from dpgap.exact.draws import Floats, Integers
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
 
 MOST = 12
 """Noisy values from here on, either way, are put together."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.noise import LaplaceNoise, Law, Noise, Scalar
+from dpgap.exact.laws import LaplaceNoise, Law, Noise, Scalar
+from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.proof.variants import altered
 
 Answers = Sequence[Scalar]

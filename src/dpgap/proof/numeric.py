@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpgap.noise import Scalar
+from dpgap.exact.laws import Scalar
 from dpgap.proof.alignment import (
     Dependence,
     Given,
@@ -33,7 +33,7 @@ from dpgap.proof.numbers import (
 )
 from dpgap.proof.output import sealed
 from dpgap.proof.shares import corners
-from dpgap.releases import readable
+from dpgap.releases.results import readable
 
 _MOST_QUESTIONS = 1_000_000
 

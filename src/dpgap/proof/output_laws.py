@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from dpgap.exact import Floats, Integers
-from dpgap.mechanisms.measurement import Laplace
-from dpgap.mechanisms.sparse_vector import SparseVector
-from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.noise import ExponentialNoise, LaplaceNoise, Law, StaircaseNoise
+from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, StaircaseNoise
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 
 MOST = 12
 """Gaps of this many steps or more, over the least, are one cell."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpgap.noise import Scalar
-from dpgap.parameters import positive_integer, positive_rational
+from dpgap.exact.laws import Scalar
+from dpgap.exact.parameters import positive_integer, positive_rational
 from dpgap.proof.alignment import Dependence, Mechanism, aligned, cycle_message, trial
 from dpgap.proof.numbers import Exact, Unknown, Violation, exact
 from dpgap.proof.numeric import check

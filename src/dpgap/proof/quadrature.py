@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgap.exact import Floats
+from dpgap.exact.draws import Floats
 
 _NODES = 24
 _REACH = 45

@@ -7,8 +7,8 @@ condition fails it looks for the simplest numbers at which it does.
 from fractions import Fraction
 from typing import Any
 
-from dpgap.noise import Law
-from dpgap.parameters import positive_integer, positive_rational
+from dpgap.exact.laws import Law
+from dpgap.exact.parameters import positive_integer, positive_rational
 from dpgap.proof.numbers import Exact, Violation
 from dpgap.proof.numeric import check
 from dpgap.proof.proving import Counterexample, claimed, kinds

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpgap.noise import ExponentialNoise, LaplaceNoise, Law, Scalar, StaircaseNoise
+from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, Scalar, StaircaseNoise
 from dpgap.proof.numbers import Exact
 
 _QUARTER = Fraction(1, 4)

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import z3
 
-from dpgap.noise import Scalar
+from dpgap.exact.laws import Scalar
 from dpgap.proof.every_path import Replay
 from dpgap.proof.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation, exact
 from dpgap.proof.shares import at_most, corners
 from dpgap.proof.watch import Stop
-from dpgap.releases import readable
+from dpgap.releases.results import readable
 
 _SOMEWHERE = object()
 """Stands for a point that exists but was not looked for."""

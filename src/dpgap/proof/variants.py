@@ -5,11 +5,11 @@ from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from dpgap.mechanisms.count_hull import CountHull
-from dpgap.mechanisms.cube import Cube
-from dpgap.mechanisms.measurement import Laplace
-from dpgap.mechanisms.sparse_vector import Branch, SparseVector
-from dpgap.noise import Law, Scalar
+from dpgap.exact.laws import Law, Scalar
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.sparse_vector.mechanism import Branch, SparseVector
 from dpgap.proof.output import Sealed
 from dpgap.proof.shares import for_all_shares
 

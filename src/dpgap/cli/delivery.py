@@ -1,0 +1,68 @@
+"""A release that is paid for reaches somebody: files, the terminal, or the next place that works.
+
+If a file or the terminal fails (a full disk, a closed pipe), the whole release goes as JSON into
+the present folder, else into the home folder, else into that for temporary files. Only its owner
+can read it there, a message says where it is, and the exit code is 1.
+"""
+
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from dpgap.cli.errors import message_of
+from dpgap.cli.files import Output, write_new
+from dpgap.cli.streams import let_go_if_broken, say
+from dpgap.releases.printable import printable
+
+Render = Callable[[], str]
+
+
+def deliver(files: Sequence[tuple[Output, Render]], shown: Render, complete: Render) -> None:
+    """Write the files and print what is shown; if any of it fails, keep what is complete."""
+    failed = []
+    for output, render in files:
+        if why := _failure(output.write, render):
+            failed.append(f"{output.path} could not be written ({why})")
+    if why := _failure(say, shown):
+        failed.append(f"the release could not be printed ({why})")
+    if not failed:
+        return
+    let_go_if_broken(sys.stdout)
+    is_printed = why is None and shown is complete
+    place = "it was printed as well" if is_printed else _kept(complete)
+    message = f"dpgap: {'; '.join(failed)}. The release is paid for: {place}"
+    lines = map(printable, message.split("\n"))
+    _failure(partial(typer.echo, err=True), lambda: "\n".join(lines))
+    let_go_if_broken(sys.stderr)
+    raise typer.Exit(1)
+
+
+def _failure(put: Callable[[str], object], render: Render) -> str | None:
+    """Why a text got nowhere. After the charge nothing may stop us, not even an interruption."""
+    try:
+        put(render())
+    except KeyboardInterrupt:
+        return "interrupted"
+    except Exception as error:
+        return message_of(error)
+    return None
+
+
+def _kept(complete: Render) -> str:
+    """Keep the release in the first folder that takes it, and say where; else say all of it."""
+    content = complete()
+    moment = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):
+        try:
+            path = folder().absolute() / f"dpgap-release-{moment}-{secrets.token_hex(4)}.json"
+            write_new(path, (content + "\n").encode(), mode=0o600)
+        except (OSError, RuntimeError):  # there may be no such folder
+            continue
+        return f"it is in {path}"
+    return f"no place could be found for it, so here it is:\n{content}"

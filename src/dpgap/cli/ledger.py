@@ -1,0 +1,132 @@
+"""`dpgap ledger`: open a budget, look at it, check that nobody tampered with it."""
+
+import json as json_format
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpgap.cli.errors import plainly
+from dpgap.releases.printable import printable
+
+if TYPE_CHECKING:
+    from dpgap.budget.entries import Entry
+
+ledger_app = typer.Typer(
+    no_args_is_help=True, help="Budgets that last: create, show and verify a ledger."
+)
+
+URL = Annotated[
+    str, typer.Option("--ledger", help="sqlite:///budget.db or postgresql://user@host/name.")
+]
+Dataset = Annotated[str, typer.Option(help="The data set whose budget it is.")]
+AnyDataset = Annotated[str | None, typer.Option(help="Only this data set; else all.")]
+AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@ledger_app.command()
+@plainly
+def create(
+    ledger: URL,
+    dataset: Dataset,
+    epsilon: Annotated[str, typer.Option(help="The total for all releases, exact.")],
+    json: AsJSON = False,
+) -> None:
+    """Open a budget for a data set that has none yet."""
+    from dpgap.budget.ledger import Ledger
+
+    balance = Ledger(ledger).create(dataset, epsilon).balance
+    if json:
+        typer.echo(json_format.dumps(_summary([balance]), indent=2))
+    else:
+        typer.echo(_words([balance]))
+
+
+@ledger_app.command()
+@plainly
+def show(ledger: URL, dataset: AnyDataset = None, json: AsJSON = False) -> None:
+    """Print totals, entries and the head of the chain, which is worth noting elsewhere."""
+    from dpgap.budget.ledger import Ledger
+
+    store = Ledger(ledger)
+    names = store.datasets() if dataset is None else [store.account(dataset).dataset]
+    books = [store.entries(name) for name in names]
+    if not json:
+        typer.echo("\n\n".join(map(_words, books)) or "The ledger has no data sets yet.")
+    elif dataset is None:
+        typer.echo(json_format.dumps({"datasets": [_summary(book) for book in books]}, indent=2))
+    else:
+        typer.echo(json_format.dumps(_summary(books[0]), indent=2))
+
+
+@ledger_app.command()
+@plainly
+def verify(
+    ledger: URL,
+    dataset: AnyDataset = None,
+    head: Annotated[
+        str | None, typer.Option(help="A head noted earlier, which must still be in the chain.")
+    ] = None,
+    json: AsJSON = False,
+) -> None:
+    """Check every entry; exit code 1 if any was edited, removed or put in."""
+    from dpgap.budget.ledger import Ledger
+
+    flaws = Ledger(ledger).verify(dataset, head=head)
+    if json:
+        typer.echo(json_format.dumps({"intact": not flaws, "flaws": flaws}, indent=2))
+    elif flaws:
+        typer.echo("\n".join(printable(flaw) for flaw in flaws), err=True)
+    else:
+        typer.echo("The ledger is intact.")
+    if flaws:
+        raise typer.Exit(1)
+
+
+def _summary(book: "list[Entry]") -> dict[str, Any]:
+    from dpgap.budget.entries import readable_text
+
+    last = book[-1]
+    return {
+        "dataset": last.dataset,
+        "total": readable_text(last.total),
+        "spent": readable_text(last.spent),
+        "reserved": readable_text(last.reserved),
+        "remaining": readable_text(last.remaining),
+        "head": last.hash,
+        "entries": [
+            {
+                "number": entry.number,
+                "kind": entry.kind,
+                "about": entry.about,
+                "epsilon": str(entry.epsilon),
+                "purpose": entry.purpose,
+                "who": entry.who,
+                "at": entry.at,
+                "hash": entry.hash,
+            }
+            for entry in book
+        ],
+    }
+
+
+def _words(book: "list[Entry]") -> str:
+    from dpgap.budget.entries import readable_text
+
+    last = book[-1]
+    lines = [
+        f"data set   {last.dataset}",
+        f"total      {readable_text(last.total)}",
+        f"spent      {readable_text(last.spent)}",
+        f"reserved   {readable_text(last.reserved)}   (under way or broken off; counts as spent)",
+        f"remaining  {readable_text(last.remaining)}",
+        f"head       {last.hash}",
+        "",
+        *(_line(entry) for entry in book),
+    ]
+    return "\n".join(map(printable, lines))
+
+
+def _line(entry: "Entry") -> str:
+    about = "" if entry.about is None else f" of {entry.about}"
+    what = f"{entry.kind}{about} ε = {entry.epsilon}"
+    return f"{entry.number:>5}  {entry.at[:19]}  {entry.who}  {what}  {entry.purpose}".rstrip()

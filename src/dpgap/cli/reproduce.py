@@ -1,0 +1,121 @@
+"""`dpgap reproduce`: the paper's figures and claims, on the reader's own machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpgap.research.paper.claims import Claim, judge
+from dpgap.research.paper.datasets import load, load_all
+from dpgap.research.paper.experiments import FIGURES, Result
+from dpgap.research.paper.figures import Drawn, draw, draw_datasets
+from dpgap.research.paper.page import as_html, as_markdown
+from dpgap.research.paper.reproduction import (
+    SEED,
+    Plan,
+    Progress,
+    as_json,
+    finished_figures,
+    require_sound,
+    write,
+)
+
+RESULTS, PAGE, SUMMARY = "results.json", "reproduction.html", "reproduction.md"
+FOLDER = "figures"
+
+
+def reproduce(
+    figure: Annotated[
+        list[int] | None, typer.Option(help="Only this figure, 1 to 4; may be repeated.")
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Runs a point.")] = 10_000,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder with the paper's data sets, or any FIMI, CSV or Parquet file. "
+            "Default: the folder that DPGAP_DATA names, else data sets that are made up."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="The folder to write to; pages and results there are replaced.")
+    ] = Path("reproduction"),
+    seed: Annotated[int, typer.Option(help="The same seed gives the same figures.")] = SEED,
+    as_json_text: Annotated[
+        bool, typer.Option("--json", help="Print the results, as in results.json, and no table.")
+    ] = False,
+) -> None:
+    """Redraw the paper's figures and set its claims beside what is measured."""
+    try:
+        figures = tuple(sorted(set(figure or FIGURES)))
+        require_sound(figures, runs, seed)  # before data is read, which may take a while
+        plan = Plan(load_all(data), figures, runs, seed)
+        results, claims = _watched(out, plan, quiet=as_json_text)
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("Interrupted. The figures that were finished are kept.", err=True)
+        raise typer.Exit(130) from None
+    if as_json_text:
+        typer.echo(as_json(results), nl=False)
+        return
+    for claim in claims:
+        typer.echo(f"{claim.statement}\n  {claim.verdict}: {claim.measured}")
+    typer.echo(f"Written to {out}: {PAGE}, {SUMMARY}, {RESULTS} and the figures.")
+
+
+def _watched(out: Path, plan: Plan, *, quiet: bool) -> tuple[list[Result], list[Claim]]:
+    """Reproduce with a progress bar and an estimate of the time that is left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} points"),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeLeft(),
+    )
+    console = Console(stderr=True, quiet=quiet)
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("Simulating", total=None)
+        return reproduce_into(
+            out, plan, lambda done, total: bar.update(task, completed=done, total=total)
+        )
+
+
+def reproduce_into(
+    out: Path, plan: Plan, progress: Progress = lambda done, total: None
+) -> tuple[list[Result], list[Claim]]:
+    """Write figures, results and pages to a folder; each figure as soon as it is finished."""
+    drawn: dict[str, Drawn] = {}
+
+    def told(done: int, total: int) -> None:
+        if not drawn:  # other processes are at work, and there is time to draw
+            made = load("T40I10D100K", None)
+            drawn["datasets"] = draw_datasets(plan.datasets, made)
+            _write_drawings(out, drawn)
+        progress(done, total)
+
+    results: list[Result] = []
+    claims: list[Claim] = []
+    for figure, points in finished_figures(plan, told):
+        results = sorted([*results, *points])
+        claims = judge(results)
+        new = draw(figure, points, plan.datasets)
+        _write_drawings(out, new)
+        drawn |= new
+        svg = {name: files["svg"] for name, files in drawn.items()}
+        paths = {name: f"{FOLDER}/{name}.svg" for name in drawn}
+        write(out / RESULTS, as_json(results))
+        write(out / PAGE, as_html(claims, plan.datasets, svg, plan.runs))
+        write(out / SUMMARY, as_markdown(claims, plan.datasets, paths, plan.runs))
+    return results, claims
+
+
+def _write_drawings(out: Path, drawn: dict[str, Drawn]) -> None:
+    for name, files in drawn.items():
+        for kind, content in files.items():
+            write(out / FOLDER / f"{name}.{kind}", content)

@@ -1,0 +1,217 @@
+"""The public domain: which items there are, stated by the user and never read from private data.
+
+Items are compared by their text, so that 7 and "7" are the same item. What a release shows are the
+domain's own labels. A range of whole numbers is never written out. A domain is public, so whatever
+looks like a slip in it is named in a `DomainWarning`.
+"""
+
+import gzip
+import re
+import sys
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.data.files import FIMI_ITEM, Columns, column_in, column_of, is_table, quietly
+from dpgap.data.private_counts import Integers
+from dpgap.exact.grid import MAX_STEPS
+from dpgap.releases.questions import OBSERVED
+
+ACCEPTED = (
+    "a list of items, a range, a column of a public table, or text: a file with an item on each "
+    f'line, "table.parquet:column", "0..16469", or "{OBSERVED}"'
+)
+
+_RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_LIST = "a list of {count} items"
+_MARK = "\ufeff"
+
+
+class DomainWarning(UserWarning):
+    """A domain that was probably meant otherwise; it is taken as it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Labels in order, and words that describe them."""
+
+    labels: range | tuple[Any, ...]
+    words: str
+
+    def positions(self, items: NDArray[Any]) -> Integers:
+        """Where in the domain each item is; −1 for those outside it."""
+        if not isinstance(self.labels, range):
+            place = {text_of(label): at for at, label in enumerate(self.labels)}
+            found = (place.get(text_of(item), -1) for item in items.tolist())
+            return np.fromiter(found, dtype=np.int64, count=items.size)
+        if items.dtype.kind not in "iu":
+            numbers = self.labels
+            given = (whole(item) for item in items.tolist())
+            found = (numbers.index(n) if n is not None and n in numbers else -1 for n in given)
+            return np.fromiter(found, dtype=np.int64, count=items.size)
+        low, high = sorted((self.labels[0], self.labels[-1]))
+        inside = (items >= low) & (items <= high)
+        offset = np.where(inside, items, low).astype(np.int64) - self.labels.start
+        at, rest = np.divmod(offset, self.labels.step)
+        return np.where(inside & (rest == 0), at, -1)
+
+    def has_numbers(self) -> bool:
+        """Whether any label could be found in a column of numbers."""
+        return isinstance(self.labels, range) or any(whole(x) is not None for x in self.labels)
+
+
+def read_domain(domain: object) -> Domain:
+    """The domain that a user stated, in any of the ways that are accepted.
+
+    >>> read_domain("0..16469")
+    Domain(labels=range(0, 16470), words='the whole numbers from 0 to 16469')
+    >>> read_domain(["fig", "pea"]).words
+    'a list of 2 items'
+    """
+    if isinstance(domain, Domain):
+        return domain
+    if isinstance(domain, range):
+        return _numbers(domain)
+    if isinstance(domain, Path):
+        return _of_text(str(domain))
+    if isinstance(domain, str):
+        return _of_text(domain)
+    for name in ("to_list", "tolist", "to_pylist"):
+        if hasattr(domain, name):  # a column, which may well repeat its items
+            return checked(listed(getattr(domain, name)(), _LIST))
+    if isinstance(domain, bytes | dict) or not isinstance(domain, Iterable):
+        raise TypeError(f"domain must be {ACCEPTED}, not {type(domain).__name__}")
+    return _each_once(list(domain), _LIST)
+
+
+def column_beside(domain: Any, table: Columns) -> Any:
+    """A domain that is a column of a file, opened beside the table; any other as it is."""
+    if not isinstance(domain, str) or table.item == FIMI_ITEM or table.database is None:
+        return domain
+    path, colon, column = domain.rpartition(":")
+    return column_in(table.database, path, column) if colon and is_table(path) else domain
+
+
+def listed(labels: Iterable[Any], words: str) -> Domain:
+    """The domain of these labels, each once."""
+    unique: dict[str, Any] = {}
+    for label in labels:
+        if not _missing(label):
+            unique.setdefault(text_of(label), label)
+    if not unique:
+        raise ValueError("domain must not be empty")
+    return Domain(tuple(unique.values()), words.replace("{count}", str(len(unique))))
+
+
+def _each_once(labels: list[Any], words: str, empty_lines: int = 0) -> Domain:
+    """The domain of these labels, of which each should be named once."""
+    domain = listed(labels, words)
+    named = sum(not _missing(label) for label in labels)
+    return checked(domain, named - len(domain.labels), empty_lines)
+
+
+def checked(domain: Domain, repeated: int = 0, empty_lines: int = 0) -> Domain:
+    """The same domain; a warning tells of all its oddities together."""
+    texts = [label for label in domain.labels if isinstance(label, str)]
+    odd = {
+        "with spaces around them": sum(text != text.strip() for text in texts),
+        "in quotes": sum(len(text) > 1 and text[0] == text[-1] in "\"'" for text in texts),
+        "with a byte-order mark": sum(_MARK in text for text in texts),
+        "repeated": repeated,
+        "empty": empty_lines,
+    }
+    found = ", ".join(f"{count} {what}" for what, count in odd.items() if count)
+    if found:
+        message = f"domain is taken as it is written, but look at its items: {found}"
+        warnings.warn(message, DomainWarning, stacklevel=_steps_outside())
+    return domain
+
+
+def _steps_outside() -> int:
+    """How many calls above our caller the first is that is not of this package."""
+    steps, frame = 1, sys._getframe(1)
+    package = __name__.partition(".")[0] + "."
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+        steps, frame = steps + 1, frame.f_back
+    return steps
+
+
+def text_of(item: Any) -> str:
+    """The text that items are compared by.
+
+    >>> text_of(7), text_of(7.0), text_of("7"), text_of(True)
+    ('7', '7', '7', 'true')
+    """
+    if isinstance(item, str):
+        return item
+    if isinstance(item, bool | np.bool_):
+        return "true" if item else "false"
+    if isinstance(item, int | float | np.integer | np.floating):
+        return str(int(item)) if item == item // 1 else str(float(item))
+    raise TypeError(f"items must be text, numbers or true and false, not {type(item).__name__}")
+
+
+def _missing(label: object) -> bool:
+    return label is None or label != label or type(label).__name__ in ("NAType", "NaTType")
+
+
+def whole(item: object) -> int | None:
+    """The whole number that an item is, however it is written down."""
+    try:
+        text = text_of(item)
+    except (TypeError, OverflowError, ValueError):
+        return None
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def is_within(number: int) -> bool:
+    """Whether a range may hold a number."""
+    return abs(number) < 1 << 62
+
+
+def _numbers(labels: range) -> Domain:
+    if not labels:
+        raise ValueError("domain must not be empty: the first number must not exceed the last")
+    if not (is_within(labels[0]) and is_within(labels[-1])):
+        raise ValueError("domain must lie within ±2^62")
+    if len(labels) > MAX_STEPS:
+        raise ValueError("domain must have at most 2^60 items")
+    step = "" if labels.step == 1 else f" in steps of {labels.step}"
+    return Domain(labels, f"the whole numbers from {labels[0]} to {labels[-1]}{step}")
+
+
+def _of_text(domain: str) -> Domain:
+    ends = _RANGE.fullmatch(domain)
+    if ends:
+        return _numbers(range(int(ends[1]), int(ends[2]) + 1))
+    path, colon, column = domain.rpartition(":")
+    if colon and is_table(path):
+        words = f"column {column!r} of a public table: {{count}} items"
+        return checked(listed(column_of(path, column), words))
+    if is_table(domain):
+        raise ValueError(f"domain must name a column of that table, as in {domain}:column")
+    try:
+        exists = Path(domain).is_file()
+    except (OSError, ValueError):
+        exists = False
+    if not exists:
+        raise ValueError(f"domain must be {ACCEPTED}; there is no file {domain!r}")
+    lines = quietly(
+        lambda: _lines(Path(domain)),
+        "domain must be a text file in UTF-8 with an item on each line",
+    )
+    items = [line for line in lines if line]
+    return _each_once(items, "a file of {count} items", len(lines) - len(items))
+
+
+def _lines(path: Path) -> list[str]:
+    open_text = gzip.open if path.suffix == ".gz" else open
+    with open_text(path, "rt", encoding="utf-8-sig", newline="") as file:
+        lines = file.read().removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines]

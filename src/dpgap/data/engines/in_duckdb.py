@@ -1,0 +1,120 @@
+"""DuckDB as an engine: temporary tables on the connection that a relation belongs to.
+
+What does not fit into memory spills to disk, so that a table may be larger than memory. Where
+members are looked up one by one, tables are read in the order in which they were written; or by
+item where the user has told DuckDB not to keep that order.
+"""
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import duckdb
+import narwhals as nw
+
+from dpgap.data.engines import FEW, Columns, Engine, Member, Row
+
+
+class DuckDB(Engine):
+    """The connection of a relation."""
+
+    def __init__(self, relation: Any) -> None:
+        Engine.__init__(self)
+        self._relation = relation
+        self._tables: dict[int, str] = {}
+
+    def _sql(self, query: str) -> Any:
+        return nw.from_native(_asked(self._relation, query))
+
+    def freeze(self, frame: Any) -> Any:
+        name, view = _fresh_name(), _fresh_name()
+        _asked(frame.to_native(), f"CREATE TEMP TABLE {name} AS SELECT * FROM {view}", view)
+        frozen = self._sql(f"SELECT * FROM {name}")
+        self._tables[id(frozen.to_native())] = name
+        return frozen
+
+    def drop(self, frozen: Any) -> None:
+        name = self._tables.pop(id(frozen.to_native()), None)
+        with suppress(Exception):  # a connection that is gone has dropped it
+            if name is not None:
+                _asked(self._relation, f"DROP TABLE IF EXISTS {name}")
+
+    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+        kind = "BIGINT" if items and isinstance(items[0], int) else "VARCHAR"
+        nul = secrets.token_hex(8)  # DuckDB takes no NUL in JSON
+        plain = [each.replace("\0", nul) if isinstance(each, str) else each for each in items]
+        text = json.dumps(plain, ensure_ascii=False).replace("'", "''")
+        item = f"unnest(CAST('{text}'::JSON AS {kind}[]))"
+        if nul in text:
+            item = f"replace({item}, '{nul}', chr(0))"
+        return self._sql(f"SELECT {item} AS item, unnest(range({len(items)})) AS position")
+
+    def shuffled(self, frame: Any, salt: str) -> Any:
+        name = self._tables[id(frame.to_native())]
+        return self._sql(f"SELECT * FROM {name} ORDER BY md5(concat('{salt}', item))")
+
+    def _collect(self, native: Any) -> list[Row]:
+        rows: list[Row] = native.fetchall()
+        return rows
+
+    def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
+        frozen = self.freeze(frame)  # in order, so that pages are ranges of rows
+        name = self._tables[id(frozen.to_native())]
+        try:
+            for start in count(0, size):
+                page = f"WHERE rowid >= {start} AND rowid < {start + size}"
+                columns: Columns = (
+                    self._sql(f"SELECT * FROM {name} {page}").to_native().fetchnumpy()
+                )
+                if not columns["units"].size:
+                    return
+                yield columns
+        finally:
+            self.drop(frozen)
+
+    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
+        look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
+        return self._collect(self._sql(look_up(self._tables[id(native)], wanted)).to_native())
+
+    def _one_by_one(self, name: str, wanted: Sequence[Member]) -> str:
+        order = "" if self._keeps_order() else "ORDER BY item"
+        return " UNION ALL ".join(
+            f"(SELECT item, units, {place} AS place FROM {name} WHERE units = {units} "
+            f"{order} LIMIT 1 OFFSET {place})"
+            for units, place in wanted
+        )
+
+    def _numbered(self, name: str, wanted: Sequence[Member]) -> str:
+        counts, places = map(list, zip(*wanted, strict=True))
+        return f"""
+            WITH wanted AS MATERIALIZED
+                (SELECT unnest({counts}) AS units, unnest({places}) AS place)
+            SELECT item, units, place
+            FROM (SELECT item, units, row_number() OVER (PARTITION BY units) - 1 AS place
+                FROM {name} WHERE units IN (SELECT units FROM wanted))
+            JOIN wanted USING (units, place)"""
+
+    def _keeps_order(self) -> bool:
+        setting = self._sql("SELECT current_setting('preserve_insertion_order') AS kept")
+        return bool(setting.to_native().fetchall()[0][0])
+
+
+def _asked(relation: Any, query: str, view: str = "dpgap_unused") -> Any:
+    """Run a query on the connection of a relation, which it may call `view`.
+
+    DuckDB 1 makes a view for this, and leaves it there; the second query makes it once more and
+    drops it.
+    """
+    try:
+        return relation.query(view, query)
+    finally:
+        with suppress(Exception):
+            if duckdb.__version__.startswith("1."):
+                relation.query(view, f"DROP VIEW IF EXISTS {view}")
+
+
+def _fresh_name() -> str:
+    return f"dpgap_{secrets.token_hex(8)}"

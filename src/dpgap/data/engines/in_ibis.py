@@ -1,0 +1,117 @@
+"""Any database that Ibis speaks to: temporary tables in the session of an expression.
+
+Scans of a temporary table in PostgreSQL are neither parallel nor synchronised with others, so that
+a few members can be looked up one by one. Other databases promise nothing, so there members are
+numbered first.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import ibis
+import narwhals as nw
+import pyarrow
+
+from dpgap.data.engines import FEW, Columns, Engine, Member, Row
+from dpgap.data.files import quietly
+
+_NO_ORDER = (
+    "table must be in a database with the function md5: others cannot put items in a random order"
+)
+
+
+@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
+def md5(text: str) -> str:  # type: ignore[empty-body]
+    """The database's own function."""
+
+
+class Ibis(Engine):
+    """The database behind an expression."""
+
+    def __init__(self, expression: Any) -> None:
+        Engine.__init__(self)
+        self._database = expression.get_backend()
+        self._lists: list[str] = []
+
+    def freeze(self, frame: Any) -> Any:
+        name = f"dpgap_{secrets.token_hex(8)}"
+        try:
+            return nw.from_native(self._database.create_table(name, frame.to_native(), temp=True))
+        finally:
+            self._forget_lists()
+
+    def drop(self, frozen: Any) -> None:
+        self._drop("TABLE", frozen.to_native().get_name())
+
+    def _drop(self, kind: str, name: str) -> None:
+        with suppress(Exception):  # a session that is gone has dropped it
+            self._database.raw_sql(f"DROP {kind} IF EXISTS {name}")
+
+    def _forget_lists(self) -> None:
+        """Drop what Ibis made of lists, which it would keep for as long as the session."""
+        kind = "VIEW" if self._database.name == "duckdb" else "TABLE"
+        while self._lists:
+            self._drop(kind, self._lists.pop())
+
+    def plain(self, frame: Any) -> Any:
+        """The same rows; in PostgreSQL text of a fixed width without what fills it up."""
+        if self._database.name != "postgres" or frame.collect_schema()["item"] != nw.String:
+            return frame
+        return frame.with_columns(nw.col("item") + "")
+
+    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+        return nw.from_native(self._table({"item": items, "position": range(len(items))}))
+
+    def _table(self, columns: dict[str, Sequence[Any]]) -> Any:
+        made = ibis.memtable(pyarrow.table({name: list(each) for name, each in columns.items()}))
+        self._lists.append(made.get_name())
+        return made
+
+    def shuffled(self, frame: Any, salt: str) -> Any:
+        native = frame.to_native()
+        quietly(lambda: self._database.to_pyarrow(md5(ibis.literal(salt))), _NO_ORDER)
+        return nw.from_native(native.order_by(md5(ibis.literal(salt) + native.item.cast("string"))))
+
+    def _collect(self, native: Any) -> list[Row]:
+        # Without a limit of our own the user's default would cut the rows short.
+        try:
+            table = self._database.to_pyarrow(native, limit=None)
+        finally:
+            self._forget_lists()
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
+        native = frame.to_native()
+        if self._database.name == "duckdb":  # in memory anyway; Ibis 12 has no batches of DuckDB 2
+            batches = self._database.to_pyarrow(native, limit=None).to_batches(size)
+        else:
+            batches = self._database.to_pyarrow_batches(native, limit=None, chunk_size=size)
+        for batch in batches:
+            yield {
+                name: column.to_numpy(zero_copy_only=False)
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            }
+
+    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
+        is_quick = self._database.name == "postgres" and len(wanted) <= FEW
+        look_up = self._one_by_one if is_quick else self._numbered
+        return self._collect(look_up(native, wanted))
+
+    def _one_by_one(self, native: Any, wanted: Sequence[Member]) -> Any:
+        return ibis.union(
+            *(
+                native.filter(native.units == units)
+                .limit(1, offset=place)
+                .select("item", "units", place=ibis.literal(place, "int64"))
+                for units, place in wanted
+            )
+        )
+
+    def _numbered(self, native: Any, wanted: Sequence[Member]) -> Any:
+        counts, places = zip(*wanted, strict=True)
+        asked = self._table({"units": counts, "place": places})
+        place = ibis.row_number().over(group_by="units", order_by="item").cast("int64")
+        members = native.semi_join(asked, "units").mutate(place=place)
+        return members.semi_join(asked, ["units", "place"]).select("item", "units", "place")

@@ -1,0 +1,161 @@
+"""Spark as an engine: counts frozen by a local checkpoint, winners found where they lie.
+
+A local checkpoint cuts the lineage: if an executor is lost, the release fails instead of mixing
+two states of the data. Each frozen row knows the partition it is in and its place there. To find
+the j-th item with some count, partitions are counted first, in Spark, and then only the partition
+that holds it is looked at.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from pyspark.sql import functions as f
+from pyspark.sql.window import Window
+
+from dpgap.data.engines import FEW, Columns, Engine, Member, Row
+
+_BY_BYTES = "UTF8_BINARY"
+_PLACE_BITS = 33
+"""What `monotonically_increasing_id` leaves for the place in a partition."""
+
+
+class Spark(Engine):
+    """The session of a frame."""
+
+    def __init__(self, frame: Any) -> None:
+        Engine.__init__(self)
+        self._session = frame.sparkSession
+
+    def freeze(self, frame: Any) -> Any:
+        rows = frame.to_native().withColumn("row", f.monotonically_increasing_id())
+        with self.quiet():
+            return nw.from_native(rows.localCheckpoint(eager=True))
+
+    def drop(self, frozen: Any) -> None:
+        """Free what a checkpoint takes at once; Spark by itself would do so some time."""
+        with suppress(Exception):  # a session that is gone has dropped it
+            frozen.to_native()._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
+    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+        kind = "bigint" if items and isinstance(items[0], int) else "string"
+        rows = [(item, position) for position, item in enumerate(items)]
+        return nw.from_native(self._session.createDataFrame(rows, f"item {kind}, position bigint"))
+
+    def merges(self, column: Any) -> bool:
+        kind = column.to_native().schema["item"].dataType
+        return getattr(kind, "collation", _BY_BYTES) != _BY_BYTES
+
+    def shuffled(self, frame: Any, salt: str) -> Any:
+        return nw.from_native(
+            frame.to_native().orderBy(f.md5(f.concat(f.lit(salt), f.col("item").cast("string"))))
+        )
+
+    def _collect(self, native: Any) -> list[Row]:
+        return [tuple(row) for row in native.collect()]
+
+    def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
+        rows, names = frame.to_native().toLocalIterator(), frame.to_native().columns
+        while batch := list(islice(rows, size)):
+            yield dict(zip(names, map(np.array, zip(*batch, strict=True)), strict=True))
+
+    def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
+        look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
+        parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
+        return self._collect(look_up(parted, self._located(parted, wanted)))
+
+    def _located(self, parted: Any, wanted: Sequence[Member]) -> Any:
+        """For each member: its count, its partition, its place there, and its place in all."""
+        asked = f.broadcast(
+            self._session.createDataFrame(list(wanted), "units bigint, place bigint")
+        )
+        sizes = (
+            parted.join(asked.select("units").distinct(), "units", "leftsemi")
+            .groupBy("units", "part")
+            .agg(f.count("*").alias("size"))
+        )
+        earlier = (
+            Window.partitionBy("units").orderBy("part").rowsBetween(Window.unboundedPreceding, -1)
+        )
+        spans = sizes.withColumn("before", f.coalesce(f.sum("size").over(earlier), f.lit(0)))
+        return (
+            asked.join(spans, "units")
+            .filter("place >= before AND place < before + size")
+            .select("units", "part", (f.col("place") - f.col("before")).alias("nth"), "place")
+        )
+
+    def _one_by_one(self, parted: Any, located: Any) -> Any:
+        at = f.row_number().over(Window.partitionBy("units", "place").orderBy("row"))
+        rows = parted.join(f.broadcast(located), ["units", "part"]).withColumn("at", at - 1)
+        return rows.filter("at = nth").select("item", "units", "place")
+
+    def _numbered(self, parted: Any, located: Any) -> Any:
+        """The same, but rows of a partition are numbered once for all that are looked for in it."""
+        known = self._collect(located)
+        self.fetched += len(known)
+        places = self._session.createDataFrame(
+            known, "units bigint, part bigint, nth bigint, place bigint"
+        )
+        nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
+        return (
+            parted.join(
+                f.broadcast(places.select("units", "part").distinct()),
+                ["units", "part"],
+                "leftsemi",
+            )
+            .withColumn("nth", (nth - 1).cast("bigint"))
+            .join(f.broadcast(places), ["units", "part", "nth"])
+            .select("item", "units", "place")
+        )
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Keep the driver and PySpark from logging the rows on which a task failed."""
+        with _silent(_python_loggers()):
+            if hasattr(self._session, "_jvm"):
+                with self._quiet_driver():
+                    yield
+            else:  # Spark Connect: the driver is on the server
+                yield
+
+    @contextmanager
+    def _quiet_driver(self) -> Iterator[None]:
+        log4j = self._session.sparkContext._jvm.org.apache.logging.log4j
+        context, name = log4j.LogManager.getContext(False), "org.apache.spark"
+        loggers = context.getConfiguration().getLoggers()
+        before = loggers.get(name).getLevel() if loggers.containsKey(name) else None
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+        try:
+            yield
+        finally:
+            if before is None:
+                context.getConfiguration().removeLogger(name)
+                context.updateLoggers()
+            else:
+                log4j.core.config.Configurator.setLevel(name, before)
+
+
+def _python_loggers() -> list[logging.Logger]:
+    """What PySpark 4 tells of errors by, rows included."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:
+        return []
+    names = "DataFrameQueryContextLogger", "SQLQueryContextLogger"
+    return [PySparkLogger.getLogger(name) for name in names]
+
+
+@contextmanager
+def _silent(loggers: list[logging.Logger]) -> Iterator[None]:
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was

@@ -1,0 +1,277 @@
+"""Private answers with their facts: what mechanisms may know of counts, and nobody may see.
+
+A count says how many units (people, baskets, rows) an item has. Counts over a public domain can be
+looked at in three ways. As *groups* they are values and how many items have each, which is all
+that a Top-K needs; its winners are then looked up. As a *stream* they come a chunk at a time, which
+is what a Sparse Vector goes through. *Expanded* they are one number for every item.
+
+Mechanisms compare the facts with their own claims and refuse answers that contradict them; a bare
+array takes the mechanism's word.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpgap.exact.bits import secure_bits
+from dpgap.releases.questions import Origin
+
+Integers = NDArray[np.int64]
+
+MAX_EXPANDED = 10**8
+"""The most items of a domain that are written out as an array."""
+
+_FEW = 1 << 16
+
+
+def sealed(value: object) -> str:
+    """What a value that holds private numbers shows of itself."""
+    return f"<private: {type(value).__name__}>"
+
+
+class Found(NamedTuple):
+    """Members of groups: their places in the public domain, and what they are called."""
+
+    positions: Integers
+    """−1 where the domain has no order."""
+    labels: tuple[Any, ...] | None
+
+
+class Groups(NamedTuple):
+    """Answers by value: how many have each, and how to find the members."""
+
+    values: NDArray[Any]
+    sizes: Integers
+    find: Callable[[Integers, Integers], Found]
+    """Called with groups and places in them: whole numbers from 0 up, below the group's size."""
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+
+class Chunk(NamedTuple):
+    """Some of the answers of a stream: their values and how to name them."""
+
+    values: Integers
+    found: Callable[[Integers], Found]
+    """Called with places in this chunk."""
+    places: Integers | None = None
+    """Where in this chunk the values stand, in order; None if it has no others."""
+    size: int = 0
+    """With `places`: how many answers this chunk has. Those without a value are 0."""
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+    @property
+    def length(self) -> int:
+        """How many answers there are."""
+        return self.values.size if self.places is None else self.size
+
+    def at(self, places: Integers) -> Integers:
+        """The answers at some places."""
+        if self.places is None:
+            return self.values[places]
+        answers = np.zeros(places.size, dtype=np.int64)
+        is_taken, which = standing(self.places, places)
+        answers[is_taken] = self.values[which]
+        return answers
+
+
+def standing(taken: Integers, places: Integers) -> tuple[NDArray[np.bool_], Integers]:
+    """Which of some places are taken, and where among those taken, which are in order, they are.
+
+    >>> standing(np.array([2, 5, 7]), np.array([7, 3, 2]))
+    (array([ True, False,  True]), array([2, 0]))
+    """
+    nearest = np.searchsorted(taken, places)
+    nearest[nearest == taken.size] = 0
+    is_taken = taken[nearest] == places if taken.size else np.zeros(places.size, dtype=bool)
+    return is_taken, nearest[is_taken]
+
+
+Chunks = Generator[Chunk, None, None]
+"""Chunks that can be closed before their end."""
+
+
+class PrivateAnswers(ABC):
+    """Counts over a public domain that carry their facts and never show a value."""
+
+    __slots__ = ()
+
+    labels: Sequence[Any] | None
+    """The public domain in order, where it is known here."""
+    sensitivity: Fraction
+    monotonic: bool
+    origin: Origin | None
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many items the domain has."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> int:
+        """The largest count."""
+
+    @abstractmethod
+    def groups(self) -> Groups:
+        """The counts by value."""
+
+    @abstractmethod
+    def expanded(self) -> Integers:
+        """All counts in the order of the domain, absent items included."""
+
+    @abstractmethod
+    def in_order(self) -> Iterator[Chunk]:
+        """All counts in the order of the domain, a chunk at a time."""
+
+    @abstractmethod
+    def shuffled(self) -> Chunks:
+        """All counts in a fresh random order that does not depend on them, a chunk at a time."""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """Let go of what an engine keeps for these answers, where one does."""
+
+    def __repr__(self) -> str:
+        direction = "monotonic" if self.monotonic else "not monotonic"
+        return f"<private answers: {len(self)} items, sensitivity {self.sensitivity}, {direction}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Answers(PrivateAnswers):
+    """Counts held in memory: only those of the items that are present.
+
+    >>> Answers(range(5), np.array([3]), np.array([120]), Fraction(1), monotonic=True)
+    <private answers: 5 items, sensitivity 1, monotonic>
+    """
+
+    labels: Sequence[Any]
+    """The public domain, in order."""
+    positions: Integers
+    """Where in `labels` the items are that are present."""
+    counts: Integers
+    """The count of each present item."""
+    sensitivity: Fraction
+    monotonic: bool
+    origin: Origin | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def absent(self) -> int:
+        """How many items of the domain count 0."""
+        return len(self.labels) - self.positions.size
+
+    @property
+    def largest(self) -> int:
+        """The largest count."""
+        return int(self.counts.max(initial=0))
+
+    def groups(self) -> Groups:
+        """The counts by value; all absent items are one more group, at 0."""
+        values, sizes = _tallied(self.counts)
+        present = values.size
+        if self.absent:
+            values, sizes = np.append(values, 0), np.append(sizes, self.absent)
+
+        def find(groups: Integers, places: Integers) -> Found:
+            positions = np.empty(groups.size, dtype=np.int64)
+            for group in np.unique(groups[groups < present]):
+                members = np.flatnonzero(self.counts == values[group])
+                positions[groups == group] = self.positions[members[places[groups == group]]]
+            absent = groups == present
+            positions[absent] = self._absent_positions(int(np.count_nonzero(absent)))
+            return self._at(positions)
+
+        return Groups(values, sizes, find)
+
+    def _absent_positions(self, many: int) -> Integers:
+        """Distinct uniform positions of absent items."""
+        found, bits = np.empty(0, dtype=np.int64), secure_bits()
+        if many and len(self) <= max(_FEW, 2 * self.positions.size):
+            return np.flatnonzero(self.expanded() == 0)[bits.distinct(many, self.absent)]
+        while found.size < many:  # most positions are absent
+            drawn = bits.distinct(many, len(self))
+            present = self.positions[np.isin(self.positions, drawn)]
+            fresh = drawn[~np.isin(drawn, np.append(found, present))]
+            found = np.append(found, fresh)[:many]
+        return found
+
+    def expanded(self) -> Integers:
+        """All counts in the order of the domain, absent items included."""
+        if len(self) > MAX_EXPANDED:
+            raise ValueError(
+                f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
+                f"not {len(self):,}"
+            )
+        counts = np.zeros(len(self), dtype=np.int64)
+        counts[self.positions] = self.counts
+        return counts
+
+    def in_order(self) -> Iterator[Chunk]:
+        """All counts in the order of the domain, as one chunk."""
+        order = np.argsort(self.positions)
+        yield Chunk(self.counts[order], self._at, self.positions[order], len(self))
+
+    def shuffled(self) -> Chunks:
+        """All counts in a fresh random order, as one chunk: every order is equally likely.
+
+        What is present gets distinct places, and all other places are for what is absent. Which
+        absent item stands at which of them is drawn when one is named.
+        """
+        taken, order = secure_bits().scattered(self.positions.size, len(self))
+
+        def found(places: Integers) -> Found:
+            positions = np.empty(places.size, dtype=np.int64)
+            is_taken, which = standing(taken, places)
+            positions[is_taken] = self.positions[order[which]]
+            positions[~is_taken] = self._absent_positions(int(np.count_nonzero(~is_taken)))
+            return self._at(positions)
+
+        yield Chunk(self.counts[order], found, taken, len(self))
+
+    def _at(self, positions: Integers) -> Found:
+        return Found(positions, tuple(self.labels[at] for at in positions.tolist()))
+
+    __repr__ = PrivateAnswers.__repr__
+
+
+def _tallied(counts: Integers) -> tuple[Integers, Integers]:
+    """The values that occur and how often; in linear time where they are not far apart."""
+    if not counts.size or int(counts.min()) < 0 or int(counts.max()) > 4 * counts.size + _FEW:
+        return np.unique(counts, return_counts=True)
+    sizes = np.bincount(counts)
+    values = np.flatnonzero(sizes)
+    return values, sizes[values]
+
+
+def require_facts(
+    answers: PrivateAnswers, *, sensitivity: Fraction, monotonic: bool, labelled: bool = False
+) -> None:
+    """Refuse answers that contradict what a mechanism claims of them."""
+    if labelled and answers.labels is None:
+        raise ValueError("labels must be left out: the domain is a table, which has no order")
+    if sensitivity < answers.sensitivity:
+        raise ValueError(
+            f"sensitivity must be at least that of the answers, {answers.sensitivity}, "
+            f"not {sensitivity}"
+        )
+    if monotonic and not answers.monotonic:
+        raise ValueError("monotonic must be False: replacing a unit moves these answers both ways")
+
+
+def opened(
+    answers: "ArrayLike | PrivateAnswers", *, sensitivity: Fraction, monotonic: bool = False
+) -> ArrayLike:
+    """The answers as an array, if they do not contradict what a mechanism claims."""
+    if not isinstance(answers, PrivateAnswers):
+        return answers
+    require_facts(answers, sensitivity=sensitivity, monotonic=monotonic)
+    return answers.expanded()

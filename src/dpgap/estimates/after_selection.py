@@ -1,0 +1,251 @@
+"""Estimates that know who was selected: measurements and gaps, given that these answers won.
+
+A winner's gap overstates it: it won partly because its noise was large. With exponential noise
+that can be said exactly. Noise that forgets how far it has come leaves, whatever the answers are,
+
+    lead of a winner = (its true answer − the line)₊ + fresh exponential noise,
+
+where the line is what it had to clear: the best loser's noisy answer after a Top-K, the noisy
+threshold and the branch's margin after a Sparse Vector. So a lead tells of the answer where the
+answer is above the line, and nothing at all where luck alone made it win.
+
+The estimate is the mean of the true answer given all measurements and all leads, every answer
+being as likely as any other beforehand. Answers far above the line gain from their leads; others
+keep their measurement. Measurement noise enters as normal with its true variance. Its part that
+all values share (half of the hull's variance) cannot be told from a shift of the line, so the line
+is the only unknown that has to be integrated over, numerically; time is linear in the answers.
+
+With b the scale of the noise, s the deviation of a measurement and t = s/b, let x and u be how many
+s the line, and the line plus the lead, are above the measurement. The likelihood of a measurement
+and its lead, given the line, is then e^(−t·x) times
+
+    G = Φ(u − t) + D,    D = Φ(x)·e^(t·x − t²/2) − Φ(x − t)
+
+up to a constant. D is luck: it counts only where the line is close to the answer, or above it. So
+it is worked out for those few answers alone. Derivatives by the measurement make the mean and the
+variance of the answer; with β = (D + Φ(x − t))/G, the chance that it is below the line,
+
+    s·I′/I = t·(1 − β) − φ(u − t)/G
+    s²·I″/I = t·(s·I′/I + φ(x − t)/G) − u·φ(u − t)/G
+
+The mean is the measurement plus s²·I′/I, its variance s² + s⁴·(I″/I − (I′/I)²), averaged over the
+line.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dpgap.estimates.after_selection_in_logs import estimates_in_logs
+from dpgap.estimates.line import NEGLIGIBLE, REACH, Line, NoisyThreshold, UnknownLine
+from dpgap.estimates.normal import ndtr, rough_log_ndtr, tabled_log_ndtr
+from dpgap.exact.draws import Floats, Integers
+
+__all__ = ["Estimates", "Line", "NoisyThreshold", "UnknownLine", "after_selection"]
+
+_ROUGH_POINTS = 12
+_POINTS = ((6.5, 20), (10.0, 24), (15.0, 34), (28.0, 56), (80.0, 160))
+"""How many places of the line are looked at, by how many s wide the range is.
+
+More of them, or a wider range, would change no mean by 1e-5 s, and most by less than 1e-6 s.
+"""
+_NEGLIGIBLE = 14.0
+_WIDE = 10.0
+"""A range of fewer s is taken as it is: narrowing it again would cost more than it saves."""
+_LEAST = 1e-300
+_CLEAR = 9.0
+"""An answer so many s above the line did not win by luck: D is below 1e-17."""
+_LARGEST_TILT = 6.0
+_CELLS_AT_ONCE = 1 << 16
+_ROOT_TWO_PI = math.sqrt(2 * math.pi)
+
+
+class Estimates(NamedTuple):
+    """Estimates and their variances, in the shape of the measurements."""
+
+    means: Floats
+    variances: Floats
+
+
+@np.errstate(all="ignore")  # tails underflow, as they should, whatever the caller's settings
+def after_selection(
+    measurements: Floats, leads: Floats, scales: Floats, deviation: float, line: Line
+) -> Estimates:
+    """Estimate answers from measurements and leads over a line; one row for every run.
+
+    `scales` are those of the leads' exponential noise, `deviation` that of what measurements do
+    not share; `line` knows what they do.
+    """
+    winners = _Winners(measurements, leads, np.broadcast_to(scales, leads.shape), deviation)
+    low, high = _range(winners, line)
+    means, variances = (np.full(measurements.shape, np.nan) for _ in range(2))
+    rows = np.flatnonzero(deviation < _LARGEST_TILT * winners.scales.min(axis=1))
+    at_once = max(1, _CELLS_AT_ONCE // (measurements.shape[1] * _POINTS[0][1]))
+    for start in range(0, rows.size, at_once):
+        some = rows[start : start + at_once]
+        part = winners.of(some)
+        ends = _narrowed(part, line, low[some], high[some])
+        means[some], variances[some] = _averaged(part, line, *ends)
+    rest = np.flatnonzero(~np.isfinite(means.sum(axis=1) + variances.sum(axis=1)))
+    if rest.size:
+        means[rest], variances[rest] = estimates_in_logs(*winners.of(rest), line)
+    return Estimates(means, variances)
+
+
+class _Winners(NamedTuple):
+    measurements: Floats
+    leads: Floats
+    scales: Floats
+    deviation: float
+
+    def of(self, rows: Integers) -> "_Winners":
+        measured, leads, scales = self.measurements[rows], self.leads[rows], self.scales[rows]
+        return _Winners(measured, leads, scales, self.deviation)
+
+
+def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
+    """Where the line may be: far more than it is going to need.
+
+    Below, the winner that the line is closest under forbids it; above, it is less and less likely
+    by the tilts of all winners that are clear. Which are clear depends on where the range ends, so
+    the largest winner alone is taken as clear, or the largest two, …, whatever ends it first.
+    """
+    s, tilts = winners.deviation, winners.deviation / winners.scales
+    top = (winners.measurements - winners.leads).max(axis=1)
+    low, most = line.range(top - tilts.sum(axis=1) * s, winners.measurements.max(axis=1), s)
+    starts, rate = line.decay()
+    begin = np.maximum(top + (tilts.max(axis=1) + REACH) * s, starts)
+    order = np.argsort(-winners.measurements, axis=1)
+    falls = np.take_along_axis(tilts, order, axis=1).cumsum(axis=1) + rate * s
+    ends = begin[:, None] + NEGLIGIBLE * s / falls
+    clear = np.take_along_axis(winners.measurements, order, axis=1) > ends + _CLEAR * s
+    return low, np.minimum(np.where(clear, ends, np.inf).min(axis=1), most)
+
+
+def _narrowed(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """The part of the range that counts, found on a rough grid, and where need be on another.
+
+    The likelihood has one peak. What is not negligible lies between the neighbours of the places
+    where it is not.
+    """
+    low, high = _narrowed_once(winners, line, low, high)
+    wide = np.flatnonzero(high - low > _WIDE * winners.deviation)
+    if wide.size:
+        low[wide], high[wide] = _narrowed_once(winners.of(wide), line, low[wide], high[wide])
+    return low, high
+
+
+def _narrowed_once(
+    winners: _Winners, line: Line, low: Floats, high: Floats
+) -> tuple[Floats, Floats]:
+    rows = np.arange(low.size)
+    places = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _ROUGH_POINTS)
+    at = _Places(winners, places)
+    logs = rough_log_ndtr(at.over)
+    chances = ndtr(at.over[at.close]) + at.luck()[0]
+    logs[at.close] = np.log(np.maximum(chances, _LEAST))
+    total = logs.sum(axis=1) + at.slopes() + line.log_density(places)
+    counts = total > total.max(axis=1, keepdims=True) - _NEGLIGIBLE
+    first = np.maximum(counts.argmax(axis=1) - 1, 0)
+    last = np.minimum(_ROUGH_POINTS - counts[:, ::-1].argmax(axis=1), _ROUGH_POINTS - 1)
+    return places[rows, first], places[rows, last]
+
+
+class _Close(NamedTuple):
+    """Winners that are not clear, at least at the last place."""
+
+    rows: Integers
+    columns: Integers
+
+
+class _Places:
+    """Winners (second axis) seen from places of the line (third)."""
+
+    def __init__(self, winners: _Winners, places: Floats) -> None:
+        s = winners.deviation
+        self.winners, self.places = winners, places
+        self.tilts = s / winners.scales
+        under = (winners.measurements - winners.leads) / s + self.tilts
+        self.over = (places / s)[:, None, :] - under[:, :, None]
+        """u − t"""
+        is_close = winners.measurements < places[:, -1:] + _CLEAR * s
+        self.close = _Close(*np.nonzero(is_close))
+
+    def slopes(self) -> Floats:
+        """What all winners' factors e^(−t·x) come to, up to a constant."""
+        fall = self.tilts.sum(axis=1) / self.winners.deviation
+        logs: Floats = (self.places[:, :1] - self.places) * fall[:, None]
+        return logs
+
+    def luck(self) -> tuple[Floats, Floats, Floats]:
+        """D, D + Φ(x − t) and φ(x − t) of the close winners; one row for each."""
+        rows, columns = self.close
+        measured = self.winners.measurements[rows, columns][:, None]
+        tilt = self.tilts[rows, columns][:, None]
+        x = (self.places[rows] - measured) / self.winners.deviation
+        below = ndtr(x) * np.exp(tilt * (x - tilt / 2))
+        return below - ndtr(x - tilt), below, np.exp(-((x - tilt) ** 2) / 2) / _ROOT_TWO_PI
+
+
+def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Means and variances, averaged over lines from low to high; NaN where that is too far."""
+    means, variances = np.full((2, *winners.measurements.shape), np.nan)
+    least = 0.0
+    for most, points in _POINTS:
+        width = (high - low) / winners.deviation
+        rows = np.flatnonzero((width > least) & (width <= most))
+        least = most
+        if rows.size:
+            some = winners.of(rows)
+            span = (high - low)[rows, None] * np.linspace(0, 1, points)
+            means[rows], variances[rows] = _averaged_at(low[rows, None] + span, some, line)
+    return means, variances
+
+
+def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats, Floats]:
+    """Means and variances, averaged over these places of the line."""
+    s, at = winners.deviation, _Places(winners, places)
+    logs = tabled_log_ndtr(at.over)  # of G
+    luck, below, at_line = at.luck()
+    total = np.maximum(np.exp(logs[at.close]) + luck, _LEAST)
+    logs[at.close] = np.log(total)
+    weights = _weights(logs.sum(axis=1) + at.slopes() + line.log_density(places))
+    shared, shared_variance = line.shared_error(places)
+    with_shared = weights * shared
+    density = at.over * at.over  # φ(u − t)/G
+    density *= -0.5
+    density -= logs
+    np.exp(density, out=density)
+    density *= 1 / _ROOT_TWO_PI
+    rows, tilts, at_lead = at.close.rows, at.tilts, _mean(density, weights)
+    # β and φ(x − t)/G, both zero but for the close.
+    chance, chance_and_shared, at_line_too = np.zeros((3, *tilts.shape))
+    chance[at.close] = (below / total * weights[rows]).sum(axis=1)
+    chance_and_shared[at.close] = (below / total * with_shared[rows]).sum(axis=1)
+    at_line_too[at.close] = (at_line / total * weights[rows]).sum(axis=1)
+    common = with_shared.sum(axis=1)[:, None]
+    slope = tilts * (1 - chance) - at_lead
+    both = tilts * (common - chance_and_shared)
+    if shared.any():
+        both -= _mean(density, with_shared)
+    density *= at.over
+    bend = tilts * (slope + at_line_too - at_lead) - _mean(density, weights)
+    shift = s * slope - common
+    squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
+    variances = s**2 * (1 + bend) - 2 * s * both + squares - shift**2
+    return winners.measurements + shift, np.maximum(variances, 0.0)
+
+
+def _mean(values: Floats, weights: Floats) -> Floats:
+    """Of each winner, over the line."""
+    means: Floats = np.einsum("rkp,rp->rk", values, weights)
+    return means
+
+
+def _weights(logs: Floats) -> Floats:
+    """Trapezoid weights, which add up to one."""
+    weights: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
+    weights[:, [0, -1]] /= 2
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights

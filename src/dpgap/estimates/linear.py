@@ -1,0 +1,235 @@
+"""Better numbers for free: what gaps add to measurements, and how sure one may be.
+
+Everything here is post-processing of released values, so it costs no privacy. Variances and
+confidence are those of one question fixed beforehand. Looking only at winners makes both
+optimistic where the winners were hard to tell from the rest.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
+from dpgap.exact.parameters import confidence_level
+
+Floats = NDArray[np.float64]
+
+
+def blue(measurements: ArrayLike, gaps: ArrayLike, variance_ratio: float) -> Floats:
+    """The best linear unbiased estimates from measurements and the gaps between them.
+
+    Theorem 3 of the paper, in linear time. `gaps` are those of a Noisy Top-K: the gap after rank
+    i is `gaps[i]`. A k-th gap, to the best loser, brings an unknown of its own and changes
+    nothing. `variance_ratio` is the variance of the selection's noise over the measurements'.
+
+    >>> blue([10, 4], [8], variance_ratio=1)
+    array([10.5,  3.5])
+    """
+    alpha = _vector("measurements", measurements)
+    steps = _vector("gaps", gaps)
+    ratio = _positive("variance_ratio", variance_ratio)
+    if steps.size not in (alpha.size - 1, alpha.size):
+        raise ValueError(
+            f"gaps must be {alpha.size - 1} or {alpha.size} for {alpha.size} measurements, "
+            f"not {steps.size}"
+        )
+    # Noisy answers over a common unknown: the suffix sums of the gaps.
+    noisy = np.append(np.cumsum(steps[: alpha.size - 1][::-1])[::-1], 0.0)
+    mean = alpha.mean()
+    estimates: Floats = mean + (ratio * (alpha - mean) + (noisy - noisy.mean())) / (1 + ratio)
+    return estimates
+
+
+def blue_variance(k: int, measurement_variance: float, variance_ratio: float) -> float:
+    """The variance of each of k estimates by `blue`.
+
+    >>> blue_variance(10, 1.0, 1.0)
+    0.55
+    """
+    return measurement_variance * (1 + variance_ratio * k) / (k + variance_ratio * k)
+
+
+def combine(
+    measurements: ArrayLike,
+    gaps: ArrayLike,
+    threshold: float,
+    measurement_variance: ArrayLike,
+    gap_variance: ArrayLike,
+    *,
+    shared_variance: float = 0.0,
+) -> Floats:
+    """Combine each measurement with its gap above a threshold, weighted by inverse variance.
+
+    `gap_variance` is the whole variance of a gap, one number or one for each answer (branches
+    differ). All gaps of a run share the threshold's noise. Say how much of the gap's variance
+    that is, `shared_variance`, and the weights take it into account (generalised least squares);
+    0 is the paper's formula.
+
+    >>> combine([12.0], [4.0], threshold=10, measurement_variance=1, gap_variance=3)
+    array([12.5])
+    """
+    alpha, own, measured = _combination(measurements, measurement_variance, gap_variance)
+    above = _vector("gaps", gaps)
+    if above.size != alpha.size:
+        raise ValueError(f"gaps must be as many as measurements, {alpha.size}, not {above.size}")
+    own, shared = _split(own, shared_variance)
+    noisy = above + float(threshold)
+    precision = 1 / own + 1 / measured
+    plain: Floats = (noisy / own + alpha / measured) / precision
+    if not shared:
+        return plain
+    # The common error of all gaps is estimated from how far they are off the measurements.
+    weight = 1 / (own + measured)
+    common = float((weight * (noisy - alpha)).sum() / (1 / shared + weight.sum()))
+    return plain - common / own / precision
+
+
+def combined_variance(
+    measurement_variance: ArrayLike, gap_variance: ArrayLike, *, shared_variance: float = 0.0
+) -> Floats:
+    """The variance of each estimate by `combine` with the same arguments.
+
+    Without `shared_variance` it is that of the paper's formula, which is right for each estimate
+    on its own.
+    """
+    _, own, measured = _combination(None, measurement_variance, gap_variance)
+    own, shared = _split(own, shared_variance)
+    precision: Floats = 1 / own + 1 / measured
+    if not shared:
+        return 1 / precision
+    weight = 1 / (own + measured)
+    common = 1 / (1 / shared + float(weight.sum()))
+    return 1 / precision + common / (own * precision) ** 2
+
+
+def _combination(
+    measurements: ArrayLike | None, measurement_variance: ArrayLike, gap_variance: ArrayLike
+) -> tuple[Floats, Floats, Floats]:
+    own = np.atleast_1d(np.asarray(gap_variance, dtype=np.float64))
+    measured = np.atleast_1d(np.asarray(measurement_variance, dtype=np.float64))
+    alpha = np.zeros(1) if measurements is None else _vector("measurements", measurements)
+    for name, values in (("gap_variance", own), ("measurement_variance", measured)):
+        if not (np.isfinite(values).all() and (values > 0).all()):
+            raise ValueError(f"{name} must be positive and finite")
+    try:
+        alpha, own, measured = np.broadcast_arrays(alpha, own, measured)
+    except ValueError:
+        raise ValueError(
+            "measurement_variance and gap_variance must be one number each, "
+            "or one for every measurement"
+        ) from None
+    return alpha, own, measured
+
+
+def _split(gap_variance: Floats, shared: float) -> tuple[Floats, float]:
+    own = gap_variance - shared
+    if not (shared >= 0 and (own > 0).all()):
+        raise ValueError("shared_variance must be at least 0 and less than gap_variance")
+    return own, shared
+
+
+def _vector(name: str, values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional")
+    return array
+
+
+def _positive(name: str, value: float) -> float:
+    number = float(value)
+    if not 0 < number < math.inf:
+        raise ValueError(f"{name} must be positive and finite, not {value!r}")
+    return number
+
+
+def gap_tail(distance: float, threshold_rate: float, answer_rate: float) -> float:
+    """P(ηᵢ − η ≥ −distance) for Laplace noise with these rates: Lemma 5 of the paper.
+
+    A rate is one over the scale. The paper's second rate is right for monotonic answers only; in
+    general an answer's noise has twice the scale, so half that rate.
+    """
+    if distance < 0:
+        return 1 - gap_tail(-distance, threshold_rate, answer_rate)
+    a, b = threshold_rate, answer_rate
+    if math.isclose(a, b, rel_tol=1e-7):
+        mean = (a + b) / 2
+        return 1 - (2 + mean * distance) / 4 * math.exp(-mean * distance)
+    return 1 - (a**2 * math.exp(-b * distance) - b**2 * math.exp(-a * distance)) / (
+        2 * (a**2 - b**2)
+    )
+
+
+def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, level: float) -> float:
+    """How far a gap may overstate an answer, at most, with confidence `level`.
+
+    The gap's noise on the grid is N − N₀, and its exact law is used.
+    """
+    wanted = 1 - confidence_level(level)
+    steps = 1 / (grid or Fraction(1))
+    law, threshold_law = law.scaled(steps), threshold_law.scaled(steps)
+    low = high = 0
+    while difference_tail(law, threshold_law, high) > wanted:
+        low, high = high, 2 * high + 1
+    while low > -(1 << 62) and difference_tail(law, threshold_law, low) <= wanted:
+        low = 2 * low - 1
+    while high - low > 1:  # the tail is above `wanted` at low, and not at high
+        middle = (low + high) // 2
+        if difference_tail(law, threshold_law, middle) > wanted:
+            low = middle
+        else:
+            high = middle
+    centre = law.floor_mean - threshold_law.floor_mean
+    rounded = 0.0 if grid is None else 0.5  # a true answer may be above the one on the grid
+    return (high - centre + rounded) / float(steps)
+
+
+def difference_tail(law: Law, threshold_law: Law, step: int) -> float:
+    """P(N − N₀ > step) for the floors N, N₀ of two independent draws.
+
+    Exact for Laplace and exponential noise. For staircase noise it is an upper bound: half of the
+    excess is allowed to each of the two.
+    """
+    if isinstance(law, LaplaceNoise) and isinstance(threshold_law, LaplaceNoise):
+        return _laplace_difference_tail(1 / float(law.scale), 1 / float(threshold_law.scale), step)
+    if isinstance(law, ExponentialNoise) and isinstance(threshold_law, ExponentialNoise):
+        return _exponential_difference_tail(
+            1 / float(law.scale), 1 / float(threshold_law.scale), step
+        )
+    half = step // 2
+    excess = law.floor_tail(half) + threshold_law.floor_tail(step - half - 1)
+    return min(1.0, excess)
+
+
+def _laplace_difference_tail(rate: float, rate0: float, step: int) -> float:
+    """Sum P(N₀ = n)·P(N > step + n) over n; three geometric series."""
+    if step < 0:
+        return 1 - _laplace_difference_tail(rate, rate0, -step - 1)  # N − N₀ is symmetric
+    p = math.exp(-rate)
+    both = -math.expm1(-rate - rate0)  # 1 − pr, with r = e^(−rate0)
+    rest = -math.expm1(-rate0)  # 1 − r
+    p_power, r_power = math.exp(-rate * (step + 1)), math.exp(-rate0 * (step + 1))
+    # Σ p^(step−j) r^j over j = 0..step, stable where p and r are close.
+    slope = rate - rate0
+    if slope < 0:
+        mixed = math.exp(-rate * step) * _geometric_sum(slope, step + 1)
+    else:
+        mixed = math.exp(-rate0 * step) * _geometric_sum(-slope, step + 1)
+    return (
+        rest * p_power / both / 4 + rest * mixed / 4 + r_power / 2 - rest * r_power * p / both / 4
+    )
+
+
+def _geometric_sum(exponent: float, count: int) -> float:
+    """1 + e^x + … , `count` terms, for x ≤ 0."""
+    if exponent == 0:
+        return float(count)
+    return math.expm1(exponent * count) / math.expm1(exponent)
+
+
+def _exponential_difference_tail(rate: float, rate0: float, step: int) -> float:
+    both = -math.expm1(-rate - rate0)
+    if step >= 0:
+        return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / both
+    return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both

@@ -1,0 +1,4 @@
+"""Numbers, bits and noise, exactly: parameters, the grid, random bits, laws and draws.
+
+Imports no other room.
+"""

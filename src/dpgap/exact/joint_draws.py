@@ -1,0 +1,176 @@
+"""Exact draws of shell noise on whole steps: first which shell, then a point on it.
+
+*Which shell.* Let arrivals come at unit rate, T being the time of the d-th, d the dimension, and
+cut time into cells of length λ = 1/scale; the cube's first cell is half as long. Take the cell R
+of the d-th arrival, provided that the next arrival falls into a later cell. So up to the end of
+that cell, λ·(R+1), there are exactly d arrivals, and fewer before it:
+
+    P(R) = e^(−λ(R+1)) · λ^d · [(R+1)^d − R^d] / d!
+
+which is e^(−λR) times the number of points of the shell (max = R), up to a constant. Otherwise
+try again; the chance of success is about (1 − e^(−λ))/λ. Where λ is large, an arrival rate below
+1/λ a cell wastes less, and the rest of the weight goes into the test: with cells of length
+μ = min(λ, d), accept where T + E > λR + μ. That gives the same law for every μ ≤ λ.
+
+Arrival times are sums of exact exponentials (see `dpgap.exact.draws`): floats that provably enclose
+them decide nearly always, and exact fractions the rest.
+
+*A point on it.* A shell is a box of whole numbers where some coordinate is at an end. Where ends
+are frequent, take points of the box until one has a coordinate at an end. Where they are rare,
+put one coordinate at an end, the others anywhere; that favours points with c ends c-fold, so
+keep it with chance 1/c. Both are exact, and take less than two tries on average.
+
+So a draw takes linear time for λ ≤ 1, that is ε ≤ sensitivity in steps; for larger ε up to about
+√(2π·dimension) times that.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.exact.bits import Bits, Words
+from dpgap.exact.draws import Draw, Enclosure, Floats, Integers, bounds, decide
+from dpgap.exact.joint_laws import ShellNoise
+from dpgap.exact.laws import ExponentialNoise
+
+Flags = NDArray[np.bool_]
+
+_UNIT = ExponentialNoise(Fraction(1))
+_ROUNDING = 2.0**-49
+_COORDINATES_AT_ONCE = 1 << 18
+
+
+@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
+    """Exactly distributed draws, one a row."""
+    at_once = max(1, _COORDINATES_AT_ONCE // law.dimension)
+    parts = [_shells(law, bits, min(at_once, runs - done)) for done in range(0, runs, at_once)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class JointNoise:
+    """Noise for programs that draw every coordinate of one law, one after the other."""
+
+    __slots__ = ("_bits", "_left")
+
+    def __init__(self, bits: Bits) -> None:
+        self._bits = bits
+        self._left: list[int] = []
+
+    def draw(self, law: ShellNoise) -> int:
+        """The next coordinate; the first one draws them all."""
+        if not self._left:
+            self._left = shells(law, self._bits, 1)[0].tolist()[::-1]
+        return self._left.pop()
+
+
+def _shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
+    radii = np.empty(runs, dtype=np.int64)
+    points = np.empty((runs, law.dimension), dtype=np.int64)
+    _fill(radii, lambda rows: _try_radii(law, bits, rows.size))
+    _fill(points, lambda rows: _try_points(law, radii[rows], bits))
+    return points
+
+
+def _fill(rows: Integers, attempt: Callable[[Integers], tuple[Integers, Flags]]) -> None:
+    """Fill every row by repeated attempts, which say what they got and whether it is accepted."""
+    pending = np.arange(len(rows))
+    while pending.size:
+        found, accepted = attempt(pending)
+        rows[pending[accepted]] = found[accepted]
+        pending = pending[~accepted]
+
+
+class _Cells:
+    """Where cells end: cell R reaches from (R − start)·length to (R + 1 − start)·length."""
+
+    def __init__(self, law: ShellNoise) -> None:
+        self.start = 1 - Fraction(law.first)
+        self.fall = 1 / law.scale
+        self.length = min(self.fall, law.dimension / (1 - self.start))
+
+    def of(self, time: Fraction) -> int:
+        """The cell of an arrival."""
+        return math.floor(time / self.length + self.start)
+
+    def bar(self, cell: int) -> Fraction:
+        """What the next arrival must exceed."""
+        return self.fall * cell + self.length * (1 - self.start)
+
+
+def _try_radii(law: ShellNoise, bits: Bits, runs: int) -> tuple[Integers, Flags]:
+    cells = _Cells(law)
+    words = bits.words(1, runs, law.dimension + 1)
+    low, high = bounds(_UNIT, words)
+    first, last = _sums(low[:, :-1], high[:, :-1])
+    # Scaling, adding the start and rounding the rationals cost at most 2^−50 each time.
+    per_step, start = float(1 / cells.length), float(cells.start)
+    radii = np.floor((first * per_step + start) * (1 - _ROUNDING))
+    known = radii == np.floor((last * per_step + start) * (1 + _ROUNDING))
+    bar = radii * float(cells.fall) + float(cells.length * (1 - cells.start))
+    above = first + low[:, -1] > bar * (1 + 2 * _ROUNDING)
+    below = last + high[:, -1] < bar * (1 - 2 * _ROUNDING)
+    open_rows = np.flatnonzero(~known | ~(above | below))
+    radii[open_rows] = 0.0  # they may be infinite
+    whole = radii.astype(np.int64)
+    for row in open_rows:
+        whole[row], above[row] = _decided(cells, words[0, row], bits)
+    return whole, above
+
+
+def _sums(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Enclosed sums of numbers that are not negative: each addition is off by 2^−53 of it."""
+    slack = low.shape[1] * 2.0**-52
+    least: Floats = low.sum(axis=1) * (1 - slack)
+    most: Floats = high.sum(axis=1) * (1 + slack)
+    return least, most
+
+
+def _decided(cells: _Cells, words: Words, bits: Bits) -> tuple[int, bool]:
+    """The cell of the last but one arrival, and whether the last one clears the bar; exact."""
+    draws = [Draw(_UNIT, [word], bits) for word in words.tolist()]
+
+    def arrival(count: int, level: int) -> Enclosure:
+        ends = [draw.enclosure(level) for draw in draws[:count]]
+        return sum((low for low, _ in ends), Fraction(0)), sum(
+            (high for _, high in ends), Fraction(0)
+        )
+
+    cell: int = decide(lambda level: arrival(len(draws) - 1, level), cells.of)
+    bar = cells.bar(cell)
+    clears: bool = decide(lambda level: arrival(len(draws), level), lambda time: time > bar)
+    return cell, clears
+
+
+def _try_points(law: ShellNoise, radii: Integers, bits: Bits) -> tuple[Integers, Flags]:
+    """Points of the box that ends at the radius; accepted where they are on its shell, evenly."""
+    rows, dimension = np.arange(radii.size), law.dimension
+    size = 2 * radii + 1 if law.symmetric else radii + 1
+    points = below(size[:, None], (radii.size, dimension), bits)
+    rare = dimension <= radii + 1
+    end = size - 1
+    if law.symmetric:
+        end = end * below(2, rows.shape, bits)
+    place = below(dimension, rows.shape, bits)
+    points[rows[rare], place[rare]] = end[rare]
+    at_end = points == size[:, None] - 1
+    if law.symmetric:
+        at_end |= points == 0
+    ends = at_end.sum(axis=1)
+    kept = below(np.maximum(ends, 1), rows.shape, bits) == 0
+    if law.symmetric:
+        points -= radii[:, None]
+    return points, (ends > 0) & (kept | ~rare)
+
+
+def below(limit: Integers | int, shape: tuple[int, ...], bits: Bits) -> Integers:
+    """Uniform whole numbers from 0 to `limit` − 1, exactly: leftover words are drawn again."""
+    count = np.asarray(limit, dtype=np.uint64)
+    leftover = (np.uint64(0) - count) % count  # 2^64 mod count
+    words = bits.words(*shape).copy()
+    while (again := words < leftover).any():
+        words[again] = bits.words(int(again.sum()))
+    return (words % count).astype(np.int64)

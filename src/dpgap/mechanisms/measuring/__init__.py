@@ -1,0 +1,1 @@
+"""Measurements: Laplace, the count hull and the cube."""

@@ -1,0 +1,1 @@
+"""Sparse Vector, plain and adaptive: the program, runs in progress, the kernel, streams."""

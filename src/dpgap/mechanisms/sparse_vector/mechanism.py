@@ -1,0 +1,424 @@
+"""Sparse Vector with gap, plain and adaptive: which answers of a stream are above a threshold?
+
+Algorithm 2 of the paper. The threshold gets noise once; every answer gets fresh noise and is
+compared with it. "Below" costs nothing, "above" is charged, and the gap to the noisy threshold
+comes free. The adaptive mechanism first tries cheap branches: much noise, a small charge, and a
+margin that only answers far above the threshold clear. So easy questions cost less. The plain
+mechanism is the one whose only branch is the last.
+
+Budgets are counted in whole units, the charge of the cheapest branch, never in floats. Noise is
+floored to the grid of the answers: shifts by whole steps keep every ≥, so ties do no harm.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap.budget.account import Account, charged
+from dpgap.data.private_counts import PrivateAnswers, require_facts, sealed
+from dpgap.data.tracebacks import errors_without_answers
+from dpgap.exact.bits import secure_bits
+from dpgap.exact.draws import Floats, Integers, require_scale
+from dpgap.exact.grid import MAX_STEPS, on_grid, require_labels, steps_up
+from dpgap.exact.laws import Law, Noise, Scalar, StaircaseNoise, law_named, require_noise
+from dpgap.exact.parameters import (
+    Rational,
+    boolean,
+    positive_integer,
+    positive_rational,
+    power_of_two,
+    rational,
+    share,
+)
+from dpgap.mechanisms.sparse_vector.kernel import Sifting
+from dpgap.mechanisms.sparse_vector.run import Run
+from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.releases.results import AboveRelease, Promise
+
+_MAX_BRANCHES = 16
+
+
+class Branch(NamedTuple):
+    """One way to be above: what it charges, the noise it adds, the gap that it demands."""
+
+    number: int
+    units: int
+    charge: Fraction
+    law: Law
+    margin: Scalar
+
+
+class Outcome(NamedTuple):
+    """What is said of one answer: the branch that it cleared (None if none) and its gap."""
+
+    branch: int | None
+    gap: Scalar
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SparseVector:
+    """Find the first k answers that are above a threshold, and by how much.
+
+    `monotonic`, `sensitivity` and `grid` are as for `NoisyTopK`. `threshold_share` is the part of
+    ε that goes into the threshold; by default the part that makes gaps most accurate.
+
+    Guarantee: pure ε-differential privacy of everything said about the stream, gaps included.
+
+    >>> mechanism = SparseVector(threshold=100, k=2, epsilon=1000, monotonic=True)
+    >>> release = mechanism.release([3, 250, 7, 180, 400])
+    >>> release.indices.tolist(), release.processed
+    ([1, 3], 4)
+    """
+
+    threshold: Fraction
+    k: int
+    epsilon: Fraction
+    monotonic: bool
+    sensitivity: Fraction
+    threshold_share: Fraction
+    noise: str
+    grid: Fraction | None
+    threshold_law: Law = field(init=False, repr=False, compare=False)
+    """The noise that the threshold gets."""
+    ways: tuple[Branch, ...] = field(init=False, repr=False, compare=False)
+    """The branches in the order in which they are tried, cheapest first."""
+    limits: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """For each branch, the most units that may be used before it is tried."""
+
+    def __init__(
+        self,
+        threshold: Rational,
+        k: int,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        threshold_share: Rational | None = None,
+        noise: str = "laplace",
+        grid: Rational | None = None,
+    ) -> None:
+        self._keep(
+            threshold, k, epsilon, monotonic, sensitivity, threshold_share, noise, grid, 1, False
+        )
+
+    def _keep(
+        self,
+        threshold: Rational,
+        k: int,
+        epsilon: Rational,
+        monotonic: bool,
+        sensitivity: Rational,
+        threshold_share: Rational | None,
+        noise: str,
+        grid: Rational | None,
+        branches: int,
+        drain: bool,
+    ) -> None:
+        keep = object.__setattr__
+        keep(self, "threshold", rational("threshold", threshold))
+        keep(self, "k", positive_integer("k", k))
+        keep(self, "epsilon", positive_rational("epsilon", epsilon))
+        keep(self, "monotonic", boolean("monotonic", monotonic))
+        keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
+        keep(
+            self,
+            "threshold_share",
+            best_threshold_share(self.k, self.monotonic)
+            if threshold_share is None
+            else share("threshold_share", threshold_share),
+        )
+        keep(self, "noise", require_noise(noise))
+        keep(self, "grid", None if grid is None else power_of_two("grid", grid))
+        if self.k << (branches - 1) > MAX_STEPS:
+            raise ValueError(f"k must be at most 2^60 over 2^(branches - 1), not {k}")
+        if abs(self.threshold) > MAX_STEPS * (self.grid or 1):
+            raise ValueError("threshold must lie within ±2^60 grid steps")
+        threshold_law, ways = self._laws(branches)
+        keep(self, "threshold_law", threshold_law)
+        keep(self, "ways", ways)
+        # As in the paper, nothing is tried once the dearest branch can no longer be paid; a run
+        # that drains goes on with the branches that can.
+        afterwards = [way.units if drain else ways[-1].units for way in ways]
+        keep(self, "limits", tuple(self.capacity - units for units in afterwards))
+
+    def _laws(self, branches: int) -> tuple[Law, tuple[Branch, ...]]:
+        """The threshold's noise and the branches."""
+        grid = self.grid or Fraction(1)
+        delta = steps_up(self.sensitivity, self.grid) * grid
+        doubled = 1 if self.monotonic else 2
+        dearest = (1 - self.threshold_share) * self.epsilon / self.k
+        for charge in (self.threshold_share * self.epsilon, dearest, dearest / (1 << branches - 1)):
+            require_scale(doubled * delta / charge / grid, delta / grid)
+        threshold_law = law_named(self.noise, delta / (self.threshold_share * self.epsilon), delta)
+        ways = []
+        for number in range(1, branches + 1):
+            units = 1 << (number - 1)
+            charge = dearest * units / (1 << (branches - 1))
+            law = law_named(self.noise, doubled * delta / charge, delta)
+            margin = _margin(law, threshold_law, grid, is_last=number == branches)
+            ways.append(Branch(number, units, charge, law, margin))
+        return threshold_law, tuple(ways)
+
+    @property
+    def capacity(self) -> int:
+        """All the units there are."""
+        return self.k * self.ways[-1].units
+
+    @property
+    def unit(self) -> Fraction:
+        """The ε of one unit: what the cheapest branch charges."""
+        return self.ways[0].charge
+
+    def live(self, used: int) -> int:
+        """How many branches, from the cheapest on, are tried once `used` units are used."""
+        return sum(used <= limit for limit in self.limits)
+
+    def spent(self, used: int) -> Fraction:
+        """The ε spent once `used` units are: the threshold's share and the charges."""
+        return self.threshold_share * self.epsilon + used * self.unit
+
+    def run(self, answers: Iterable[Scalar], noise: Noise) -> Iterator[Outcome]:
+        """The algorithm: what is said of each answer, one by one, until the budget is used."""
+        threshold = self.threshold + noise.draw(self.threshold_law)
+        used, live = 0, self.live(0)
+        below = Outcome(None, None)
+        for answer in answers:
+            outcome = below
+            for way in self.ways[:live]:
+                gap = answer + noise.draw(way.law) - threshold
+                if gap >= way.margin:
+                    outcome = Outcome(way.number, gap)
+                    used += way.units
+                    live = self.live(used)
+                    break
+            yield outcome
+            if not live:
+                return
+
+    def align(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: Sequence[tuple[int | None, Any]],
+    ) -> list[Scalar]:
+        """The proof: how far to shift each draw so that the neighbour gives the same output.
+
+        Raising the threshold's noise by Δ keeps every failed comparison failed; whoever cleared a
+        branch makes up for that rise and for its own change. Where all answers fall, failed
+        comparisons stay failed by themselves, and nothing but the own change is made up for.
+        """
+        # All answers move the same way, so their sum tells which way that is.
+        falling = self.monotonic and sum(neighbour) <= sum(answers)
+        rise: Scalar = 0 if falling else self.sensitivity
+        shifts = [rise]
+        used = 0
+        for before, after, (branch, _) in zip(answers, neighbour, output, strict=False):
+            tried = self.live(used) if branch is None else branch
+            shifts += [0] * tried
+            if branch is not None:
+                shifts[-1] = rise + before - after
+                used += self.ways[branch - 1].units
+        return shifts
+
+    def in_steps(self) -> Self:
+        """The same mechanism, for answers in whole grid steps."""
+        steps = 1 / (self.grid or Fraction(1))
+        scaled = object.__new__(type(self))
+        for each in fields(self):
+            object.__setattr__(scaled, each.name, getattr(self, each.name))
+        keep = object.__setattr__
+        keep(scaled, "threshold", steps_up(self.threshold, self.grid))
+        keep(scaled, "sensitivity", steps_up(self.sensitivity, self.grid))
+        keep(scaled, "grid", None)
+        keep(scaled, "threshold_law", self.threshold_law.scaled(steps))
+        ways = (
+            way._replace(law=way.law.scaled(steps), margin=int(way.margin * steps))
+            for way in self.ways
+        )
+        keep(scaled, "ways", tuple(ways))
+        return scaled
+
+    @property
+    def gap_offsets(self) -> Floats:
+        """For each branch, what to add to a gap in steps, times the grid, to release it.
+
+        It is then over the threshold as stated, not as rounded up, and the known mean of one-sided
+        noise is taken off.
+        """
+        grid = self.grid or Fraction(1)
+        rounded_up = float(steps_up(self.threshold, self.grid) * grid - self.threshold)
+        program = self.in_steps()
+        means = np.array([way.law.floor_mean for way in program.ways])
+        return rounded_up - (means - program.threshold_law.floor_mean) * float(grid)
+
+    def gap_laws(self, branch: int) -> tuple[Law, Law]:
+        """The noise in a gap: the answer's law, and the threshold's that is taken off it."""
+        return self.ways[branch - 1].law, self.threshold_law
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: ArrayLike | PrivateAnswers,
+        *,
+        labels: Sequence[Any] | None = None,
+        max_answers: int | None = None,
+        account: Account | None = None,
+    ) -> AboveRelease:
+        """Go through a whole list on secure exact noise, from first to last.
+
+        `max_answers` stops the run after so many answers above; what is then left of ε is
+        `remaining`. `labels` are as for `NoisyTopK`. The account is charged ε first and credited
+        with what was not spent. Answers made from a table come in the order of its domain, and
+        those of an engine as a stream.
+        """
+        stream = self._accept(answers, labels)
+        most = None if max_answers is None else positive_integer("max_answers", max_answers)
+        with charged(account, self.epsilon, self) as charge:
+            release = self._draw(stream, most).release
+            charge.spent = release.spent
+        return release
+
+    def _accept(
+        self, answers: ArrayLike | PrivateAnswers | Stream, labels: Sequence[Any] | None = None
+    ) -> Stream:
+        """The answers as a stream; refused before anything is charged."""
+        source = answers.source if isinstance(answers, Stream) else answers
+        if isinstance(source, PrivateAnswers):
+            require_facts(
+                source,
+                sensitivity=self.sensitivity,
+                monotonic=self.monotonic,
+                labelled=labels is not None,
+            )
+        if isinstance(answers, Stream):
+            return answers
+        if isinstance(answers, PrivateAnswers):
+            names = require_labels(labels, len(answers))
+            if isinstance(self.threshold_law, StaircaseNoise):  # none of it can be left undrawn
+                names = answers.labels if names is None else names
+                return Stream.of(on_grid(answers.expanded(), self.grid), names)
+            return Stream.on_grid(answers, answers.in_order(), self.grid, names)
+        array = on_grid(answers, self.grid)
+        return Stream.of(array, require_labels(labels, array.size, answers))
+
+    def _draw(self, stream: Stream, max_answers: int | None = None) -> "Drawn":
+        """Go through the stream; the caller has paid."""
+        sifting = Sifting(self.in_steps(), 1, secure_bits(), max_answers)
+        parts = []
+        for chunk in stream.chunks:
+            if chunk.places is None:
+                _, places, branches, gaps = sifting.take(chunk.values)
+            else:
+                taken = chunk.values, chunk.places, chunk.size
+                _, places, branches, gaps = sifting.take_sparse(*taken)
+            parts.append((chunk.found(places), chunk.at(places), branches, gaps))
+            if not sifting.going:
+                break
+        found, steps, branches, gaps = zip(*parts, strict=True)
+        positions, labels = stream.together(found)
+        branch_of = np.concatenate(branches)
+        release = AboveRelease(
+            mechanism=self,
+            indices=positions,
+            gaps=np.concatenate(gaps) * float(self.grid or 1) + self.gap_offsets[branch_of - 1],
+            branch_of=branch_of,
+            labels=labels,
+            epsilon=self.epsilon,
+            spent=self.spent(int(sifting.used[0])),
+            processed=int(sifting.processed[0]),
+            promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
+        )
+        return Drawn(release, np.concatenate(steps))
+
+    def start(self, *, account: Account | None = None) -> Run:
+        """Open a run that is asked one answer at a time; use it in a `with` block."""
+        return Run(self, account)
+
+
+class Drawn(NamedTuple):
+    """A release, and the private answers that are above for whoever measures them next."""
+
+    release: AboveRelease
+    steps: Integers
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class AdaptiveSparseVector(SparseVector):
+    """Sparse Vector that charges less for answers far above the threshold.
+
+    With two `branches`, as in the paper, an easy answer costs half. Each further branch halves
+    the least charge again. `drain` goes on with the cheap branches when the dear ones can no
+    longer be paid.
+
+    Guarantee: pure ε-differential privacy of everything said about the stream, gaps included.
+
+    >>> mechanism = AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True)
+    >>> release = mechanism.release([3, 250, 7, 180, 400], max_answers=2)
+    >>> release.branch_of.tolist(), release.remaining > 300
+    ([1, 1], True)
+    """
+
+    branches: int
+    drain: bool
+
+    def __init__(
+        self,
+        threshold: Rational,
+        k: int,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        threshold_share: Rational | None = None,
+        noise: str = "laplace",
+        grid: Rational | None = None,
+        branches: int = 2,
+        drain: bool = False,
+    ) -> None:
+        object.__setattr__(self, "branches", positive_integer("branches", branches))
+        object.__setattr__(self, "drain", boolean("drain", drain))
+        if self.branches > _MAX_BRANCHES:
+            raise ValueError(f"branches must be at most {_MAX_BRANCHES}, not {branches}")
+        self._keep(
+            threshold,
+            k,
+            epsilon,
+            monotonic,
+            sensitivity,
+            threshold_share,
+            noise,
+            grid,
+            self.branches,
+            self.drain,
+        )
+
+
+def best_threshold_share(k: int, monotonic: bool) -> Fraction:
+    """The share of ε for the threshold that makes gaps most accurate, as a rational.
+
+    >>> best_threshold_share(1, monotonic=True)
+    Fraction(1, 2)
+    """
+    charged_answers = k if monotonic else 2 * k
+    best = Fraction(1 / (1 + charged_answers ** (2 / 3))).limit_denominator(1 << 20)
+    return max(best, Fraction(1, 1 << 20))
+
+
+def _margin(law: Law, threshold_law: Law, grid: Fraction, *, is_last: bool) -> Fraction:
+    """The gap to demand: nothing on average for the last branch, 2 standard deviations before.
+
+    Any margin that is fixed beforehand is private. This one is rounded up to the grid.
+    """
+    law, threshold_law = law.scaled(1 / grid), threshold_law.scaled(1 / grid)
+    centre = law.floor_mean - threshold_law.floor_mean
+    deviations = 0 if is_last else 2
+    return math.ceil(centre + deviations * math.sqrt(law.variance)) * grid

@@ -1,0 +1,162 @@
+"""A Sparse Vector run in progress: one question at a time, paying only for "above".
+
+A run holds budget, so there must never be two of it: it cannot be copied or pickled, and a forked
+child cannot ask. The whole ε is reserved while the run is open. Closing it is final, and only then
+is the rest credited; leaving the `with` block by an exception credits nothing, since what went
+wrong may have depended on private data.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from dpgap.budget.account import Account, BudgetExhausted
+from dpgap.data.tracebacks import errors_without_answers
+from dpgap.estimates.linear import gap_shortfall
+from dpgap.exact.bits import process
+from dpgap.exact.draws import GridNoise
+from dpgap.exact.grid import step
+
+if TYPE_CHECKING:
+    from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said of one question; `gap` and `branch` are None below the threshold."""
+
+    above: bool
+    gap: float | None
+    branch: int | None
+    charge: Fraction
+
+
+class _Feed(Iterator[int]):
+    """Hands the program one answer at a time, as they are asked."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+
+    def __next__(self) -> int:
+        return self.waiting.pop()
+
+
+class Run:
+    """Ask with `ask`, look at `spent`, `remaining` and `exhausted`, stop with `close`.
+
+    >>> from dpgap import AdaptiveSparseVector
+    >>> with AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True).start() as run:
+    ...     run.ask(3).above, run.ask(250).above, run.remaining > 400
+    (False, True, True)
+    """
+
+    def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
+        self._mechanism = mechanism
+        self._reservation = (
+            None if account is None else account.reserve(mechanism.epsilon, repr(mechanism))
+        )
+        self._feed = _Feed()
+        self._noise = GridNoise()
+        self._outcomes = mechanism.in_steps().run(self._feed, self._noise)
+        self._grid = float(mechanism.grid or 1)
+        self._offsets = mechanism.gap_offsets.tolist()
+        self._used = 0
+        self._limit = max(mechanism.limits)
+        self._exhausted = False
+        self._closed = False
+        self._interrupted = False
+        self._lock = threading.Lock()
+        self._process = process()
+        self._below = Answer(above=False, gap=None, branch=None, charge=Fraction(0))
+
+    @property
+    def spent(self) -> Fraction:
+        """The ε spent so far; the threshold's share is spent from the start."""
+        return self._mechanism.spent(self._used)
+
+    @property
+    def remaining(self) -> Fraction:
+        """The ε not spent so far; free for other use only once the run is closed."""
+        return self._mechanism.epsilon - self.spent
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no more questions can be asked."""
+        return self._exhausted
+
+    @errors_without_answers
+    def ask(self, answer: object) -> Answer:
+        """Is this private answer above the threshold?"""
+        if self._process != process():
+            raise RuntimeError("a run cannot be asked in a forked process: start a new one there")
+        steps = step(answer, self._mechanism.grid)
+        with self._lock:
+            if self._closed or self._interrupted:
+                raise RuntimeError("this run is closed: start a new one")
+            if self._exhausted:
+                raise BudgetExhausted(
+                    f"this run has spent {self.spent} of its ε = {self._mechanism.epsilon}: "
+                    "start a new one to ask more"
+                )
+            self._interrupted = True  # unless all of what follows is done
+            self._noise.freshen()
+            self._feed.waiting.append(steps)
+            branch, gap = next(self._outcomes)
+            answered = self._below
+            if branch is not None:
+                way = self._mechanism.ways[branch - 1]
+                self._used += way.units
+                self._exhausted = self._used > self._limit
+                readable = gap * self._grid + self._offsets[branch - 1]
+                answered = Answer(above=True, gap=readable, branch=branch, charge=way.charge)
+            self._interrupted = False
+            return answered
+
+    def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
+        """The true answer is at least this, with confidence `level`.
+
+        The confidence is that of one question asked, above or not. Looking only at answers that
+        came out above makes it less: at the threshold itself a nominal 95 % is nearer to 90 %.
+        """
+        if answer.gap is None or answer.branch is None:
+            raise ValueError("answer must be above the threshold: nothing is known of others")
+        mechanism = self._mechanism
+        return (
+            float(mechanism.threshold)
+            + answer.gap
+            - gap_shortfall(*mechanism.gap_laws(answer.branch), mechanism.grid, level)
+        )
+
+    def close(self) -> None:
+        """End the run for good and credit what it did not spend."""
+        self._end(credit=True)
+
+    def _end(self, *, credit: bool) -> None:
+        if self._process != process():  # a forked child's copy settles nothing
+            return
+        with self._lock:
+            closed, self._closed = self._closed, True
+            if credit and not (closed or self._interrupted) and self._reservation is not None:
+                self._reservation.settle(self.spent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end(credit=kind is None or issubclass(kind, BudgetExhausted))
+
+    def __repr__(self) -> str:
+        return f"<run of {self._mechanism!r}, {self.remaining} left>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a run holds budget and cannot be copied or pickled")

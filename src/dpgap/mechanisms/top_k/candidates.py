@@ -1,0 +1,79 @@
+"""What a Top-K chooses from: answers one by one, or equal answers in groups.
+
+Both give the same winners with the same chances. One by one costs a look at every answer, in groups
+a look at every value, however many answers have it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dpgap.data.private_counts import Groups, sealed
+from dpgap.exact.bits import Bits
+from dpgap.exact.draws import Integers
+from dpgap.mechanisms.top_k.grouped import select_grouped
+from dpgap.mechanisms.top_k.kernel import Program, select
+
+
+class Chosen(NamedTuple):
+    """The winners, best first; `steps` are their private answers."""
+
+    indices: Integers
+    steps: Integers
+    leads: Integers
+    labels: tuple[Any, ...] | None
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+
+class OneByOne(NamedTuple):
+    """An answer in steps for every entrant."""
+
+    steps: Integers
+    labels: Sequence[Any] | None
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.steps.size
+
+    def choose(self, program: Program, bits: Bits) -> Chosen:
+        """Run the program once."""
+        selection = select(program, self.steps, 1, bits)
+        indices = selection.indices[0]
+        return Chosen(indices, self.steps[indices], selection.leads[0], named(indices, self.labels))
+
+
+class InGroups(NamedTuple):
+    """An answer in steps for every group, and the groups."""
+
+    steps: Integers
+    labels: Sequence[Any] | None
+    """Labels of the answers by their positions, where they are not the groups' own."""
+    groups: Groups
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return int(self.groups.sizes.sum())
+
+    def choose(self, program: Program, bits: Bits) -> Chosen:
+        """Run the program once, and look the winners up."""
+        selection = select_grouped(program, self.steps, self.groups.sizes, bits)
+        positions, own = self.groups.find(selection.groups, selection.places)
+        labels = own if self.labels is None else named(positions, self.labels)
+        return Chosen(positions, self.steps[selection.groups], selection.leads, labels)
+
+
+Entrants = OneByOne | InGroups
+
+
+def named(indices: Integers, labels: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    """The labels of some of the answers."""
+    return None if labels is None else tuple(labels[i] for i in indices.tolist())

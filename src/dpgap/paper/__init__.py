@@ -1,5 +1,0 @@
-"""The paper's evaluation: data sets, experiments, figures and claims.
-
-`dpgap reproduce` (or `python -m dpgap.paper`) redraws every figure and sets every claim beside
-what was measured. Matplotlib comes with `pip install 'dpgap[paper]'`.
-"""

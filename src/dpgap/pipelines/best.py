@@ -1,0 +1,149 @@
+"""The best method: exponential selection, hull or cube measurement, estimates given selection.
+
+At the same ε its squared error is about an eighth of measuring with Laplace noise (k = 10, counts),
+where the paper's method reaches about a half. Measurements carry most of it; leads add about a
+tenth where winners are clear, and are left alone where they are not
+(`dpgap.estimates.after_selection`).
+
+Intervals are those of the measurement alone. It is drawn after the selection and independently of
+it, so they hold for the very answers that were selected, easy or hard.
+"""
+
+import math
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from dpgap.estimates.after_selection import Estimates, NoisyThreshold, UnknownLine, after_selection
+from dpgap.estimates.linear import blue
+from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.grid import steps_up
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.pipelines.paper import Estimated, around
+from dpgap.releases.results import AboveRelease, TopKRelease
+
+FINER = 16
+"""Measurements are made on a grid this much finer, so that intervals need no rounding up."""
+
+Joint = CountHull | Cube
+
+
+def joint_measurement(
+    epsilon: Fraction, *, monotonic: bool, sensitivity: Fraction, grid: Fraction | None
+) -> Joint:
+    """The hull where values move the same way, else the cube; on the finer grid."""
+    step = grid or Fraction(1)
+    whole = steps_up(sensitivity, grid) * step
+    if monotonic:
+        return CountHull(epsilon, monotonic=True, sensitivity=whole, grid=step / FINER)
+    return Cube(epsilon, sensitivity=whole, grid=step / FINER)
+
+
+def top_k_estimates(
+    selection: NoisyTopK, measurement: Joint, selected: TopKRelease, measurements: Floats
+) -> Estimated:
+    """Estimate the winners of a Top-K."""
+    leads = np.cumsum(selected.gaps[::-1])[::-1]
+    found = estimates_after_top_k(selection, measurement, measurements[None], leads[None])
+    return _estimated(found, measurement, measurements)
+
+
+def estimates_after_top_k(
+    selection: NoisyTopK, measurement: Joint, measurements: Floats, leads: Floats
+) -> Estimates:
+    """Estimates from measurements and floored leads over the best loser; one row for every run."""
+    k, grid = selection.k, float(selection.grid or 1)
+    variance = measurement.variance(k)
+    own, shared = _parts(measurement, k)
+    scale = float(selection.in_steps().law.scale) * grid
+    if k == 1:  # one lead over an unknown line says nothing
+        return Estimates(measurements, np.full_like(measurements, variance))
+    if leads.shape[1] < k:  # with no loser nobody was selected, and least squares is right
+        selecting = (
+            selection.in_steps().law.floor_variance + 1 / 12
+        ) * grid**2  # leads are floored
+        ratio = selecting / own**2
+        rows = [blue(*row, ratio) for row in zip(measurements, _gaps(leads, grid), strict=True)]
+        alone, part = variance * (1 - measurement.law(k).correlation), ratio / (1 + ratio)
+        contrast = alone - alone * part**2 - selecting * (1 - part) ** 2
+        variances = np.full_like(measurements, variance - contrast * (k - 1) / k)
+        return Estimates(np.array(rows), variances)
+    line = UnknownLine(shared)
+    return after_selection(measurements, leads + grid / 2, _scales(scale, grid), own, line)
+
+
+def _gaps(leads: Floats, grid: float) -> Floats:
+    """Gaps from floored leads over the last winner, whose own is exact."""
+    gaps = leads.copy()
+    gaps[:, :-1] -= leads[:, 1:]
+    gaps[:, -1] += grid / 2
+    return gaps
+
+
+def above_estimates(
+    selection: SparseVector, measurement: Joint, selected: AboveRelease, measurements: Floats
+) -> Estimated:
+    """Estimate what a Sparse Vector found above, at least one answer."""
+    found = estimates_after_above(
+        selection, measurement, measurements[None], selected.gaps[None], selected.branch_of[None]
+    )
+    return _estimated(found, measurement, measurements)
+
+
+def estimates_after_above(
+    selection: SparseVector,
+    measurement: Joint,
+    measurements: Floats,
+    gaps: Floats,
+    branches: Integers,
+) -> Estimates:
+    """Estimates from measurements and released gaps; one row for every run, equally many in each.
+
+    A lead is what a gap has over its branch's margin. Floors lose about half a step, of the
+    answer's noise and of the threshold's alike.
+    """
+    grid, program = float(selection.grid or 1), selection.in_steps()
+    margins = np.array([float(way.margin) for way in program.ways])[branches - 1] * grid
+    scales = np.array([float(way.law.scale) for way in program.ways])[branches - 1] * grid
+    lost = np.array([way.law.mean - way.law.floor_mean for way in program.ways])[branches - 1]
+    leads = gaps - selection.gap_offsets[branches - 1] - margins + lost * grid
+    own, shared = _parts(measurement, measurements.shape[1])
+    law = program.threshold_law
+    line = NoisyThreshold(
+        threshold=(float(program.threshold) - (law.mean - law.floor_mean)) * grid,
+        scale=float(_scales(float(law.scale) * grid, grid)),
+        shared_deviation=shared,
+    )
+    found = after_selection(
+        measurements - margins, np.maximum(leads, 0.0), _scales(scales, grid), own, line
+    )
+    return Estimates(found.means + margins, found.variances)
+
+
+def _parts(measurement: Joint, count: int) -> tuple[float, float]:
+    """The deviations of a measurement's own error and of what all of them share."""
+    variance = measurement.variance(count)
+    shared = variance * measurement.law(count).correlation
+    rounding = float(measurement.grid or 1) ** 2 / 12  # keeps both above zero
+    return math.sqrt(variance - shared + rounding), math.sqrt(shared + rounding)
+
+
+def _scales(scale: Floats | float, grid: float) -> Floats:
+    """Noise much finer than the grid is known no better than the grid."""
+    return np.maximum(scale, grid / 2)
+
+
+def _estimated(found: Estimates, measurement: Joint, measurements: Floats) -> Estimated:
+    return Estimated(
+        found.means[0],
+        found.variances[0],
+        partial(_ends, measurement, measurements),
+    )
+
+
+def _ends(measurement: Joint, measurements: Floats, level: float) -> Floats:
+    return around(measurements, measurement.half_width(measurements.size, level))

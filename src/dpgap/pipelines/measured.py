@@ -1,0 +1,338 @@
+"""Select, then measure, then estimate: the winners with numbers and error bars.
+
+Part of ε (`split`) selects, the rest measures what was selected. The gaps of the selection come
+free and make the measurements more accurate. Two methods:
+
+- `"best"`, the default: exponential noise, measurement of all winners together (`CountHull`, or
+  `Cube` where answers are not monotonic), estimates and intervals that hold after selection.
+- `"paper"`: Laplace noise throughout, the BLUE after a Top-K, inverse variances after a Sparse
+  Vector.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap.budget.account import Account, charged
+from dpgap.data.grouped_counts import GroupedAnswers
+from dpgap.data.private_counts import PrivateAnswers
+from dpgap.data.tracebacks import errors_without_answers
+from dpgap.exact.draws import Floats, Integers, require_scale
+from dpgap.exact.grid import MAX_STEPS
+from dpgap.exact.parameters import Rational, boolean, positive_rational, share
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.pipelines import best, paper
+from dpgap.pipelines.best import FINER, Joint, joint_measurement
+from dpgap.pipelines.paper import Estimated, no_ends
+from dpgap.releases.results import Measured, rounding
+
+METHODS = ("best", "paper")
+_NOISE = {"best": "exponential", "paper": "laplace"}
+_BRANCHES = {"best": 3, "paper": 2}
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class MeasuredTopK:
+    """Find the k largest answers and estimate them.
+
+    `split` is the share of ε for selecting. `noise` is the method's own unless said.
+
+    >>> pipeline = MeasuredTopK(2, epsilon=1000, monotonic=True)
+    >>> release = pipeline.release([10, 50, 90, 20])
+    >>> release.indices.tolist(), release.interval(0.95).shape
+    ([2, 1], (2, 2))
+    """
+
+    selection: NoisyTopK
+    measurement: Laplace | Joint
+    method: str
+
+    def __init__(
+        self,
+        k: int,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        method: str = "best",
+        split: Rational = 0.5,
+        noise: str | None = None,
+        grid: Rational | None = None,
+    ) -> None:
+        keep = object.__setattr__
+        keep(self, "method", require_method(method))
+        to_select, to_measure = _divided(epsilon, split)
+        selection = NoisyTopK(
+            k,
+            to_select,
+            monotonic=monotonic,
+            sensitivity=sensitivity,
+            noise=_fitting(noise, self.method),
+            grid=grid,
+        )
+        keep(self, "selection", selection)
+        keep(self, "measurement", _measurement(selection, to_measure, self.method, selection.k))
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The guarantee for both steps together."""
+        return self.selection.epsilon + self.measurement.epsilon
+
+    @errors_without_answers
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def release(
+        self,
+        answers: ArrayLike | PrivateAnswers | GroupedAnswers,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> Measured:
+        """Select and measure on secure exact noise, then estimate."""
+        entrants = self.selection._accept(answers, labels)
+        require_room(entrants.steps, self.measurement)
+        with charged(account, self.epsilon, self):
+            selected, steps = self.selection._draw(entrants)
+            values = _measured(self.measurement, steps)
+        estimate = _TOP_K[self.method]
+        found: Estimated = estimate(self.selection, self.measurement, selected, values)
+        return Measured(
+            indices=selected.indices,
+            gaps=selected.gaps,
+            labels=selected.labels,
+            measurements=values,
+            **found._asdict(),
+            rounding=rounding(self.selection.grid),
+            epsilon=self.epsilon,
+            spent=self.epsilon,
+            promise=selected.promise._replace(epsilon=self.epsilon),
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class MeasuredAbove:
+    """Find answers above a threshold and estimate them.
+
+    `adaptive` charges less for answers far above the threshold and so finds more of them, with
+    as many `branches` as said: 3 and draining for the best method, 2 as in the paper for its own.
+
+    >>> pipeline = MeasuredAbove(100, 2, epsilon=1000, monotonic=True)
+    >>> pipeline.release([3, 250, 7, 180, 400]).indices.tolist()
+    [1, 3]
+    """
+
+    selection: SparseVector
+    measurement: Laplace | Joint
+    method: str
+
+    def __init__(
+        self,
+        threshold: Rational,
+        k: int,
+        epsilon: Rational,
+        *,
+        adaptive: bool = False,
+        branches: int | None = None,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        method: str = "best",
+        split: Rational = 0.5,
+        noise: str | None = None,
+        grid: Rational | None = None,
+    ) -> None:
+        keep = object.__setattr__
+        keep(self, "method", require_method(method))
+        to_select, to_measure = _divided(epsilon, split)
+        facts: dict[str, Any] = {
+            "monotonic": monotonic,
+            "sensitivity": sensitivity,
+            "noise": _fitting(noise, self.method),
+            "grid": grid,
+        }
+        selection: SparseVector
+        if boolean("adaptive", adaptive):
+            facts["branches"] = _BRANCHES[self.method] if branches is None else branches
+            facts["drain"] = self.method == "best"
+            selection = AdaptiveSparseVector(threshold, k, to_select, **facts)
+        elif branches is not None:
+            raise ValueError("branches must be left out unless adaptive=True")
+        else:
+            selection = SparseVector(threshold, k, to_select, **facts)
+        keep(self, "selection", selection)
+        most = selection.capacity
+        keep(self, "measurement", _measurement(selection, to_measure, self.method, most))
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The guarantee for both steps together."""
+        return self.selection.epsilon + self.measurement.epsilon
+
+    @errors_without_answers
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def release(
+        self,
+        answers: ArrayLike | PrivateAnswers | Stream,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> Measured:
+        """Select and measure on secure exact noise, then estimate.
+
+        As many answers as were found are measured, which may be more or fewer than k. Nothing is
+        spent on measuring where none was found.
+        """
+        stream = self.selection._accept(answers, labels)
+        require_room(stream.extremes, self.measurement)
+        with charged(account, self.epsilon, self) as charge:
+            selected, steps = self.selection._draw(stream)
+            charge.spent = selected.spent
+            values = np.empty(0)
+            if selected.indices.size:
+                values = _measured(self.measurement, steps)
+                charge.spent += self.measurement.epsilon
+        found = Estimated(values, values, no_ends)
+        if values.size:
+            found = _ABOVE[self.method](self.selection, self.measurement, selected, values)
+        return Measured(
+            indices=selected.indices,
+            gaps=selected.gaps,
+            labels=selected.labels,
+            measurements=values,
+            **found._asdict(),
+            rounding=rounding(self.selection.grid),
+            epsilon=self.epsilon,
+            spent=charge.spent,
+            promise=selected.promise._replace(epsilon=self.epsilon),
+        )
+
+
+_TOP_K: dict[str, Any] = {
+    "best": best.top_k_estimates,
+    "paper": paper.top_k_estimates,
+}
+_ABOVE: dict[str, Any] = {
+    "best": best.above_estimates,
+    "paper": paper.above_estimates,
+}
+
+
+def require_method(method: object) -> str:
+    """`method`, if there is one of that name."""
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}")
+    return str(method)
+
+
+def _fitting(noise: str | None, method: str) -> str:
+    if noise is not None and noise != _NOISE[method]:
+        raise ValueError(
+            f"noise must be {_NOISE[method]!r} for method={method!r}, not {noise!r}: "
+            "its estimates are right for that noise only"
+        )
+    return _NOISE[method]
+
+
+def _divided(epsilon: Rational, split: Rational) -> tuple[Fraction, Fraction]:
+    """ε for selecting and ε for measuring."""
+    whole, part = positive_rational("epsilon", epsilon), share("split", split)
+    return part * whole, (1 - part) * whole
+
+
+def _measurement(
+    selection: NoisyTopK | SparseVector, epsilon: Fraction, method: str, most: int
+) -> Laplace | Joint:
+    """What measures up to `most` answers with the rest of ε."""
+    delta, grid = selection.sensitivity, selection.grid
+    if method == "best":
+        return joint_measurement(
+            epsilon, monotonic=selection.monotonic, sensitivity=delta, grid=grid
+        )
+    laplace = Laplace(epsilon, sensitivity=delta, grid=grid)
+    require_scale(laplace.law_in_steps(most).scale)
+    return laplace
+
+
+def require_room(steps: Integers, measurement: Laplace | Joint) -> None:
+    """Refuse answers that would not fit on the finer grid; before anything is charged."""
+    if isinstance(measurement, Laplace):
+        return
+    most = MAX_STEPS // FINER
+    if int(steps.min()) < -most or int(steps.max()) > most:
+        raise ValueError("answers must lie within ±2^56 grid steps: rescale them")
+
+
+def _measured(measurement: Laplace | Joint, steps: Integers) -> Floats:
+    """Measure answers given in the selection's steps; the caller has paid."""
+    if isinstance(measurement, Laplace):
+        return measurement._draw(steps).values
+    return measurement._draw(steps * FINER).values
+
+
+@errors_without_answers
+def measured_top_k(
+    answers: ArrayLike | PrivateAnswers | GroupedAnswers,
+    k: int,
+    epsilon: Rational,
+    *,
+    monotonic: bool = False,
+    sensitivity: Rational = 1,
+    method: str = "best",
+    split: Rational = 0.5,
+    noise: str | None = None,
+    grid: Rational | None = None,
+    labels: Sequence[Any] | None = None,
+    account: Account | None = None,
+) -> Measured:
+    """The k largest answers with estimates and error bars, for ε in all: see `MeasuredTopK`."""
+    pipeline = MeasuredTopK(
+        k,
+        epsilon,
+        monotonic=monotonic,
+        sensitivity=sensitivity,
+        method=method,
+        split=split,
+        noise=noise,
+        grid=grid,
+    )
+    return pipeline.release(answers, labels=labels, account=account)
+
+
+@errors_without_answers
+def measured_above(
+    answers: ArrayLike | PrivateAnswers,
+    threshold: Rational,
+    k: int,
+    epsilon: Rational,
+    *,
+    adaptive: bool = False,
+    branches: int | None = None,
+    monotonic: bool = False,
+    sensitivity: Rational = 1,
+    method: str = "best",
+    split: Rational = 0.5,
+    noise: str | None = None,
+    grid: Rational | None = None,
+    labels: Sequence[Any] | None = None,
+    account: Account | None = None,
+) -> Measured:
+    """The answers above a threshold with estimates, for ε in all: see `MeasuredAbove`."""
+    pipeline = MeasuredAbove(
+        threshold,
+        k,
+        epsilon,
+        adaptive=adaptive,
+        branches=branches,
+        monotonic=monotonic,
+        sensitivity=sensitivity,
+        method=method,
+        split=split,
+        noise=noise,
+        grid=grid,
+    )
+    return pipeline.release(answers, labels=labels, account=account)

@@ -1,0 +1,141 @@
+"""The paper's method: Laplace noise throughout, and gaps combined by their variances.
+
+After a Top-K the best linear unbiased estimates (Theorem 3), after a Sparse Vector each gap with
+its measurement by inverse variance (Section 6.2). Both take the noise as it is before looking at
+who was selected; where winners are hard to tell from losers, they are off.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from dpgap.estimates.intervals import laplace_sum_half_width
+from dpgap.estimates.linear import blue, blue_variance, combine, combined_variance
+from dpgap.exact.draws import Floats, Integers
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.releases.results import AboveRelease, TopKRelease
+
+
+class Estimated(NamedTuple):
+    """What a method makes of a selection and its measurements."""
+
+    estimates: Floats
+    variances: Floats
+    ends: Callable[[float], Floats]
+    """The ends of intervals, by confidence level."""
+
+
+def no_ends(level: float) -> Floats:
+    """The ends of no intervals at all."""
+    return np.empty((0, 2))
+
+
+def around(centres: Floats, half_widths: Floats | float) -> Floats:
+    """The ends of intervals around their centres."""
+    return np.stack([centres - half_widths, centres + half_widths], axis=1)
+
+
+def top_k_estimates(
+    selection: NoisyTopK, measurement: Laplace, selected: TopKRelease, measurements: Floats
+) -> Estimated:
+    """Estimate the winners of a Top-K."""
+    k, grid = selection.k, float(selection.grid or 1)
+    ratio = variance_ratio(selection, measurement)
+    gaps = selected.gaps.copy()
+    if gaps.size == k - 1 and k > 1:
+        gaps[-1] += grid / 2  # with no loser, the floored leads meet one that is exact
+    estimates = blue(measurements, gaps, ratio)
+    return Estimated(
+        estimates,
+        np.full(k, blue_variance(k, measurement.variance(k), ratio)),
+        partial(_top_k_ends, selection, measurement, estimates),
+    )
+
+
+def _top_k_ends(
+    selection: NoisyTopK, measurement: Laplace, estimates: Floats, level: float
+) -> Floats:
+    return around(estimates, top_k_half_width(selection, measurement, level))
+
+
+def variance_ratio(selection: NoisyTopK, measurement: Laplace) -> float:
+    """The variance of the selection's noise over the measurements'; both on the grid."""
+    selecting = selection.in_steps().law.floor_variance
+    return selecting / measurement.law_in_steps(selection.k).floor_variance
+
+
+def top_k_half_width(selection: NoisyTopK, measurement: Laplace, level: float) -> float:
+    """The BLUE is off by these multiples of independent draws, and of half steps."""
+    if selection.k == 1:
+        return measurement.half_width(1, level)
+    k, ratio = selection.k, variance_ratio(selection, measurement)
+    whole = k * (1 + ratio)
+    measuring = float(measurement.law_in_steps(k).scale) / whole
+    selecting = float(selection.in_steps().law.scale) / whole
+    terms = [
+        (measuring * (1 + ratio * k), 1),
+        (measuring, k - 1),
+        (selecting * (k - 1), 1),
+        (selecting, k - 1),
+    ]
+    floored = (1 + ratio * k + 3 * (k - 1)) / whole / 2
+    width = laplace_sum_half_width(terms, level) + floored
+    return width * float(selection.grid or 1)
+
+
+def above_estimates(
+    selection: SparseVector, measurement: Laplace, selected: AboveRelease, measurements: Floats
+) -> Estimated:
+    """Estimate what a Sparse Vector found above, at least one answer."""
+    branches = selected.branch_of
+    variance = gap_variances(selection)[branches - 1]
+    measured = measurement.variance(branches.size)
+    estimates = combine(measurements, selected.gaps, float(selection.threshold), measured, variance)
+    return Estimated(
+        estimates,
+        combined_variance(measured, variance),
+        partial(_above_ends, selection, measurement, branches, estimates),
+    )
+
+
+def _above_ends(
+    selection: SparseVector,
+    measurement: Laplace,
+    branches: Integers,
+    estimates: Floats,
+    level: float,
+) -> Floats:
+    return around(estimates, above_half_widths(selection, measurement, branches, level))
+
+
+def gap_variances(selection: SparseVector) -> Floats:
+    """The whole variance of a gap, for each branch."""
+    program = selection.in_steps()
+    of_branch = np.array([way.law.floor_variance for way in program.ways])
+    variances: Floats = of_branch + program.threshold_law.floor_variance
+    return variances * float(selection.grid or 1) ** 2
+
+
+def above_half_widths(
+    selection: SparseVector, measurement: Laplace, branches: Integers, level: float
+) -> Floats:
+    """Each estimate is off by a mean of its measurement's noise and its gap's."""
+    grid = float(selection.grid or 1)
+    program, variances = selection.in_steps(), gap_variances(selection)
+    measuring = float(measurement.law_in_steps(branches.size).scale)
+    measured = measurement.variance(branches.size)
+    width = {}
+    for branch in set(branches.tolist()):
+        of_gap = measured / (measured + float(variances[branch - 1]))
+        terms = [
+            (measuring * (1 - of_gap), 1),
+            (float(program.ways[branch - 1].law.scale) * of_gap, 1),
+            (float(program.threshold_law.scale) * of_gap, 1),
+        ]
+        floored = (1 + of_gap) / 2
+        width[branch] = (laplace_sum_half_width(terms, level) + floored) * grid
+    return np.array([width[branch] for branch in branches.tolist()])

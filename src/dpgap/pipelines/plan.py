@@ -1,0 +1,230 @@
+"""What to expect before anything is spent: the error of each method, or the ε for a wanted error.
+
+Errors depend on k, ε, the sensitivity and the noise, never on the data, with one exception: gaps
+help the best method where winners are clear, and do not where they are not. So it has two errors,
+for clear winners (least squares; in practice a few per cent better) and for a close race (the
+measurement alone; never worse). The paper's method has no such floor: in a close race its error
+may exceed that of ignoring gaps, so none is given.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpgap.estimates.linear import blue_variance, combined_variance
+from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, require_method
+from dpgap.pipelines.paper import above_half_widths, gap_variances, top_k_half_width, variance_ratio
+from dpgap.releases.results import Table, readable
+
+PLANS = ("best", "paper", "baseline")
+"""The methods of the pipelines, and measuring with Laplace noise while ignoring gaps."""
+
+_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What one method will do with this ε."""
+
+    method: str
+    epsilon: Fraction
+    error: float
+    """The root of the mean squared error of each estimate, winners being clear."""
+    close_error: float | None
+    """The same where winners are hard to tell from losers; None where it may be anything."""
+    half_width: float
+    """Half the width of a 95 % interval."""
+    selection_noise: float
+    """The standard deviation of the noise that answers are ranked or compared with."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan(Table):
+    """One row a method, best first; prints well, and `to_frame()` makes it a data frame."""
+
+    rows: tuple[Expected, ...]
+    k: int
+    split: Fraction
+    monotonic: bool
+    select: str
+
+    def __getitem__(self, method: str) -> Expected:
+        """The row of a method."""
+        for row in self.rows:
+            if row.method == method:
+                return row
+        raise KeyError(method)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The ε of the first row."""
+        return self.rows[0].epsilon
+
+    @property
+    def error(self) -> float:
+        """The error to expect of the first row."""
+        return self.rows[0].error
+
+    @property
+    def guarantee(self) -> str:
+        """What the rows are about, in plain words."""
+        kind = "counts that all move the same way" if self.monotonic else "answers of any kind"
+        return (
+            f"For k = {self.k}, {kind}, {readable(self.split)} of ε for selecting ({self.select}). "
+            "Errors are standard errors of each estimate: where winners are clear, and in a close "
+            "race. Nothing has been spent."
+        )
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return {
+            "method": [row.method for row in self.rows],
+            "ε": [readable(row.epsilon) for row in self.rows],
+            "error": [row.error for row in self.rows],
+            "close race": [row.close_error for row in self.rows],
+            "95% ±": [row.half_width for row in self.rows],
+            "selection noise": [row.selection_noise for row in self.rows],
+        }
+
+
+def plan(
+    *,
+    k: int,
+    epsilon: Rational | None = None,
+    error: float | None = None,
+    method: str | None = None,
+    monotonic: bool = False,
+    sensitivity: Rational = 1,
+    split: Rational = 0.5,
+    select: str = "top-k",
+    adaptive: bool = False,
+    grid: Rational | None = None,
+) -> Plan:
+    """The error to expect for this `epsilon`, or the ε that a wanted `error` takes.
+
+    Give one of the two. `method` is one of "best", "paper" and "baseline" (Laplace measurement,
+    gaps ignored); all of them unless said. `select` is "top-k" or "above"; the other arguments
+    are those of `measured_top_k` and `measured_above`. After an adaptive run the error grows with
+    how many answers it finds; this is for k of them.
+
+    >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS
+      method    ε  error  close race  95% ±  selection noise
+        best  0.7   14.2        14.6   28.9             28.6
+       paper  0.7   30.0               62.1             40.4
+    baseline  0.7   40.4        40.4   85.5             40.4
+    <BLANKLINE>
+    For k = 10, counts that all move the same way, 0.5 of ε for selecting (top-k)...
+    >>> float(plan(k=10, error=10, method="best", monotonic=True).epsilon)
+    0.994
+    """
+    methods = PLANS if method is None else (_require_plan(method),)
+    if select not in ("top-k", "above"):
+        raise ValueError(f"select must be 'top-k' or 'above', not {select!r}")
+    if (epsilon is None) == (error is None):
+        raise ValueError("give either epsilon or error: one of them, and not both")
+    count = positive_integer("k", k)
+    facts: dict[str, Any] = {
+        "monotonic": monotonic,
+        "sensitivity": sensitivity,
+        "split": split,
+        "grid": grid,
+    }
+    top = select == "top-k"
+    if boolean("adaptive", adaptive) and top:
+        raise ValueError("adaptive must be False unless select='above'")
+
+    def expected(name: str, whole: Fraction) -> Expected:
+        pipeline = "paper" if name == "baseline" else name
+        if top:
+            return _after_top_k(name, MeasuredTopK(count, whole, method=pipeline, **facts))
+        return _after_above(
+            name, MeasuredAbove(0, count, whole, adaptive=adaptive, method=pipeline, **facts), count
+        )
+
+    rows = tuple(
+        expected(name, positive_rational("epsilon", epsilon))
+        if error is None
+        else _cheapest(partial(expected, name), error)
+        for name in methods
+    )
+    share = positive_rational("split", split)
+    return Plan(rows, count, share, boolean("monotonic", monotonic), select)
+
+
+def _require_plan(method: str) -> str:
+    return method if method == "baseline" else require_method(method)
+
+
+def _cheapest(expected: Callable[[Fraction], Expected], error: float) -> Expected:
+    """The least ε, to three digits and rounded up, whose error is at most the wanted one."""
+    wanted = float(positive_rational("error", error))
+    low, high = Fraction(1), Fraction(1)
+    while expected(high).error > wanted:
+        low, high = high, 2 * high
+    while expected(low).error <= wanted:
+        low /= 2
+    while _rounded_up(low) < high and high - low > high / 10**_DIGITS / 2:
+        middle = (low + high) / 2
+        low, high = (middle, high) if expected(middle).error > wanted else (low, middle)
+    return expected(_rounded_up(high))
+
+
+def _rounded_up(epsilon: Fraction) -> Fraction:
+    unit = Fraction(10) ** (math.floor(math.log10(epsilon)) - _DIGITS + 1)
+    return math.ceil(epsilon / unit) * unit
+
+
+def _after_top_k(method: str, pipeline: MeasuredTopK) -> Expected:
+    selection, measurement, k = pipeline.selection, pipeline.measurement, pipeline.selection.k
+    grid = float(selection.grid or 1)
+    noise = selection.in_steps().law.floor_variance * grid**2
+    alone = measurement.variance(k)
+    half = measurement.half_width(k, 0.95)
+    best, close = alone, alone if method != "paper" else None
+    if method == "paper" and isinstance(measurement, Laplace):
+        best = blue_variance(k, alone, variance_ratio(selection, measurement))
+        half = top_k_half_width(selection, measurement, 0.95)
+    elif not isinstance(measurement, Laplace):
+        own = alone * (1 - measurement.law(k).correlation)
+        best = alone - (k - 1) / k * own * own / (own + noise)
+    return _expected(method, pipeline.epsilon, best, close, half, noise)
+
+
+def _after_above(method: str, pipeline: MeasuredAbove, count: int) -> Expected:
+    """For `count` answers that the dearest branch found."""
+    selection, measurement = pipeline.selection, pipeline.measurement
+    branch = len(selection.ways)
+    gap = float(gap_variances(selection)[branch - 1])
+    grid = float(selection.grid or 1)
+    shared = selection.in_steps().threshold_law.floor_variance * grid**2
+    alone = measurement.variance(count)
+    half = measurement.half_width(count, 0.95)
+    best, close = alone, alone if method != "paper" else None
+    if method == "paper" and isinstance(measurement, Laplace):
+        best = float(combined_variance(alone, gap)[0])
+        branches = np.full(count, branch)
+        half = float(above_half_widths(selection, measurement, branches, 0.95)[0])
+    elif not isinstance(measurement, Laplace):
+        correlation = measurement.law(count).correlation
+        own, noise = alone * (1 - correlation), gap - shared
+        common, noise_mean = alone * correlation + own / count, shared + noise / count
+        best = _joined(common, noise_mean) + (count - 1) / count * _joined(own, noise)
+    return _expected(method, pipeline.epsilon, best, close, half, gap)
+
+
+def _joined(one: float, other: float) -> float:
+    """The variance of the best mean of two independent numbers."""
+    return one * other / (one + other) if one and other else 0.0
+
+
+def _expected(
+    method: str, epsilon: Fraction, best: float, close: float | None, half: float, noise: float
+) -> Expected:
+    close_error = None if close is None else math.sqrt(close)
+    return Expected(method, epsilon, math.sqrt(best), close_error, half, math.sqrt(noise))

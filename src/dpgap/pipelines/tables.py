@@ -1,0 +1,170 @@
+"""From a table to a release: count, select, measure, estimate, in one call.
+
+>>> import pandas, dpgap
+>>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
+>>> best = dpgap.top_k(sold, unit="who", item="what", domain=["fig", "pea", "oat"], k=1, epsilon=1)
+>>> best.labels, best.interval(0.95).shape
+(('fig',), (1, 2))
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpgap.budget.account import Account
+from dpgap.data.counts import NEIGHBOURS, counts, require_neighbours
+from dpgap.data.private_counts import Integers, PrivateAnswers
+from dpgap.data.tracebacks import errors_without_answers
+from dpgap.exact.draws import Floats
+from dpgap.exact.parameters import Rational, boolean
+from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.releases.questions import Origin, Question, TableRelease
+from dpgap.releases.results import Measured
+
+
+@errors_without_answers
+def top_k(
+    table: Any,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    domain: Any = None,
+    k: int,
+    epsilon: Rational,
+    method: str | None = None,
+    split: Rational | None = None,
+    neighbours: str | None = None,
+    account: Account | None = None,
+) -> TableRelease:
+    """The k items with the most distinct units, with estimates, for ε in all.
+
+    `table`, `unit`, `item`, `domain` and `neighbours` are as for `dpgap.counts`; or `table` is
+    what that function gave, to count once and ask several times.
+    """
+    pipeline = MeasuredTopK(
+        k,
+        epsilon,
+        monotonic=_is_monotonic(table, neighbours),
+        **_given(method=method, split=split),
+    )
+    with _counted(table, unit, item, domain, neighbours) as (answers, origin):
+        release = pipeline.release(answers, account=account)
+    question = Question(
+        kind="top-k",
+        k=pipeline.selection.k,
+        epsilon=pipeline.epsilon,
+        origin=origin,
+        items=len(answers),
+        method=pipeline.method,
+    )
+    return TableRelease(**_values(release), question=question)
+
+
+@errors_without_answers
+def above(
+    table: Any,
+    *,
+    unit: str | None = None,
+    item: str | None = None,
+    domain: Any = None,
+    threshold: Rational,
+    k: int,
+    epsilon: Rational,
+    adaptive: bool = True,
+    method: str | None = None,
+    split: Rational | None = None,
+    neighbours: str | None = None,
+    account: Account | None = None,
+) -> TableRelease:
+    """Items with at least `threshold` distinct units, about k of them, with estimates.
+
+    Items are asked in a fresh secure random order until the budget is used, and shown largest
+    estimate first. An adaptive run pays less for items far above the threshold, so that it may
+    find more than k. The table is stated as in `top_k`.
+    """
+    pipeline = MeasuredAbove(
+        threshold,
+        k,
+        epsilon,
+        adaptive=boolean("adaptive", adaptive),
+        monotonic=_is_monotonic(table, neighbours),
+        **_given(method=method, split=split),
+    )
+    with (
+        _counted(table, unit, item, domain, neighbours) as (answers, origin),
+        closing(answers.shuffled()) as chunks,
+    ):
+        stream = Stream.on_grid(answers, chunks, pipeline.selection.grid)
+        release = pipeline.release(stream, account=account)
+    question = Question(
+        kind="above",
+        k=pipeline.selection.k,
+        epsilon=pipeline.epsilon,
+        origin=origin,
+        items=len(answers),
+        method=pipeline.method,
+        threshold=pipeline.selection.threshold,
+        adaptive=adaptive,
+    )
+    return TableRelease(**_largest_first(release), question=question)
+
+
+def _is_monotonic(table: Any, neighbours: str | None) -> bool:
+    if isinstance(table, PrivateAnswers):
+        return table.monotonic
+    return require_neighbours(neighbours or NEIGHBOURS[0]) == NEIGHBOURS[0]
+
+
+@contextmanager
+def _counted(
+    table: Any, unit: str | None, item: str | None, domain: Any, neighbours: str | None
+) -> Iterator[tuple[PrivateAnswers, Origin]]:
+    """Counts for as long as the block lasts; those that the user made are left open."""
+    if not isinstance(table, PrivateAnswers):
+        options = _given(neighbours=neighbours)
+        made = counts(table, unit=unit, item=item, domain=domain, **options)
+        with closing(made):
+            yield made, _origin(made)
+    elif not all(each is None for each in (unit, item, domain, neighbours)):
+        raise TypeError("unit, item, domain and neighbours were stated when these were counted")
+    else:
+        yield table, _origin(table)
+
+
+def _origin(answers: PrivateAnswers) -> Origin:
+    if answers.origin is None:
+        raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
+    return answers.origin
+
+
+def _values(release: Measured) -> dict[str, Any]:
+    return {field.name: getattr(release, field.name) for field in fields(release)}
+
+
+def _largest_first(release: Measured) -> dict[str, Any]:
+    """The values of a release, the largest estimate first."""
+    order = np.argsort(-release.estimates, kind="stable")
+    return {name: _reordered(value, order) for name, value in _values(release).items()}
+
+
+def _reordered(value: Any, order: Integers) -> Any:
+    """Rows, or a function of the level that gives rows, in another order; all else as it is."""
+    if isinstance(value, np.ndarray):
+        return value[order]
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(value[place] for place in order.tolist())
+    return partial(_rows_in, order, value) if callable(value) else value
+
+
+def _rows_in(order: Integers, rows: Callable[[float], Floats], level: float) -> Floats:
+    return rows(level)[order]
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given; others know their own defaults."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,92 @@
+"""What was asked of a table, and the answer with its guarantee in plain words.
+
+Every word of a question is public: parameters, names, the domain, what neighbouring tables are.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from dpgap.releases.results import Measured, factor, readable
+
+ADD_OR_REMOVE = "add-or-remove"
+"""Neighbouring tables differ by one unit that one of them lacks: all counts move one way."""
+
+OBSERVED = "observed-not-private"
+"""The domain to say when exploring: whatever is in the table, which makes nothing private."""
+
+
+class Origin(NamedTuple):
+    """Where counts come from, as far as it is public."""
+
+    unit: str
+    item: str
+    domain: str
+    """The public domain in words."""
+    neighbours: str
+    is_private: bool
+    """Whether the domain was stated, not read from the private table."""
+
+
+class Question(NamedTuple):
+    """What was asked of a table; every word of it is public."""
+
+    kind: str
+    """"top-k" or "above"."""
+    k: int
+    epsilon: Fraction
+    origin: Origin
+    items: int
+    """How many items the domain has."""
+    method: str
+    threshold: Fraction | None = None
+    adaptive: bool = False
+
+    def guarantee(self) -> str:
+        """What is promised, in plain words: the unit, the neighbours, what is public."""
+        epsilon, origin = readable(self.epsilon), self.origin
+        if not origin.is_private:
+            return (
+                "NOT differentially private: the items were read from the private data itself "
+                f"(domain {OBSERVED!r}), so that an item being shown at all can give a unit away. "
+                f"The noise is that of ε = {epsilon}, but the result is not ε-private. For "
+                "exploration by those who may see the data; state a public domain to release it."
+            )
+        change, public = _CHANGES[origin.neighbours]
+        return (
+            f"Pure differential privacy with ε = {epsilon} and no δ: if one unit {change}, nothing "
+            f"shown here (gaps included) would become more than {factor(self.epsilon)} times as "
+            f"likely or unlikely. A unit is {_unit_in_words(origin.unit)}; counts are of distinct "
+            f"units. Public are the domain ({origin.domain}), the names and types of the columns"
+            f"{public} and all parameters. Everything else about the table is private. The domain "
+            "was given as values and must be public: values taken from the table would void this."
+        )
+
+
+_CHANGES = {
+    "add-or-remove": ("were added or taken away, with all its rows", ""),
+    "replace": ("were replaced by any other, with all its rows", ", how many units there are"),
+}
+
+
+def _unit_in_words(unit: str) -> str:
+    return {"row": "one row", "line": "one line of the file"}.get(
+        unit, f"everything with the same value in column {unit!r}"
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableRelease(Measured):
+    """What a table was asked, and the answer: items with estimates, intervals and gaps."""
+
+    question: Question
+
+    @property
+    def guarantee(self) -> str:
+        """What ε promises, in plain words."""
+        return self.question.guarantee()
+
+    def _repr_html_(self) -> str:
+        from dpgap.releases.page import chart
+
+        return chart(self) + Measured._repr_html_(self)

@@ -1,0 +1,314 @@
+"""What a release looks like: public values only, ready to read, print and tabulate.
+
+Nothing here has ever seen a private number. Each release carries its guarantee in plain words.
+"""
+
+import html
+import importlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.estimates.linear import gap_shortfall
+from dpgap.exact.parameters import approximately, confidence_level, positive_integer
+
+if TYPE_CHECKING:
+    from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Promise(NamedTuple):
+    """What a release promises, and on what condition."""
+
+    epsilon: Fraction
+    sensitivity: Fraction
+    monotonic: bool
+
+    def __str__(self) -> str:
+        direction = ", all of them in the same direction" if self.monotonic else ""
+        return (
+            f"Pure differential privacy with ε = {readable(self.epsilon)} and no δ: if one "
+            "person's data were added or taken away, nothing shown here (gaps included) would "
+            f"become more than {factor(self.epsilon)} times as likely or unlikely. This holds "
+            "provided that one person changes each answer by at most "
+            f"{readable(self.sensitivity)}{direction}; that is for you to see to. How many "
+            "answers there are, their labels and all parameters are public."
+        )
+
+
+def factor(epsilon: Fraction) -> str:
+    """How much likelier ε allows anything to become."""
+    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{readable(epsilon)}"
+
+
+def readable(number: Fraction) -> str:
+    """An exact number where it is short, else six digits of it.
+
+    >>> readable(Fraction(7, 10)), readable(Fraction(2, 3)), readable(Fraction(12345, 98765))
+    ('0.7', '2/3', '0.124994')
+    """
+    decimal = approximately(number, 6)
+    if Fraction(decimal) == number:
+        return decimal
+    return str(number) if len(str(number)) <= 7 else decimal
+
+
+class Table(ABC):
+    """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
+
+    __slots__ = ()
+
+    promise: Promise
+
+    @property
+    def guarantee(self) -> str:
+        """What ε promises, in plain words."""
+        return str(self.promise)
+
+    @abstractmethod
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """The rows, column by column."""
+
+    def to_frame(self) -> Any:
+        """The rows as a data frame: pandas if it is installed, else Polars."""
+        for library in ("pandas", "polars"):
+            try:
+                return importlib.import_module(library).DataFrame(self.columns())
+            except ModuleNotFoundError:
+                continue
+        raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
+
+    def __str__(self) -> str:
+        columns = self.columns()
+        rows = [list(columns), *zip(*map(_texts, columns.values()), strict=True)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
+        return "\n".join([*lines, "", self.guarantee])
+
+    def _repr_html_(self) -> str:
+        columns = self.columns()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in zip(*map(_texts, columns.values()), strict=True)
+        )
+        return (
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            f"<p>{html.escape(self.guarantee)}</p>"
+        )
+
+
+def _texts(column: Sequence[Any]) -> Iterator[str]:
+    for cell in column:
+        if cell is None:
+            yield ""
+        elif isinstance(cell, float | np.floating):
+            yield f"{cell:.1f}" if abs(float(cell)) < 1e15 else f"{cell:.6g}"
+        else:
+            # An item's name is untrusted: no control characters in a terminal.
+            yield "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(cell))
+
+
+def named(indices: Integers, labels: Sequence[Any] | None) -> dict[str, Sequence[Any]]:
+    """The column that says which answer a row is about."""
+    return {"index": indices.tolist()} if labels is None else {"label": labels}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopKRelease(Table):
+    """The winners of a Noisy Top-K, best first, and the gaps between them.
+
+    `gaps[i]` is by how much rank i + 1 leads the next rank; the last one is the lead over the
+    best loser (absent where every answer won).
+    """
+
+    indices: Integers
+    gaps: Floats
+    labels: tuple[Any, ...] | None
+    epsilon: Fraction
+    promise: Promise
+
+    def gap_between(self, better: int, worse: int) -> float:
+        """By how much rank `better` leads rank `worse`; ranks count from 1."""
+        better, worse = positive_integer("better", better), positive_integer("worse", worse)
+        if not better < worse <= self.gaps.size + 1:
+            raise ValueError(
+                f"ranks must satisfy 1 <= better < worse <= {self.gaps.size + 1}, "
+                f"not {better} and {worse}"
+            )
+        return float(self.gaps[better - 1 : worse - 1].sum())
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
+        return {
+            "rank": list(range(1, self.indices.size + 1)),
+            **named(self.indices, self.labels),
+            "gap to next": gaps,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaxRelease(TopKRelease):
+    """The winner of a Noisy Max and its gap to the runner-up."""
+
+    @classmethod
+    def of(cls, release: TopKRelease) -> "MaxRelease":
+        """The same release, read as a single winner."""
+        return cls(**{each.name: getattr(release, each.name) for each in fields(release)})
+
+    @property
+    def index(self) -> int:
+        """The winning index."""
+        return int(self.indices[0])
+
+    @property
+    def label(self) -> Any:
+        """The winner's label, if labels were given."""
+        return None if self.labels is None else self.labels[0]
+
+    @property
+    def gap(self) -> float | None:
+        """The lead over the runner-up; None where there was only one answer."""
+        return float(self.gaps[0]) if self.gaps.size else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AboveRelease(Table):
+    """The answers that a Sparse Vector found above its threshold, in the order asked.
+
+    `gaps[i]` is by how much `indices[i]` is above the threshold, `branch_of[i]` the branch that it
+    cleared. `processed` counts the answers looked at.
+    """
+
+    mechanism: "SparseVector"
+    indices: Integers
+    gaps: Floats
+    branch_of: Integers
+    labels: tuple[Any, ...] | None
+    epsilon: Fraction
+    spent: Fraction
+    processed: int
+    promise: Promise
+
+    @property
+    def remaining(self) -> Fraction:
+        """The part of ε that was not spent: free for other use under the same total."""
+        return self.epsilon - self.spent
+
+    @np.errstate(all="ignore")
+    def lower_bounds(self, level: float = 0.95) -> Floats:
+        """Each true answer is at least this, with confidence `level` before looking."""
+        mechanism = self.mechanism
+        shortfall = {
+            branch: gap_shortfall(*mechanism.gap_laws(branch), mechanism.grid, level)
+            for branch in set(self.branch_of.tolist())
+        }
+        short = np.array([shortfall[branch] for branch in self.branch_of.tolist()])
+        bounds: Floats = float(mechanism.threshold) + self.gaps - short
+        return bounds
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return {
+            **named(self.indices, self.labels),
+            "gap": self.gaps.tolist(),
+            "branch": self.branch_of.tolist(),
+        }
+
+
+def rounding(grid: Fraction | None) -> float:
+    """How far a true answer may be from the one on the grid; integers are on it."""
+    return 0.0 if grid is None else float(grid) / 2
+
+
+class Measures(Protocol):
+    """A mechanism that measures values, as far as a release needs to know it."""
+
+    @property
+    def grid(self) -> Fraction | None: ...
+    def variance(self, count: int) -> float: ...
+    def half_width(self, count: int, level: float) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredValues(Table):
+    """Measured values, each with the same variance."""
+
+    mechanism: Measures
+    values: Floats
+    epsilon: Fraction
+    promise: Promise
+
+    @property
+    @np.errstate(all="ignore")
+    def variance(self) -> float:
+        """The variance of each value."""
+        return self.mechanism.variance(self.values.size)
+
+    @np.errstate(all="ignore")
+    def interval(self, level: float = 0.95) -> Floats:
+        """For each value, the ends of an interval that holds the true one with this confidence."""
+        half = self.mechanism.half_width(self.values.size, level) + rounding(self.mechanism.grid)
+        return np.stack([self.values - half, self.values + half], axis=1)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        low, high = self.interval().T
+        return {"value": self.values.tolist(), "low": low.tolist(), "high": high.tolist()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured(Table):
+    """Selected answers with estimates: what a pipeline releases.
+
+    `measurements` are the values as measured; `estimates` also use the gaps, and `variances` are
+    theirs, of the noise (rounding to a declared grid is not in them, but it is in intervals).
+    `epsilon` is the guarantee, `spent` what it came to. `ends` and `rounding` make intervals.
+    """
+
+    indices: Integers
+    gaps: Floats
+    labels: tuple[Any, ...] | None
+    measurements: Floats
+    estimates: Floats
+    variances: Floats
+    epsilon: Fraction
+    spent: Fraction
+    promise: Promise
+    ends: Callable[[float], Floats] = field(repr=False)
+    rounding: float
+
+    @property
+    def remaining(self) -> Fraction:
+        """The part of ε that was not spent."""
+        return self.epsilon - self.spent
+
+    @np.errstate(all="ignore")
+    def interval(self, level: float = 0.95) -> Floats:
+        """For each answer, the ends of an interval that holds the true one; shape (k, 2).
+
+        With `method="best"` the confidence holds for the answers that were selected: the interval
+        is the measurement's, which selection does not touch. With `method="paper"` it is that of
+        the noise, before looking at who was selected.
+        """
+        wider = np.array([-self.rounding, self.rounding])
+        ends: Floats = self.ends(confidence_level(level)) + wider
+        return ends
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        low, high = self.interval().T
+        gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
+        return {
+            "rank": list(range(1, self.indices.size + 1)),
+            **named(self.indices, self.labels),
+            "estimate": self.estimates.tolist(),
+            "95% low": low.tolist(),
+            "95% high": high.tolist(),
+            "gap": gaps,
+        }

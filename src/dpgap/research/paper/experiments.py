@@ -1,0 +1,352 @@
+"""The paper's experiments, one point at a time.
+
+Counting queries, ε = 0.7 and k = 2…25 unless varied. A Sparse Vector's threshold lies, in each
+run, at a random rank from 2k up to 8k, halfway to the next count; the truth is what is above it.
+Half of ε selects and half measures in figures 1 and 2.
+
+1. By how much gaps reduce the squared error of measurements, against k.
+2. The same against ε, at k = 10.
+3. How many answers Sparse Vector gives, plain and adaptive, and how good they are, against k.
+4. How much of the budget is left when an adaptive run is stopped after k answers.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dpgap.exact.draws import Floats, Integers
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.paper import gap_variances
+from dpgap.research.simulation import AboveRuns, MeasuredRuns, Ranked, TopKRuns, batches
+
+FIGURES = (1, 2, 3, 4)
+EPSILON = "0.7"
+KS = tuple(range(2, 26))
+EPSILONS = tuple(f"{tenths / 10:.1f}" for tenths in range(1, 16))
+K = 10
+_LOWEST_RANK, _HIGHEST_RANK = 2, 8
+LEAST_ITEMS = _HIGHEST_RANK * max(KS) + 1
+
+
+class Result(NamedTuple):
+    """One point of one curve. Reductions and budgets are in per cent."""
+
+    figure: int
+    dataset: str
+    series: str
+    x: float
+    value: float
+    error: float
+    theory: float | None
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Some points that come out of the same runs."""
+
+    figures: tuple[int, ...]
+    dataset: int
+    series: str
+    k: int
+    epsilon: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """A data set, ready to be experimented on."""
+
+    name: str
+    ranked: Ranked
+
+    @classmethod
+    def of(cls, name: str, counts: Integers) -> "Subject":
+        """Rank the counts once for all experiments."""
+        if counts.size < LEAST_ITEMS:
+            raise ValueError(
+                f"{name} must have at least {LEAST_ITEMS} items for k up to {max(KS)}, "
+                f"not {counts.size}"
+            )
+        return cls(name, Ranked.of(counts))
+
+    def thresholds(self, k: int, runs: int, rng: np.random.Generator) -> Floats:
+        """One for each run, at a random rank."""
+        ranks = np.sort(rng.integers(_LOWEST_RANK * k, _HIGHEST_RANK * k, runs))[::-1]
+        descending = self.ranked.descending
+        halfway: Floats = (descending[ranks - 1] + descending[ranks]) / 2
+        return halfway
+
+
+def tasks(figures: tuple[int, ...], datasets: int) -> Iterator[Task]:
+    """All that must be run for some figures, figure by figure."""
+    for dataset in range(datasets):
+        for series in _REDUCTIONS:
+            if 1 in figures:
+                yield from (Task((1,), dataset, series, k, EPSILON) for k in KS)
+    for dataset in range(datasets):
+        for series in _REDUCTIONS:
+            if 2 in figures:
+                yield from (Task((2,), dataset, series, K, epsilon) for epsilon in EPSILONS)
+    wanted = tuple(figure for figure in (3, 4) if figure in figures)
+    for dataset in range(datasets):
+        for series in _MECHANISMS:
+            if wanted:
+                yield from (Task(wanted, dataset, series, k, EPSILON) for k in KS)
+
+
+def run(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence) -> list[Result]:
+    """The points of a task."""
+    if task.figures[0] in (1, 2):
+        return list(_reductions(task, subject, runs, seed))
+    return list(_adaptivity(task, subject, runs, seed))
+
+
+# Figures 1 and 2.
+
+
+def _top_k(monotonic: bool) -> Callable[[int, str], MeasuredTopK]:
+    return lambda k, epsilon: MeasuredTopK(k, epsilon, monotonic=monotonic, method="paper")
+
+
+def _above(monotonic: bool, adaptive: bool) -> Callable[[int, str], MeasuredAbove]:
+    return lambda k, epsilon: MeasuredAbove(
+        0, k, epsilon, monotonic=monotonic, adaptive=adaptive, method="paper"
+    )
+
+
+_REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
+    "top-k monotonic": _top_k(True),
+    "top-k general": _top_k(False),
+    "sparse-vector monotonic": _above(True, False),
+    "sparse-vector general": _above(False, False),
+    "adaptive-sparse-vector monotonic": _above(True, True),
+    "adaptive-sparse-vector general": _above(False, True),
+    "top-k best": lambda k, epsilon: MeasuredTopK(k, epsilon, monotonic=True, method="best"),
+    "sparse-vector best": lambda k, epsilon: MeasuredAbove(
+        0, k, epsilon, monotonic=True, method="best"
+    ),
+}
+
+
+CLEAR = ", clear answers"
+_CLEAR_DEVIATIONS = 4
+
+
+def _reductions(
+    task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence
+) -> Iterator[Result]:
+    """The mean squared error of estimates against that of Laplace measurements alone.
+
+    Where adaptive runs are looked at for every ε, also for the clear answers alone: those whose
+    true value is far above all that they had to clear, so that luck had no part in it.
+    """
+    pipeline = _REDUCTIONS[task.series](task.k, task.epsilon)
+    choice, noise = (int(each) for each in seed.generate_state(2))
+    thresholds = None
+    if isinstance(pipeline, MeasuredAbove):
+        thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
+    is_split = task.figures[0] == 2 and "adaptive" in task.series
+    errors: dict[str, list[_Errors]] = {}
+    start = 0
+    for part, size in batches(
+        pipeline, subject.ranked, runs=runs, seed=noise, thresholds=thresholds, workers=1
+    ):
+        errors.setdefault("", []).append(_errors(pipeline, part))
+        if is_split and thresholds is not None:
+            clear = _is_clear(pipeline, part, thresholds[start : start + size])
+            errors.setdefault(CLEAR, []).append(_errors(pipeline, part, clear))
+        start += size
+    for name, parts in errors.items():
+        sums = [np.concatenate(each) for each in zip(*parts, strict=True)]
+        if sums[1].any():  # there may be no clear answers at all
+            yield _reduction(task, subject.name, name, *sums)
+
+
+def _reduction(
+    task: Task,
+    dataset: str,
+    name: str,
+    improved: Floats,
+    baseline: Floats,
+    expected: Floats,
+    known: Floats,
+) -> Result:
+    ratio, error = ratio_of_means(improved, baseline)
+    theory = None
+    if "best" not in task.series:
+        theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
+    figure = task.figures[0]
+    x = task.k if figure == 1 else float(task.epsilon)
+    series = task.series + name
+    return Result(figure, dataset, series, x, 100 * (1 - ratio), 100 * error, theory, improved.size)
+
+
+_Errors = tuple[Floats, Floats, Floats, Floats]
+
+
+def _errors(
+    pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns, kept: Floats | float = 1.0
+) -> _Errors:
+    """Summed over each run: squared errors of estimates and of Laplace measurements, and what the
+    branches taken let expect of both; for the answers that are `kept`.
+
+    The best method measures otherwise. It is compared with what Laplace measurements would have
+    had on average at the same ε, which is known.
+    """
+    selected = found.selected
+    improved = _summed(selected, kept * (found.estimates - found.truth) ** 2)
+    baseline = _summed(selected, kept * (found.measurements - found.truth) ** 2)
+    laplace = Laplace(pipeline.measurement.epsilon)
+    if not (isinstance(selected, AboveRuns) and isinstance(pipeline, MeasuredAbove)):
+        k = pipeline.selection.k
+        known = np.full_like(improved, k * laplace.variance(k))
+        return improved, known if pipeline.method == "best" else baseline, known, known
+    most = int(selected.found.max(initial=0))
+    of_count = np.array([0.0, *(laplace.variance(n) for n in range(1, most + 1))])
+    own = np.repeat(of_count[selected.found], selected.found)
+    known = selected.sums(kept * own)
+    if pipeline.method == "best":
+        return improved, known, known, known
+    gap = gap_variances(pipeline.selection)[selected.branch_of - 1]
+    return improved, baseline, selected.sums(kept * gap * own / (gap + own)), known
+
+
+def _summed(selected: TopKRuns | AboveRuns, values: Floats) -> Floats:
+    """The sum over each run."""
+    if isinstance(selected, AboveRuns):
+        return selected.sums(values)
+    sums: Floats = values.sum(axis=1)
+    return sums
+
+
+def _is_clear(
+    pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns, thresholds: Floats
+) -> Floats:
+    """1 for each answer far above its branch's margin, counted in deviations of its gap; else 0."""
+    selection, selected = pipeline.selection, found.selected
+    if not (isinstance(selected, AboveRuns) and isinstance(selection, SparseVector)):
+        raise TypeError("only answers above a threshold can be clear of it")
+    margins = np.array([float(way.margin) for way in selection.ways])
+    far = margins + _CLEAR_DEVIATIONS * np.sqrt(gap_variances(selection))
+    over = found.truth - np.repeat(thresholds, selected.found)
+    clear: Floats = (over >= far[selected.branch_of - 1]).astype(np.float64)
+    return clear
+
+
+def ratio_of_means(above: Floats, below: Floats) -> tuple[float, float]:
+    """The ratio of two means over the same runs, and its standard error.
+
+    >>> ratio_of_means(np.array([1.0, 1.0]), np.array([2.0, 2.0]))
+    (0.5, 0.0)
+    """
+    ratio = float(above.mean() / below.mean())
+    spread = np.sqrt(((above - ratio * below) ** 2).mean() / above.size)
+    return ratio, float(spread / below.mean())
+
+
+def _expected_reduction(task: Task, by_branches: float) -> float:
+    """The paper's formulas; after an adaptive run, by the branches that were taken."""
+    monotonic = "monotonic" in task.series
+    if "top-k" in task.series:
+        return (task.k - 1) / ((2 if monotonic else 5) * task.k)
+    if "adaptive" in task.series:
+        return 1 - by_branches
+    share = (task.k if monotonic else 2 * task.k) ** (2 / 3)
+    return float(1 / (1 + (1 + share) ** 3 / task.k**2))
+
+
+# Figures 3 and 4.
+
+
+def _plain(monotonic: bool, times: int = 1) -> Callable[[int, str], SparseVector]:
+    return lambda k, epsilon: SparseVector(0, times * k, epsilon, monotonic=monotonic)
+
+
+def _adaptive(monotonic: bool) -> Callable[[int, str], SparseVector]:
+    return lambda k, epsilon: AdaptiveSparseVector(0, k, epsilon, monotonic=monotonic)
+
+
+def _best(k: int, epsilon: str) -> SparseVector:
+    return AdaptiveSparseVector(
+        0, k, epsilon, monotonic=True, noise="exponential", branches=3, drain=True
+    )
+
+
+_MECHANISMS: dict[str, Callable[[int, str], SparseVector]] = {
+    "sparse-vector monotonic": _plain(True),
+    "adaptive-sparse-vector monotonic": _adaptive(True),
+    "sparse-vector with 2k monotonic": _plain(True, times=2),
+    "best monotonic": _best,
+    "sparse-vector general": _plain(False),
+    "adaptive-sparse-vector general": _adaptive(False),
+}
+
+
+def _adaptivity(
+    task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence
+) -> Iterator[Result]:
+    mechanism = _MECHANISMS[task.series](task.k, task.epsilon)
+    choice, noise = (int(each) for each in seed.generate_state(2))
+    thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
+    measures: dict[tuple[int, str], list[Floats]] = {}
+    start = 0
+    for found, size in batches(
+        mechanism, subject.ranked, runs=runs, seed=noise, thresholds=thresholds, workers=1
+    ):
+        some = thresholds[start : start + size]
+        start += size
+        for key, values in _measures(task, mechanism, subject.ranked, some, found):
+            measures.setdefault(key, []).append(values)
+    cheapest = float(mechanism.ways[0].units / mechanism.ways[-1].units)
+    bound = 100 * float(1 - mechanism.threshold_share) * (1 - cheapest)
+    for (figure, name), parts in measures.items():
+        every = np.concatenate(parts)
+        value, error = float(every.mean()), float(every.std() / np.sqrt(runs))
+        theory = bound if figure == 4 else None
+        series = f"{task.series}: {name}"
+        yield Result(figure, subject.name, series, task.k, value, error, theory, runs)
+
+
+def _measures(
+    task: Task, mechanism: SparseVector, ranked: Ranked, thresholds: Floats, found: AboveRuns
+) -> Iterator[tuple[tuple[int, str], Floats]]:
+    """All that is averaged over runs, by figure and name."""
+    if 3 in task.figures:
+        for name, values in _quality(mechanism, ranked, thresholds, found):
+            yield (3, name), values
+    if 4 in task.figures and isinstance(mechanism, AdaptiveSparseVector):
+        yield (4, "budget left"), 100 * _left_after(mechanism, found, task.k)
+
+
+def _quality(
+    mechanism: SparseVector, ranked: Ranked, thresholds: Floats, found: AboveRuns
+) -> Iterator[tuple[str, Floats]]:
+    yield "answers", found.found.astype(np.float64)
+    if len(mechanism.ways) > 1:
+        for way in mechanism.ways:
+            in_branch = (found.branch_of == way.number).astype(np.float64)
+            yield f"answers in branch {way.number}", found.sums(in_branch)
+    right = found.sums((ranked.answers[found.indices] >= thresholds[found.run]).astype(np.float64))
+    true = ranked.size - np.searchsorted(ranked.descending[::-1], thresholds)
+    yield "precision", right / np.maximum(found.found, 1)
+    # The harmonic mean of right/found and right/true.
+    yield "F-measure", 2 * right / np.maximum(found.found + true, 1)
+
+
+def _left_after(mechanism: SparseVector, found: AboveRuns, answers: int) -> Floats:
+    """The share of ε left had each run been stopped after so many answers: runs do not look ahead.
+
+    A run that found fewer leaves what it left.
+    """
+    starts = found.found.cumsum() - found.found
+    early = np.arange(found.run.size) - starts[found.run] < answers
+    units = np.array([way.units for way in mechanism.ways], dtype=np.float64)
+    used = found.sums(np.where(early, units[found.branch_of - 1], 0.0))
+    left: Floats = (
+        1 - float(mechanism.threshold_share) - used * float(mechanism.unit / mechanism.epsilon)
+    )
+    return left

@@ -1,0 +1,290 @@
+"""The figures: theory as lines, measurements as points with error bars of two standard errors."""
+
+import hashlib
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpgap.research.paper.datasets import Dataset
+from dpgap.research.paper.experiments import CLEAR, Result
+
+_INK, _PALE = "#1f2933", "#9aa5b1"
+_COLOURS = {
+    "top-k": "#0b6e99",
+    "sparse-vector": "#0b6e99",
+    "adaptive-sparse-vector": "#c2410c",
+    "sparse-vector with 2k": "#64748b",
+    "best": "#15803d",
+    "clear": "#c2410c",
+}
+_STYLE: dict[Any, Any] = {
+    "figure.facecolor": "white",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": _PALE,
+    "axes.labelcolor": _INK,
+    "axes.titlesize": 10,
+    "axes.grid": True,
+    "grid.color": "#e4e7eb",
+    "grid.linewidth": 0.6,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "dpgap",
+    "savefig.dpi": 120,
+}
+
+FORMATS = ("svg", "png")
+
+Drawn = dict[str, bytes]
+
+
+def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, Drawn]:
+    """The drawings of a figure, by name; each in every format."""
+    names = [each.name for each in datasets]
+    if figure in (1, 2):
+        return {f"figure-{figure}": _drawn(_reductions, figure, results, names)}
+    if figure == 4:
+        return {"figure-4": _drawn(_budgets, results, names)}
+    return {
+        "figure-3": _drawn(_adaptivity, _MONOTONIC, results, names),
+        "figure-3-general": _drawn(_adaptivity, _GENERAL, results, names),
+        "figure-3-branches": _drawn(_branches, results, names),
+    }
+
+
+def draw_datasets(datasets: Sequence[Dataset], made: Dataset) -> Drawn:
+    """How often the items of each data set occur, by rank; T40I10D100K also as Quest makes it."""
+    return _drawn(_curves, datasets, made)
+
+
+def _drawn(draw_on: Any, *given: Any) -> Drawn:
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("figures need matplotlib: pip install 'dpgap[paper]'") from None
+    with matplotlib.rc_context(_STYLE):
+        page = Figure(layout="constrained")
+        draw_on(page, *given)
+        files = {}
+        for kind in FORMATS:
+            content = io.BytesIO()
+            metadata = {"Date": None} if kind == "svg" else None
+            page.savefig(content, format=kind, metadata=metadata)
+            page.set_layout_engine("none")  # laid out once, for all formats
+            files[kind] = content.getvalue()
+        files["svg"] = _smaller(files["svg"])
+        return files
+
+
+def _smaller(svg: bytes) -> bytes:
+    """The same drawing in half the bytes: a tenth of a point is fine enough."""
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg.decode(), flags=re.DOTALL)
+    text = re.sub(r"(\d+\.\d)\d+", r"\1", text)
+    text = re.sub(r"\s*\n\s*", "\n", text)
+    text = re.sub(r" ?\n(?=[LzMCQ\"])", " ", text)
+    # What many elements share is said once; names begin with a letter of this drawing's own.
+    own = "s" + hashlib.sha256(svg).hexdigest()[:4]
+    styles: dict[str, str] = {}
+
+    def named(match: re.Match[str]) -> str:
+        return f'class="{styles.setdefault(match[1], f"{own}-{len(styles)}")}"'
+
+    text = re.sub(r'style="([^"]+)"', named, text)
+    rules = "".join(f".{name}{{{style}}}" for style, name in styles.items())
+    return text.replace("</defs>", f"<style>{rules}</style></defs>", 1).encode()
+
+
+def _line(results: Sequence[Result], dataset: str, series: str) -> list[Result]:
+    return [each for each in results if (each.dataset, each.series) == (dataset, series)]
+
+
+def _points(axes: Any, line: list[Result], label: str, colour: str, **style: Any) -> None:
+    if not line:
+        return
+    x, value, error = (np.array([each[i] for each in line]) for i in (3, 4, 5))
+    # One broken line draws all error bars in a tenth of the bytes of as many single ones.
+    bars = np.stack([value - 2 * error, value + 2 * error, np.full(x.size, np.nan)], axis=1)
+    axes.plot(np.repeat(x, 3), bars.ravel(), "-", color=colour, linewidth=0.8)
+    options = {"marker": "o", "linestyle": "", "markersize": 2.6, "linewidth": 1, **style}
+    axes.plot(x, value, color=colour, label=label, **options)
+
+
+def _theory(axes: Any, line: list[Result], colour: str, style: str = "-") -> None:
+    known = [each for each in line if each.theory is not None]
+    if known:
+        axes.plot(
+            [each.x for each in known],
+            [each.theory for each in known],
+            style,
+            color=colour,
+            linewidth=1,
+            alpha=0.55,
+            zorder=1,
+        )
+
+
+def _panels(page: Any, rows: int, names: Sequence[str]) -> Any:
+    page.set_size_inches(3.4 * len(names) + 0.6, 2.7 * rows + 0.3)
+    return page.subplots(rows, len(names), squeeze=False, sharex=True, sharey="row")
+
+
+def _legend(page: Any, *panels: Any) -> None:
+    """One for all panels, where each label stands once."""
+    shown: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        shown = dict(zip(labels, handles, strict=True)) | shown
+    page.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
+
+
+def _reductions(page: Any, figure: int, results: Sequence[Result], names: Sequence[str]) -> None:
+    rows = {
+        "Top-K": "top-k",
+        "Sparse Vector": "sparse-vector",
+        "Adaptive Sparse Vector": "adaptive-sparse-vector",
+    }
+    panels = _panels(page, 3, names)
+    for row, (title, mechanism) in enumerate(rows.items()):
+        for axes, name in zip(panels[row], names, strict=True):
+            for kind, fill, line_style in (("monotonic", "full", "-"), ("general", "none", "--")):
+                line = _line(results, name, f"{mechanism} {kind}")
+                _theory(axes, line, _COLOURS["top-k"], line_style)
+                _points(axes, line, kind, _COLOURS["top-k"], fillstyle=fill)
+                clear = _line(results, name, f"{mechanism} {kind}{CLEAR}")
+                _theory(axes, clear, _COLOURS["clear"], line_style)
+                label = f"{kind}, clear answers alone"
+                _points(axes, clear, label, _COLOURS["clear"], fillstyle=fill, marker="s")
+            best = _line(results, name, f"{mechanism} best")
+            _points(axes, best, 'method="best"', _COLOURS["best"], marker="D")
+            if row == 0:
+                axes.set_title(name)
+        panels[row][0].set_ylabel(f"{title}\nless squared error (%)")
+    for axes in panels[-1]:
+        axes.set_xlabel("k" if figure == 1 else "ε")
+    _from_zero(panels)
+    _legend(page, *panels[:, 0])
+
+
+_MONOTONIC = {
+    "sparse-vector monotonic": ("plain", "sparse-vector"),
+    "sparse-vector with 2k monotonic": ("plain with 2k", "sparse-vector with 2k"),
+    "adaptive-sparse-vector monotonic": ("adaptive", "adaptive-sparse-vector"),
+    "best monotonic": ("3 branches, drained", "best"),
+}
+_GENERAL = {
+    "sparse-vector general": ("plain", "sparse-vector"),
+    "adaptive-sparse-vector general": ("adaptive", "adaptive-sparse-vector"),
+}
+_MEASURES = ("answers", "precision", "F-measure")
+
+
+def _adaptivity(
+    page: Any,
+    shown: Mapping[str, tuple[str, str]],
+    results: Sequence[Result],
+    names: Sequence[str],
+) -> None:
+    panels = _panels(page, len(_MEASURES), names)
+    for row, measure in zip(panels, _MEASURES, strict=True):
+        for axes, name in zip(row, names, strict=True):
+            for series, (label, colour) in shown.items():
+                line = _line(results, name, f"{series}: {measure}")
+                _points(axes, line, label, _COLOURS[colour], marker="", linestyle="-")
+            if measure == "F-measure":
+                axes.set_ylim(0, 1.002)
+        row[0].set_ylabel(measure)
+    _from_zero(panels[:1])
+    _named(panels, names)
+    _legend(page, panels[0][0])
+
+
+def _branches(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:
+    """How many of the answers come from which branch, one upon the other."""
+    kinds = {
+        "adaptive-sparse-vector monotonic": ("2 branches, monotonic", 2),
+        "adaptive-sparse-vector general": ("2 branches, general", 2),
+        "best monotonic": ("3 branches, drained", 3),
+    }
+    panels = _panels(page, len(kinds), names)
+    shades = ("#9ecae1", "#4292c6", "#08306b")
+    for row, (series, (title, branches)) in zip(panels, kinds.items(), strict=True):
+        for axes, name in zip(row, names, strict=True):
+            lines = [
+                _line(results, name, f"{series}: answers in branch {number}")
+                for number in range(1, branches + 1)
+            ]
+            below = np.zeros(len(lines[0]))
+            for number, (line, shade) in enumerate(zip(lines, shades, strict=False), start=1):
+                upper = below + [each.value for each in line]
+                x = [each.x for each in line]
+                axes.fill_between(x, below, upper, color=shade, lw=0, label=_ORDINALS[number])
+                below = upper
+        row[0].set_ylabel(f"{title}\nanswers")
+    _from_zero(panels)
+    _named(panels, names)
+    _legend(page, panels[-1][0])
+
+
+_ORDINALS = {1: "cheapest branch", 2: "second branch", 3: "third branch"}
+
+
+def _from_zero(panels: Any) -> None:
+    """Show all that was drawn, down to zero; at the end, since panels of a row share an axis."""
+    for axes in panels.flat:
+        axes.set_ylim(bottom=0)
+
+
+def _named(panels: Any, names: Sequence[str]) -> None:
+    """Data sets above the panels, k below."""
+    for axes, name in zip(panels[0], names, strict=True):
+        axes.set_title(name)
+    for axes in panels[-1]:
+        axes.set_xlabel("k")
+
+
+def _budgets(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:
+    kinds = {
+        "adaptive-sparse-vector monotonic": "adaptive, monotonic",
+        "adaptive-sparse-vector general": "adaptive, general",
+        "best monotonic": "3 branches, drained, monotonic",
+    }
+    colours = ("#0b6e99", "#c2410c", "#15803d", "#7c3aed")
+    panels = _panels(page, 1, list(kinds))
+    for axes, (series, title) in zip(panels[0], kinds.items(), strict=True):
+        for name, colour in zip(names, colours, strict=False):
+            line = _line(results, name, f"{series}: budget left")
+            _points(axes, line, name, colour, marker="", linestyle="-")
+        _theory(axes, line, _INK, ":")
+        axes.set_title(title)
+        axes.set_xlabel("k")
+    _from_zero(panels)
+    panels[0][0].set_ylabel("budget left (%)")
+    _legend(page, panels[0][0])
+
+
+def _curves(page: Any, datasets: Sequence[Dataset], made: Dataset) -> None:
+    page.set_size_inches(6.4, 3.6)
+    axes = page.subplots()
+    for dataset in datasets:
+        _curve(axes, dataset, dataset.name, "-")
+    _curve(axes, made, f"{made.name}, made by Quest", ":")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("rank of the item")
+    axes.set_ylabel("records with it")
+    axes.legend()
+
+
+def _curve(axes: Any, dataset: Dataset, label: str, style: str) -> None:
+    descending = np.sort(dataset.counts)[::-1]
+    ranks = np.unique(np.geomspace(1, descending.size, 80).astype(np.int64))
+    axes.plot(ranks, descending[ranks - 1], style, label=label, linewidth=1.4)

@@ -1,0 +1,168 @@
+"""Running the experiments on all cores and writing down what came out, figure by figure.
+
+Every file is written whole or not at all, and a figure's files as soon as its last point is in. So
+an interrupted reproduction leaves the figures that were finished, and nothing else.
+"""
+
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from dpgap.exact.parameters import positive_integer
+from dpgap.research.paper.datasets import Dataset
+from dpgap.research.paper.experiments import FIGURES, Result, Subject, Task, run, tasks
+
+SEED = 2020
+_TASKS_AT_ONCE = 40
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to reproduce, on what, how often."""
+
+    datasets: Sequence[Dataset]
+    figures: tuple[int, ...] = FIGURES
+    runs: int = 10_000
+    seed: int = SEED
+    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    def __post_init__(self) -> None:
+        require_sound(self.figures, self.runs, self.seed)
+        positive_integer("workers", self.workers)
+        if not self.datasets:
+            raise ValueError("there must be at least one data set")
+
+
+def require_sound(figures: tuple[int, ...], runs: int, seed: int) -> None:
+    """Refuse what no data can make possible."""
+    positive_integer("runs", runs)
+    if not figures or not set(figures) <= set(FIGURES):
+        raise ValueError(f"figure must be one of {', '.join(map(str, FIGURES))}")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, not {seed}")
+
+
+def finished_figures(
+    plan: Plan, progress: Progress = lambda done, total: None
+) -> Iterator[tuple[int, list[Result]]]:
+    """Each figure with its points, as soon as it is finished."""
+    subjects = [Subject.of(each.name, each.counts) for each in plan.datasets]
+    todo = list(tasks(plan.figures, len(subjects)))
+    missing = Counter(figure for task in todo for figure in task.figures)
+    points: dict[int, list[Result]] = {figure: [] for figure in plan.figures}
+    for done, (task, results) in enumerate(_all_results(plan, subjects, todo), start=1):
+        progress(done, len(todo))
+        for result in results:
+            points[result.figure].append(result)
+        for figure in task.figures:
+            missing[figure] -= 1
+            if not missing[figure]:
+                yield figure, sorted(points[figure], key=lambda each: each[:4])
+
+
+_Work = tuple[Task, np.random.SeedSequence]
+
+
+def _all_results(
+    plan: Plan, subjects: list[Subject], todo: list[Task]
+) -> Iterator[tuple[Task, list[Result]]]:
+    work = iter(zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True))
+    if plan.workers == 1:
+        for task, seed in work:
+            yield task, run(task, subjects[task.dataset], plan.runs, seed)
+        return
+    pool = ProcessPoolExecutor(
+        plan.workers,
+        mp_context=get_context("spawn"),
+        initializer=_remember,
+        initargs=(subjects, plan.runs),
+    )
+    try:
+        with _ignored_by_children():
+            first = islice(work, _TASKS_AT_ONCE * plan.workers)
+            waiting = {_submit(pool, each) for each in first}
+        while waiting:
+            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in finished:
+                waiting |= {_submit(pool, each) for each in islice(work, 1)}
+                yield future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _ignored_by_children() -> Iterator[None]:
+    """Start processes that leave Ctrl-C to their parent, which heeds it when all have started.
+
+    Children inherit the mask. The parent's other threads may still receive the signal, and half a
+    start is worse than a late interrupt, so it is only noted.
+    """
+    on_main = threading.current_thread() is threading.main_thread()
+    if not on_main or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    noted: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if noted:
+        raise KeyboardInterrupt
+
+
+def _submit(pool: ProcessPoolExecutor, work: _Work) -> "Future[tuple[Task, list[Result]]]":
+    return pool.submit(_work, *work)
+
+
+_remembered: tuple[list[Subject], int] | None = None
+
+
+def _remember(subjects: list[Subject], runs: int) -> None:
+    """Keep in a worker what all its tasks share."""
+    global _remembered
+    _remembered = subjects, runs
+
+
+def _work(task: Task, seed: np.random.SeedSequence) -> tuple[Task, list[Result]]:
+    assert _remembered is not None
+    subjects, runs = _remembered
+    return task, run(task, subjects[task.dataset], runs, seed)
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a whole file, or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(name).chmod(0o666 & ~umask)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def as_json(results: Sequence[Result]) -> str:
+    """A list of objects, one a point."""
+    return json.dumps([each._asdict() for each in results], indent=0) + "\n"

@@ -1,0 +1,130 @@
+"""Answers in order of size, and where the few that matter end.
+
+Most answers are far too small to matter in nearly every run. They are not drawn one by one: an
+answer below the bar reaches it with a known chance, so the few that do are found directly, in
+strata of similar answers, and given noise that reaches the bar. The law is exactly that of
+drawing them all. Where to put the border between the two ways is a question of speed alone.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap.data.private_counts import PrivateAnswers
+from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.grid import on_grid
+from dpgap.exact.laws import Law
+from dpgap.research.simulation.floats import Rng, beyond, hits, survival
+
+COST_OF_A_HIT = 16.0
+"""How many draws a hit costs."""
+_FEW = 8.0
+
+
+def arrays_only(answers: ArrayLike) -> ArrayLike:
+    """`answers`, unless they were made from a table."""
+    if isinstance(answers, PrivateAnswers):
+        raise TypeError(
+            "answers must be an array: simulation shows true values, "
+            "so it does not take private answers that were made from a table"
+        )
+    return answers
+
+
+class Ranked(NamedTuple):
+    """Answers in steps, in the order given, and in order of size."""
+
+    answers: Integers
+    order: Integers
+    """Places in the order given, largest answer first."""
+    descending: Floats
+    """The answers, largest first."""
+    borders: Integers
+    """Ranks at which a stratum may begin; each stratum is about as large as all before it."""
+
+    @classmethod
+    def of(cls, answers: ArrayLike) -> "Ranked":
+        """Rank whole numbers of any type."""
+        answers = on_grid(arrays_only(answers), None)
+        order = np.argsort(-answers, kind="stable")
+        borders = [0, 1]
+        while borders[-1] < answers.size:
+            borders.append(max(borders[-1] + 1, int(borders[-1] * 1.5)))
+        ranks = np.array([*borders[:-1], answers.size], dtype=np.int64)
+        return cls(answers, order, answers[order].astype(np.float64), ranks)
+
+    @property
+    def size(self) -> int:
+        """How many answers there are."""
+        return self.answers.size
+
+    def less(self, origin: int) -> "Ranked":
+        """The same answers counted from `origin`: floats are finest near zero."""
+        answers = self.answers - origin
+        return self._replace(answers=answers, descending=answers[self.order].astype(np.float64))
+
+    def border(
+        self,
+        needs: list[tuple[Law, Floats]],
+        *,
+        at_least: int,
+        cost_of_a_hit: float = COST_OF_A_HIT,
+    ) -> list[int]:
+        """By bar, the rank from which on answers are left to their tails: cheapest on balance.
+
+        `needs` are the laws that an answer is drawn from and the bars that it must then reach.
+        """
+        starts = self.borders[:-1]
+        cost = starts + cost_of_a_hit * self.hits_from(needs)
+        cost[:, starts < at_least] = np.inf
+        best = cost.argmin(axis=1)
+        chosen = np.where(cost.min(axis=1) < self.size, starts[best], self.size)
+        return [int(each) for each in chosen]
+
+    def hits_from(self, needs: list[tuple[Law, Floats]]) -> Floats:
+        """By bar and border, at most about how many answers from there on reach the bar."""
+        starts, sizes = self.borders[:-1], np.diff(self.borders)
+        hits_from = np.zeros((needs[0][1].size, starts.size))
+        for law, bars in needs:
+            in_stratum = survival(law, bars[:, None] - self.descending[starts]) * sizes
+            hits_from += in_stratum[:, ::-1].cumsum(axis=1)[:, ::-1]
+        return hits_from
+
+    def strata(self, border: int) -> Iterator[tuple[int, int]]:
+        """The ranks of each stratum from `border` on: first, and one past the last."""
+        yield from pairwise(self.borders[np.searchsorted(self.borders, border) :].tolist())
+
+    def reaching(
+        self, law: Law, bars: Floats, border: int, rng: Rng
+    ) -> tuple[Integers, Integers, Floats]:
+        """Runs, ranks and noisy values of all answers from `border` on that reach their run's bar.
+
+        A stratum's largest answer and the lowest bar bound the chance of all its answers; who is
+        hit with that chance is kept with the ratio of its own to it.
+        """
+        runs, ranks, values = [], [], []
+        lowest = float(bars.min())
+        end = border
+        for first, following in self.strata(border):
+            if first < end:
+                continue
+            most = law.tail(lowest - float(self.descending[first]))
+            alone = bars.size * (self.size - first) * most < _FEW
+            end = self.size if alone else following  # one stratum will do for the hopeless
+            cells = hits(rng, bars.size * (end - first), most)
+            if not cells.size:
+                continue
+            run, rank = np.divmod(cells, end - first)
+            rank += first
+            distance = bars[run] - self.descending[rank]
+            kept = rng.random(cells.size) * most < survival(law, distance)
+            runs.append(run[kept])
+            ranks.append(rank[kept])
+            noise = beyond(law, rng, distance[kept])
+            values.append(self.descending[rank[kept]] + noise)
+        if not runs:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        return np.concatenate(runs), np.concatenate(ranks), np.concatenate(values)

@@ -1,0 +1,103 @@
+"""What many simulated runs look like: arrays, one row a run, or one entry an answer found.
+
+They hold what a release would have shown, in the same units. Simulations know the private answers,
+so nothing here is private and nothing here may be published about real people.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+
+from dpgap.exact.draws import Floats, Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Results of some runs, which can be joined with those of others."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """All runs of all parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopKRuns(Runs):
+    """Runs of a Noisy Top-K: `indices` and `gaps` as released, one row a run."""
+
+    indices: Integers
+    gaps: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AboveRuns(Runs):
+    """Runs of a Sparse Vector.
+
+    One entry an answer found, run by run in the order asked: `run` says which run it belongs to;
+    `indices`, `gaps` and `branch_of` are as released. One entry a run: `found` answers, `used`
+    units of budget (exact), `spent` ε (as a float) and `processed` answers looked at.
+    """
+
+    run: Integers
+    indices: Integers
+    gaps: Floats
+    branch_of: Integers
+    found: Integers
+    used: Integers
+    spent: Floats
+    processed: Integers
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        joined = super(AboveRuns, cls).joined(parts)
+        runs = np.repeat(np.arange(joined.found.size), joined.found)
+        return cls(runs, *(getattr(joined, each.name) for each in fields(cls)[1:]))
+
+    def sums(self, values: Floats | Integers) -> Floats:
+        """The sum over each run of values that have one entry an answer found."""
+        totals = np.zeros(self.found.size)
+        some = np.flatnonzero(self.found)
+        if some.size:
+            starts = self.found.cumsum() - self.found
+            totals[some] = np.add.reduceat(values, starts[some], dtype=np.float64)
+        return totals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredRuns(Runs):
+    """Runs of a pipeline: what was selected, and for each selected answer what came of it.
+
+    `measurements`, `estimates`, their `variances` as released and the `truth` have the shape of
+    `selected.indices`.
+    """
+
+    selected: TopKRuns | AboveRuns
+    measurements: Floats
+    estimates: Floats
+    truth: Floats
+    variances: Floats
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        kind: Any = type(parts[0].selected)
+        rest = [
+            np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)[1:]
+        ]
+        return cls(kind.joined([part.selected for part in parts]), *rest)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProgramRuns(Runs):
+    """Runs of any other mechanism: what its program said in each of them."""
+
+    outputs: list[Any]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        return cls([output for part in parts for output in part.outputs])

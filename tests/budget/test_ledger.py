@@ -1,0 +1,202 @@
+"""Budgets that are kept: exact, charged before, closed to mistakes."""
+
+import stat
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sql
+
+import dpgap
+from dpgap.budget.entries import UNIT
+from dpgap.budget.ledger import Ledger, LedgerError
+
+
+def test_a_release_is_recorded_with_who_what_when_and_parameters(url: str) -> None:
+    account = Ledger(url).create("sales", 3)
+    dpgap.NoisyTopK(k=1, epsilon="1/3", monotonic=True).release([987654, 3], account=account)
+    opened, reserved, settled = account.ledger.entries("sales")
+    assert (opened.epsilon, reserved.epsilon, settled.epsilon) == (
+        3,
+        Fraction(1, 3),
+        Fraction(1, 3),
+    )
+    assert "NoisyTopK(k=1, epsilon=Fraction(1, 3)" in reserved.purpose
+    assert "@" in reserved.who
+    assert reserved.at.startswith("20")
+    assert "987654" not in str(account.ledger.entries("sales"))
+
+
+def test_a_release_that_the_budget_cannot_cover_is_refused_with_all_four_figures(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    account.reserve(Fraction(1, 2), "settled").settle(Fraction(1, 4))
+    account.reserve(Fraction(1, 8), "broken off")
+    with pytest.raises(dpgap.BudgetExhausted) as refusal:
+        dpgap.NoisyMax(epsilon=0.75).release([1, 2], account=account)
+    for figure in ("total ε = 1,", "spent 1/4,", "reserved 1/8,", "requested 3/4"):
+        assert figure in str(refusal.value)
+    assert len(account.ledger.entries("sales")) == 4
+    account.reserve(Fraction(5, 8), "exactly what is left")
+    assert account.remaining == 0
+
+
+def test_an_adaptive_run_gives_back_what_it_did_not_spend(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    mechanism = dpgap.AdaptiveSparseVector(threshold=100, k=2, epsilon=1, monotonic=True)
+    with mechanism.start(account=account) as run:
+        assert account.reserved == 1
+        run.ask(10**9)
+    assert run.spent <= account.spent < run.spent + UNIT < 1
+    assert account.reserved == 0
+
+
+def test_a_reservation_that_is_never_settled_stays_spent(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    mechanism = dpgap.SparseVector(threshold=100, k=2, epsilon=1)
+    with pytest.raises(ZeroDivisionError), mechanism.start(account=account):
+        _ = 1 / 0
+    assert (account.reserved, account.remaining) == (1, 0)
+
+
+def test_a_tiny_charge_counts_in_full(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    account.reserve(Fraction(1) - Fraction(1, 10**30), "nearly all")
+    account.reserve(Fraction(1, 10**30), "the rest")
+    with pytest.raises(dpgap.BudgetExhausted):
+        account.reserve(Fraction(1, 10**30), "a little more")
+
+
+def test_a_reservation_is_settled_once_and_never_above_what_was_reserved(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    reservation = account.reserve(Fraction(1, 2), "a release")
+    with pytest.raises(ValueError, match="between 0 and the 1/2 reserved"):
+        reservation.settle(Fraction(2, 3))
+    reservation.settle(Fraction(1, 4))
+    with pytest.raises(LedgerError, match="settled once"):
+        reservation.settle(Fraction(0))
+    assert account.spent == Fraction(1, 4)
+
+
+def test_a_budget_is_opened_once_and_must_exist_before_it_is_used(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create("sales", 1)
+    with pytest.raises(ValueError, match="has a budget already"):
+        ledger.create("sales", 100)
+    with pytest.raises(LedgerError, match="has no data set 'clinic'"):
+        ledger.account("clinic")
+    assert ledger.account("sales").total == 1
+    assert ledger.datasets() == ["sales"]
+
+
+def test_data_sets_have_books_of_their_own(url: str) -> None:
+    ledger = Ledger(url)
+    sales, clinic = ledger.create("sales", 1), ledger.create("clinic", 2)
+    sales.reserve(Fraction(1), "everything")
+    assert clinic.remaining == 2
+    assert ledger.verify() == []
+
+
+def test_the_file_can_be_read_by_its_owner_only(folder: Path) -> None:
+    Ledger(f"sqlite:///{folder}/budget.db").create("sales", 1)
+    assert stat.S_IMODE((folder / "budget.db").stat().st_mode) == 0o600
+
+
+def test_asking_for_an_account_makes_no_file(folder: Path) -> None:
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        Ledger(f"sqlite:///{folder}/budget.db").account("sales")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["ann:hunter2@localhost:1/none", "ann@:1/none?password=hunter2"])
+def test_a_password_is_never_shown(where: str) -> None:
+    ledger = Ledger(f"postgresql://{where}")
+    with pytest.raises(LedgerError, match="cannot be reached") as refusal:
+        ledger.account("sales")
+    assert "hunter2" not in str(refusal.value) + repr(ledger)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "mysql://host/db", "sqlite://", "sqlite:///:memory:", "sqlite:///x?mode=memory", "no:", 7],
+)
+def test_only_lasting_ledgers_are_accepted(url: str) -> None:
+    with pytest.raises(ValueError, match="ledger must"):
+        Ledger(url)
+
+
+def test_names_that_look_the_same_are_one_budget(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create("caf\u00e9", 1)
+    ledger.account("cafe\u0301").reserve(Fraction(1), "all").settle(Fraction(1))
+    assert ledger.account("caf\u00e9").remaining == 0
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 201])
+def test_names_of_data_sets_are_printable(name: str, folder: Path) -> None:
+    with pytest.raises(ValueError, match="dataset must be a name"):
+        Ledger(f"sqlite:///{folder}/budget.db").create(name, 1)
+
+
+def _edit(url: str, statement: str) -> None:
+    engine = sql.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.execute(sql.text(statement))
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE dpgap_entries SET epsilon = '1/100' WHERE number = 1",
+        "UPDATE dpgap_entries SET total = '100' WHERE number = 0",
+        "UPDATE dpgap_entries SET who = 'somebody else' WHERE number = 2",
+        "UPDATE dpgap_entries SET purpose = 'nothing' WHERE number = 3",
+        "UPDATE dpgap_entries SET spent = '0' WHERE number = 4",
+        "UPDATE dpgap_entries SET at = '1999' WHERE number = 4",
+        "UPDATE dpgap_entries SET epsilon = 'none' WHERE number = 1",
+        "DELETE FROM dpgap_entries WHERE number = 2",
+        "DELETE FROM dpgap_entries WHERE number = 0",
+    ],
+)
+def test_an_edited_entry_is_noticed(url: str, edit: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    for _ in range(2):
+        account.reserve(Fraction(1, 4), "a release").settle(Fraction(1, 8))
+    assert account.ledger.verify("sales") == []
+    _edit(url, edit)
+    try:
+        flaws = account.ledger.verify("sales")
+    except LedgerError as error:
+        flaws = [str(error)]
+    assert any("edited" in flaw or "missing" in flaw for flaw in flaws)
+
+
+def test_a_truncated_ledger_is_noticed_by_a_head_noted_earlier(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    account.reserve(Fraction(1, 4), "one").settle(Fraction(1, 4))
+    head = account.head
+    account.reserve(Fraction(1, 4), "two").settle(Fraction(1, 4))
+    assert account.ledger.verify("sales", head=head) == []
+    later = account.head
+    _edit(url, "DELETE FROM dpgap_entries WHERE number > 2")
+    assert account.ledger.verify("sales") == []
+    assert account.ledger.verify("sales", head=head) == []
+    assert "truncated" in account.ledger.verify("sales", head=later)[0]
+    assert "truncated" in account.ledger.verify(head=later)[0]
+    assert account.ledger.verify(head=head) == []
+
+
+def test_an_edited_last_entry_stops_all_spending(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    account.reserve(Fraction(1), "everything")
+    _edit(url, "UPDATE dpgap_entries SET reserved = '0' WHERE number = 1")
+    with pytest.raises(LedgerError, match="was edited"):
+        account.reserve(Fraction(1), "everything again")
+
+
+def test_a_reservation_does_not_survive_a_restored_copy(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    reservation = account.reserve(Fraction(1), "everything")
+    _edit(url, "DELETE FROM dpgap_entries WHERE number = 1")
+    with pytest.raises(LedgerError, match="was rewritten"):
+        reservation.settle(Fraction(0))

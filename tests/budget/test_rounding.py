@@ -1,0 +1,176 @@
+"""Charges are multiples of one small unit: a book stays short, and never says too little."""
+
+import json
+import sys
+from fractions import Fraction
+
+import pytest
+import sqlalchemy as sql
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import dpgap
+from dpgap.budget.entries import UNIT, Entry, opening, reserving, rounded_down, rounded_up, settling
+from dpgap.budget.ledger import _ENTRIES, Ledger, LedgerAccount, LedgerError, _append
+from dpgap.cli.app import app
+
+ODD = 10**40
+WHO = ("ann@lab", "2025")
+
+
+@given(st.fractions(min_value=0, max_value=10), st.fractions(min_value=0, max_value=10))
+def test_a_charge_goes_up_a_total_down_and_both_keep_their_order(a: Fraction, b: Fraction) -> None:
+    for exact in (a, b):
+        assert rounded_down(exact) <= exact <= rounded_up(exact)
+        assert rounded_up(exact) - rounded_down(exact) in (0, UNIT)
+        assert (rounded_up(exact) / UNIT).denominator == 1
+    low, high = sorted((a, b))
+    assert rounded_up(low) <= rounded_up(high)
+
+
+@pytest.mark.parametrize("plain", ["1/3", "0.1", "2/7", "1/24", "1e-30", "5"])
+def test_ordinary_charges_are_not_rounded_at_all(plain: str) -> None:
+    assert rounded_up(Fraction(plain)) == rounded_down(Fraction(plain)) == Fraction(plain)
+
+
+def test_hundreds_of_odd_denominators_do_not_stop_the_book(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    exact = Fraction(0)
+    for place in range(130):
+        reservation = account.reserve(Fraction(1, 1000) + Fraction(1, ODD + place), "a release")
+        cost = Fraction(1, 2000) + Fraction(1, ODD - place)
+        exact += cost
+        reservation.settle(cost)
+    assert exact <= account.spent < exact + 130 * UNIT
+    assert account.reserved == 0
+    assert account.spent.denominator <= UNIT.denominator
+    assert account.ledger.verify("sales") == []
+
+
+def test_a_release_reports_its_cost_exactly_though_the_book_rounds_it_up(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    release = dpgap.NoisyMax(epsilon="1/29").release([9, 2], account=account)
+    assert release.epsilon == Fraction(1, 29)
+    assert account.spent == rounded_up(Fraction(1, 29)) > Fraction(1, 29)
+
+
+def test_a_total_is_rounded_down_and_must_be_more_than_nothing(url: str) -> None:
+    ledger = Ledger(url)
+    assert ledger.create("sales", Fraction(1, 29)).total == rounded_down(Fraction(1, 29))
+    with pytest.raises(ValueError, match="rounds down to 0"):
+        ledger.create("clinic", UNIT / 2)
+    assert ledger.datasets() == ["sales"]
+
+
+def test_what_is_left_must_cover_the_rounded_charge(url: str) -> None:
+    account = Ledger(url).create("sales", Fraction(1, 29))
+    with pytest.raises(dpgap.BudgetExhausted) as refusal:
+        account.reserve(Fraction(1, 29), "all of it")
+    low, high = rounded_down(Fraction(1, 29)), rounded_up(Fraction(1, 29))
+    assert f"remaining {low}, requested {high}" in str(refusal.value)
+    account.reserve(Fraction(1, 30), "less").settle(Fraction(1, 30))
+    assert account.ledger.verify("sales") == []
+
+
+def test_what_is_settled_may_be_nothing_but_never_less_or_more_than_was_reserved(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    reservation = account.reserve(Fraction(1, 2), "a release")
+    for wrong in (-UNIT / 2, Fraction(1, 2) + UNIT / 2):
+        with pytest.raises(ValueError, match="between 0 and the 1/2 reserved"):
+            reservation.settle(wrong)
+    reservation.settle(Fraction(0))
+    assert account.remaining == 1
+
+
+def _old_book(ledger: Ledger, digits: int) -> list[Entry]:
+    """A book from before the rule, with a total, an open and a settled charge of any fraction."""
+    ledger.create("another", 1)  # makes the table
+    odd = 10**digits + 1
+    book = [opening("sales", Fraction(2) + Fraction(1, 29), *WHO)]
+    book.append(reserving(book[-1], Fraction(1, odd + 2), "an old release", *WHO))
+    book.append(settling(book[-1], 1, Fraction(1, odd + 2), Fraction(1, odd + 6), *WHO))
+    book.append(reserving(book[-1], Fraction(1, odd), "an old release", *WHO))
+    with ledger._engine.begin() as connection:
+        for entry in book:
+            _append(connection, entry)
+    return book
+
+
+def test_a_book_from_before_goes_on_and_verifies(url: str) -> None:
+    ledger = Ledger(url)
+    book = _old_book(ledger, digits=300)
+    account = ledger.account("sales")
+    for place in range(30):
+        account.reserve(Fraction(1, ODD + place), "a release").settle(Fraction(1, ODD + 2 * place))
+    assert account.total == Fraction(59, 29)
+    assert account.spent == book[-1].spent + 30 * rounded_up(Fraction(1, ODD))
+    assert ledger.verify("sales", head=book[-1].hash) == []
+
+
+def test_an_open_charge_from_before_is_settled_at_no_more_than_it_reserved(url: str) -> None:
+    ledger = Ledger(url)
+    book = _old_book(ledger, digits=300)
+    dpgap.budget.ledger.LedgerReservation(ledger, book[3]).settle(book[3].epsilon)
+    assert ledger.entries("sales")[-1].epsilon == book[3].epsilon
+    assert ledger.account("sales").reserved == 0
+    assert ledger.verify("sales") == []
+
+
+def test_a_balance_too_long_to_be_written_down_is_still_told(url: str) -> None:
+    ledger = Ledger(url)
+    _old_book(ledger, digits=4000)
+    with pytest.raises(ValueError, match="4300"):
+        str(ledger.account("sales").remaining)
+    with pytest.raises(dpgap.BudgetExhausted, match=r"remaining about 2\.03.*, requested 5"):
+        ledger.account("sales").reserve(Fraction(5), "too much")
+    words = ["ledger", "show", "--ledger", url, "--dataset", "sales"]
+    assert "remaining  about 2.03" in CliRunner().invoke(app, words).stdout
+    said = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert said["remaining"].startswith("about 2.03")
+    assert ledger.verify("sales") == []
+
+
+def test_a_book_whose_numbers_grow_too_long_refuses_the_charge_in_words(url: str) -> None:
+    ledger = Ledger(url)
+    book = _old_book(ledger, digits=4290)
+    with pytest.raises(LedgerError, match=r"cannot go on: .* more than 4300 digits"):
+        ledger.account("sales").reserve(Fraction(1, ODD), "a release")
+    assert ledger.entries("sales") == book
+
+
+@pytest.fixture
+def unreadable(url: str) -> LedgerAccount:
+    """A book whose second entry holds a number of 5,000 digits, well sealed."""
+    account = Ledger(url).create("sales", 1)
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        entry = reserving(account.balance, Fraction(1, 10**5000), "a release", *WHO)
+        with account.ledger._engine.begin() as connection:
+            _append(connection, entry)
+    finally:
+        sys.set_int_max_str_digits(limit)
+    return account
+
+
+def test_a_number_too_long_to_be_read_is_refused_in_words(unreadable: LedgerAccount) -> None:
+    for read in (
+        lambda: unreadable.remaining,
+        lambda: unreadable.reserve(Fraction(1, 2), "a release"),
+        lambda: unreadable.ledger.entries("sales"),
+    ):
+        with pytest.raises(LedgerError, match=r"entry 1 has a number of more digits than .*4300"):
+            read()
+
+
+def test_verifying_reports_what_cannot_be_read_and_goes_on(unreadable: LedgerAccount) -> None:
+    ledger = unreadable.ledger
+    ledger.create("clinic", 1)
+    with ledger._engine.begin() as connection:
+        other = sql.update(_ENTRIES).where(_ENTRIES.c.dataset == "clinic")
+        connection.execute(other.values(total="9e999999999"))
+    found = ledger.verify()
+    assert len(found) == 2
+    assert "clinic: entry 0 was edited: its numbers cannot be read" in found
+    assert "sales: entry 1 has a number of more digits than Python reads (4300)" in found

@@ -1,0 +1,147 @@
+"""A ledger that cannot be written: the release is refused, clearly, and nothing is drawn."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sql
+from sqlalchemy.engine import Engine
+
+import dpgap
+from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
+
+
+@pytest.fixture
+def account(folder: Path) -> LedgerAccount:
+    return Ledger(f"sqlite:///{folder}/budget.db").create("sales", 1000)
+
+
+@pytest.fixture
+def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail the test if any noise is drawn."""
+
+    def drawn() -> None:
+        raise AssertionError("noise was drawn before the charge was recorded")
+
+    monkeypatch.setattr("dpgap.mechanisms.top_k.mechanism.secure_bits", drawn)
+
+
+def _refusal(account: LedgerAccount) -> str:
+    with pytest.raises(LedgerError) as refusal:
+        dpgap.NoisyMax(epsilon=1, monotonic=True).release([987654, 3], account=account)
+    assert "987654" not in str(refusal.value)
+    assert "nothing is released" in str(refusal.value)
+    return str(refusal.value)
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No SQLite file may grow from now on."""
+
+    def forbid_growth(connection: Any, record: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite makes it the present size
+
+    sql.event.listen(Engine, "connect", forbid_growth)
+    yield
+    sql.event.remove(Engine, "connect", forbid_growth)
+
+
+def test_a_full_disk_refuses_the_release_and_loses_no_entry(
+    account: LedgerAccount, full_disk: None
+) -> None:
+    def fill() -> None:
+        for _ in range(1000):
+            account.reserve(Fraction(1, 10**6), "a release " * 100)
+
+    with pytest.raises(LedgerError, match=r"no room left on the disk.* nothing is released"):
+        fill()
+    assert account.ledger.verify("sales") == []
+    assert account.reserved == Fraction(len(account.ledger.entries("sales")) - 1, 10**6)
+
+
+def test_a_read_only_ledger_refuses_the_release(
+    account: LedgerAccount, folder: Path, no_noise: None
+) -> None:
+    read_only = Ledger(f"sqlite:///file:{folder}/budget.db?mode=ro&uri=true").account("sales")
+    assert read_only.remaining == 1000
+    assert Ledger(f"sqlite:///{folder}/budget.db?mode=ro").account("sales").remaining == 1000
+    assert "is read-only" in _refusal(read_only)
+
+
+@pytest.mark.parametrize("rest", [0, 100, 5000])
+def test_a_corrupt_file_refuses_the_release(
+    account: LedgerAccount, folder: Path, no_noise: None, rest: int
+) -> None:
+    file = folder / "budget.db"
+    content = file.read_bytes()
+    file.write_bytes(content[:rest] + b"\xff" * (len(content) - rest))
+    assert "is damaged or no ledger at all" in _refusal(account)
+
+
+def test_a_ledger_that_was_deleted_refuses_the_release(
+    account: LedgerAccount, folder: Path, no_noise: None
+) -> None:
+    (folder / "budget.db").unlink()
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        dpgap.NoisyMax(epsilon=1).release([1, 2], account=account)
+
+
+def test_a_database_without_a_ledger_refuses_the_release(folder: Path) -> None:
+    (folder / "budget.db").touch()
+    with pytest.raises(LedgerError, match="is no ledger yet"):
+        Ledger(f"sqlite:///{folder}/budget.db").account("sales")
+
+
+def test_a_ledger_that_others_keep_busy_refuses_the_release(
+    account: LedgerAccount, folder: Path, no_noise: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpgap.budget.ledger.BUSY_SECONDS", 0.1)
+    waiting = Ledger(f"sqlite:///{folder}/budget.db").account("sales")
+    with account.ledger._writing("sales"):
+        assert "is busy with other releases" in _refusal(waiting)
+
+
+def test_a_server_that_is_gone_refuses_the_release(postgres: Any, no_noise: None) -> None:
+    account = Ledger(postgres.get_uri()).create("gone", 1)
+    elsewhere = Ledger(postgres.get_uri().replace("host=", "host=/nowhere"))
+    assert "cannot be reached" in _refusal(LedgerAccount(elsewhere, "gone"))
+    assert account.remaining == 1
+
+
+def test_a_connection_dropped_while_reserving_refuses_the_release(
+    postgres: Any, no_noise: None
+) -> None:
+    account = Ledger(postgres.get_uri()).create("dropped", 1)
+
+    def drop(connection: Any, record: object) -> None:
+        process = connection.info.backend_pid
+        sql.event.listen(account.ledger._engine, "before_cursor_execute", kill(process), once=True)
+
+    def kill(process: int) -> Any:
+        def now(*_: object) -> None:
+            postgres.psql(f"SELECT pg_terminate_backend({process});")
+
+        return now
+
+    sql.event.listen(account.ledger._engine, "connect", drop, once=True)
+    assert "cannot be reached" in _refusal(account)
+    assert Ledger(postgres.get_uri()).account("dropped").remaining == 1
+
+
+def test_a_connection_dropped_before_settling_releases_nothing_and_keeps_the_charge(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Ledger(postgres.get_uri()).create("interrupted", 1)
+    right = account.ledger._engine
+    wrong = Ledger(postgres.get_uri().replace("host=", "host=/nowhere"))._engine
+
+    def drawn() -> Any:
+        account.ledger._engine = wrong
+        return dpgap.exact.bits.secure_bits()
+
+    monkeypatch.setattr("dpgap.mechanisms.top_k.mechanism.secure_bits", drawn)
+    assert "cannot be reached" in _refusal(account)
+    account.ledger._engine = right
+    assert (account.reserved, account.remaining) == (1, 0)

@@ -1,0 +1,344 @@
+"""The command line: one command from a file to a release, in every output."""
+
+import csv
+import json
+import os
+import pty
+import re
+import sqlite3
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from dpgap.budget.ledger import Ledger
+from dpgap.cli.app import app
+from dpgap.cli.later import add_later
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "=cmd|' /C calc'!A0",
+    "+1+1",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1+1",
+    "\x1b[2J\x1b]0;owned\x07",
+    "\u202egnp.exe",
+    "\u2066isolate\u2069",
+    "[bold red]markup[/] :smile:",
+    "zero\u200bwidth",
+    "\x9b31m",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    with open("sold.csv", "w", newline="", encoding="utf-8") as file:
+        write = csv.writer(file).writerow
+        write(["who", "what"])
+        for place, name in enumerate(["fig", "pea", "oat", "rye"]):
+            for who in range(4000 - 1000 * place):
+                write([who, name])
+    Path("items.txt").write_text("fig\npea\noat\nrye\nyam\n")
+    return tmp_path
+
+
+ASK = ["sold.csv", "--unit", "who", "--item", "what", "--domain", "items.txt", "--epsilon", "1"]
+
+
+def _run(*words: str) -> str:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+def test_top_k_prints_a_table_the_budget_and_the_guarantee(folder: Path) -> None:
+    said = _run("top-k", *ASK, "-k", "2")
+    assert re.search(r"1\s+fig\s+[34],\d{3}\.\d\s.*…", said)
+    assert re.search(r"2\s+pea\s+[23],\d{3}\.\d", said)
+    assert "gap to next" in said
+    assert "ε spent 1   ε left 0" in said
+    assert "Pure differential privacy with ε = 1 and no δ" in said
+    assert "column 'who'" in " ".join(said.split())
+    assert "a file of 5 items" in " ".join(said.split())
+
+
+def test_an_odd_domain_is_a_note_and_no_error(folder: Path) -> None:
+    Path("odd.txt").write_text('fig \npea\npea\n"oat"\n')
+    ask = ["odd.txt" if word == "items.txt" else word for word in ASK]
+    command = [sys.executable, "-m", "dpgap", "top-k", *ask, "-k", "1", "--json"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(said.stdout)["items"][0]["item"] == "pea"
+    assert said.stderr.count("\n") == 1
+    assert said.stderr.startswith("dpgap: note: domain is taken as it is written")
+    assert "1 with spaces around them, 1 in quotes, 1 repeated" in said.stderr
+
+
+def test_json_has_the_items_the_budget_and_the_guarantee(folder: Path) -> None:
+    said = json.loads(_run("top-k", *ASK, "-k", "2", "--json"))
+    assert [row["item"] for row in said["items"]] == ["fig", "pea"]
+    assert [row["rank"] for row in said["items"]] == [1, 2]
+    for row in said["items"]:
+        assert set(row) == {"rank", "item", "estimate", "low", "high", "gap"}
+        assert row["low"] < row["estimate"] < row["high"]
+    assert (said["epsilon_spent"], said["epsilon_remaining"]) == (1, 0)
+    assert "ε = 1" in said["guarantee"]
+
+
+def test_above_finds_items_and_says_what_is_left(folder: Path) -> None:
+    said = json.loads(_run("above", *ASK, "--threshold", "1500", "-k", "3", "--json"))
+    assert sorted(row["item"] for row in said["items"]) == ["fig", "oat", "pea"]
+    estimates = [row["estimate"] for row in said["items"]]
+    assert estimates == sorted(estimates, reverse=True)
+    assert all(abs(row["gap"] + 1500 - row["estimate"]) < 400 for row in said["items"])
+    assert 0 < said["epsilon_remaining"] < 1
+    assert said["epsilon_spent"] + said["epsilon_remaining"] == pytest.approx(1)
+    assert "above by" in _run("above", *ASK, "--threshold", "1500", "-k", "3", "--plain")
+
+
+def test_above_asks_in_another_order_each_time(folder: Path) -> None:
+    """With k = 1 and two items far above, each is found first in about half of the runs."""
+    Path("two.txt").write_text("fig\npea\n")
+    words = ["above", *ASK, "--threshold", "1", "-k", "1", "--plain", "--json", "--domain"]
+    found = {json.loads(_run(*words, "two.txt"))["items"][0]["item"] for _ in range(40)}
+    assert found == {"fig", "pea"}  # fails by chance once in 2^39 runs
+
+
+def test_a_ledger_is_charged_and_stops_the_release_that_it_cannot_cover(folder: Path) -> None:
+    budget = ["--ledger", "sqlite:///budget.db", "--dataset", "sales"]
+    assert "remaining  5/2" in _run("ledger", "create", *budget, "--epsilon", "2.5")
+    said = json.loads(_run("top-k", *ASK, "-k", "1", *budget, "--json"))
+    assert said["epsilon_remaining"] == 1.5
+    assert "ε left 0.5 to data set 'sales'" in _run("top-k", *ASK, "-k", "1", *budget)
+    refused = CliRunner().invoke(app, ["top-k", *ASK, "-k", "1", *budget])
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    for figure in ("total ε = 5/2", "spent 2", "reserved 0", "requested 1"):
+        assert figure in refused.stderr
+    assert Ledger("sqlite:///budget.db").account("sales").spent == 2
+
+
+def test_the_ledger_shows_its_head_and_verifies_against_it(folder: Path) -> None:
+    budget = ["--ledger", "sqlite:///budget.db", "--dataset", "sales"]
+    _run("ledger", "create", *budget, "--epsilon", "2")
+    _run("top-k", *ASK, "-k", "1", *budget)
+    shown = json.loads(_run("ledger", "show", *budget, "--json"))
+    assert (shown["total"], shown["spent"], shown["remaining"]) == ("2", "1", "1")
+    assert [entry["kind"] for entry in shown["entries"]] == ["create", "reserve", "settle"]
+    assert shown["head"] in _run("ledger", "show", "--ledger", "sqlite:///budget.db")
+    assert "intact" in _run("ledger", "verify", *budget, "--head", shown["head"])
+    with sqlite3.connect("budget.db") as database:
+        database.execute("DELETE FROM dpgap_entries WHERE number = 2")
+    database.close()
+    assert "intact" in _run("ledger", "verify", *budget)
+    noticed = CliRunner().invoke(app, ["ledger", "verify", *budget, "--head", shown["head"]])
+    assert noticed.exit_code == 1
+    assert "truncated" in noticed.stderr
+
+
+def test_an_observed_domain_says_loudly_that_it_is_not_private(folder: Path) -> None:
+    words = [*ASK, "-k", "1", "--domain", "observed-not-private"]
+    assert "NOT differentially private" in _run("top-k", *words)
+    said = json.loads(_run("top-k", *words, "--json", "--html", "page.html"))
+    assert "not ε-private" in said["guarantee"]
+    assert said["private"] is False
+    assert "<h2>Not private</h2>" in Path("page.html").read_text(encoding="utf-8")
+
+
+def test_replacing_a_unit_is_said_and_costs_accuracy(folder: Path) -> None:
+    plain = json.loads(_run("top-k", *ASK, "-k", "2", "--json"))
+    said = json.loads(_run("top-k", *ASK, "-k", "2", "--neighbours", "replace", "--json"))
+    assert "were replaced by any other" in said["guarantee"]
+
+    def width(answer: dict[str, list[dict[str, float]]]) -> float:
+        return answer["items"][0]["high"] - answer["items"][0]["low"]
+
+    assert width(said) > width(plain)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words of a question whose answer is all the hostile names, the first the largest."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        json.dumps({"who": who, "what": name})
+        for place, name in enumerate(HOSTILE)
+        for who in range(300 - 20 * place)
+    ]
+    Path("sold.jsonl").write_text("\n".join(rows))
+    Path("items.jsonl").write_text("\n".join(json.dumps({"name": name}) for name in HOSTILE))
+    words = "top-k sold.jsonl --unit who --item what --domain items.jsonl:name --epsilon 9000"
+    return [*words.split(), "-k", str(len(HOSTILE))]
+
+
+def test_hostile_names_are_harmless_in_a_terminal(hostile: list[str]) -> None:
+    said = _run(*hostile)
+    assert said.replace("\n", "").isprintable()
+    assert "[bold red]markup[/] :smile:" in said
+    assert r"\x1b[2J" in said
+    assert r"\u202egnp.exe" in said
+
+
+def test_hostile_names_are_exact_and_plain_ascii_in_json(hostile: list[str]) -> None:
+    said = _run(*hostile, "--json")
+    assert said.isascii()
+    assert said.replace("\n", "").isprintable()
+    assert [row["item"] for row in json.loads(said)["items"]] == HOSTILE
+
+
+def test_hostile_names_are_no_formulas_in_csv(hostile: list[str]) -> None:
+    _run(*hostile, "--csv", "out.csv")
+    with open("out.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["rank"]) for row in rows] == list(range(1, len(HOSTILE) + 1))
+    for row in rows:
+        assert row["item"].isprintable()
+        assert not row["item"].startswith(("=", "+", "-", "@"))
+    assert rows[2]["item"] == "'" + HOSTILE[2]
+    assert float(rows[0]["estimate"]) == pytest.approx(300, abs=2)
+
+
+def test_hostile_names_are_text_on_a_page_that_loads_nothing(hostile: list[str]) -> None:
+    _run(*hostile, "--html", "page.html")
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert page.replace("\n", "").isprintable()
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"https?://|url\(|@import|<link|\bsrc=[^x]", page)
+    assert page.count("<circle") == len(HOSTILE)
+    assert "<svg" in page
+
+
+def test_a_page_of_an_empty_result_says_so(folder: Path) -> None:
+    said = _run("above", *ASK, "--threshold", "900000", "-k", "3", "--html", "page.html")
+    assert "ε spent" in said
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "No item was found above the threshold." in page
+
+
+def test_what_was_paid_for_is_printed_even_if_a_file_cannot_be_written(folder: Path) -> None:
+    Path("full.csv").symlink_to("/dev/full")
+    result = CliRunner().invoke(app, ["top-k", *ASK, "-k", "1", "--csv", "full.csv"])
+    assert result.exit_code == 1
+    assert "fig" in result.stdout
+    assert "No space left" in result.stderr
+
+
+def _process(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        [sys.executable, "-m", "dpgap", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        encoding="utf-8",
+    )
+
+
+def test_a_real_process_is_silent_on_stderr_and_leaves_nothing_behind(folder: Path) -> None:
+    before = set(folder.iterdir())
+    done = _process("top-k", *ASK, "-k", "2", "--json", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads(done.stdout)["items"]) == 2
+    assert set(folder.iterdir()) == before
+
+
+def test_progress_is_shown_to_people_only(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dpgap", "top-k", *ASK, "-k", "2", "--json"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+    )
+    said, _ = process.communicate()
+    os.close(theirs)
+    assert len(json.loads(said)["items"]) == 2
+    assert b"Counting" in os.read(ours, 4096)
+    os.close(ours)
+
+
+def test_a_terminal_without_greek_letters_still_shows_the_release(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dpgap", "top-k", *ASK, "-k", "2"],
+        cwd=folder,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        capture_output=True,
+        check=True,
+    )
+    assert b"fig" in done.stdout
+    assert rb"\u03b5 spent 1" in done.stdout
+
+
+def test_a_real_process_ends_without_a_traceback(folder: Path) -> None:
+    done = _process("top-k", *ASK, "-k", "9", folder=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert "k must be at most the number of answers, 5, not 9" in done.stderr
+
+
+def test_help_does_not_load_what_it_does_not_need() -> None:
+    """Neither NumPy nor any engine: that is what keeps help at hand at once."""
+    code = (
+        "import sys; from dpgap.cli.app import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(*sorted({'numpy', 'duckdb', 'narwhals', 'sqlalchemy', 'scipy', 'pandas'}"
+        " & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == ""
+    assert "top-k" in done.stdout
+
+
+def test_a_budget_is_exact_on_the_command_line(folder: Path) -> None:
+    budget = ["--ledger", "sqlite:///budget.db", "--dataset", "sales"]
+    _run("ledger", "create", *budget, "--epsilon", "0.3")
+    for _ in range(3):
+        _run("top-k", *ASK, "-k", "1", "--epsilon", "0.1", *budget)
+    assert Ledger("sqlite:///budget.db").account("sales").remaining == Fraction(0)
+
+
+def test_a_plan_says_what_to_expect_and_spends_nothing() -> None:
+    said = json.loads(_run("plan", "-k", "10", "--epsilon", "0.7", "--json"))
+    errors = {row["method"]: row["error"] for row in said["methods"]}
+    assert errors["best"] < errors["paper"] < errors["baseline"]
+    assert "Nothing has been spent" in _run("plan", "-k", "10", "--epsilon", "0.7")
+    wanted = json.loads(_run("plan", "-k", "10", "--error", "10", "--method", "best", "--json"))
+    assert wanted["methods"][0]["epsilon"] == pytest.approx(0.994)
+    assert wanted["methods"][0]["error"] <= 10
+    above = json.loads(_run("plan", "-k", "5", "--epsilon", "1", "--select", "above", "--json"))
+    assert above["select"] == "above"
+    replace = ["--neighbours", "replace", "--json"]
+    general = json.loads(_run("plan", "-k", "10", "--epsilon", "0.7", *replace))
+    assert general["methods"][0]["error"] > errors["best"]
+
+
+def test_commands_of_other_parts_are_loaded_when_they_are_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def greet(name: str, loud: bool = False) -> None:
+        """Say hello."""
+        print(f"Hello {name}{'!' if loud else '.'}")
+
+    own = typer.Typer()
+    own.command()(lambda: None)
+    add_later(own, "greet", "greetings", "Say hello.")
+    add_later(own, "missing", "dpgap.not_installed.commands", "Nothing.")
+    assert "missing" not in CliRunner().invoke(own, ["--help"]).stdout
+    monkeypatch.setitem(sys.modules, "greetings", SimpleNamespace(greet=greet))
+    assert CliRunner().invoke(own, ["greet", "Ann", "--loud"]).stdout == "Hello Ann!\n"
+    assert "--loud" in CliRunner().invoke(own, ["greet", "--help"]).stdout
+    assert CliRunner().invoke(own, ["greet"]).exit_code == 2

@@ -1,0 +1,153 @@
+"""Answers by value: a trillion mostly absent items, and answers that come in groups."""
+
+from typing import Any
+
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+
+import dpgap
+from dpgap.budget.ledger import Ledger, LedgerAccount
+
+SIZE = 10**12
+COUNTS = {7: 900, 10**11: 800, SIZE - 1: 700, 12: 600}
+TABLE = pyarrow.table(
+    {
+        "who": [who for size in COUNTS.values() for who in range(size)],
+        "what": [what for what, size in COUNTS.items() for _ in range(size)],
+    }
+)
+FRAMES: dict[str, Any] = {
+    "pandas": TABLE.to_pandas(),
+    "Polars": polars.from_arrow(TABLE),
+    "PyArrow": TABLE,
+    "pandas text": TABLE.to_pandas().astype({"what": "string"}),
+}
+GROUPED = dpgap.GroupedAnswers([900, 800, 0], [1, 2, SIZE], lambda group, place: 2 * group + place)
+
+
+@pytest.fixture
+def account(tmp_path: Any) -> LedgerAccount:
+    return Ledger(f"sqlite:///{tmp_path}/budget.db").create("sales", 10**6)
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_trillion_items_in_memory_cost_what_is_present(name: str) -> None:
+    ask: dict[str, Any] = {"unit": "who", "item": "what", "domain": range(SIZE)}
+    best = dpgap.top_k(FRAMES[name], **ask, k=4, epsilon=900)
+    assert best.labels == tuple(COUNTS)
+    assert best.indices.tolist() == list(COUNTS)
+    assert np.abs(best.estimates - list(COUNTS.values())).max() < 9
+    assert np.abs(best.gaps[:3] - 100).max() < 9
+    found = dpgap.above(FRAMES[name], **ask, threshold=650, k=3, epsilon=9000, adaptive=False)
+    assert set(found.labels or ()) == {7, 10**11, SIZE - 1}
+
+
+def test_absent_winners_in_memory_are_distinct_and_never_present() -> None:
+    answers = dpgap.counts(TABLE, unit="who", item="what", domain=range(SIZE))
+    labels = dpgap.NoisyTopK(k=500, epsilon=1).release(answers).labels or ()
+    assert len(set(labels)) == 500
+    assert len(set(labels) - set(COUNTS)) >= 496
+    assert np.median(labels) == pytest.approx(SIZE / 2, rel=0.5)
+
+
+@pytest.mark.parametrize("method", ["best", "paper"])
+@pytest.mark.parametrize("monotonic", [False, True])
+def test_measured_winners_of_groups_have_sane_numbers(method: str, monotonic: bool) -> None:
+    measured = dpgap.measured_top_k(GROUPED, 3, 900, method=method, monotonic=monotonic)
+    assert measured.indices[0] == 0
+    assert set(measured.indices[1:].tolist()) == {2, 3}
+    assert np.abs(measured.estimates - [900, 800, 800]).max() < 5
+    assert np.abs(measured.gaps - [100, 0, 800]).max() < 8
+    low, high = measured.interval(0.999999).T
+    assert (low <= [900, 800, 800]).all()
+    assert (high >= [900, 800, 800]).all()
+
+
+@pytest.mark.parametrize("noise", ["laplace", "exponential"])
+def test_the_largest_of_groups_is_found_with_its_gap(noise: str) -> None:
+    best = dpgap.NoisyMax(epsilon=900, noise=noise).release(GROUPED)
+    assert best.index == 0
+    assert best.label is None
+    assert abs(best.gap - 100) < 5
+
+
+def test_labels_of_groups_and_of_tables_can_be_given() -> None:
+    few = dpgap.GroupedAnswers.of([5, 900, 5])
+    assert dpgap.NoisyMax(epsilon=900).release(few, labels=["a", "b", "c"]).label == "b"
+    answers = dpgap.counts(TABLE, unit="who", item="what", domain=[12, 7, 99])
+    best = dpgap.NoisyTopK(k=2, epsilon=900).release(answers, labels=["x", "y", "z"])
+    assert best.labels == ("y", "x")
+    names = range(10, 10 + SIZE)
+    large = dpgap.counts(TABLE, unit="who", item="what", domain=range(SIZE))
+    assert dpgap.NoisyMax(epsilon=900).release(large, labels=names).label == 17
+    with pytest.raises(ValueError, match="one label for every answer"):
+        dpgap.NoisyMax(epsilon=900).release(large, labels=["x"])
+
+
+def test_groups_are_refused_where_every_answer_is_needed(account: LedgerAccount) -> None:
+    for mechanism in (
+        dpgap.SparseVector(1, 1, 1),
+        dpgap.Laplace(1),
+        dpgap.Cube(1),
+        dpgap.MeasuredAbove(1, 1, 1),
+        dpgap.NoisyMax(1, noise="staircase"),
+        dpgap.NoisyTopK(SIZE + 4, 10**6),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"must be"):
+            mechanism.release(GROUPED, account=account)  # type: ignore[attr-defined]
+    assert account.balance.number == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "sizes", "member", "problem"),
+    [
+        ([1, 2], [1], min, "same length"),
+        ([], [], min, "not empty"),
+        ([1], [0], min, "at least 1"),
+        ([1], [-3], min, "at least 1"),
+        ([1], [1.5], min, "whole numbers"),
+        ([1, 2], [2**60, 1], min, r"at most 2\^60"),
+        ([1], [1], None, "member must be a function"),
+    ],
+)
+def test_groups_that_are_none_are_refused(
+    values: list[int], sizes: list[Any], member: Any, problem: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
+        dpgap.GroupedAnswers(values, sizes, member)
+
+
+@pytest.mark.parametrize("position", [-1, 2, 0.5, "secret", None])
+def test_members_without_a_place_are_refused_without_saying_it(position: Any) -> None:
+    answers = dpgap.GroupedAnswers([987654], [2], lambda group, place: position)
+    with pytest.raises((TypeError, ValueError), match="member must give") as refusal:
+        dpgap.NoisyMax(epsilon=1).release(answers)
+    assert "secret" not in str(refusal.value)
+    assert "987654" not in repr(answers) + str(answers) + str(refusal.value)
+
+
+def test_a_frame_without_a_row_for_the_domain_has_only_absent_items() -> None:
+    empty = pandas.DataFrame({"who": [1], "what": [5]})
+    answers = dpgap.counts(empty, unit="who", item="what", domain=range(10, 10 + SIZE))
+    label = dpgap.NoisyMax(epsilon=1).release(answers).label
+    assert label in range(10, 10 + SIZE)
+    assert dpgap.SparseVector(900, 3, 900).release(answers).processed == SIZE
+
+
+def test_grouped_values_are_as_exact_as_plain_ones():
+    with pytest.raises(ValueError, match="must be an array, not a list"):
+        dpgap.GroupedAnswers.of([2**53 + 1, 0.5])
+    with pytest.raises(TypeError, match="must not be masked"):
+        dpgap.GroupedAnswers(np.ma.masked_less([1, 5], 3), [1, 1], lambda group, place: group)
+
+
+def test_what_holds_private_numbers_on_the_way_shows_none():
+    answers = dpgap.GroupedAnswers.of(np.array([7654321, 7654321]))
+    entrants = dpgap.NoisyTopK(1, 1)._accept(answers, None)
+    drawn = dpgap.NoisyTopK(1, 1)._draw(entrants)
+    stream = dpgap.SparseVector(1, 1, 1)._accept([7654321])
+    held = (answers, answers.groups(), entrants, drawn, stream, next(stream.chunks))
+    assert "7654321" not in "".join(map(repr, held))

@@ -1,0 +1,173 @@
+"""Nothing is guessed from rows: one unit's rows never change how anybody else's are read."""
+
+import gzip
+import json
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas
+import polars
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import dpgap
+from dpgap.data.counts import counts
+
+
+def _counts(table: Any, domain: Any, **options: Any) -> list[int]:
+    settings = {"unit": "who", "item": "what"} | options
+    return counts(table, domain=domain, **settings).expanded().tolist()
+
+
+@pytest.mark.filterwarnings("ignore:domain is taken as it is written")
+@pytest.mark.parametrize("odd", ["#zed,bread", "'zed','bread'", '"zed";"bread"', "zed\tx,bread"])
+@pytest.mark.parametrize("rows", [40, 1_500, 6_000])
+def test_one_row_of_a_csv_file_moves_every_count_by_at_most_one(
+    tmp_path: Path, odd: str, rows: int
+) -> None:
+    path, domain = tmp_path / "sold.csv", ["size #4", "bread", "#oat", "'bread'"]
+    lines = [f"{who},{domain[who % 3]}" for who in range(rows)]
+    path.write_text("\n".join(["who,what", *lines]) + "\n")
+    before = _counts(path, domain)
+    assert before == [sum(who % 3 == place for who in range(rows)) for place in range(3)] + [0]
+    path.write_text("\n".join(["who,what", odd, *lines, odd]) + "\n")
+    if odd.count(",") != 1:  # malformed rows are refused, never read around
+        with pytest.raises(ValueError, match="could not be read"):
+            _counts(path, domain)
+        return
+    after = _counts(path, domain)
+    assert all(0 <= more - less <= 1 for less, more in zip(before, after, strict=True))
+    assert sum(after) == sum(before) + 1
+
+
+@pytest.mark.parametrize(("suffix", "delimiter"), [("csv", ","), ("csv", ";"), ("tsv", "\t")])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_the_first_line_says_what_stands_between_columns(
+    tmp_path: Path, suffix: str, delimiter: str, newline: str
+) -> None:
+    lines = [delimiter.join(row) for row in (("who", "x{y}'s", "what"), ("1", "2,3;4", "fig"))]
+    quoted = newline.join(lines).replace("2,3;4", '"2,3;4"')
+    path = tmp_path / f"sold.{suffix}.gz"
+    with gzip.open(path, "wt", encoding="utf-8-sig", newline="") as file:
+        file.write(quoted + newline)
+    assert _counts(path, ["fig", "pea"]) == [1, 0]
+    assert _counts(path, ["2,3;4"], item="x{y}'s") == [1]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "who,who\n1,2\n", "who,what\n1\n", "who,what\n1,2,3\n", 'who,what\n1,"2\n']
+)
+def test_csv_files_without_a_header_or_with_broken_rows_are_refused(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "sold.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"could not be read|a name of its own|no column"):
+        _counts(path, ["fig"])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_the_name_of_a_folder_is_no_column(tmp_path: Path, suffix: str) -> None:
+    folder = tmp_path / "who=5" / "what=pea"
+    folder.mkdir(parents=True)
+    path = folder / f"sold.{suffix}"
+    table = pandas.DataFrame({"who": range(9), "what": ["fig"] * 9})
+    if suffix == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pandas(table), path)
+    elif suffix == "csv":
+        table.to_csv(path, index=False)
+    else:
+        path.write_text("\n".join(map(json.dumps, table.to_dict("records"))))
+    assert _counts(path, ["fig", "pea"]) == [9, 0]
+
+
+@pytest.mark.parametrize("column", ["who", "what"])
+def test_what_pandas_cannot_convert_is_not_quoted(column: str) -> None:
+    for value in ("SECRET\udc80", 1 << 70):
+        other = ["1", "2"] if isinstance(value, str) else [1, 2]
+        table = pandas.DataFrame({"who": other, "what": other}, dtype=object)
+        table[column] = pandas.Series([value, other[1]], dtype=object)
+        with pytest.raises(ValueError, match="must hold text in UTF-8 or numbers") as refusal:
+            _counts(table, ["fig", "1"])
+        assert refusal.value.__context__ is None
+
+
+def test_text_that_looks_like_an_escape_is_text() -> None:
+    sold = duckdb.connect().sql(r"SELECT 1 AS who, '\u0000' AS what UNION SELECT 2, chr(0)")
+    assert _counts(sold, [r"\u0000", "\0", "u0000"]) == [1, 1, 0]
+
+
+def test_a_domain_without_numbers_is_refused_by_the_type_of_a_column_and_never_by_its_rows() -> (
+    None
+):
+    for kind in ("object", "category"):
+        for what in ([None, None], [None, 7]):
+            table = pandas.DataFrame({"who": [1, 2], "what": pandas.Series(what, dtype=kind)})
+            assert _counts(table, ["fig"]) == [0]
+    with pytest.raises(ValueError, match="domain has no numbers"):
+        _counts(pandas.DataFrame({"who": [1, 2], "what": [7, 8]}), ["fig"])
+
+
+FRAMES = {"pandas": pandas.DataFrame, "Polars": polars.DataFrame, "PyArrow": pyarrow.table}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_text_keeps_the_zeros_at_its_end(name: str) -> None:
+    what = ["fig\0", "fig", "fig\0\0", "\0", "", "pea"]
+    table = FRAMES[name]({"who": range(6), "what": what})
+    assert _counts(table, ["fig", "fig\0", "\0", ""]) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_one_long_name_does_not_widen_all_the_others(name: str) -> None:
+    what = [str(number) for number in range(20_000)] + ["n" * 100_000]
+    table = FRAMES[name]({"who": range(20_001), "what": what})
+    tracemalloc.start()
+    try:
+        assert sum(_counts(table, range(20_000))) == 20_000
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26  # it would be 8 GB
+    finally:
+        tracemalloc.stop()
+
+
+def test_other_digits_are_no_numbers() -> None:
+    table = polars.DataFrame({"who": [1, 2], "what": ["12", "1٢"]})
+    assert _counts(table, range(20))[12] == 1
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_domains_may_be_frames_of_another_engine(lazy: bool, tmp_path: Path) -> None:
+    table = polars.DataFrame({"who": [1, 2], "what": ["fig", "pea"]})
+    names = polars.DataFrame({"name": ["pea", "fig", "oat"]})
+    table, domain = (table.lazy(), names.lazy()) if lazy else (table, names.lazy())
+    assert _counts(table, domain) == [1, 1, 0]
+    relation = duckdb.connect().sql("SELECT 'pea' AS name UNION ALL SELECT 'oat'")
+    table.lazy().collect().write_parquet(tmp_path / "sold.parquet")
+    assert sorted(_counts(tmp_path / "sold.parquet", relation)) == [0, 1]
+    (tmp_path / "baskets.dat").write_text("1 2\n2\n")
+    numbers = duckdb.connect().sql("SELECT 2 AS number")
+    assert counts(tmp_path / "baskets.dat", domain=numbers).expanded().tolist() == [2]
+
+
+def test_threads_may_ask_the_same_frozen_counts() -> None:
+    sold = duckdb.connect().sql("SELECT range AS who, range % 7 AS what FROM range(5000)")
+    answers = counts(sold, unit="who", item="what", domain=range(7))
+    winners, troubles = [], []
+
+    def ask() -> None:
+        try:
+            winners.extend(dpgap.top_k(answers, k=1, epsilon=1).labels for _ in range(20))
+        except Exception as trouble:
+            troubles.append(trouble)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not troubles
+    assert len(winners) == 80

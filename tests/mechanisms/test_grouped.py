@@ -1,0 +1,134 @@
+"""Grouped selection: the law of selecting one by one, at a cost that does not grow with groups."""
+
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpgap
+from dpgap.exact.bits import InsecureSeededBits
+from dpgap.exact.draws import Uniform
+from dpgap.mechanisms.top_k.grouped import TopDraw, select_grouped
+from dpgap.mechanisms.top_k.kernel import select
+from dpgap.mechanisms.top_k.mechanism import grouped as grouped_kernel
+from law_tests import LEVEL, chi_square_p, homogeneous_p
+
+RUNS = 5_000
+
+
+def _grouped_samples(mechanism, values, sizes, seed: int, runs: int = RUNS) -> list[tuple]:
+    bits = InsecureSeededBits(seed)
+    starts = np.cumsum(sizes) - sizes
+    samples = []
+    for _ in range(runs):
+        chosen = select_grouped(mechanism, values, sizes, bits)
+        indices = starts[chosen.groups] + chosen.places
+        samples.append((*indices.tolist(), *chosen.leads.tolist()))
+    return samples
+
+
+def _plain_samples(mechanism, values, sizes, seed: int, runs: int = RUNS) -> list[tuple]:
+    selection = select(mechanism, np.repeat(values, sizes), runs, InsecureSeededBits(seed))
+    return list(map(tuple, np.hstack([selection.indices, selection.leads]).tolist()))
+
+
+CASES = {
+    "one winner": (1, [7, 3, 0], [2, 3, 5]),
+    "heavy ties": (3, [2, 1], [6, 9]),
+    "all zero": (2, [0], [8]),
+    "small groups": (3, [9, 5, 4, 1], [1, 1, 1, 2]),
+    "everybody wins": (4, [3, 0], [1, 3]),
+}
+
+
+@pytest.mark.parametrize("noise", ["laplace", "exponential"])
+@pytest.mark.parametrize("case", CASES)
+def test_grouped_and_plain_selection_agree_in_law(case: str, noise: str):
+    k, values, sizes = CASES[case]
+    values, sizes = np.array(values), np.array(sizes)
+    mechanism = dpgap.NoisyTopK(k, 2, monotonic=True, noise=noise)
+    wrong = dpgap.NoisyTopK(k, Fraction(2) / Fraction("1.4"), monotonic=True, noise=noise)
+    grouped = _grouped_samples(mechanism, values, sizes, 1)
+    plain = _plain_samples(mechanism, values, sizes, 2)
+    other = _plain_samples(wrong, values, sizes, 3)
+
+    def views(samples):  # the winner, and the lead of the first and of the last
+        return [[(s[0], s[k]) for s in samples], [(s[k - 1], s[-1]) for s in samples]]
+
+    for one, two in zip(views(grouped), views(plain), strict=True):
+        assert homogeneous_p(one, two) > LEVEL
+    assert (
+        min(homogeneous_p(one, two) for one, two in zip(views(grouped), views(other), strict=True))
+        < LEVEL
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    groups=st.dictionaries(st.integers(-4, 4), st.integers(1, 10**12), min_size=1, max_size=6),
+    k=st.integers(1, 5),
+    noise=st.sampled_from(["laplace", "exponential"]),
+    seed=st.integers(0, 2**32),
+)
+def test_floats_and_the_program_on_reals_select_alike(groups, k, noise, seed):
+    values, sizes = np.array(list(groups)), np.array(list(groups.values()))
+    if sizes.sum() < k:
+        return
+    mechanism = dpgap.NoisyTopK(k, 1, noise=noise)
+    quick = select_grouped(mechanism, values, sizes, InsecureSeededBits(seed))
+    original = grouped_kernel.ranked
+    try:
+        grouped_kernel.ranked = lambda low, high, k: (
+            *original(low, high, k)[:2],
+            np.array([False]),
+        )
+        slow = select_grouped(mechanism, values, sizes, InsecureSeededBits(seed))
+    finally:
+        grouped_kernel.ranked = original
+    assert quick.groups.tolist() == slow.groups.tolist()
+    assert quick.leads.tolist() == slow.leads.tolist()
+
+
+def test_the_largest_of_a_trillion_draws_follows_its_law():
+    size = 10**12
+    bits = InsecureSeededBits(9)
+    law = dpgap.NoisyTopK(1, 1, monotonic=True, noise="exponential", grid="1/8").in_steps().law
+    draws = [
+        TopDraw(law, size, [Uniform.of_word(bits.word(), bits)]).enclosure(0) for _ in range(4_000)
+    ]
+    assert all(low < high and high - low < Fraction(1, 10**15) for low, high in draws)
+    middle = np.array([float(low) for low, _ in draws]) / float(law.scale)
+    edges = np.linspace(24, 36, 13)
+    counts, _ = np.histogram(middle, bins=[-np.inf, *edges, np.inf])
+    chances = np.diff([0, *np.exp(-size * np.exp(-edges)), 1])
+    assert chi_square_p(counts, chances) > LEVEL
+    wrong = np.diff([0, *np.exp(-1.3 * size * np.exp(-edges)), 1])
+    assert chi_square_p(counts, wrong) < LEVEL
+
+
+def test_places_are_uniform_and_distinct():
+    mechanism = dpgap.NoisyTopK(3, 1, monotonic=True)
+    samples = _grouped_samples(mechanism, np.array([0]), np.array([5]), 4)
+    assert all(len(set(sample[:3])) == 3 for sample in samples)
+    counts = np.bincount([sample[0] for sample in samples], minlength=5)
+    assert chi_square_p(counts, np.full(5, 0.2)) > LEVEL
+
+
+def test_the_number_of_members_costs_nothing():
+    mechanism = dpgap.NoisyTopK(10, "0.7", monotonic=True)
+    values = np.arange(1_200)
+    sizes = np.full(1_200, 3)
+    sizes[0] = 2**59
+    started = time.perf_counter()
+    chosen = select_grouped(mechanism, values, sizes, InsecureSeededBits(5))
+    assert time.perf_counter() - started < 1
+    assert chosen.groups.size == 10
+
+
+def test_staircase_noise_is_refused_for_groups():
+    mechanism = dpgap.NoisyTopK(1, 1, noise="staircase")
+    with pytest.raises(ValueError, match="noise must be"):
+        select_grouped(mechanism, np.array([1]), np.array([3]), InsecureSeededBits(1))

@@ -1,0 +1,271 @@
+"""The reproduction: experiments against theory, figures, pages and the command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from dpgap.cli.reproduce import reproduce_into
+from dpgap.research.paper import commands, experiments, figures, page
+from dpgap.research.paper.claims import judge
+from dpgap.research.paper.datasets import Dataset, load
+from dpgap.research.paper.experiments import Result, Subject, Task, run, tasks
+from dpgap.research.paper.figures import draw
+from dpgap.research.paper.page import as_markdown
+from dpgap.research.paper.reproduction import Plan, as_json, finished_figures, write
+from dpgap.research.simulation import simulate
+
+
+@pytest.fixture(scope="module")
+def kosarak() -> Dataset:
+    return load("Kosarak", None)
+
+
+@pytest.fixture(scope="module")
+def subject(kosarak) -> Subject:
+    return Subject.of(kosarak.name, kosarak.counts)
+
+
+def _point(subject: Subject, task: Task, runs: int = 10_000) -> list[Result]:
+    return run(task, subject, runs, np.random.SeedSequence(20))
+
+
+@pytest.mark.parametrize("k", [2, 10, 25])
+@pytest.mark.parametrize("kind", ["monotonic", "general"])
+@pytest.mark.parametrize("mechanism", ["top-k", "sparse-vector"])
+def test_measured_reductions_are_those_of_theory(subject, mechanism: str, kind: str, k: int):
+    (result,) = _point(subject, Task((1,), 0, f"{mechanism} {kind}", k, "0.7"))
+    assert abs(result.value - result.theory) < max(1.5, 4 * result.error)
+    if (kind, k) == ("monotonic", 10):
+        assert result.theory == pytest.approx({"top-k": 45, "sparse-vector": 35.8}[mechanism], 0.01)
+
+
+def test_the_best_method_does_far_better(subject):
+    for series, at_least in (("top-k best", 86), ("sparse-vector best", 86)):
+        (result,) = _point(subject, Task((1,), 0, series, 10, "0.7"))
+        assert result.value - 4 * result.error > at_least
+        assert result.error < 0.2
+        assert result.runs == 10_000
+
+
+def test_clear_answers_agree_with_theory_where_others_owe_too_much_to_luck(subject):
+    every, clear = _point(subject, Task((2,), 0, "adaptive-sparse-vector general", 10, "0.1"))
+    assert every.series + experiments.CLEAR == clear.series
+    assert abs(every.value - every.theory) > max(1.5, 4 * every.error)
+    assert abs(clear.value - clear.theory) < max(1.5, 4 * clear.error)
+
+
+def test_where_no_answer_is_clear_nothing_is_said_of_clear_ones():
+    crowded = Subject.of("crowded", np.arange(300))
+    task = Task((2,), 0, "adaptive-sparse-vector monotonic", 10, "0.1")
+    assert [each.series for each in _point(crowded, task, runs=50)] == [task.series]
+
+
+def test_adaptivity_is_measured_as_the_paper_does(subject):
+    plain = _point(subject, Task((3, 4), 0, "sparse-vector monotonic", 10, "0.7"))
+    adaptive = _point(subject, Task((3, 4), 0, "adaptive-sparse-vector monotonic", 10, "0.7"))
+    by_name = {each.series.split(": ")[1]: each for each in adaptive}
+    plain_by_name = {each.series.split(": ")[1]: each for each in plain}
+    assert plain_by_name["answers"].value == pytest.approx(10, abs=0.01)
+    assert "budget left" not in plain_by_name
+    branches = (by_name[f"answers in branch {i}"].value for i in (1, 2))
+    assert sum(branches) == pytest.approx(by_name["answers"].value)
+    assert by_name["F-measure"].value / plain_by_name["F-measure"].value > 1.3
+    left = by_name["budget left"]
+    assert 35 < left.value <= left.theory < 50
+
+
+def test_stopping_after_k_answers_is_looking_at_the_first_k(subject):
+    mechanism = experiments._MECHANISMS["adaptive-sparse-vector monotonic"](5, "0.7")
+    thresholds = subject.thresholds(5, 20_000, np.random.default_rng(2))
+    whole = simulate(mechanism, subject.ranked, runs=20_000, seed=5, thresholds=thresholds)
+    stopped = simulate(
+        mechanism, subject.ranked, runs=20_000, seed=6, thresholds=thresholds, max_answers=5
+    )
+    left = experiments._left_after(mechanism, whole, 5)
+    directly = 1 - stopped.spent / 0.7
+    spread = np.hypot(left.std(), directly.std()) / np.sqrt(20_000)
+    assert abs(left.mean() - directly.mean()) < 5 * spread + 1e-9
+
+
+def test_thresholds_lie_at_the_stated_ranks(subject):
+    thresholds = subject.thresholds(3, 5_000, np.random.default_rng(1))
+    descending = subject.ranked.descending
+    assert thresholds.max() == (descending[5] + descending[6]) / 2
+    assert thresholds.min() == (descending[22] + descending[23]) / 2
+
+
+def test_too_few_items_are_refused():
+    with pytest.raises(ValueError, match="must have at least 201 items for k up to 25, not 3"):
+        Subject.of("tiny", np.array([1, 2, 3]))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Two values of k and of ε only."""
+    monkeypatch.setattr(experiments, "KS", (2, 25))
+    monkeypatch.setattr(experiments, "EPSILONS", ("0.7",))
+
+
+def test_everything_is_written_and_says_what_it_is(tmp_path, quick, kosarak):
+    plan = Plan([kosarak], runs=200, workers=1)
+    seen = []
+    results, claims = reproduce_into(tmp_path, plan, lambda *told: seen.append(told))
+    assert seen[-1] == (len(seen), len(list(tasks(plan.figures, 1))))
+    for name in page.TITLES:
+        assert (tmp_path / "figures" / f"{name}.svg").read_bytes().startswith(b"<?xml")
+        assert (tmp_path / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    listed = json.loads((tmp_path / "results.json").read_text())
+    assert {"figure", "dataset", "series", "x", "value", "error", "theory", "runs"} == set(
+        listed[0]
+    )
+    assert len(listed) == len(results)
+    assert {each["figure"] for each in listed} == {1, 2, 3, 4}
+    shown = (tmp_path / "reproduction.html").read_text()
+    summary = (tmp_path / "reproduction.md").read_text()
+    for claim in claims:
+        assert claim.verdict in shown
+        assert claim.measured in summary
+    assert shown.count("<svg") == len(page.TITLES)
+    assert "stand-in" in summary
+    assert "figures/figure-4.svg" in summary
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_the_same_seed_gives_the_same_figures_on_any_number_of_cores(quick, kosarak):
+    plans = [Plan([kosarak], (4,), runs=100, seed=3, workers=workers) for workers in (1, 2)]
+    one, two = (dict(finished_figures(plan)) for plan in plans)
+    assert as_json(one[4]) == as_json(two[4])
+
+
+def test_claims_are_judged_by_the_numbers():
+    def results(value: float) -> list[Result]:
+        return [
+            Result(4, "d", "adaptive-sparse-vector monotonic: budget left", k, value, 0.1, 45, 10)
+            for k in (2, 25)
+        ]
+
+    verdicts = [judge(results(value))[0].verdict for value in (40, 10)]
+    assert verdicts == ["confirmed", "not confirmed"]
+    assert judge([]) == []
+
+
+@pytest.mark.parametrize("figure", [1, 2, 3, 4])
+def test_no_claim_survives_numbers_that_contradict_it(figure, quick, kosarak, tmp_path):
+    plan = Plan([kosarak], (figure,), runs=40, seed=1, workers=1)
+    results, _ = reproduce_into(tmp_path, plan)
+    answers = {"adaptive-sparse-vector monotonic: answers": 1.0}
+    wrong = [
+        each._replace(
+            value=-200.0 if figure in (1, 2, 4) else answers.get(each.series, 0.001 * each.x),
+            error=0.1,
+        )
+        for each in results
+    ]
+    verdicts = {claim.statement: claim.verdict for claim in judge(wrong)}
+    assert verdicts
+    if figure == 3:  # where all is equally bad there is no difference in precision
+        assert verdicts.pop("There is very little difference in precision.") == "confirmed"
+    assert set(verdicts.values()) == {"not confirmed"}, verdicts
+
+
+def test_a_few_runs_confirm_nothing_about_reductions(quick, kosarak, tmp_path):
+    _, claims = reproduce_into(tmp_path, Plan([kosarak], (1,), runs=5, seed=1, workers=1))
+    assert {claim.verdict for claim in claims} == {"too few runs to tell"}
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    write(tmp_path / "a" / "file", "first")
+    with pytest.raises(TypeError):
+        write(tmp_path / "a" / "file", None)
+    assert (tmp_path / "a" / "file").read_text() == "first"
+    assert [each.name for each in (tmp_path / "a").iterdir()] == ["file"]
+
+
+def test_drawings_repeat_themselves(kosarak):
+    results = [Result(4, "Kosarak", "best monotonic: budget left", k, k, 1, 50, 9) for k in (2, 3)]
+    first, second = (draw(4, results, [kosarak])["figure-4"]["svg"] for _ in range(2))
+    assert first == second
+    assert len(first) < 40_000
+
+
+def test_every_point_lies_within_its_panel(quick, kosarak):
+    from matplotlib.figure import Figure
+
+    drawings = {1: figures._reductions, 4: figures._budgets}
+    for number, points in finished_figures(Plan([kosarak], (1, 4), runs=50, workers=1)):
+        sheet = Figure()
+        drawings[number](sheet, *((number,) if number == 1 else ()), points, ["Kosarak"])
+        for axes in sheet.axes:
+            low, high = axes.get_ylim()
+            shown = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines])
+            shown = shown[np.isfinite(shown)]
+            assert low <= 0 <= shown.max() <= high
+
+
+def test_tables_in_markdown_are_tables(kosarak):
+    text = as_markdown([], [kosarak], {"figure-1": "figures/figure-1.svg"}, 10)
+    row = next(line for line in text.splitlines() if line.startswith("| Kosarak"))
+    assert row.count("|") == 6
+
+
+def _command(*given: str, **extra) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "dpgap", "reproduce", *given],
+        capture_output=True,
+        text=True,
+        **extra,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--runs", "0"], "runs must be at least 1"),
+        (["--figure", "7"], "figure must be one of 1, 2, 3, 4"),
+        (["--data", "/nowhere/at/all"], "data must be a folder or a file"),
+    ],
+)
+def test_bad_arguments_end_without_a_traceback(given, says):
+    done = _command(*given)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupted_run_leaves_only_whole_files(tmp_path):
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dpgap", "reproduce", "--runs", "3000", "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "figures" / "datasets.png").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1)
+    os.killpg(running.pid, signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "Interrupted" in errors
+    assert "Traceback" not in errors
+    assert not list(tmp_path.rglob(".*"))
+    for path in tmp_path.rglob("*.json"):
+        json.loads(path.read_text())
+
+
+def test_the_command_is_ready_for_the_command_line():
+    import typer
+    from typer.testing import CliRunner
+
+    app = typer.Typer()
+    app.command()(commands.reproduce)
+    shown = CliRunner().invoke(app, ["--help"])
+    assert shown.exit_code == 0
+    assert "--figure" in shown.output
