@@ -12,6 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from servers import ON_SERVERS, connection_to, postgres_server, spark_session
 
+collect_ignore = ["conftest.py"]  # several of them cannot all be looked through for examples
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep every server to one process."""

@@ -5,10 +5,10 @@ from fractions import Fraction
 import pytest
 
 import dpgap
-from dpgap.exact.draws import draws as exact
+from dpgap.exact import draws as exact
 from dpgap.mechanisms.measuring import laplace as measurement
-from dpgap.mechanisms.sparse_vector.mechanism import mechanism as sparse_vector
-from dpgap.mechanisms.top_k.mechanism import mechanism as top_k
+from dpgap.mechanisms.sparse_vector import mechanism as sparse_vector
+from dpgap.mechanisms.top_k import mechanism as top_k
 
 ANSWERS = [900, 800, 5, 3]
 

@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 import dpgap
-from dpgap.mechanisms.sparse_vector.mechanism import run as sparse_vector_run
+from dpgap.mechanisms.sparse_vector import run as sparse_vector_run
 
 SECRET = 987654321
 

@@ -5,9 +5,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from dpgap.estimates import after_selection_in_logs, blue
 from dpgap.estimates.after_selection import Line, NoisyThreshold, UnknownLine, after_selection
 from dpgap.estimates.after_selection_in_logs import estimates_in_logs
-from dpgap.estimates.linear import after_selection_in_logs, blue
 
 Floats = NDArray[np.float64]
 

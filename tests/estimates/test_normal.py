@@ -8,7 +8,7 @@ import pytest
 from scipy.special import log_ndtr as reference
 from scipy.special import ndtr as reference_ndtr
 
-from dpgap.estimates.linear import normal
+from dpgap.estimates import normal
 from dpgap.estimates.normal import log_ndtr, ndtr, rough_log_ndtr, tabled_log_ndtr
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpgap.exact import draws as exact
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.draws import Draw, Real, RealNoise, bounds, floor, floors
-from dpgap.exact.draws import draws as exact
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, StaircaseNoise
 from law_tests import LEVEL, chi_square_p, require_law
 

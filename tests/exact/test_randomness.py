@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
 import dpgap
+from dpgap.exact import bits as randomness
 from dpgap.exact.bits import Bits, InsecureSeededBits, secure_bits
-from dpgap.exact.draws import bits as randomness
 
 
 def test_secure_bits_are_fair_in_every_position():

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from dpgap.exact import joint_draws as shell_draws
 from dpgap.exact.bits import InsecureSeededBits, secure_bits
-from dpgap.exact.draws import joint_draws as shell_draws
 from dpgap.exact.joint_draws import below, shells
 from dpgap.exact.joint_laws import CubeNoise, HullNoise, ShellNoise
 from dpgap.mechanisms.measuring.count_hull import CountHull

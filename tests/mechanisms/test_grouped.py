@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.draws import Uniform
+from dpgap.mechanisms.top_k import grouped as grouped_kernel
 from dpgap.mechanisms.top_k.grouped import TopDraw, select_grouped
 from dpgap.mechanisms.top_k.kernel import select
-from dpgap.mechanisms.top_k.mechanism import grouped as grouped_kernel
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 
 RUNS = 5_000

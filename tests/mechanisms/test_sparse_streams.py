@@ -12,9 +12,9 @@ import dpgap
 from dpgap.data.private_counts import Answers
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import law_named
+from dpgap.mechanisms.sparse_vector import exceedances as module
 from dpgap.mechanisms.sparse_vector.exceedances import exceedances
 from dpgap.mechanisms.sparse_vector.kernel import Sifting, sift
-from dpgap.mechanisms.sparse_vector.mechanism import exceedances as module
 from law_tests import LEVEL, homogeneous_p
 
 RUNS = 4_000
@@ -61,7 +61,7 @@ def _dense(mechanism: dpgap.SparseVector, seed: int) -> list[list[tuple[int, ...
 def test_sparse_and_plain_streams_agree_in_law(
     noise: str, adaptive: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ):
-    from dpgap.mechanisms.sparse_vector.mechanism import kernel as sparse_vector_kernel
+    from dpgap.mechanisms.sparse_vector import kernel as sparse_vector_kernel
 
     monkeypatch.setattr(sparse_vector_kernel, "_FEW", few)
     monkeypatch.setattr(sparse_vector_kernel, "_SHORTEST", 7)

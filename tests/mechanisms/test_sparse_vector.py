@@ -85,7 +85,7 @@ def test_the_kernel_says_what_the_program_says(
 
 
 def test_long_lists_are_taken_in_chunks_without_a_seam(monkeypatch):
-    from dpgap.mechanisms.sparse_vector.mechanism import kernel as sparse_vector_kernel
+    from dpgap.mechanisms.sparse_vector import kernel as sparse_vector_kernel
 
     mechanism = dpgap.AdaptiveSparseVector(5, 40, 400, monotonic=True, branches=3, drain=True)
     program = mechanism.in_steps()
@@ -290,7 +290,7 @@ def test_one_sided_gaps_are_centred():
 
 
 def test_a_run_says_what_a_release_says(monkeypatch):
-    from dpgap.exact.draws import draws as exact
+    from dpgap.exact import draws as exact
 
     mechanism = dpgap.AdaptiveSparseVector(10, 3, 3, monotonic=True)
     bits = InsecureSeededBits(60)
@@ -404,7 +404,7 @@ def test_an_error_in_one_thread_ends_the_run_for_all_of_them():
 
 
 def test_an_interrupted_run_does_not_go_on(monkeypatch):
-    from dpgap.mechanisms.sparse_vector.mechanism import run as sparse_vector_run
+    from dpgap.mechanisms.sparse_vector import run as sparse_vector_run
 
     class Interrupted(GridNoise):
         def draw(self, law: Law) -> int:

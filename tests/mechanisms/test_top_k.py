@@ -15,8 +15,8 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits, secure_bits
 from dpgap.exact.draws import RealNoise
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
+from dpgap.mechanisms.top_k import kernel as top_k_kernel
 from dpgap.mechanisms.top_k.kernel import select
-from dpgap.mechanisms.top_k.mechanism import kernel as top_k_kernel
 from law_tests import LEVEL, chi_square_p, require_law
 
 NOISES = ("laplace", "exponential", "staircase")

@@ -134,8 +134,8 @@ def test_labels_follow_the_winners():
 
 def test_a_pipeline_selects_with_the_kernels_that_releases_use(monkeypatch):
     calls = []
-    from dpgap.mechanisms.sparse_vector.mechanism import mechanism as sparse_vector
-    from dpgap.mechanisms.top_k.mechanism import candidates as entrants
+    from dpgap.mechanisms.sparse_vector import mechanism as sparse_vector
+    from dpgap.mechanisms.top_k import candidates as entrants
 
     monkeypatch.setattr(entrants, "select", lambda *given: calls.append("top") or select(*given))
     monkeypatch.setattr(

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
-from dpgap.proof.__main__ import app
+from dpgap.cli.app import app
 
 
 def call(*arguments):

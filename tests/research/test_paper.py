@@ -10,8 +10,9 @@ import time
 import numpy as np
 import pytest
 
+from dpgap.cli import reproduce as commands
 from dpgap.cli.reproduce import reproduce_into
-from dpgap.research.paper import commands, experiments, figures, page
+from dpgap.research.paper import experiments, figures, page
 from dpgap.research.paper.claims import judge
 from dpgap.research.paper.datasets import Dataset, load
 from dpgap.research.paper.experiments import Result, Subject, Task, run, tasks
