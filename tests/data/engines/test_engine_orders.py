@@ -63,8 +63,8 @@ def test_every_order_of_a_domain_is_equally_likely(
     home: str, domain: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bits = InsecureSeededBits(11)
-    for module in ("private_answers", "engines.counted"):
-        monkeypatch.setattr(f"dpgap.{module}.secure_bits", lambda: bits)
+    for module in ("private_counts", "engines.counted"):
+        monkeypatch.setattr(f"dpgap.data.{module}.secure_bits", lambda: bits)
     table = _table() if home == "memory" else duckdb.connect().from_arrow(_table())
     answers = dpgap.counts(table, **ASK, domain=domain)
     orders = [_order(answers) for _ in range(600)]
