@@ -29,9 +29,9 @@ from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
 from dpgap.budget.addresses import Address, read_url
+from dpgap.budget.databases import open_database, trouble
 from dpgap.budget.entries import (
     Entry,
     NumberTooLong,
@@ -46,9 +46,6 @@ from dpgap.budget.entries import (
 )
 from dpgap.budget.names import look_alike, require_name
 from dpgap.exact.parameters import Rational, positive_rational
-
-BUSY_SECONDS = 60
-"""How long to wait for other releases that are writing to the same ledger."""
 
 _CREATING = 0x6470676170
 """The number of the lock that lets one process at a time open a budget in PostgreSQL."""
@@ -93,7 +90,7 @@ class Ledger:
 
     def __init__(self, url: str) -> None:
         self._address = read_url(url)
-        self._engine = _engine(self._address.url)
+        self._engine = open_database(self._address.url)
 
     def create(self, dataset: str, epsilon: Rational) -> "LedgerAccount":
         """Open a budget of `epsilon` in total for a data set that has none yet.
@@ -244,7 +241,7 @@ class Ledger:
             raise LedgerError(f"the ledger {self._where} cannot go on: {error}") from None
         except SQLAlchemyError as error:
             raise LedgerError(
-                f"the ledger {self._where} {_trouble(error)}: nothing is released without it"
+                f"the ledger {self._where} {trouble(error)}: nothing is released without it"
             ) from None
 
 
@@ -359,70 +356,6 @@ def _make_file(address: Address) -> None:
         os.close(os.open(address.file, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
-
-
-def _engine(url: sql.URL) -> sql.Engine:
-    # No pool: a connection never crosses a fork, and a dropped one is never met again.
-    if url.get_backend_name() == "sqlite":
-        wait = {} if "timeout" in url.query else {"timeout": BUSY_SECONDS}
-        engine = sql.create_engine(url, poolclass=NullPool, connect_args=wait)
-        sql.event.listen(engine, "connect", _leave_transactions_to_us)
-        sql.event.listen(engine, "begin", _begin)
-        return engine
-    try:
-        return sql.create_engine(
-            url,
-            poolclass=NullPool,
-            isolation_level="READ COMMITTED",
-            connect_args=_waiting(url),
-        )
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "a PostgreSQL ledger needs psycopg: pip install 'dpgap[postgres]'"
-        ) from None
-
-
-def _waiting(url: sql.URL) -> dict[str, Any]:
-    """How long to wait for PostgreSQL. What the user says comes later, and so counts."""
-    said = url.query.get("options", os.environ.get("PGOPTIONS", ""))
-    options = [
-        f"-c lock_timeout={BUSY_SECONDS * 1000}",
-        *([said] if isinstance(said, str) else said),
-    ]
-    wait: dict[str, Any] = {"options": " ".join(options).rstrip()}
-    return wait if "connect_timeout" in url.query else wait | {"connect_timeout": 10}
-
-
-def _leave_transactions_to_us(connection: Any, record: object) -> None:
-    connection.isolation_level = None
-    connection.execute("PRAGMA synchronous = EXTRA")  # committed means on the disk
-
-
-def _begin(connection: sql.Connection) -> None:
-    # A writer locks at once: it must not read a balance that another is about to change.
-    connection.exec_driver_sql(connection.get_execution_options().get("dpgap_begin", "BEGIN"))
-
-
-_TROUBLES = {
-    "readonly": "is read-only",
-    "read-only": "is read-only",
-    "full": "has no room left on the disk",
-    "no space": "has no room left on the disk",
-    "locked": "is busy with other releases",
-    "lock timeout": "is busy with other releases",
-    "not a database": "is damaged or no ledger at all",
-    "malformed": "is damaged or no ledger at all",
-    "no such table": "is no ledger yet (`dpgap ledger create` makes one)",
-    "does not exist": "is no ledger yet (`dpgap ledger create` makes one)",
-    "unable to open": "cannot be opened",
-    "connection": "cannot be reached",
-}
-
-
-def _trouble(error: SQLAlchemyError) -> str:
-    """What is wrong with the ledger, in our own words."""
-    cause = str(getattr(error, "orig", None) or error).lower()
-    return next((words for sign, words in _TROUBLES.items() if sign in cause), "failed")
 
 
 def _who() -> str:
