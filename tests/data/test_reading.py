@@ -16,6 +16,7 @@ import pytest
 
 import dpgap
 from dpgap.data.counts import counts
+from dpgap.data.files import quietly
 
 
 def _counts(table: Any, domain: Any, **options: Any) -> list[int]:
@@ -87,13 +88,74 @@ def test_the_name_of_a_folder_is_no_column(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("column", ["who", "what"])
 def test_what_pandas_cannot_convert_is_not_quoted(column: str) -> None:
-    for value in ("SECRET\udc80", 1 << 70):
-        other = ["1", "2"] if isinstance(value, str) else [1, 2]
-        table = pandas.DataFrame({"who": other, "what": other}, dtype=object)
-        table[column] = pandas.Series([value, other[1]], dtype=object)
-        with pytest.raises(ValueError, match="must hold text in UTF-8 or numbers") as refusal:
-            _counts(table, ["fig", "1"])
-        assert refusal.value.__context__ is None
+    table = pandas.DataFrame({"who": ["1", "2"], "what": ["1", "2"]}, dtype=object)
+    table[column] = pandas.Series(["SECRET\udc80", "2"], dtype=object)
+    with pytest.raises(ValueError, match="must hold text in UTF-8 or numbers") as refusal:
+        _counts(table, ["fig", "1"])
+    assert refusal.value.__context__ is None
+
+
+def _pandas_column(kind: str, values: list[Any]) -> pandas.Series:
+    """Values as a column of pandas: "object", or categories of another kind."""
+    if kind == "object":
+        return pandas.Series([pandas.NA if each is None else each for each in values], dtype=kind)
+    return pandas.Series(values, dtype=kind).astype("category")
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "odd"),
+    [
+        ("Float64", 7.0, None),
+        ("float64", 7.0, float("nan")),
+        ("uint64", 7, 2**64 - 1),
+        ("Int64", 7, None),
+        ("boolean", True, None),
+        ("object", 7.0, None),
+        ("object", 7, 2**63),
+        ("object", 7, 1 << 70),
+        ("object", "7", "SECRET" * 99),
+    ],
+)
+@pytest.mark.parametrize("column", ["who", "what"])
+def test_no_value_of_a_pandas_column_decides_whether_it_is_read(
+    column: str, kind: str, known: Any, odd: Any
+) -> None:
+    other = "what" if column == "who" else "who"
+    for values in ([known] * 3, [known] * 3 + [odd]):
+        table = pandas.DataFrame({column: _pandas_column(kind, values)})
+        table[other] = [f"{place}" for place in range(len(values))]
+        domain = [known] if column == "what" else list("0123")
+        counted = _counts(table, domain)
+        assert counted[: len(domain)] == [3] if column == "what" else counted[:3] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("column", ["who", "what"])
+def test_views_of_text_in_arrow_may_be_missing(column: str) -> None:
+    for values in (["fig"] * 3, ["fig", "fig", "fig", None]):
+        own = pyarrow.array(values, pyarrow.string_view())
+        other = [f"{place}" for place in range(len(values))]
+        table = {"who": own, "what": other} if column == "who" else {"who": other, "what": own}
+        domain = ["fig"] if column == "what" else ["0", "1", "2"]
+        expected = [3] if column == "what" else [1, 1, 1]
+        assert _counts(pyarrow.table(table), domain) == expected
+
+
+def test_what_an_engine_says_outside_exceptions_is_not_said_either() -> None:
+    class Panic(BaseException):
+        """As Polars raises."""
+
+    def fail() -> None:
+        raise Panic("SECRET")
+
+    with pytest.raises(ValueError, match="plain words") as refusal:
+        quietly(fail, "plain words")
+    assert refusal.value.__context__ is None
+    with pytest.raises(KeyboardInterrupt):
+        quietly(_interrupt, "plain words")
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_text_that_looks_like_an_escape_is_text() -> None:

@@ -2,11 +2,13 @@
 
 An *account* is anything that can `reserve` an ε and later `settle` it. Every release reserves
 before it draws any noise. A crash in between leaves the reservation spent: that loses budget,
-never privacy.
+never privacy. If only the settling fails, the release is returned all the same, with a warning:
+the most that it can have cost is charged.
 """
 
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -30,6 +32,10 @@ class Account(Protocol):
         """Set ε aside for `purpose`, or raise `BudgetExhausted` and change nothing."""
 
 
+class UnsettledWarning(UserWarning):
+    """A release is paid for and made, but its account was out of reach when it was settled."""
+
+
 @dataclass(slots=True)
 class Charge:
     """What a release costs; it may find out that it cost less than was reserved."""
@@ -46,5 +52,19 @@ def charged(account: Account | None, epsilon: Fraction, purpose: object) -> Iter
     charge = Charge(epsilon)
     reservation = None if account is None else account.reserve(epsilon, repr(purpose))
     yield charge
-    if reservation is not None:
-        reservation.settle(charge.spent)
+    if reservation is not None and not _is_settled(reservation, charge.spent):
+        with suppress(UnsettledWarning):  # not even as an error may it stop what was paid for
+            warnings.warn(
+                "the account could not be told what this release did cost: all that was reserved "
+                "for it stays charged",
+                UnsettledWarning,
+                stacklevel=2,
+            )
+
+
+def _is_settled(reservation: Reservation, spent: Fraction) -> bool:
+    try:
+        reservation.settle(spent)
+    except Exception:
+        return False
+    return True

@@ -47,15 +47,17 @@ NEIGHBOURS = (ADD_OR_REMOVE, "replace")
 
 _PURE = {
     "string": "string",
-    "integer": "Int64",
+    "integer": "string",  # of any length
     "boolean": "boolean",
-    "floating": "float64",
+    "floating": "Float64",
     "empty": "string",
 }
 """What an object column of pandas may hold, and the type that says so."""
+_NULLABLE = {"i": "Int64", "u": "UInt64", "f": "Float64", "b": "boolean"}
+"""For kinds of numbers in pandas, the type that has them and also nothing."""
 _GUESSED = ("object", "category")
 """Types of pandas that say nothing of the values."""
-_IMPURE = "column {name!r} must hold text in UTF-8 or numbers of at most 64 bits"
+_IMPURE = "column {name!r} must hold text in UTF-8 or numbers"
 _COUNTABLE = ("String", "Categorical", "Enum", "Boolean", "Float32", "Float64")
 _FRAMES = (
     "a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file or the address "
@@ -167,6 +169,8 @@ def _counted(frame: Any, unit: str, item: str) -> Any:
     if frame.implementation.is_pandas():
         frame = _pure_pandas(frame, names)
         schema = frame.collect_schema()
+    if frame.implementation.is_pyarrow():
+        frame = _pure_arrow(frame, names)
     for name in names:
         _require_plain(name, schema[name], is_item=name == item)
     return quietly(lambda: _grouped(frame, names, schema), UNREADABLE)
@@ -201,7 +205,8 @@ def _pure_pandas(frame: Any, names: list[str]) -> Any:
     table = frame.to_native()[names]
     for name in names:
         if _type_of(table, name) == "category":
-            table = table.assign(**{name: table[name].astype(object)})
+            kind = table[name].cat.categories.dtype
+            table = table.assign(**{name: table[name].astype(_NULLABLE.get(kind.kind, kind))})
         if _type_of(table, name) == "object":
             column = table[name]
             found = infer_dtype(column, skipna=True)
@@ -210,6 +215,19 @@ def _pure_pandas(frame: Any, names: list[str]) -> Any:
             pure = quietly(partial(column.astype, _PURE[found]), _IMPURE.format(name=name))
             table = table.assign(**{name: pure})
     return nw.from_native(table)
+
+
+def _pure_arrow(frame: Any, names: list[str]) -> Any:
+    """The columns of an Arrow table; views of text become text, which can be missing as well."""
+    import narwhals as nw
+    import pyarrow
+
+    table = frame.to_native().select(names)
+    kinds = [
+        pyarrow.large_string() if str(field.type) == "string_view" else field.type
+        for field in table.schema
+    ]
+    return nw.from_native(table.cast(pyarrow.schema(zip(names, kinds, strict=True))))
 
 
 def _require_plain(name: str, kind: Any, *, is_item: bool) -> None:

@@ -55,6 +55,9 @@ UNREADABLE = (
     "table could not be read: the engine that holds it refused or was stopped; nothing was charged"
 )
 
+OURS_TO_PASS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What is no engine's, and so is let through."""
+
 T = TypeVar("T")
 
 
@@ -71,7 +74,9 @@ def quietly(action: Callable[[], T], otherwise: str) -> T:
     """What `action` gives, or an error that says `otherwise` and nothing of the engine's."""
     try:
         return action()
-    except Exception:  # whatever it says may quote a row
+    except OURS_TO_PASS:
+        raise
+    except BaseException:  # whatever it says may quote a row; Polars panics outside Exception
         pass
     raise ValueError(otherwise) from None
 

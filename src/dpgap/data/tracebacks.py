@@ -24,7 +24,7 @@ def errors_without_answers(function: Callable[_Given, _Result]) -> Callable[_Giv
         handled = sys.exception()
         try:
             return function(*given, **named)
-        except Exception as error:
+        except BaseException as error:
             del given, named
             _empty_frames(error, handled)
             raise

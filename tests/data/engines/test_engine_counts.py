@@ -314,6 +314,23 @@ def test_a_collation_of_the_whole_database_is_refused_as_well() -> None:
         dpgap.counts(sold, unit="who", item="what", domain=["fig"])
 
 
+def test_types_of_postgres_that_are_no_text_are_no_items(database: Any) -> None:
+    for query in (
+        "DROP TABLE IF EXISTS kinds",
+        "DROP TYPE IF EXISTS fruit",
+        "CREATE TYPE fruit AS ENUM ('fig', 'pea')",
+        "CREATE TABLE kinds (who int, words tsvector, fruit fruit, short varchar(9), n name)",
+        "INSERT INTO kinds VALUES (1, 'fig', 'fig', 'fig', 'fig')",
+    ):
+        database.raw_sql(query).close()
+    table = database.table("kinds")
+    with pytest.raises(ValueError, match="column 'words' must"):
+        dpgap.counts(table, unit="who", item="words", domain=["fig", "pea"])
+    for item in ("short", "n", "fruit"):
+        answers = dpgap.counts(table, unit="who", item=item, domain=["fig", "pea"])
+        assert answers.expanded().tolist() == [1, 0]
+
+
 def test_text_of_a_fixed_width_in_postgres_is_what_was_put_in(database: Any) -> None:
     database.raw_sql("DROP TABLE IF EXISTS padded").close()
     database.raw_sql('CREATE TABLE padded (who int, what char(6), plain text COLLATE "C")').close()

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import narwhals as nw
 from numpy.typing import NDArray
 
+from dpgap.data.files import OURS_TO_PASS
 from dpgap.exact.bits import process
 
 T = TypeVar("T")
@@ -87,7 +88,9 @@ class Engine(ABC):
         try:
             with self._one_at_a_time, self.quiet():
                 return action()
-        except Exception:  # whatever it says may quote a row
+        except OURS_TO_PASS:
+            raise
+        except BaseException:  # whatever it says may quote a row
             pass
         raise EngineError(_STOPPED) from None
 

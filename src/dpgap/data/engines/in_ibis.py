@@ -7,7 +7,7 @@ numbered first.
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import ibis
@@ -16,6 +16,9 @@ import pyarrow
 
 from dpgap.data.engines import FEW, Columns, Engine, Member, Row
 from dpgap.data.files import quietly
+
+_TEXT_TYPES = (19, 25, 1042, 1043)
+"""What PostgreSQL calls name, text, char(n) and varchar by."""
 
 _NO_ORDER = (
     "table must be in a database with the function md5: others cannot put items in a random order"
@@ -54,6 +57,22 @@ class Ibis(Engine):
         kind = "VIEW" if self._database.name == "duckdb" else "TABLE"
         while self._lists:
             self._drop(kind, self._lists.pop())
+
+    def merges(self, column: Any) -> bool:
+        if self._database.name == "postgres" and (kind := self._type(column)) not in _TEXT_TYPES:
+            return not self._is_enumeration(kind)  # types of extensions compare as they please
+        return Engine.merges(self, column)
+
+    def _type(self, column: Any) -> int:
+        """The number by which PostgreSQL knows the type of a column."""
+        query = ibis.to_sql(column.head(0).to_native(), dialect="postgres")
+        with closing(self._database.raw_sql(str(query))) as cursor:
+            return int(cursor.description[0].type_code)
+
+    def _is_enumeration(self, kind: int) -> bool:
+        named = f"SELECT typtype::text FROM pg_type WHERE oid = {kind}"
+        with closing(self._database.raw_sql(named)) as cursor:
+            return bool(cursor.fetchone()[0] == "e")
 
     def plain(self, frame: Any) -> Any:
         """The same rows; in PostgreSQL text of a fixed width without what fills it up."""
