@@ -19,8 +19,8 @@ _LARGEST = max(KS)
 _TOO_WIDE = 5.0
 _ADAPTIVE, _PLAIN = "adaptive-sparse-vector monotonic", "sparse-vector monotonic"
 _LUCK = (
-    "Theory assumes that answers were found because they are large. Where counts lie close together some "
-    "are found by luck, and their gaps overstate them."
+    "Theory assumes that answers were found because they are large. Where counts lie close "
+    "together some are found by luck, and their gaps overstate them."
 )
 
 
