@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import dpgap
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| \d+ \| `([\w/]+\.py)` \| (.*?) \|", re.MULTILINE)
@@ -73,3 +75,31 @@ def test_the_first_walk_is_all_that_a_release_runs(tmp_path: Path) -> None:
     (walk,) = (rows for heading, rows in _walks().items() if heading.startswith("First"))
     assert sorted(executed) == sorted(path for path, _ in walk)
     assert f"**{len(executed)}** today" in PAGE
+
+
+def test_every_file_that_contributing_names_is_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:\w+/)*\w+\.py|(?:\w+/)+)`", page))
+    assert "exact/laws.py" in named
+    outside = ("tests/", "docs/", "src/")
+    homes = {name: ROOT / ("" if name.startswith(outside) else "src/dpgap") for name in named}
+    assert not [name for name, home in homes.items() if not (home / name).exists()]
+
+
+def test_the_law_table_lists_what_a_new_law_must_touch() -> None:
+    """Whatever asks for a law by its class must be edited when another law comes."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = page[page.index("## Add a noise law") :]
+    asking = {
+        path.relative_to(ROOT / "src" / "dpgap").as_posix()
+        for path in (ROOT / "src" / "dpgap").rglob("*.py")
+        if re.search(r"isinstance\([^)]*\b\w+Noise\b|_MONOTONE|\bNOISES\b", path.read_text("utf-8"))
+    }
+    joint = {"research/simulation/__init__.py"}  # noise for many values at once is another matter
+    assert asking - joint <= set(re.findall(r"`([\w/]+\.py)`", section))
+
+
+def test_the_citation_is_of_this_version_and_licence() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {dpgap.__version__}\n" in citation
+    assert "\nlicense: Apache-2.0\n" in citation
