@@ -6,8 +6,7 @@ Medians of wall time over simulations of N runs, in microseconds a run: on one c
 a process a core, as `dpgap reproduce` does.
 Data sets are found as `dpgap reproduce` finds them; without --data and DPGAP_DATA, `../shared/data`
 beside the repository is tried first. Thresholds are at random ranks, as in the paper. For
-comparison: a secure release, and brute force in NumPy, which draws every answer in every run. The
-authors' code takes 100 to 500 µs a run on two processes, once compiled.
+comparison: a secure release, and brute force in NumPy, which draws every answer in every run.
 """
 
 import argparse
@@ -28,8 +27,6 @@ from dpgap.research.paper.datasets import FOLDER_VARIABLE, load_all
 from dpgap.research.paper.experiments import Subject
 
 EPSILON = "0.7"
-AUTHORS_US = (100.0, 500.0)
-"""What the authors' code takes for a run on two processes, at least and at most."""
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -101,8 +98,6 @@ def row(
     facts |= {"mechanism": name, "runs": runs, "cores": cores}
     facts["one_core_us"] = microseconds(lambda: simulated(mechanism, subject, runs), runs)
     facts["all_cores_us"] = side_by_side(pool, cores, mechanism, subject, runs)
-    if "best method" not in name:  # the authors' code has nothing like it
-        facts["times_faster_than_authors"] = [each / facts["all_cores_us"] for each in AUTHORS_US]
     if name == "Noisy Top-K":
         facts |= one_by_one(subject.ranked.answers, mechanism)
     return facts
@@ -131,9 +126,7 @@ def main() -> None:
         return
     for each in found:
         times = ", ".join(f"{key} {each[key]:.4g}" for key in each if key.endswith("us"))
-        ratios = each.get("times_faster_than_authors", ())
-        said = "".join(f"; {ratio:.0f} times faster than the authors' code" for ratio in ratios[:1])
-        print(f"{each['dataset']}, {each['mechanism']}, k = {each['k']}: {times}{said}")
+        print(f"{each['dataset']}, {each['mechanism']}, k = {each['k']}: {times}")
 
 
 if __name__ == "__main__":

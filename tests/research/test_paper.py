@@ -239,6 +239,21 @@ def test_bad_arguments_end_without_a_traceback(given, says):
     assert "Traceback" not in done.stderr
 
 
+def test_a_missing_matplotlib_is_said_before_any_work(tmp_path):
+    hide = "import sys; sys.modules['matplotlib'] = None; from dpgap.cli.app import app; app()"
+    out = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-c", hide, "reproduce", "--data", "/nowhere/at/all", "--out", str(out)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "figures need matplotlib: pip install 'dpgap[paper]'" in done.stderr
+    assert "data must be" not in done.stderr  # nobody had looked for data yet
+    assert "Traceback" not in done.stderr
+    assert not out.exists()
+
+
 def test_an_interrupted_run_leaves_only_whole_files(tmp_path):
     running = subprocess.Popen(
         [sys.executable, "-m", "dpgap", "reproduce", "--runs", "3000", "--out", str(tmp_path)],

@@ -8,7 +8,7 @@ import typer
 from dpgap.research.paper.claims import Claim, judge
 from dpgap.research.paper.datasets import load, load_all
 from dpgap.research.paper.experiments import FIGURES, Result
-from dpgap.research.paper.figures import Drawn, draw, draw_datasets
+from dpgap.research.paper.figures import Drawn, draw, draw_datasets, require_matplotlib
 from dpgap.research.paper.page import as_html, as_markdown
 from dpgap.research.paper.reproduction import (
     SEED,
@@ -48,6 +48,7 @@ def reproduce(
     try:
         figures = tuple(sorted(set(figure or FIGURES)))
         require_sound(figures, runs, seed)  # before data is read, which may take a while
+        require_matplotlib()
         plan = Plan(load_all(data), figures, runs, seed)
         results, claims = _watched(out, plan, quiet=as_json_text)
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:

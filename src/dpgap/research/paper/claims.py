@@ -19,8 +19,8 @@ _LARGEST = max(KS)
 _TOO_WIDE = 5.0
 _ADAPTIVE, _PLAIN = "adaptive-sparse-vector monotonic", "sparse-vector monotonic"
 _LUCK = (
-    "Theory takes it that answers were found for their size. Where counts lie close together some "
-    "are found by luck, and their gaps overstate them."
+    "Theory assumes that answers were found because they are large. Where counts lie close "
+    "together some are found by luck, and their gaps overstate them."
 )
 
 
@@ -119,7 +119,7 @@ def _adaptive_reduction(points: _Points) -> list[Claim]:
             1,
             "Gaps help measurements after Adaptive Sparse Vector as well.",
             f"{_span([each.value for each in largest])} at k = {_LARGEST}; within "
-            f"{max(map(_distance, found)):.1f} points of what the branches taken let expect",
+            f"{max(map(_distance, found)):.1f} points of what theory says for the branches taken",
             _agreement(found),
             "Up to 2k answers are selected and all are measured, with noise for as many as there "
             "are. Gaps of answers near the threshold are biased by having been selected.",
@@ -144,10 +144,10 @@ def _stable(points: _Points) -> list[Claim]:
 
 
 _CLEAR_ENOUGH = (
-    "At the smallest ε the noise reaches the distances between counts. An answer near the "
-    "threshold is then found by luck, and its gap overstates it. Clear answers, whose true "
-    "value is four deviations above all that they had to clear, show that this is all "
-    "that is amiss. Theory goes by the branches taken."
+    "At the smallest ε the noise is as large as the distances between counts. An answer near "
+    "the threshold is then found by luck, and its gap overstates it. Clear answers, whose true "
+    "value is four deviations above all that they had to clear, agree with theory: luck is the "
+    "only difference. Theory goes by the branches taken."
 )
 
 
@@ -173,8 +173,10 @@ def _stable_if_clear(points: _Points) -> list[Claim]:
 
 
 _MORE = (
-    "More than stated: our margin is two standard deviations of the noise that monotonic answers "
-    "get. The authors' code uses twice that, and fewer answers clear it. "
+    "More than stated. The authors' own code, run on the paper's data sets, gives 18.6 to 20.5 "
+    "more, so it is more than stated there too. Its margin is twice ours, and fewer answers clear "
+    "it: that explains about two answers. What explains the rest we do not know. Its truth also "
+    "leaves out the item at the threshold's rank. "
 )
 
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 import re
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,12 @@ FORMATS = ("svg", "png")
 Drawn = dict[str, bytes]
 
 
+def require_matplotlib() -> None:
+    """Refuse to begin what could not be drawn."""
+    if find_spec("matplotlib") is None:
+        raise ModuleNotFoundError("figures need matplotlib: pip install 'dpgap[paper]'")
+
+
 def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, Drawn]:
     """The drawings of a figure, by name; each in every format."""
     names = [each.name for each in datasets]
@@ -66,11 +73,9 @@ def draw_datasets(datasets: Sequence[Dataset], made: Dataset) -> Drawn:
 
 
 def _drawn(draw_on: Any, *given: Any) -> Drawn:
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("figures need matplotlib: pip install 'dpgap[paper]'") from None
+    import matplotlib
+    from matplotlib.figure import Figure
+
     with matplotlib.rc_context(_STYLE):
         page = Figure(layout="constrained")
         draw_on(page, *given)

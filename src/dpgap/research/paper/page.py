@@ -20,7 +20,10 @@ _INTRODUCTION = (
     "The evaluation of Ding, Wang, Zhang and Kifer, Free Gap Information from the Differentially "
     "Private Sparse Vector and Noisy Max Mechanisms (VLDB 2020), run again by dpgap: every figure "
     "on all data sets, and beside it what the paper left out. Points are measured, with error bars "
-    "of two standard errors; lines are theory (in figure 4 an upper bound)."
+    "of two standard errors; lines are theory (in figure 4 an upper bound). A gap is by how much a "
+    "noisy answer is above the next, or above the noisy threshold. Answers are monotonic if one "
+    "person more moves all of them the same way, else general. A branch is a way to find an answer "
+    "above the threshold; the top branch asks for a gap of its margin or more, and costs half."
 )
 _METHOD = (
     "Counting queries in one shuffled order; k from 2 to 25; thresholds at a random rank from 2k "
