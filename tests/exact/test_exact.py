@@ -153,3 +153,19 @@ def test_a_real_equals_only_itself():
     assert one != other
     assert isinstance(one + 3, Real)
     assert (one + 3) - one == 3
+
+
+def test_a_law_that_is_not_known_is_never_drawn_as_another() -> None:
+    class Other(ExponentialNoise.__mro__[1]):  # type: ignore[misc]
+        """A law of somebody else."""
+
+        words, symmetric = 1, False
+        mean = variance = floor_mean = floor_variance = 0.0
+
+        def tail(self, distance: float) -> float:
+            return 0.0
+
+    law, bits = Other(Fraction(3)), InsecureSeededBits(5)
+    for draw in (lambda: floor(law, bits), lambda: floors(law, bits, 9)):
+        with pytest.raises(TypeError, match="no exact draws from Other"):
+            draw()

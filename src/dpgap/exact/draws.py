@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words, secure_bits
-from dpgap.exact.laws import Law, StaircaseNoise
+from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, StaircaseNoise
 from dpgap.exact.parameters import approximately
 
 Floats = NDArray[np.float64]
@@ -77,7 +77,14 @@ def bounds(law: Law, words: Words) -> tuple[Floats, Floats]:
     return low, high
 
 
+def _require_known(law: Law) -> None:
+    """Refuse a law that nothing here draws from: it must not be taken for another."""
+    if not isinstance(law, LaplaceNoise | ExponentialNoise | StaircaseNoise):
+        raise TypeError(f"there are no exact draws from {type(law).__name__} yet")
+
+
 def _magnitude_bounds(law: Law, words: Words) -> tuple[Floats, Floats]:
+    _require_known(law)
     low, high = _exponential_bounds(float(law.scale), words[0])
     if isinstance(law, StaircaseNoise):
         return _staircase_bounds(law, low, high, words)
@@ -140,6 +147,7 @@ def floors(law: Law, bits: Bits, *shape: int) -> Integers:
 
 def floor(law: Law, bits: Bits) -> int:
     """One draw of `floors`."""
+    _require_known(law)
     words = [bits.word()] if law.words == 1 else [bits.word() for _ in range(law.words)]
     if law.words == 1 and (read := words[0] & _LOW_BITS):
         low, high = _quick_exponential(read, _WHOLE)
