@@ -13,8 +13,6 @@ authors' code takes 100 to 500 µs a run on two processes, once compiled.
 import argparse
 import json
 import os
-import statistics
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, wait
 from multiprocessing import get_context
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from timing import medians
 
 import dpgap
 from dpgap.research.paper.datasets import FOLDER_VARIABLE, load_all
@@ -35,13 +34,8 @@ _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 def microseconds(call: Callable[[], Any], runs: int, times: int = 5) -> float:
     """The median time of a run, after one simulation to warm up."""
-    call()
-    taken = []
-    for _ in range(times):
-        started = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken) / runs * 1e6
+    (median,) = medians(call, times=times)
+    return median / runs * 1e6
 
 
 def mechanisms(k: int) -> dict[str, Any]:
