@@ -145,7 +145,7 @@ def _law_of_words(
 
 
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
-@pytest.mark.parametrize("branches", [1, 2, 3])
+@pytest.mark.parametrize("branches", [1, pytest.param(2, marks=pytest.mark.long), 3])
 @pytest.mark.parametrize("monotonic", [True, False])
 def test_a_million_transcripts_follow_the_exact_law(noise: str, branches: int, monotonic: bool):
     mechanism = dpgap.AdaptiveSparseVector(
