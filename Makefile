@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint twins benchmark clean
+.PHONY: demo test lint long twins benchmark clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -35,6 +35,10 @@ lint: .venv/.test
 
 test: lint
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup
+
+# More repetitions of what `make test` checks: for a night, or before a release.
+long: twins
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m long
 
 twins: .venv/.test
 	PYTHONPATH=tests $(BIN)/python -m twins --twins 2000

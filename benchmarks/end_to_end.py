@@ -14,12 +14,13 @@ import argparse
 import gzip
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
+
+from timing import medians, rounds
 
 DATA = Path(os.environ.get("DPGAP_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 ITEMS, BASKETS = 16_470, 88_162
@@ -70,18 +71,17 @@ def table(folder: Path) -> Path:
     return path
 
 
-def seconds(command: list[str], source: str | None = None) -> float:
-    """The time of one fresh process, with the dpgap of another `src` folder if one is named."""
+def run(command: list[str], source: str | None = None) -> None:
+    """A fresh process, with the dpgap of another `src` folder if one is named."""
     environment = os.environ if source is None else os.environ | {"PYTHONPATH": source}
-    started = time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=environment)
-    return time.perf_counter() - started
 
 
-def best_of(commands: dict[str, list[str]], rounds: int) -> dict[str, float]:
+def best_of(commands: dict[str, list[str]], times: int) -> dict[str, float]:
     """The shortest time of each command, all of them run in turn."""
-    taken = [{name: seconds(command) for name, command in commands.items()} for _ in range(rounds)]
-    return {name: min(each[name] for each in taken) for name in commands}
+    calls = [partial(run, command) for command in commands.values()]
+    taken = rounds(*calls, times=times, warm_up=False)
+    return dict(zip(commands, map(min, taken), strict=True))
 
 
 def ratios(commands: dict[str, list[str]], other: str) -> dict[str, float]:
@@ -89,8 +89,9 @@ def ratios(commands: dict[str, list[str]], other: str) -> dict[str, float]:
     own = str(Path(__file__).parents[1] / "src")
     found = {}
     for name, command in commands.items():
-        pairs = [(seconds(command, own), seconds(command, other)) for _ in range(5)]
-        ours, theirs = (statistics.median(each) for each in zip(*pairs, strict=True))
+        ours, theirs = medians(
+            partial(run, command, own), partial(run, command, other), warm_up=False
+        )
         found[name] = ours / theirs
     return found
 
@@ -150,14 +151,14 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rounds = {small: 10} if options.quick else {small: 10, large: 4}
+        parts = {small: 10} if options.quick else {small: 10, large: 4}
         if options.against:
-            for commands in rounds:
+            for commands in parts:
                 for what, ratio in ratios(commands(folder), options.against).items():
                     print(f"{what:<30}{ratio:8.3f} times", flush=True)
             return
         figures = {}
-        for commands, times in rounds.items():
+        for commands, times in parts.items():
             figures |= best_of(commands(folder), times)
     if options.json:
         print(json.dumps({"seconds": figures, "limits": limits(figures)}, indent=2))

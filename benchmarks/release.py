@@ -8,13 +8,13 @@ milliseconds. Memory is what a release allocates beyond its answers, at its peak
 
 import argparse
 import json
-import statistics
-import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from timing import medians
 
 import dpgap
 
@@ -23,17 +23,9 @@ SIZES = (1_657, 41_270, 1_000_000, 10_000_000)
 OPENDP_LIMIT = 1_000_000
 
 
-def milliseconds(call: Callable[[], Any], seconds: float = 2.0, at_least: int = 5) -> float:
-    """The median time of a call, over some seconds, after one to warm up."""
-    call()
-    times: list[float] = []
-    while len(times) < at_least or sum(times) < seconds:
-        started = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - started)
-        if len(times) >= 1_000:
-            break
-    return 1_000 * statistics.median(times)
+def milliseconds(*calls: Callable[[], Any], seconds: float = 2.0, times: int = 5) -> list[float]:
+    """The median time of each call, over some seconds, after one to warm up; they take turns."""
+    return [1_000 * each for each in medians(*calls, times=times, at_least_seconds=seconds)]
 
 
 def zipf_counts(size: int) -> np.ndarray:
@@ -69,13 +61,14 @@ def top_k_rows(sizes: tuple[int, ...]) -> list[dict[str, Any]]:
     rows = []
     for size in sizes:
         counts = zipf_counts(size)
-        ours = milliseconds(lambda counts=counts: mechanism.release(counts))
-        insecure = milliseconds(lambda counts=counts: insecure_top_k(rng, counts))
+        ours, insecure = milliseconds(
+            partial(mechanism.release, counts), partial(insecure_top_k, rng, counts)
+        )
         row: dict[str, Any] = {"benchmark": "top-k", "n": size, "dpgap_ms": ours}
         row |= {"insecure_numpy_ms": insecure, "times_insecure_numpy": ours / insecure}
         if size <= OPENDP_LIMIT:
             listed = counts.tolist()
-            theirs = milliseconds(lambda listed=listed: peer(listed), seconds=1, at_least=1)
+            (theirs,) = milliseconds(partial(peer, listed), seconds=1, times=1)
             row |= {"opendp_ms": theirs, "times_faster_than_opendp": theirs / ours}
         tracemalloc.start()
         mechanism.release(counts)
@@ -91,7 +84,7 @@ def sparse_vector_rows() -> list[dict[str, Any]]:
     counts = zipf_counts(size)
     threshold = int(np.sort(counts)[-30])
     bulk = dpgap.AdaptiveSparseVector(10**7, K, EPSILON, monotonic=True)
-    whole = milliseconds(lambda: bulk.release(counts))
+    (whole,) = milliseconds(partial(bulk.release, counts))
     rows = [
         {
             "benchmark": "adaptive sparse vector, bulk",
@@ -100,9 +93,10 @@ def sparse_vector_rows() -> list[dict[str, Any]]:
             "answers_a_second": size / whole * 1_000,
         }
     ]
+    thousand = range(1_000)
     for name, answer in (("below", 0), ("above", 10**9)):
         run = dpgap.AdaptiveSparseVector(threshold, 10**7, 10**7, monotonic=True).start()
-        asked = milliseconds(lambda run=run, answer=answer: [run.ask(answer) for _ in range(1_000)])
+        (asked,) = milliseconds(lambda run=run, answer=answer: [run.ask(answer) for _ in thousand])
         rows.append({"benchmark": f"one ask, {name}", "microseconds": asked})
     return rows
 

@@ -13,9 +13,7 @@ import argparse
 import gc
 import json
 import os
-import statistics
 import tempfile
-import time
 import tracemalloc
 import warnings
 from collections import Counter
@@ -30,23 +28,13 @@ import duckdb
 import numpy as np
 from release import opendp_top_k
 from scipy import stats
+from timing import medians, timed
 
 import dpgap
 from dpgap.data.private_counts import Answers
 
 K, EPSILON = 10, 1
 Row = dict[str, Any]
-
-
-def seconds(*calls: Callable[[], Any], times: int = 5) -> list[float]:
-    """The median time of each call; they take turns, so that all see the same machine."""
-    taken: list[list[float]] = [[] for _ in calls]
-    for _ in range(times):
-        for own, call in zip(taken, calls, strict=True):
-            started = time.perf_counter()
-            call()
-            own.append(time.perf_counter() - started)
-    return [statistics.median(own) for own in taken]
 
 
 def homogeneous_p(one: list[Any], other: list[Any]) -> float:
@@ -117,14 +105,14 @@ def domain(present: int = 10**6, domain_size: int = 10**12) -> list[Row]:
             Answers(range(n), np.arange(present) * (n // present), counts, Fraction(1), True)
             for n in sizes
         ]
-        times[f"in memory, {method}"] = seconds(
-            *(partial(pipeline.release, answers) for answers in held), times=9
+        times[f"in memory, {method}"] = medians(
+            *(partial(pipeline.release, answers) for answers in held), times=9, warm_up=False
         )
     with database() as connection:
         ask = {"unit": "who", "item": "what", "k": K, "epsilon": EPSILON}
         asked = partial(dpgap.top_k, sold(connection, present), **ask)
-        times["in DuckDB, counting included"] = seconds(
-            *(partial(asked, domain=range(size)) for size in sizes), times=9
+        times["in DuckDB, counting included"] = medians(
+            *(partial(asked, domain=range(size)) for size in sizes), times=9, warm_up=False
         )
     return [
         common
@@ -180,18 +168,15 @@ def _asked(table: Any, public: Any) -> Row:
     gc.collect()
     before = resident()
     tracemalloc.start()
-    started = time.perf_counter()
-    answers: Any = dpgap.counts(table, unit="who", item="what", domain=public)
-    counted = time.perf_counter()
-    release = dpgap.top_k(answers, k=K, epsilon=EPSILON)
-    selected = time.perf_counter()
+    count_s, answers = timed(lambda: dpgap.counts(table, unit="who", item="what", domain=public))
+    select_s, release = timed(lambda: dpgap.top_k(answers, k=K, epsilon=EPSILON))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     if len(set(release.labels)) != K:
         raise AssertionError("an item was named twice")
     return {
-        "count_s": counted - started,
-        "select_s": selected - counted,
+        "count_s": count_s,
+        "select_s": select_s,
         "count_of_counts": int(answers.sizes.size),
         "rows_fetched": answers.engine.fetched,
         "bytes_fetched": 16 * answers.engine.fetched,
@@ -254,19 +239,15 @@ def peers(items: int = 10**6) -> list[Row]:
         )
         counted.query("counted", "CREATE TEMP TABLE counted_once AS SELECT * FROM counted")
         frozen = connection.sql("SELECT * FROM counted_once")
-        started = time.perf_counter()
-        columns = frozen.fetchnumpy()
-        collect_s = time.perf_counter() - started
+        collect_s, columns = timed(frozen.fetchnumpy)
         answers = Answers(
             range(items), columns["what"], columns["units"], Fraction(1), monotonic=True
         )
         pipeline = dpgap.MeasuredTopK(K, EPSILON, monotonic=True)
-        (local_s,) = seconds(lambda: pipeline.release(answers), times=3)
+        (local_s,) = medians(lambda: pipeline.release(answers), times=3, warm_up=False)
         listed = answers.expanded().tolist()
     peer = opendp_top_k()
-    started = time.perf_counter()
-    peer(listed)
-    opendp_s = time.perf_counter() - started
+    opendp_s, _ = timed(lambda: peer(listed))
     moved = sum(column.nbytes for column in columns.values())
     common = {"part": "peers", "items": items}
     return [

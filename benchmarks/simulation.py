@@ -12,8 +12,6 @@ comparison: a secure release, and brute force in NumPy, which draws every answer
 import argparse
 import json
 import os
-import statistics
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, wait
 from multiprocessing import get_context
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from timing import medians
 
 import dpgap
 from dpgap.research.paper.datasets import FOLDER_VARIABLE, load_all
@@ -32,13 +31,8 @@ _BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 def microseconds(call: Callable[[], Any], runs: int, times: int = 5) -> float:
     """The median time of a run, after one simulation to warm up."""
-    call()
-    taken = []
-    for _ in range(times):
-        started = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken) / runs * 1e6
+    (median,) = medians(call, times=times)
+    return median / runs * 1e6
 
 
 def mechanisms(k: int) -> dict[str, Any]:

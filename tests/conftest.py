@@ -1,18 +1,33 @@
-"""Make the tests' own modules importable from every folder, and one of every server for all."""
+"""Tests' own modules for every folder, seeded bits for every test, one of every server for all."""
 
 import shutil
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from dpgap.exact.bits import InsecureSeededBits
+from seams import bits_are
 from servers import ON_SERVERS, connection_to, postgres_server, spark_session
 
 collect_ignore = ["conftest.py"]  # several of them cannot all be looked through for examples
+
+settings.register_profile("seeded", derandomize=True, deadline=None)
+settings.load_profile("seeded")
+
+
+@pytest.fixture(autouse=True)
+def bits_of_the_thread(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The same bits in every run of a test, and others for other tests."""
+    seed = zlib.crc32(request.node.name.encode())
+    with bits_are(InsecureSeededBits(seed)):
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

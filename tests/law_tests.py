@@ -1,6 +1,5 @@
 """The statistics that tests share. Every test of a law is held at level 1e-6."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ def chi_square_p(counts: ArrayLike, chances: ArrayLike) -> float:
     return float(stats.chi2.sf(statistic, observed.size - 1))
 
 
-def tally_p(samples: list[Any], law: Mapping[Any, float]) -> float:
+def tally_p(samples: ArrayLike, law: Mapping[Any, float]) -> float:
     """The p-value of samples under a law given as {outcome: chance}."""
     outcomes, counts = np.unique(np.asarray(samples), axis=0, return_counts=True)
     keys = [tuple(o.tolist()) if o.ndim else o.item() for o in outcomes]
@@ -37,15 +36,20 @@ def tally_p(samples: list[Any], law: Mapping[Any, float]) -> float:
     return chi_square_p(np.append(known, rest), np.append(chances, max(1 - chances.sum(), 0)))
 
 
-def homogeneous_p(one: list[Any], other: list[Any]) -> float:
-    """The p-value of two samples of outcomes having the same law; rare ones are put together."""
-    first, second = Counter(one), Counter(other)
-    cells = [cell for cell in {*first, *second} if first[cell] + second[cell] >= 20]
-    table = np.array([[count[cell] for cell in cells] for count in (first, second)])
-    rest = np.array([[len(one)], [len(other)]]) - table.sum(axis=1, keepdims=True)
-    if rest.sum() >= 20:
-        table = np.hstack([table, rest])
-    return float(stats.chi2_contingency(table).pvalue)
+def homogeneous_p(one: ArrayLike, other: ArrayLike) -> float:
+    """The p-value of two samples of whole numbers, or of tuples of them, having the same law."""
+    first, second = np.asarray(one), np.asarray(other)
+    cells, which = np.unique(np.concatenate([first, second]), axis=0, return_inverse=True)
+    counts = np.stack(
+        [np.bincount(each, minlength=len(cells)) for each in np.split(which, [len(first)])]
+    )
+    # Neighbouring cells are merged until each has 50 in all.
+    group = (counts.sum(axis=0)[::-1].cumsum() // 50)[::-1]
+    merged = np.stack([np.bincount(group, weights=row) for row in counts])
+    merged = merged[:, merged.sum(axis=0) > 0]
+    if merged.shape[1] < 2:
+        return 1.0
+    return float(stats.chi2_contingency(merged, correction=False).pvalue)
 
 
 def require_law(p_value: Callable[[float], float]) -> None:

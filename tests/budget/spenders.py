@@ -24,15 +24,18 @@ def spend(url: str, charges: int, epsilon: Fraction) -> int:
     return granted
 
 
-def release_until_killed(account: LedgerAccount, epsilon: Fraction, released: str) -> None:
+def release_until_killed(
+    account: LedgerAccount, epsilon: Fraction, released: str, seed: int
+) -> None:
     """Reserve, release (write the reservation's number down) and settle, again and again."""
+    moments = random.Random(seed)
     out = os.open(released, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     while True:
         try:
             reservation = account.reserve(epsilon, "a release")
         except BudgetExhausted:
             return
-        time.sleep(random.uniform(0, 0.004))
+        time.sleep(moments.uniform(0, 0.004))
         os.write(out, f"{reservation.entry.number}\n".encode())
         reservation.settle(epsilon / 2)
 
@@ -42,13 +45,13 @@ def kill_many(url: str, processes: int, epsilon: Fraction, released: str) -> Non
 
     Forked from a process that has loaded everything, they are at work within a millisecond.
     """
-    account = Ledger(url).account("sales")
-    for _ in range(processes):
+    account, moments = Ledger(url).account("sales"), random.Random(1)
+    for number in range(processes):
         child = os.fork()
         if child == 0:
-            release_until_killed(account, epsilon, released)
+            release_until_killed(account, epsilon, released, number)
             os._exit(0)
-        time.sleep(random.uniform(0, 0.06))
+        time.sleep(moments.uniform(0, 0.06))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 

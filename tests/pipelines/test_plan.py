@@ -6,27 +6,27 @@ from typing import Any
 import pytest
 
 import dpgap
-from accuracy_benchmark import benchmark, falling_counts
+from accuracy import EPSILON, above, baseline, falling_counts, top_k
 
 
 @pytest.mark.parametrize("k", [3, 10])
 def test_the_planned_errors_are_those_of_simulated_runs(k: int) -> None:
-    plan = dpgap.plan(k=k, epsilon="0.7", monotonic=True)
-    plain = benchmark().baseline(k)
-    best = benchmark().top_k(falling_counts(), k, "best", 2000, seed=k)
-    paper = benchmark().top_k(falling_counts(), k, "paper", 2000, seed=k)
+    plan = dpgap.plan(k=k, epsilon=EPSILON, monotonic=True)
+    plain = baseline(k)
+    best, paper = (top_k(falling_counts(), k, method, seed=k) for method in ("best", "paper"))
     assert plan["baseline"].error ** 2 == pytest.approx(plain)
-    assert plan["paper"].error ** 2 / plain == pytest.approx(paper["error"], rel=0.06)
+    assert plan["paper"].error ** 2 / plain == pytest.approx(paper.error, rel=0.06)
     # Conditioning on selection does a little better than the least squares that is planned with.
-    assert 0.9 < best["error"] / (plan["best"].error ** 2 / plain) < 1.01
+    assert 0.9 < best.error / (plan["best"].error ** 2 / plain) < 1.01
+    measurement = dpgap.MeasuredTopK(k, EPSILON, monotonic=True).measurement
     assert plan["best"].close_error is not None
-    assert plan["best"].close_error ** 2 / plain == pytest.approx(best["without gaps, exact"])
+    assert plan["best"].close_error ** 2 == pytest.approx(measurement.variance(k))
 
 
 def test_the_error_planned_after_a_sparse_vector_is_met() -> None:
-    plan = dpgap.plan(k=5, epsilon="0.7", method="best", monotonic=True, select="above")
-    found = benchmark().above(falling_counts(), 5, "best", 2000, seed=5)
-    assert found["error"] < 1.02 * plan.error**2 / benchmark().baseline(5)
+    plan = dpgap.plan(k=5, epsilon=EPSILON, method="best", monotonic=True, select="above")
+    found = above(falling_counts(), 5, "best", seed=5)
+    assert found.error < 1.02 * plan.error**2 / baseline(5)
 
 
 @pytest.mark.parametrize("method", ["best", "paper", "baseline"])

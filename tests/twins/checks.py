@@ -14,15 +14,14 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from fractions import Fraction
 from random import Random
 from typing import Any, NamedTuple
-from unittest import mock
 
 import numpy as np
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
+from seams import SpyAccount, bits_are
 from twins.neighbours import FIRST_UNIT, Row, Twins
 from twins.odd_values import MARK
 from twins.questions import QUESTIONS
@@ -31,20 +30,6 @@ from twins.records import Record, recorded
 
 ORDERS = 12
 """How often the order in which items are asked is looked at."""
-
-
-class Account:
-    """A budget without end that remembers whether it was charged."""
-
-    def __init__(self) -> None:
-        self.charged = False
-
-    def reserve(self, epsilon: Fraction, purpose: str) -> "Account":
-        self.charged = True
-        return self
-
-    def settle(self, epsilon: Fraction) -> None:
-        """Nothing to do."""
 
 
 class Side(NamedTuple):
@@ -115,14 +100,14 @@ def look(reader: Reader, question: str, twins: Twins, rows: list[Row]) -> Side:
 
 
 def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
-    account, seen = Account(), dict[str, Any]()
+    account, seen = SpyAccount(), dict[str, Any]()
     try:
-        with _seeded(), recorded() as seen["before"]:
+        with bits_are(InsecureSeededBits(1)), recorded() as seen["before"]:
             answers = dpgap.counts(asked.pop("table"), **asked)
         with closing(answers):
             seen["kind"] = f"{type(answers).__name__} {answers!r}"
             seen["counts"], seen["twice"] = _present(answers.in_order())
-            with _seeded(), recorded() as seen["after"]:
+            with bits_are(InsecureSeededBits(1)), recorded() as seen["after"]:
                 release = QUESTIONS[question].ask(answers, account)
             seen["winners"] = _winners(release)
             if question == "order":
@@ -131,7 +116,7 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
         said = _everything(error).lower()
         return Side(
             refusal=f"{type(error).__name__}: {error}"[:200],
-            charged=account.charged,
+            charged=bool(account.diary),
             leaks=any(mark in said for mark in (MARK, str(FIRST_UNIT)[:5])),
             counts=seen.get("counts"),
         )
@@ -157,17 +142,6 @@ def _printing() -> Iterator[Callable[[], str]]:
             back.callback(os.dup2, kept, number)
             os.dup2(file.fileno(), number)
         yield read
-
-
-@contextmanager
-def _seeded() -> Iterator[None]:
-    """The same bits for both twins, for whoever asks for secure ones."""
-    bits = InsecureSeededBits(1)
-    with ExitStack() as patches:
-        for name, module in list(sys.modules.items()):
-            if name.startswith("dpgap") and "secure_bits" in vars(module):
-                patches.enter_context(mock.patch.object(module, "secure_bits", return_value=bits))
-        yield
 
 
 def _everything(error: BaseException | None) -> str:

@@ -46,10 +46,11 @@ def _order_by_absence(kind: Any) -> Callable[[], AbstractContextManager[Any]]:
 
 def _present_first() -> AbstractContextManager[Any]:
     """In a random order, but the items that are present in front of all others."""
+    rng = np.random.default_rng(1)
 
     def shuffled(answers: Any) -> Iterator[Any]:
         for chunk in Answers.in_order(answers):
-            order = np.random.default_rng().permutation(chunk.values.size)
+            order = rng.permutation(chunk.values.size)
             places = np.arange(chunk.values.size)
             yield chunk._replace(
                 values=chunk.values[order],

@@ -26,7 +26,7 @@ _PLAIN = [
     (r"\(\?\)(?:\s*,\s*\(\?\))+", "(?)"),
     (r"\s+", " "),
 ]
-_ARITHMETIC = ("dpgap.exact.draws", "dpgap.mechanisms", "dpgap.exact.laws", "dpgap.shell_")
+_ARITHMETIC = ("dpgap.exact.draws", "dpgap.mechanisms", "dpgap.exact.laws", "dpgap.exact.joint_")
 """What is entered here depends on how noise falls. Its law is looked at elsewhere."""
 _RUN = ("query", "execute", "fetchall", "fetchnumpy", "fetchone", "to_arrow_table", "arrow")
 _ON_CONNECTION = ("execute", "sql", "query")

@@ -11,7 +11,7 @@ bytes of the operating system: it is as hard to guess as either of them, so that
 nothing worse. It costs one microsecond, where a new key would cost five.
 
 `InsecureSeededBits` repeats itself on purpose. No `release` takes a source of bits, so it cannot
-reach one by accident.
+reach one by accident. Tests put it in the place of a thread's own bits, and only tests do.
 """
 
 import hashlib
@@ -45,6 +45,9 @@ class Bits:
         # A key is used for one stream only, so the counter may start at zero.
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(_BLOCK))).encryptor()
         self._used = 0
+
+    def freshen(self) -> None:
+        """Called at every release: only secure bits have something to do."""
 
     def words(self, *shape: int) -> Words:
         """Fresh words, as an array of the given shape."""
@@ -122,8 +125,10 @@ def _be_a_child() -> None:
     """Let go of the parent's bits; in the child only this thread lives on."""
     global _forks
     _forks += 1
-    if hasattr(_threads, "bits"):
-        _threads.bits.rekey()
+    bits = vars(_threads).pop("bits", None)
+    if isinstance(bits, _SecureBits):  # whoever holds them must not repeat the parent's
+        bits.rekey()
+        _threads.bits = bits
 
 
 if hasattr(os, "register_at_fork"):
@@ -165,7 +170,7 @@ class _SecureBits(Bits):
 def secure_bits() -> Bits:
     """The calling thread's own secure bits, made fresh; do not hand them to another thread."""
     try:
-        bits: _SecureBits = _threads.bits
+        bits: Bits = _threads.bits
     except AttributeError:
         bits = _threads.bits = _SecureBits()
     bits.freshen()

@@ -16,12 +16,13 @@ import pytest
 
 import dpgap
 from dpgap.budget.ledger import LedgerAccount
-from dpgap.data.engines import EngineError, counted
+from dpgap.data.engines import EngineError
 from dpgap.data.engines.counted import EngineAnswers
 from dpgap.data.engines.in_duckdb import DuckDB
 from dpgap.exact.bits import InsecureSeededBits
 from homes import arrow
 from law_tests import LEVEL, chi_square_p
+from seams import bits_are
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),  # Ibis
@@ -143,20 +144,17 @@ def test_streams_go_through_the_whole_domain(home: str, request: pytest.FixtureR
 # Absent items
 
 
-def test_absent_winners_are_uniform_distinct_and_never_present(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bits = InsecureSeededBits(7)
-    monkeypatch.setattr(counted, "secure_bits", lambda: bits)
-    monkeypatch.setattr("dpgap.mechanisms.top_k.mechanism.secure_bits", lambda: bits)
+def test_absent_winners_are_uniform_distinct_and_never_present() -> None:
     present = {110, 130, 150}
     rows = [(who, what) for what in present for who in range(3)]
     table = duckdb.connect().from_arrow(arrow("bigint", "bigint", [*rows, (1, 105), (1, 9)]))
     answers = _answers(table, range(100, 210, 10))
     assert (len(answers), answers.absent) == (11, 8)
     drawn: Counter[int] = Counter()
-    for _ in range(90):
-        winners = dpgap.NoisyTopK(k=7, epsilon="0.001", monotonic=True).release(answers)
+    mechanism = dpgap.NoisyTopK(k=7, epsilon="0.001", monotonic=True)
+    with bits_are(InsecureSeededBits(7)):
+        released = [mechanism.release(answers) for _ in range(90)]
+    for winners in released:
         labels = winners.labels or ()
         assert len(set(labels)) == 7
         assert winners.indices.tolist() == [(label - 100) // 10 for label in labels]
@@ -167,18 +165,16 @@ def test_absent_winners_are_uniform_distinct_and_never_present(
     assert chi_square_p(cells, np.repeat([1 / 12, 2 / 12], 4)) < LEVEL
 
 
-def test_present_winners_of_a_count_are_uniform_and_distinct(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bits = InsecureSeededBits(8)
-    monkeypatch.setattr("dpgap.mechanisms.top_k.mechanism.secure_bits", lambda: bits)
+def test_present_winners_of_a_count_are_uniform_and_distinct() -> None:
     rows = [(who, what) for what in range(8) for who in range(2)]
     connection = duckdb.connect()
     connection.execute("SET preserve_insertion_order = false")
     answers = _answers(connection.from_arrow(arrow("bigint", "bigint", rows)), list("01234567"))
     drawn: Counter[str] = Counter()
-    for _ in range(150):
-        labels = dpgap.NoisyTopK(k=4, epsilon=1).release(answers).labels or ()
+    mechanism = dpgap.NoisyTopK(k=4, epsilon=1)
+    with bits_are(InsecureSeededBits(8)):
+        released = [mechanism.release(answers).labels or () for _ in range(150)]
+    for labels in released:
         assert len(set(labels)) == 4
         drawn.update(labels)
     cells = [drawn[item] for item in "01234567"]

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import dpgap
-from dpgap.estimates.intervals import laplace_sum_half_width
-from dpgap.mechanisms.sparse_vector.kernel import Sifting
-from dpgap.mechanisms.top_k.kernel import select
+from dpgap.exact.bits import InsecureSeededBits
+from seams import bits_are
 
 EASY = np.array([9000, 8000, 7000, 6000, 5000, 4000, 300, 200, 100, 50, 20, 10])
 
@@ -132,42 +131,15 @@ def test_labels_follow_the_winners():
     assert (frame["95% low"] < frame["estimate"]).all()
 
 
-def test_a_pipeline_selects_with_the_kernels_that_releases_use(monkeypatch):
-    calls = []
-    from dpgap.mechanisms.sparse_vector import mechanism as sparse_vector
-    from dpgap.mechanisms.top_k import candidates as entrants
-
-    monkeypatch.setattr(entrants, "select", lambda *given: calls.append("top") or select(*given))
-    monkeypatch.setattr(
-        sparse_vector, "Sifting", lambda *given: calls.append("above") or Sifting(*given)
-    )
-    dpgap.measured_top_k(EASY, 2, 1, **PAPER)
-    dpgap.measured_above(EASY, 500, 2, 1, **PAPER)
-    assert calls == ["top", "above"]
-
-
-@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
-def test_half_widths_are_quantiles_of_sums_of_laplace_noise(level: float):
-    terms = [(3.0, 1), (1.0, 4), (0.5, 7)]
-    rng = np.random.default_rng(6)
-    total = sum(rng.laplace(scale=scale, size=(count, 10**6)).sum(0) for scale, count in terms)
-    half = laplace_sum_half_width(terms, level)
-    spread = 5 * math.sqrt(level * (1 - level) / 10**6)
-    assert (np.abs(total) <= half).mean() == pytest.approx(level, abs=spread)
-    assert (np.abs(total) <= half * 1.03).mean() > level + spread
-
-
-def test_measurements_are_centred_and_their_intervals_hold():
-    mechanism = dpgap.Laplace("1/2")
-    release = mechanism.release(np.full(50_000, 100), account=None)
-    assert release.values.mean() == pytest.approx(100, abs=6 * math.sqrt(release.variance / 5e4))
-    assert release.values.var() == pytest.approx(release.variance, rel=0.1)
-    low, high = release.interval(0.9).T
-    covered = ((low <= 100) & (high >= 100)).mean()
-    assert covered == pytest.approx(0.9, abs=0.01)
-
-
-def test_measuring_more_values_takes_more_noise_on_each():
-    mechanism = dpgap.Laplace(1, sensitivity=3)
-    assert mechanism.law(4).scale == 12
-    assert mechanism.variance(4) > 15 * mechanism.variance(1)
+@pytest.mark.parametrize(
+    "pipeline",
+    [dpgap.MeasuredTopK(2, 1, **PAPER), dpgap.MeasuredAbove(500, 2, 1, **PAPER)],
+    ids=repr,
+)
+def test_a_pipeline_selects_as_its_selection_alone_does(pipeline):
+    with bits_are(InsecureSeededBits(3)):
+        measured = pipeline.release(EASY)
+    with bits_are(InsecureSeededBits(3)):
+        selected = pipeline.selection.release(EASY)
+    assert measured.indices.tolist() == selected.indices.tolist()
+    assert measured.gaps.tolist() == selected.gaps.tolist()

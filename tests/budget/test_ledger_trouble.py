@@ -12,6 +12,7 @@ from sqlalchemy.engine import Engine
 import dpgap
 from dpgap.budget.account import UnsettledWarning
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
+from seams import WatchedBits, bits_are
 
 
 @pytest.fixture
@@ -20,13 +21,14 @@ def account(folder: Path) -> LedgerAccount:
 
 
 @pytest.fixture
-def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_noise() -> Iterator[None]:
     """Fail the test if any noise is drawn."""
 
-    def drawn() -> None:
+    def asked() -> None:
         raise AssertionError("noise was drawn before the charge was recorded")
 
-    monkeypatch.setattr("dpgap.mechanisms.top_k.mechanism.secure_bits", drawn)
+    with bits_are(WatchedBits(asked)):
+        yield
 
 
 def _refusal(account: LedgerAccount) -> str:
@@ -132,19 +134,20 @@ def test_a_connection_dropped_while_reserving_refuses_the_release(
 
 
 def test_a_connection_dropped_before_settling_keeps_the_charge_and_loses_no_release(
-    postgres: Any, monkeypatch: pytest.MonkeyPatch
+    postgres: Any,
 ) -> None:
     account = Ledger(postgres.get_uri()).create("interrupted", 1)
     right = account.ledger._engine
     wrong = Ledger(postgres.get_uri().replace("host=", "host=/nowhere"))._engine
 
-    def drawn() -> Any:
+    def drop() -> None:
         account.ledger._engine = wrong
-        return dpgap.exact.bits.secure_bits()
 
-    monkeypatch.setattr("dpgap.mechanisms.top_k.mechanism.secure_bits", drawn)
     mechanism = dpgap.NoisyMax(epsilon=1, monotonic=True)
-    with pytest.warns(UnsettledWarning, match="all that was reserved for it stays charged"):
+    with (
+        bits_are(WatchedBits(drop)),
+        pytest.warns(UnsettledWarning, match="all that was reserved for it stays charged"),
+    ):
         assert mechanism.release([9000, 1], account=account).index == 0
     account.ledger._engine = right
     assert (account.reserved, account.remaining) == (1, 0)

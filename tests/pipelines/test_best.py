@@ -1,82 +1,67 @@
 """method="best" from end to end: releases, refusals, and how accurate it is.
 
-Accuracy is measured on seeded runs of the exact mechanisms, so these figures never change. The
-full benchmark, benchmarks/accuracy.py, has ten times as many runs.
+Accuracy is measured on seeded simulated runs, so these figures never change. The full benchmark,
+benchmarks/accuracy.py, has ten times as many runs, of the exact mechanisms and on real counts.
 """
 
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
+import accuracy
 import dpgap
-from accuracy_benchmark import benchmark, falling_counts, real_counts
+from accuracy import falling_counts
 from dpgap.pipelines.best import FINER
+from dpgap.research.paper.datasets import load
+from seams import SpyAccount
 
-RUNS = 2000
 COUNTS = [310, 85, 420, 97, 250, 12]
-
-
-@dataclass
-class Spy:
-    """An account that remembers what it was asked for."""
-
-    asked: list[Fraction] = field(default_factory=list)
-
-    def reserve(self, epsilon: Fraction, purpose: str) -> "Spy":
-        self.asked.append(epsilon)
-        return self
-
-    def settle(self, epsilon: Fraction) -> None:
-        self.asked.append(-epsilon)
 
 
 @pytest.mark.parametrize(("k", "most"), [(3, 0.26), (10, 0.13), (25, 0.10)])
 def test_clear_winners_have_the_promised_error(k: int, most: float) -> None:
-    found = benchmark().top_k(falling_counts(), k, "best", RUNS, seed=k)
-    paper = benchmark().top_k(falling_counts(), k, "paper", RUNS, seed=k)
-    assert found["error"] < most
-    assert found["error"] < found["without gaps"]
-    assert found["coverage"] == pytest.approx(0.95, abs=0.01)
-    assert paper["error"] > 4 * found["error"] or k == 3
-    assert paper["error"] == pytest.approx((k + 1) / (2 * k), rel=0.08)
+    found = accuracy.top_k(falling_counts(), k, "best", seed=k)
+    paper = accuracy.top_k(falling_counts(), k, "paper", seed=k)
+    assert found.error < most
+    assert found.error < found.without_gaps
+    assert found.coverage == pytest.approx(0.95, abs=0.01)
+    assert paper.error > 4 * found.error or k == 3
+    assert paper.error == pytest.approx((k + 1) / (2 * k), rel=0.08)
 
 
 @pytest.mark.parametrize("monotonic", [True, False])
 @pytest.mark.parametrize("thinning", [30, 300, 3000])
 def test_hard_races_are_never_worse_than_without_gaps(thinning: int, monotonic: bool) -> None:
-    counts = falling_counts() // thinning
-    found = benchmark().top_k(counts, 10, "best", RUNS, seed=thinning, monotonic=monotonic)
-    assert found["error"] < 1.01 * found["without gaps"]
-    assert found["coverage"] == pytest.approx(0.95, abs=0.01)
+    found = accuracy.top_k(falling_counts() // thinning, 10, "best", thinning, monotonic)
+    assert found.error < 1.01 * found.without_gaps
+    assert found.coverage == pytest.approx(0.95, abs=0.01)
 
 
 @pytest.mark.parametrize("thinning", [1, 100, 300])
-def test_real_counts_meet_the_promise(thinning: int) -> None:
-    counts = real_counts()[:250] // thinning  # the rest hardly ever wins
-    found = benchmark().top_k(counts, 10, "best", RUNS, seed=thinning)
-    laplace = benchmark().top_k(counts, 10, "paper", RUNS, seed=thinning)
-    assert found["error"] < 0.13 * (1 if thinning == 1 else 1.03)
-    assert found["coverage"] == pytest.approx(0.95, abs=0.01)
-    assert found["precision"] >= laplace["precision"]
+def test_counts_like_those_of_the_paper_meet_the_promise(thinning: int) -> None:
+    counts = load("BMS-POS", None).counts // thinning
+    found = accuracy.top_k(counts, 10, "best", seed=thinning)
+    laplace = accuracy.top_k(counts, 10, "paper", seed=thinning)
+    assert found.error < 0.13 * (1 if thinning == 1 else 1.03)
+    assert found.coverage == pytest.approx(0.95, abs=0.01)
+    assert found.precision >= laplace.precision
 
 
 @pytest.mark.parametrize("thinning", [1, 100, 1000])
 def test_what_is_found_above_is_estimated_no_worse_than_without_gaps(thinning: int) -> None:
-    found = benchmark().above(falling_counts() // thinning, 5, "best", RUNS, seed=thinning)
-    assert found["error"] < 1.01 * found["without gaps"]
-    assert found["coverage"] == pytest.approx(0.95, abs=0.01)
+    found = accuracy.above(falling_counts() // thinning, 5, "best", seed=thinning)
+    assert found.error < 1.01 * found.without_gaps
+    assert found.coverage == pytest.approx(0.95, abs=0.01)
 
 
 def test_three_drained_branches_answer_three_times_as_much() -> None:
-    run = benchmark().finding
-    plain = run(falling_counts(), 10, RUNS, 1, {"noise": "exponential"})
     kind = {"noise": "exponential", "branches": 3, "drain": True}
-    drained = run(falling_counts(), 10, RUNS, 1, kind)
-    assert drained["answers"] >= 3 * plain["answers"]
-    assert drained["precision"] >= 0.95
+    plain, _ = accuracy.finding(falling_counts(), 10, 1, {"noise": "exponential"})
+    drained, precision = accuracy.finding(falling_counts(), 10, 1, kind)
+    assert drained >= 3 * plain
+    assert precision >= 0.95
 
 
 def test_best_is_the_default_and_measures_on_a_finer_grid() -> None:
@@ -95,11 +80,11 @@ def test_the_finer_grid_keeps_the_sensitivity_of_answers_as_rounded() -> None:
 
 
 def test_a_release_has_everything_and_is_charged_once() -> None:
-    account = Spy()
+    account = SpyAccount()
     release = dpgap.measured_top_k(
         COUNTS, 3, "0.7", monotonic=True, labels=list("abcdef"), account=account
     )
-    assert account.asked == [Fraction(7, 10), -Fraction(7, 10)]
+    assert account.moves == [("reserve", Fraction(7, 10)), ("settle", Fraction(7, 10))]
     assert release.indices.size == release.gaps.size == release.measurements.size == 3
     assert release.estimates.size == release.variances.size == 3
     assert release.interval(0.95).shape == (3, 2)
@@ -136,12 +121,12 @@ def test_an_adaptive_run_measures_as_many_as_it_found() -> None:
 
 
 def test_where_nothing_is_above_nothing_is_spent_on_measuring() -> None:
-    account = Spy()
+    account = SpyAccount()
     release = dpgap.measured_above([1, 2, 3], 10**9, 2, 1, monotonic=True, account=account)
     assert release.estimates.size == 0
     assert release.interval().shape == (0, 2)
     assert release.remaining > Fraction(1, 2)
-    assert account.asked == [1, -release.spent]
+    assert account.moves == [("reserve", 1), ("settle", release.spent)]
 
 
 @pytest.mark.parametrize(
@@ -158,11 +143,11 @@ def test_where_nothing_is_above_nothing_is_spent_on_measuring() -> None:
     ],
 )
 def test_bad_input_is_named_and_nothing_is_charged(arguments: dict[str, Any], named: str) -> None:
-    account = Spy()
+    account = SpyAccount()
     call = {"answers": COUNTS, "k": 2, "epsilon": 1, "monotonic": True, **arguments}
     with pytest.raises(ValueError, match=named):
         dpgap.measured_top_k(**call, account=account)
-    assert account.asked == []
+    assert account.diary == []
 
 
 def test_branches_without_adaptive_are_refused() -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +14,7 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.draws import GridNoise
 from dpgap.exact.joint_draws import JointNoise
-from dpgap.mechanisms.measuring import count_hull, cube
+from seams import SpyAccount, bits_are
 
 numbers = st.fractions(min_value=0, max_value=50, max_denominator=8)
 Mechanism = dpgap.CountHull | dpgap.Cube
@@ -29,20 +28,6 @@ class Recorded:
 
     def draw(self, law: object) -> Any:
         return next(self._draws)
-
-
-@dataclass
-class Spy:
-    """An account that remembers what it was asked for."""
-
-    asked: list[Fraction] = field(default_factory=list)
-
-    def reserve(self, epsilon: Fraction, purpose: str) -> "Spy":
-        self.asked.append(epsilon)
-        return self
-
-    def settle(self, epsilon: Fraction) -> None:
-        self.asked.append(-epsilon)
 
 
 @st.composite
@@ -88,15 +73,11 @@ def test_the_cube_alignment_keeps_the_output_and_the_budget(data: st.DataObject)
     assert mechanism.cost(noise, shifted) <= mechanism.epsilon
 
 
-def test_the_release_is_the_program_on_the_same_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_release_is_the_program_on_the_same_noise() -> None:
     values = [7, 0, 123]
-    cases: list[tuple[Mechanism, Any]] = [
-        (dpgap.CountHull("0.35", monotonic=True), count_hull),
-        (dpgap.Cube("0.35"), cube),
-    ]
-    for mechanism, module in cases:
-        monkeypatch.setattr(module, "secure_bits", lambda: InsecureSeededBits(9))
-        released = mechanism.release(values).values.tolist()
+    for mechanism in (dpgap.CountHull("0.35", monotonic=True), dpgap.Cube("0.35")):
+        with bits_are(InsecureSeededBits(9)):
+            released = mechanism.release(values).values.tolist()
         noise: Any = JointNoise(InsecureSeededBits(9))
         assert released == list(mechanism.run(values, noise))
 
@@ -110,10 +91,10 @@ def test_a_coordinate_cannot_be_drawn_by_itself() -> None:
 
 
 def test_the_hull_refuses_values_not_said_to_be_monotonic() -> None:
-    account = Spy()
+    account = SpyAccount()
     with pytest.raises(ValueError, match="monotonic must be True"):
         dpgap.CountHull(1).release([3, 4], account=account)
-    assert account.asked == []
+    assert account.diary == []
 
 
 def test_the_hull_takes_the_word_of_answers_that_say_they_are_monotonic() -> None:
@@ -129,10 +110,10 @@ def test_the_hull_takes_the_word_of_answers_that_say_they_are_monotonic() -> Non
 def test_malformed_values_are_refused_before_anything_is_charged(
     mechanism: Mechanism, bad: Any
 ) -> None:
-    account = Spy()
+    account = SpyAccount()
     with pytest.raises((ValueError, TypeError), match="values"):
         mechanism.release(bad, account=account)
-    assert account.asked == []
+    assert account.diary == []
 
 
 @pytest.mark.parametrize(
@@ -157,9 +138,9 @@ def test_a_grid_rounds_the_sensitivity_up_and_the_values_to_it() -> None:
 
 
 def test_a_release_is_charged_once_and_knows_its_variance_and_intervals() -> None:
-    account = Spy()
+    account = SpyAccount()
     release = dpgap.CountHull("1/2", monotonic=True).release([40, 50, 60], account=account)
-    assert account.asked == [Fraction(1, 2), -Fraction(1, 2)]
+    assert account.moves == [("reserve", Fraction(1, 2)), ("settle", Fraction(1, 2))]
     assert release.variance == pytest.approx(5 * 6 / 6 / 0.25, rel=0.01)
     low, high = release.interval(0.95).T
     assert ((low + high) / 2 == release.values).all()

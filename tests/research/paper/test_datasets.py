@@ -1,7 +1,6 @@
 """The paper's data sets: files read or refused, made data, and real data where it is at hand."""
 
 import gzip
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +11,12 @@ import pytest
 from dpgap.research.paper.datasets import FOLDER_VARIABLE, PUBLISHED, load, load_all
 from dpgap.research.paper.files import read_counts
 from dpgap.research.paper.quest import Quest
-
-_BESIDE = Path(__file__).parents[2] / "shared" / "data"
+from real_data import real_file
 
 
 @pytest.fixture
 def real_data() -> Path:
-    folder = Path(os.environ.get(FOLDER_VARIABLE) or _BESIDE)
-    if not (folder / "kosarak-item-counts-ge991.csv").is_file():
-        pytest.skip(f"no real data: {FOLDER_VARIABLE} names no folder that has it")
-    return folder
+    return real_file("kosarak-item-counts-ge991.csv").parent
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +81,8 @@ def test_tables_of_counts_and_of_purchases_are_read(tmp_path):
 
 
 def test_parquet_is_read(tmp_path):
-    duckdb = pytest.importorskip("duckdb")
+    import duckdb
+
     path = tmp_path / "rows.parquet"
     duckdb.sql("select * from (values (1, 5), (1, 6), (2, 6), (2, 6)) t(unit, item)").write_parquet(
         str(path)

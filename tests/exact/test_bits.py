@@ -15,6 +15,12 @@ from scipy import stats
 import dpgap
 from dpgap.exact import bits as randomness
 from dpgap.exact.bits import Bits, InsecureSeededBits, secure_bits
+from seams import bits_are
+
+
+@pytest.fixture(autouse=True)
+def bits_of_the_thread() -> None:
+    """The thread's own bits stay: they are what is tested here."""
 
 
 def test_secure_bits_are_fair_in_every_position():
@@ -201,3 +207,28 @@ def test_no_release_takes_bits_or_a_seed():
         for method in (mechanism.__init__, mechanism.release):
             names = " ".join(inspect.signature(method).parameters)
             assert not any(word in names for word in ("seed", "bits", "random", "rng"))
+
+
+def test_bits_that_stand_in_serve_their_own_thread_and_are_taken_back_after():
+    own = secure_bits()
+    with bits_are(InsecureSeededBits(7)):
+        here = dpgap.NoisyTopK(2, 1).release([5, 9, 7, 8])
+        with ThreadPoolExecutor(1) as pool:
+            elsewhere = pool.submit(lambda: type(secure_bits())).result()
+    with bits_are(InsecureSeededBits(7)):
+        again = dpgap.NoisyTopK(2, 1).release([5, 9, 7, 8])
+    assert (here.indices.tolist(), here.gaps.tolist()) == (
+        again.indices.tolist(),
+        again.gaps.tolist(),
+    )
+    assert elsewhere is type(own)
+    assert secure_bits() is own
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_bits_that_stand_in_do_not_follow_into_a_forked_child():
+    with bits_are(InsecureSeededBits(7)):
+        child = os.fork()
+        if child == 0:
+            os._exit(isinstance(secure_bits(), InsecureSeededBits))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

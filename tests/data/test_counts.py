@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -22,8 +21,7 @@ from awkward_rows import ROWS
 from dpgap.data.counts import counts
 from dpgap.data.domain import OBSERVED, read_domain
 from dpgap.data.private_counts import Answers
-
-DATA = Path(os.environ.get("DPGAP_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+from real_data import real_file
 
 DOMAIN = ["fig", "pea", "oat", "", "žluťoučký 🍐"]
 EXPECTED = [2, 2, 0, 1, 2]
@@ -293,12 +291,8 @@ def test_ranges_may_have_steps_and_go_down() -> None:
     assert read_domain(range(10)).positions(large).tolist() == [-1, 5]
 
 
-@pytest.mark.skipif(
-    not (DATA / "retail.dat.gz").exists(),
-    reason="no retail.dat.gz: DPGAP_DATA names no folder that has it",
-)
 def test_retail_is_counted_as_published() -> None:
-    answers = counts(DATA / "retail.dat.gz", unit="line", item=None, domain="0..16469")
+    answers = counts(real_file("retail.dat.gz"), unit="line", item=None, domain="0..16469")
     assert isinstance(answers, Answers)
     assert answers.absent == 0
     assert (answers.counts.sum(), answers.counts.max()) == (908576, 50675)

@@ -1,0 +1,19 @@
+"""Half-widths of intervals: quantiles of sums of Laplace noise."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpgap.estimates.intervals import laplace_sum_half_width
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_half_widths_are_quantiles_of_sums_of_laplace_noise(level: float):
+    terms = [(3.0, 1), (1.0, 4), (0.5, 7)]
+    rng = np.random.default_rng(6)
+    total = sum(rng.laplace(scale=scale, size=(count, 10**6)).sum(0) for scale, count in terms)
+    half = laplace_sum_half_width(terms, level)
+    spread = 5 * math.sqrt(level * (1 - level) / 10**6)
+    assert (np.abs(total) <= half).mean() == pytest.approx(level, abs=spread)
+    assert (np.abs(total) <= half * 1.03).mean() > level + spread
