@@ -9,10 +9,10 @@ A guide is in docs/prove-your-own.md.
 """
 
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, StaircaseNoise
-from dpgap.proof.numbers import BadProgram, Violation
-from dpgap.proof.numeric import check
-from dpgap.proof.proving import Counterexample, Proof, prove, replay
-from dpgap.proof.searching import search
+from dpgap.proof.checker.at_a_point import check
+from dpgap.proof.checker.numbers import BadProgram, Violation
+from dpgap.proof.checker.proving import Counterexample, Proof, prove, replay
+from dpgap.proof.checker.random_search import search
 
 __all__ = [
     "BadProgram",

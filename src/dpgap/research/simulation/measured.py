@@ -19,8 +19,8 @@ from dpgap.pipelines.best import FINER, Joint, estimates_after_above, estimates_
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.paper import gap_variances, variance_ratio
 from dpgap.research.simulation.floats import Rng, draw
+from dpgap.research.simulation.joint_draws import shells
 from dpgap.research.simulation.runs import AboveRuns, MeasuredRuns, TopKRuns
-from dpgap.research.simulation.shells import shells
 
 
 def measure_top_k(

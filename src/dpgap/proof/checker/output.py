@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from dpgap.proof.numbers import Affine, BadProgram, Condition, Violation
+from dpgap.proof.checker.numbers import Affine, BadProgram, Condition, Violation
 
 _MOST = 10_000
 
@@ -49,19 +49,19 @@ class Sealed:
         return "<a continuous part of the output>"
 
 
-def collected(output: Any) -> Any:
+def collect(output: Any) -> Any:
     """The output with generators run to their end, and refused if it is not comparable."""
     if isinstance(output, Iterator):
         items = []
         for item in output:
-            items.append(collected(item))
+            items.append(collect(item))
             if len(items) > _MOST:
                 raise BadProgram(f"the program never stops: it gave more than {_MOST:,} outcomes")
         return tuple(items)
     if isinstance(output, tuple | list):
-        return _rebuilt(output, [collected(item) for item in output])
+        return _rebuilt(output, [collect(item) for item in output])
     if isinstance(output, dict):
-        return {key: collected(item) for key, item in output.items()}
+        return {key: collect(item) for key, item in output.items()}
     if isinstance(output, Condition):
         return bool(output)
     if isinstance(output, float) and math.isnan(output):
@@ -80,23 +80,23 @@ def _rebuilt(like: Any, items: list[Any]) -> Any:
     return type(like)(items)
 
 
-def sealed(output: Any) -> Any:
+def seal(output: Any) -> Any:
     """The output as an alignment may see it."""
     if isinstance(output, Affine):
         return Sealed()
     if isinstance(output, tuple | list):
-        return _rebuilt(output, [sealed(item) for item in output])
+        return _rebuilt(output, [seal(item) for item in output])
     if isinstance(output, dict):
-        return {key: sealed(item) for key, item in output.items()}
+        return {key: seal(item) for key, item in output.items()}
     return output
 
 
-def taken_apart(output: Any) -> tuple[Skeleton, list[Affine]]:
+def take_apart(output: Any) -> tuple[Skeleton, list[Affine]]:
     """The skeleton, and the continuous numbers in the order in which they occur."""
     if isinstance(output, Affine):
         return CONTINUOUS, [output]
     if isinstance(output, tuple | list | dict):
         items = output.items() if isinstance(output, dict) else output
-        parts = [taken_apart(item) for item in items]
+        parts = [take_apart(item) for item in items]
         return tuple(part[0] for part in parts), [number for part in parts for number in part[1]]
     return output, []

@@ -13,14 +13,14 @@ import numpy as np
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers, bounds, floors
 from dpgap.exact.laws import Law, Noise, Scalar
-from dpgap.proof.every_path import Replay
-from dpgap.proof.numbers import Affine
-from dpgap.proof.watch import Stop
+from dpgap.proof.checker.guard import Stop
+from dpgap.proof.checker.numbers import Affine
+from dpgap.proof.checker.path_explorer import PathExplorer
 
 _AT_ONCE = 1 << 17
 
 
-class Crowd(Replay):
+class PathSampler(PathExplorer):
     """The judge of many points: those who answer a question alike go on together."""
 
     def __init__(self, size: int, *, on_grid: bool) -> None:
@@ -101,9 +101,9 @@ def frequency(
     """
     happened = 0
     for done in range(0, runs, _AT_ONCE):
-        crowd = Crowd(min(_AT_ONCE, runs - done), on_grid=on_grid)
+        crowd = PathSampler(min(_AT_ONCE, runs - done), on_grid=on_grid)
 
-        def body(crowd: Crowd = crowd) -> None:
+        def body(crowd: PathSampler = crowd) -> None:
             if not event(run(answers, crowd)):
                 raise Stop
             crowd.happened += crowd.here.size

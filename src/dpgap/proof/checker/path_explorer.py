@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpgap.proof.numbers import Affine, BadProgram
-from dpgap.proof.watch import Stop
+from dpgap.proof.checker.guard import Stop
+from dpgap.proof.checker.numbers import Affine, BadProgram
 
 _MOST_PATHS = 100_000
 _MOST_QUESTIONS = 10_000
@@ -28,7 +28,7 @@ class _Answered:
     entered: bool
 
 
-class Replay(ABC):
+class PathExplorer(ABC):
     """Answers questions by replaying, and asks `branch` about new ones."""
 
     def __init__(self) -> None:

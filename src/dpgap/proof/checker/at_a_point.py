@@ -12,15 +12,10 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap.exact.laws import Scalar
-from dpgap.proof.alignment import (
-    Dependence,
-    Given,
-    Mechanism,
-    Trial,
-    cycle_message,
-    trial,
-)
-from dpgap.proof.numbers import (
+from dpgap.proof.checker.alignment import Given, Mechanism, Trial, trial
+from dpgap.proof.checker.any_share import corners
+from dpgap.proof.checker.dependence import Dependence, cycle_message
+from dpgap.proof.checker.numbers import (
     Affine,
     BadNoise,
     BadProgram,
@@ -31,8 +26,7 @@ from dpgap.proof.numbers import (
     exact,
     value_at,
 )
-from dpgap.proof.output import sealed
-from dpgap.proof.shares import corners
+from dpgap.proof.checker.output import seal
 from dpgap.releases.results import readable
 
 _MOST_QUESTIONS = 1_000_000
@@ -144,5 +138,5 @@ def _otherwise(
     point.contrary = question
     point.watch_alignment(True)
     noise = Given(Affine(point, {number: 1}) for number in range(len(made.laws)))
-    shifts = list(mechanism.align(Given(before), Given(after), noise, sealed(made.output)))
+    shifts = list(mechanism.align(Given(before), Given(after), noise, seal(made.output)))
     return replace(made, shifts=shifts, questions=made.questions[: question + 1])

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from dpgap.proof.numbers import BadNoise, BadProgram, Violation
+from dpgap.proof.checker.numbers import BadNoise, BadProgram, Violation
 
 
 class Stop(Exception):  # noqa: N818 - not a fault: passes through the program under proof
@@ -17,7 +17,7 @@ class Stop(Exception):  # noqa: N818 - not a fault: passes through the program u
 
 
 @contextmanager
-def watched(what: str, seconds: float) -> Iterator[None]:
+def guarded(what: str, seconds: float) -> Iterator[None]:
     """Run a part of the program: an error or no end becomes a `BadProgram` that says so."""
     try:
         with _deadline(f"{what} never stops: it was still running after {seconds:g} s", seconds):
