@@ -10,7 +10,7 @@ from dpgap.exact.laws import LaplaceNoise
 from dpgap.exact.tails import tail
 from dpgap.proof import Violation, prove, replay
 from dpgap.proof.audit import frequency
-from dpgap.proof.audit.quadrature import integrated
+from dpgap.proof.audit.quadrature import integrate
 from dpgap.proof.mutants.adaptive import TwoBranches
 from dpgap.proof.mutants.catalogue import accepted, mutants
 from dpgap.proof.mutants.entry import audit_mutant
@@ -88,11 +88,11 @@ def test_what_must_be_accepted_is_proved(entry):
 
 
 def test_a_quadrature_integrates_laplace_noise():
-    assert integrated(lambda x: np.ones_like(x), TWO) == pytest.approx(1, abs=1e-13)
-    assert integrated(lambda x: x**2, TWO) == pytest.approx(8, rel=1e-12)
+    assert integrate(lambda x: np.ones_like(x), TWO) == pytest.approx(1, abs=1e-13)
+    assert integrate(lambda x: x**2, TWO) == pytest.approx(8, rel=1e-12)
     # P(a − b > 3) for independent noise of scales 4 and 2, in closed form.
     closed = (16 * math.exp(-3 / 4) - 4 * math.exp(-3 / 2)) / (2 * 12)
-    assert integrated(lambda x: tail(FOUR, 3 + x), TWO) == pytest.approx(closed, rel=1e-12)
+    assert integrate(lambda x: tail(FOUR, 3 + x), TWO) == pytest.approx(closed, rel=1e-12)
 
 
 def test_sampling_takes_every_path_once():

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy import stats
+from two_samples import two_sample_p
 
 import dpgap
 from dpgap.estimates.linear import blue, combine
@@ -14,8 +15,8 @@ from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.sparse_vector.kernel import Sifted, sift
 from dpgap.mechanisms.top_k.kernel import Selection, select
 from dpgap.research.simulation import floats, top_k
-from dpgap.research.simulation.ranked import Ranked
 from dpgap.research.simulation.joint_draws import shells
+from dpgap.research.simulation.ranked import Ranked
 from law_tests import LEVEL
 
 RUNS = 100_000
@@ -23,24 +24,6 @@ EASY = np.array([9000, 8000, 7000, 6000, 5000, 4000, 300, 200, 100, 50, 20, 10, 
 HARD = np.arange(60) // 2 * 3 + 100
 TIES = np.random.default_rng(5).permutation(np.repeat([40, 39, 38, 30, 5], [3, 4, 15, 25, 40]))
 DATA = {"easy": EASY, "hard": HARD, "ties": TIES, "few": np.array([5, 9, 7, 7])}
-
-
-def two_sample_p(first: np.ndarray, second: np.ndarray) -> float:
-    """The p-value of "both samples of whole numbers have one law": χ² on common cells."""
-    cells, which = np.unique(np.concatenate([first, second]), return_inverse=True)
-    counts = np.stack(
-        [
-            np.bincount(which[: first.size], minlength=cells.size),
-            np.bincount(which[first.size :], minlength=cells.size),
-        ]
-    )
-    # Neighbouring cells are merged until each has 50 in all.
-    group = np.minimum.accumulate((counts.sum(axis=0)[::-1].cumsum() // 50)[::-1])
-    merged = np.stack([np.bincount(group, weights=row) for row in counts])
-    merged = merged[:, merged.sum(axis=0) > 0]
-    if merged.shape[1] < 2:
-        return 1.0
-    return float(stats.chi2_contingency(merged, correction=False).pvalue)
 
 
 def _folded(matrix: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from test_simulation import two_sample_p
+from two_samples import two_sample_p
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits

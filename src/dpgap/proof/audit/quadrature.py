@@ -46,7 +46,7 @@ def nodes(law: Law) -> tuple[Floats, Floats]:
     return (starts + unit).ravel(), np.tile((widths * weights / 2).ravel(), 2 * reach)
 
 
-def integrated(given: Callable[[Floats], Any], law: Law) -> float:
+def integrate(given: Callable[[Floats], Any], law: Law) -> float:
     """The mean of `given` over the noise."""
     points, weights = nodes(law)
     return float((weights * density(law, points) * given(points)).sum())

@@ -12,8 +12,8 @@ of the paper, and what we add to it)
 - draws: how many draws are taken, and from which laws, is determined by the output;
 - support: shifted noise can be drawn at all.
 
-`trial` runs a mechanism through these on one path. What a path is, one point or a whole region
-of answers and noise, is the caller's business.
+`trial` checks these on one path. A path may be one point, or a whole region of answers and noise:
+the `Judge` that the caller brings knows which.
 """
 
 from collections.abc import Sequence
@@ -28,6 +28,7 @@ from dpgap.proof.checker.numbers import (
     BadProgram,
     Condition,
     Exact,
+    Path,
     Violation,
     exact,
     noise_name,
@@ -50,13 +51,10 @@ class Mechanism(Protocol):
         """One shift for every draw, in the order drawn."""
 
 
-class Judge(Protocol):
+class Judge(Path, Protocol):
     """A path that can also be asked whether something holds everywhere on it."""
 
     epsilon: Exact
-
-    def is_negative(self, form: Affine) -> bool:
-        """Whether the form is below zero here."""
 
     def assume(self, condition: Condition | bool) -> None:
         """Leave out whatever does not meet the condition."""
@@ -71,7 +69,7 @@ class Judge(Protocol):
         """Raise a violation where shifting the draws costs more than ε less `extra`."""
 
     def watch_alignment(self, begins: bool) -> None:
-        """From here on, or no longer, questions are those of the alignment."""
+        """Say whether the questions that follow are the alignment's."""
 
     @property
     def alignment_questions(self) -> Sequence[tuple[set[int], bool]]:

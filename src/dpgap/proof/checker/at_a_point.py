@@ -1,9 +1,9 @@
 """One point at a time: the conditions of a proof on given answers, neighbour and noise.
 
-Everything is exact: answers and noise are fractions, costs are fractions, nothing is judged in
-floats. The noise is handed to the program as unknowns whose values are known, so it is seen which
-draws each shift depends on. What a question of the alignment decides is found by answering it the
-other way and looking which shifts change.
+Everything is exact: answers, noise and costs are fractions, and nothing is judged in floats. The
+program gets its noise as unknowns whose values are known here, so each shift shows which draws it
+depends on. A question of the alignment is also answered the other way: the shifts that then change
+depend on it.
 """
 
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ class Point:
             raise Violation("cost", f"the shifts cost {readable(total)}, more than {allowed}")
 
     def watch_alignment(self, begins: bool) -> None:
-        """From here on, or no longer, questions are those of the alignment."""
+        """Say whether the questions that follow are the alignment's."""
         self._watching = begins
 
 

@@ -38,7 +38,7 @@ class Dependence:
                 f"the output {trial.skeleton} comes from {len(known)} draws or from "
                 f"{len(trial.laws)}, or from other laws: the output must tell which",
             )
-        key = (trial.skeleton, _given(trial.questions))
+        key = (trial.skeleton, _answers_before_noise(trial.questions))
         draws_in = [shift.draws if isinstance(shift, Affine) else set() for shift in trial.shifts]
         first = self.shifts.setdefault(key, trial.shifts)
         within = self.within.setdefault(key, [set() for _ in draws_in])
@@ -70,7 +70,7 @@ class Dependence:
         return not self.varying[key]
 
 
-def _given(questions: Sequence[tuple[set[int], bool]]) -> tuple[bool, ...]:
+def _answers_before_noise(questions: Sequence[tuple[set[int], bool]]) -> tuple[bool, ...]:
     answers = []
     for about, answer in questions:
         if about:

@@ -1,8 +1,8 @@
 """What a program returns, taken apart: the discrete skeleton and the continuous numbers in it.
 
 An alignment may look at the skeleton only. There are countably many skeletons, so there are
-countably many alignments, as the paper's Lemma 1 demands. In place of a continuous number it is
-handed a `Sealed` one, which refuses to be used.
+countably many alignments, as the paper's Lemma 1 demands. In place of each continuous number the
+alignment gets a `Sealed` one, which refuses to be used.
 """
 
 import math
@@ -38,19 +38,14 @@ class Sealed:
     __rtruediv__ = __neg__ = __pos__ = __abs__ = __float__ = __int__ = __round__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __hash__ = __index__ = _refuse
     __floor__ = __ceil__ = __trunc__ = __pow__ = __mod__ = __floordiv__ = _refuse
-
-    def __eq__(self, other: object) -> NoReturn:
-        raise Violation("discrete", _SEAL_BROKEN)
-
-    def __ne__(self, other: object) -> NoReturn:
-        raise Violation("discrete", _SEAL_BROKEN)
+    __eq__ = __ne__ = _refuse
 
     def __repr__(self) -> str:
         return "<a continuous part of the output>"
 
 
 def collect(output: Any) -> Any:
-    """The output with generators run to their end, and refused if it is not comparable."""
+    """Run generators in the output to their end; refuse what cannot be compared."""
     if isinstance(output, Iterator):
         items = []
         for item in output:

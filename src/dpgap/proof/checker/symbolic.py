@@ -160,7 +160,7 @@ class Paths(PathExplorer):
             self._scopes += 1
 
     def learn(self, form: Affine, negative: bool) -> None:
-        """Keep the answer, for what follows from it at a glance."""
+        """Keep the answer, for what plainly follows from it."""
         if len(form.terms) > 1:
             self._tied.update(form.terms)
         self._narrow(form, negative)
@@ -168,7 +168,7 @@ class Paths(PathExplorer):
         self._seen.update(form.terms)
 
     def _narrow(self, form: Affine, negative: bool) -> None:
-        """Narrow the intervals: each unknown must do what the others, at their best, cannot."""
+        """Narrow the intervals: each unknown must make up for what the others cannot reach."""
         if not all(unknown in self._box for unknown in form.terms):
             return
         low, high = self._range(form)
@@ -362,8 +362,4 @@ def _plain(shift: Scalar) -> Scalar:
 
 def _direction(form: Affine) -> tuple[Any, ...]:
     """What forms that differ by a bounded amount have in common: the unbounded unknowns."""
-    return tuple(
-        sorted(
-            ((u, by) for u, by in form.terms.items() if isinstance(u, int)),
-        )
-    )
+    return tuple(sorted((u, by) for u, by in form.terms.items() if isinstance(u, int)))

@@ -74,23 +74,13 @@ class TwoGaps(Max):
         return noisy[first] - noisy[second], noisy[second] - noisy[third]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexOnlyTopK:
+class IndicesOfWinners(Max):
     """Noisy Top-K without gaps: private even where noise ties and the lower index wins."""
-
-    k: int = 1
-
-    epsilon: ClassVar[int] = 1
-
-    def run(self, answers: Answers, noise: Noise) -> tuple[int, ...]:
-        """Rank the noisy answers."""
-        law = laplace(2 * self.k)
-        noisy = [answer + noise.draw(law) for answer in answers]
-        return tuple(sorted(range(len(noisy)), key=noisy.__getitem__, reverse=True)[: self.k])
 
     def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
         """Winners rise by 1 on the neighbour, as much as any loser can, so all order is kept."""
-        return [answers[i] - neighbour[i] + 1 if i in output else 0 for i in range(len(answers))]
+        winners, _ = output
+        return [answers[i] - neighbour[i] + 1 if i in winners else 0 for i in range(len(answers))]
 
 
 def entries() -> list[CatalogueEntry]:
@@ -171,7 +161,9 @@ def entries() -> list[CatalogueEntry]:
             epsilon=Fraction(1, 2),
         ),
         *(
-            accept("index-only top-k with ties", IndexOnlyTopK(k), 4, k=k, ties=True)
+            accept(
+                "index-only top-k with ties", IndicesOfWinners(laplace(2 * k), k), 4, k=k, ties=True
+            )
             for k in (1, 2)
         ),
     ]

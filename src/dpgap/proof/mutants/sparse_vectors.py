@@ -11,7 +11,7 @@ from dpgap.exact.laws import ExponentialNoise, Law, Noise, Scalar
 from dpgap.exact.tails import tail
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.proof.audit.events import Event
-from dpgap.proof.audit.quadrature import integrated
+from dpgap.proof.audit.quadrature import integrate
 from dpgap.proof.mutants.entry import (
     Answers,
     CatalogueEntry,
@@ -40,6 +40,7 @@ class Sparse:
     threshold: int = 0
 
     epsilon: ClassVar[int] = 1
+    sign: ClassVar[int] = 1
 
     def outcome(self, answer: Scalar, noise: Noise, threshold: Scalar) -> Outcome:
         """What is said of one answer: above or not, and its gap."""
@@ -48,7 +49,7 @@ class Sparse:
 
     def run(self, answers: Answers, noise: Noise) -> Iterator[Outcome]:
         """Compare each answer with a noisy threshold."""
-        threshold = self.threshold + noise.draw(self.threshold_law)
+        threshold = self.threshold + self.sign * noise.draw(self.threshold_law)
         found = 0
         for answer in answers:
             outcome = self.outcome(answer, noise, threshold)
@@ -132,13 +133,7 @@ class FreshGap(Sparse):
 class Subtracted(Sparse):
     """Takes one-sided noise off the threshold instead of adding it."""
 
-    def run(self, answers: Answers, noise: Noise) -> Iterator[Outcome]:
-        threshold = self.threshold - noise.draw(self.threshold_law)
-        for answer in answers:
-            outcome = self.outcome(answer, noise, threshold)
-            yield outcome
-            if outcome[0]:
-                return
+    sign = -1
 
     def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
         """To raise the threshold by 1, less must be taken off it."""
@@ -162,7 +157,7 @@ def below_then_above(answers: Sequence[int], above: int, law: Law) -> float:
             chance = chance * (clears if at >= len(answers) - above else 1 - clears)
         return chance
 
-    return integrated(given, laplace(2))
+    return integrate(given, laplace(2))
 
 
 def _below_then_two_above(answers: Sequence[int]) -> float:
@@ -180,7 +175,7 @@ def _values_low(answers: Sequence[int]) -> float:
             chance = chance * (1 - tail(law, threshold - answer))
         return chance * (threshold <= 0)
 
-    return integrated(given, laplace(2))
+    return integrate(given, laplace(2))
 
 
 def _is_not_positive(number: Scalar) -> Any:

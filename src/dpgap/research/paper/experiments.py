@@ -317,7 +317,7 @@ def _quality(
 
 
 def _left_after(mechanism: SparseVector, found: AboveRuns, answers: int) -> Floats:
-    """The share of ε left had each run been stopped after so many answers: runs do not look ahead.
+    """The share of ε that would be left if each run were stopped after so many answers.
 
     A run that found fewer leaves what it left.
     """
