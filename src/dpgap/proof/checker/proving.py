@@ -32,9 +32,6 @@ PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
 GENERAL, RISING, FALLING = DIRECTIONS = ("general", "rising", "falling")
 """How answers may differ on neighbouring data: any way, none falls, or none rises."""
 
-Family = Callable[[Callable[[str], Scalar]], Any]
-"""A mechanism with unknown public parameters: takes a function that makes unknowns."""
-
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:

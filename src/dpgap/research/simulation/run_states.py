@@ -12,7 +12,7 @@ Flags = NDArray[np.bool_]
 Branches = NDArray[np.int8]
 
 
-class Found(NamedTuple):
+class FoundAbove(NamedTuple):
     """Answers found above by some runs, run by run, and how many these had found before."""
 
     runs: Integers
@@ -46,7 +46,9 @@ class RunStates:
             going &= self.found[runs] < self._most
         return going
 
-    def take(self, runs: Integers, indices: Integers, branches: Branches, gaps: Floats) -> Found:
+    def take(
+        self, runs: Integers, indices: Integers, branches: Branches, gaps: Floats
+    ) -> FoundAbove:
         """What these runs find above among the next answers; one row a run."""
         before = self.found[runs]
         said = self._charge(runs, branches)
@@ -58,7 +60,7 @@ class RunStates:
         self.last[runs[some]] = found[counts.cumsum()[some] - 1]
         over = gaps.ravel()[places]
         np.floor(over, out=over)
-        return Found(runs, counts, before, found, branches.ravel()[places], over)
+        return FoundAbove(runs, counts, before, found, branches.ravel()[places], over)
 
     def _charge(self, runs: Integers, branches: Branches) -> Flags:
         """Charge for the answers that are above, and say which they are.

@@ -18,7 +18,7 @@ from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.research.simulation.floats import Rng, draw, has_known_tail
 from dpgap.research.simulation.ranked import Ranked
-from dpgap.research.simulation.run_states import Branches, Flags, Found, RunStates
+from dpgap.research.simulation.run_states import Branches, Flags, FoundAbove, RunStates
 
 _RUNS_AT_ONCE = 1_250
 _FEWEST_RUNS = 16
@@ -148,7 +148,7 @@ class _Stream(NamedTuple):
             parts.append(_Far(runs, found, branches, values - thresholds[runs]))
         return parts[0] if len(parts) == 1 else _Far(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _divide(self, first: int, runs: int, near: Integers, far: _Far) -> Iterator[Found]:
+    def _divide(self, first: int, runs: int, near: Integers, far: _Far) -> Iterator[FoundAbove]:
         """As many runs together as have few far answers between them."""
         if far.runs.size > near.size + _FEW_FAR and runs > _FEWEST_RUNS:
             half = runs // 2
@@ -158,7 +158,7 @@ class _Stream(NamedTuple):
             return
         yield from self._sift(np.arange(first, first + runs), near, far)
 
-    def _sift(self, runs: Integers, near: Integers, far: _Far) -> Iterator[Found]:
+    def _sift(self, runs: Integers, near: Integers, far: _Far) -> Iterator[FoundAbove]:
         asked = np.union1d(near, far.indices) if far.runs.size else near
         first, at = int(runs[0]), 0
         while at < asked.size and runs.size:
