@@ -16,9 +16,9 @@ import polars
 import pyarrow
 import pyarrow.parquet
 import pytest
+from awkward_rows import ROWS
 
 import dpgap
-from awkward_rows import ROWS
 from dpgap.data.counts import counts
 from dpgap.data.domain import OBSERVED, read_domain
 from dpgap.data.private_counts import Answers

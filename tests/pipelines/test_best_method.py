@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accuracy_benchmark import benchmark, falling_counts, real_counts
 
 import dpgap
-from accuracy_benchmark import benchmark, falling_counts, real_counts
 from dpgap.pipelines.best import FINER
 
 RUNS = 2000

@@ -4,9 +4,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from accuracy_benchmark import benchmark, falling_counts
 
 import dpgap
-from accuracy_benchmark import benchmark, falling_counts
 
 
 @pytest.mark.parametrize("k", [3, 10])
