@@ -16,7 +16,7 @@ from dpgap.proof import (
     prove,
     replay,
 )
-from dpgap.proof.alignment import find_cycle
+from dpgap.proof.checker.dependence import find_cycle
 
 UNIT = LaplaceNoise(Fraction(1))
 
@@ -321,7 +321,7 @@ class TestBadPrograms:
         assert "never stops" in self.diagnosis(run)
 
     def test_looping_without_end(self, monkeypatch):
-        monkeypatch.setattr("dpgap.proof.alignment._SECONDS", 0.2)
+        monkeypatch.setattr("dpgap.proof.checker.alignment._SECONDS", 0.2)
 
         def run(self, answers, noise):
             while True:
@@ -332,7 +332,7 @@ class TestBadPrograms:
     def test_looping_without_end_in_another_thread(self, monkeypatch):
         from concurrent.futures import ThreadPoolExecutor
 
-        monkeypatch.setattr("dpgap.proof.alignment._SECONDS", 0.2)
+        monkeypatch.setattr("dpgap.proof.checker.alignment._SECONDS", 0.2)
 
         def run(self, answers, noise):
             while True:

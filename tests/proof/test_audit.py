@@ -5,18 +5,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from faults import with_scales
 from scipy.stats import binom
 
-from dpgap.proof.audit import LEVEL, audit_design, designs, fit, lower_bound
-from dpgap.proof.variants import with_scales
+from dpgap.proof.audit.design import audit_design
+from dpgap.proof.audit.designs import designs
+from dpgap.proof.audit.finding import LEVEL, fit, lower_bound
 
 DESIGNS = {f"{design.name}, {design.variant}": design for design in designs()}
 SAMPLES = 400_000
-
-
-def law_of(design, side):
-    program = design.mechanism
-    return design.law(program.in_steps() if hasattr(program, "in_steps") else program, side)
 
 
 @pytest.mark.parametrize("name", DESIGNS)
@@ -47,7 +44,7 @@ def test_releases_themselves_are_audited(name):
 def test_output_laws_sum_to_one(name):
     design = DESIGNS[name]
     for side in (design.answers, design.neighbour):
-        chances = law_of(design, side)
+        chances = design.chances(side)
         assert chances.sum() == pytest.approx(1, abs=1e-12)
         assert (chances >= 0).all()
 
@@ -56,7 +53,7 @@ def test_output_laws_sum_to_one(name):
 def test_the_events_loss_under_the_exact_law_is_within_epsilon(name):
     design = DESIGNS[name]
     scaled = [
-        np.rint(law_of(design, side) * 1e15).astype(np.int64)
+        np.rint(design.chances(side) * 1e15).astype(np.int64)
         for side in (design.answers, design.neighbour)
     ]
     hits, others = (design.event(counts) for counts in scaled)

@@ -4,13 +4,15 @@ import math
 from fractions import Fraction
 
 import pytest
+from faults import with_scales
 
 import dpgap
 from dpgap.exact.laws import NOISES, LaplaceNoise
-from dpgap.proof import density, prove, search
-from dpgap.proof.cases import by_density, cases
-from dpgap.proof.shares import AllShares, for_all_shares
-from dpgap.proof.variants import with_scales
+from dpgap.proof import prove, search
+from dpgap.proof.cases import cases
+from dpgap.proof.checker import density
+from dpgap.proof.checker.any_share import AnyShare, for_any_share
+from dpgap.proof.checker.density import check_density
 
 CASES = cases()
 
@@ -57,8 +59,8 @@ def test_a_stream_with_a_tenth_less_noise_is_refuted(kind, noise):
 @pytest.mark.parametrize("neighbours", ["general", "rising", "falling"])
 def test_the_density_search_rejects_a_wrong_scale(neighbours):
     sound = dpgap.NoisyTopK(2, 1, monotonic=neighbours != "general", noise="exponential")
-    assert by_density(sound, 3, neighbours).verdict == "CHECKED"
-    wrong = by_density(with_scales(sound, Fraction(99, 100)), 3, neighbours)
+    assert check_density(sound, 3, neighbours).verdict == "CHECKED"
+    wrong = check_density(with_scales(sound, Fraction(99, 100)), 3, neighbours)
     assert wrong.condition == "density"
 
 
@@ -98,14 +100,14 @@ def test_the_density_check_refutes_a_program_that_returns_something_else(monkeyp
 
     monkeypatch.setattr(dpgap.NoisyTopK, "run", backwards)
     mechanism = dpgap.NoisyTopK(2, 1, noise="exponential")
-    assert by_density(mechanism, 3, "general").condition == "output"
+    assert check_density(mechanism, 3, "general").condition == "output"
 
 
 def test_a_cost_that_is_not_affine_in_the_share_is_refused():
     with pytest.raises(ValueError, match="not affine"):
-        for_all_shares(lambda share: LaplaceNoise(share))
-    shared = for_all_shares(lambda share: LaplaceNoise(1 / share))
-    assert shared == AllShares(LaplaceNoise(Fraction(4)), LaplaceNoise(Fraction(4, 3)))
+        for_any_share(lambda share: LaplaceNoise(share))
+    shared = for_any_share(lambda share: LaplaceNoise(1 / share))
+    assert shared == AnyShare(LaplaceNoise(Fraction(4)), LaplaceNoise(Fraction(4, 3)))
     assert shared.cost(Fraction(-2)) == (0, 2)
 
 

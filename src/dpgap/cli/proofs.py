@@ -27,7 +27,7 @@ Named = TypeVar("Named")
 
 
 def prove(name: Name = None, as_json: AsJson = False) -> None:
-    """Prove every mechanism that dpgap ships, and refute the museum's mutants."""
+    """Prove every mechanism that dpgap ships, and refute the mutants."""
     if importlib.util.find_spec("z3") is None:
         _refuse("proofs need z3: pip install 'dpgap[proof]'")
     from dpgap.proof.cases import cases
@@ -44,7 +44,7 @@ def prove(name: Name = None, as_json: AsJson = False) -> None:
 
 def audit(name: Name = None, as_json: AsJson = False) -> None:
     """Bound the ε of everything from below by samples, and compare releases with their law."""
-    from dpgap.proof.audit import audits
+    from dpgap.proof.cases import audits
 
     chosen = _chosen(name, [task for task, _ in audits()])
     rows = _collected(_Auditing(chosen), len(chosen), "Auditing", as_json)
@@ -88,7 +88,7 @@ class _Auditing:
         self.chosen = chosen
 
     def __call__(self, i: int) -> Row:
-        from dpgap.proof.audit import audits
+        from dpgap.proof.cases import audits
 
         _, task = audits()[self.chosen[i]]
         found = task()

@@ -8,12 +8,12 @@ import typer
 from dpgap.research.paper.claims import Claim, judge
 from dpgap.research.paper.datasets import load, load_all
 from dpgap.research.paper.experiments import FIGURES, Result
-from dpgap.research.paper.figures import Drawn, draw, draw_datasets, require_matplotlib
+from dpgap.research.paper.figures import Drawing, draw, draw_datasets, require_matplotlib
 from dpgap.research.paper.page import as_html, as_markdown
 from dpgap.research.paper.reproduction import (
     SEED,
-    Plan,
     Progress,
+    ReproductionPlan,
     as_json,
     finished_figures,
     require_sound,
@@ -49,7 +49,7 @@ def reproduce(
         figures = tuple(sorted(set(figure or FIGURES)))
         require_sound(figures, runs, seed)  # before data is read, which may take a while
         require_matplotlib()
-        plan = Plan(load_all(data), figures, runs, seed)
+        plan = ReproductionPlan(load_all(data), figures, runs, seed)
         results, claims = _watched(out, plan, quiet=as_json_text)
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         typer.echo(f"Error: {error}", err=True)
@@ -65,7 +65,7 @@ def reproduce(
     typer.echo(f"Written to {out}: {PAGE}, {SUMMARY}, {RESULTS} and the figures.")
 
 
-def _watched(out: Path, plan: Plan, *, quiet: bool) -> tuple[list[Result], list[Claim]]:
+def _watched(out: Path, plan: ReproductionPlan, *, quiet: bool) -> tuple[list[Result], list[Claim]]:
     """Reproduce with a progress bar and an estimate of the time that is left."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -88,10 +88,10 @@ def _watched(out: Path, plan: Plan, *, quiet: bool) -> tuple[list[Result], list[
 
 
 def reproduce_into(
-    out: Path, plan: Plan, progress: Progress = lambda done, total: None
+    out: Path, plan: ReproductionPlan, progress: Progress = lambda done, total: None
 ) -> tuple[list[Result], list[Claim]]:
     """Write figures, results and pages to a folder; each figure as soon as it is finished."""
-    drawn: dict[str, Drawn] = {}
+    drawn: dict[str, Drawing] = {}
 
     def told(done: int, total: int) -> None:
         if not drawn:  # other processes are at work, and there is time to draw
@@ -116,7 +116,7 @@ def reproduce_into(
     return results, claims
 
 
-def _write_drawings(out: Path, drawn: dict[str, Drawn]) -> None:
+def _write_drawings(out: Path, drawn: dict[str, Drawing]) -> None:
     for name, files in drawn.items():
         for kind, content in files.items():
             write(out / FOLDER / f"{name}.{kind}", content)

@@ -2,17 +2,23 @@
 
 - `prove` runs a mechanism and its alignment on unknown numbers, on every path, and returns a
   proof for all answers, neighbours and noise, or a counterexample. It needs `dpgap[proof]`.
-- `check` does the same at one point, in exact fractions; `search` at many, found by Hypothesis.
+- `check` does the same at one point, in exact fractions. `search` does it at many points that
+  Hypothesis makes up.
 - `dpgap.proof.audit` needs no alignment: it bounds ε from below by samples of the real thing.
 
 A guide is in docs/prove-your-own.md.
+
+Three rooms: `checker` judges alignments, `audit` samples, `mutants` holds mechanisms that must be
+refuted. `cases` lists everything there is to prove and to audit; `parallel` does it on all cores.
+`mutants` may import `audit`, and `audit` may import `checker`; none the other way. All may import
+`mechanisms` and what is below.
 """
 
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, StaircaseNoise
-from dpgap.proof.numbers import BadProgram, Violation
-from dpgap.proof.numeric import check
-from dpgap.proof.proving import Counterexample, Proof, prove, replay
-from dpgap.proof.searching import search
+from dpgap.proof.checker.at_a_point import check
+from dpgap.proof.checker.numbers import BadProgram, Violation
+from dpgap.proof.checker.proving import Counterexample, Proof, prove, replay
+from dpgap.proof.checker.random_search import search
 
 __all__ = [
     "BadProgram",

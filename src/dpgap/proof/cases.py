@@ -1,26 +1,29 @@
-"""Everything there is to prove: what dpgap ships, the museum's mutants, and what must pass.
+"""Everything there is to prove and to audit: what dpgap ships, mutants, and what must pass.
 
-To have a new mechanism proved, add its cases to `shipped`.
+To have a new mechanism proved, add its cases to `shipped`; to have it audited, add it to
+`dpgap.proof.audit.designs`.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any
 
-from dpgap.exact.laws import NOISES, Scalar
+from dpgap.exact.laws import NOISES
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
-from dpgap.proof import density
-from dpgap.proof.exhibits import Exhibit, exhibits
-from dpgap.proof.numbers import Violation
-from dpgap.proof.proving import CHECKED, NEIGHBOURS, REFUTED, Proof, prove
-from dpgap.proof.variants import any_sparse_vector
+from dpgap.proof.audit.design import audit_design
+from dpgap.proof.audit.designs import designs
+from dpgap.proof.audit.finding import Audit
+from dpgap.proof.checker.density import check_density
+from dpgap.proof.checker.families import any_sparse_vector
+from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, prove
+from dpgap.proof.mutants.catalogue import catalogue, mutants
+from dpgap.proof.mutants.entry import CatalogueEntry, audit_mutant
 
 SHIPPED = "shipped"
 
@@ -43,19 +46,28 @@ class Case:
 
 @lru_cache(maxsize=1)
 def cases() -> tuple[Case, ...]:
-    """All of them."""
-    return (*shipped(), *map(_exhibited, exhibits()))
+    """All there is to prove."""
+    return (*shipped(), *map(_listed, catalogue()))
 
 
-def _exhibited(exhibit: Exhibit) -> Case:
-    return Case(
-        exhibit.name,
-        exhibit.kind,
-        exhibit.variant,
-        exhibit.n,
-        exhibit.k,
-        partial(prove, exhibit.mechanism, exhibit.n, **exhibit.how),
-    )
+def _listed(entry: CatalogueEntry) -> Case:
+    judge = partial(prove, entry.mechanism, entry.n, **entry.how)
+    return Case(entry.name, entry.kind, entry.variant, entry.n, entry.k, judge)
+
+
+def audits(
+    *, kernel_samples: int = 10_000_000, release_samples: int = 100_000
+) -> list[tuple[str, Callable[[], Audit]]]:
+    """All there is to audit, by name, what takes longest first.
+
+    `release` itself is sampled with Laplace noise; the kernel that it calls, with every noise.
+    """
+    plain = [design for design in designs() if design.variant == "laplace, general"]
+    return [
+        *((each.name, partial(audit_design, each, "release", release_samples)) for each in plain),
+        *((each.name, partial(audit_design, each, "kernel", kernel_samples)) for each in designs()),
+        *((each.name, partial(audit_mutant, each)) for each in mutants()),
+    ]
 
 
 def shipped() -> Iterator[Case]:
@@ -63,111 +75,49 @@ def shipped() -> Iterator[Case]:
 
     ε and the sensitivity are 1: other values only change the units of noise and of answers.
     """
+    hull = CountHull(1, monotonic=True)
+    measurements = ((Cube(1), GENERAL), (Laplace(1), GENERAL), (hull, RISING), (hull, FALLING))
     for n in range(_TOP_K_ANSWERS, 0, -1):  # the cube's largest case is the longest: it goes first
-        yield _measurement(Cube(1), n, "general")
-        yield _measurement(Laplace(1), n, "general")
-        yield _measurement(CountHull(1, monotonic=True), n, "rising")
-        yield _measurement(CountHull(1, monotonic=True), n, "falling")
+        for measurement, neighbours in measurements:
+            judge = partial(prove, measurement, n, neighbours=neighbours)
+            yield Case(type(measurement).__name__, SHIPPED, neighbours, n, n, judge)
     for noise in NOISES:
-        for neighbours in NEIGHBOURS:
-            made = partial(NoisyTopK, epsilon=1, monotonic=neighbours != "general", noise=noise)
-            yield from _rankings("NoisyTopK", made, noise, neighbours)
-            largest = partial(NoisyMax, epsilon=1, monotonic=neighbours != "general", noise=noise)
+        for neighbours in DIRECTIONS:
+            for n, k in _sizes(_TOP_K_ANSWERS):
+                yield _ranking(NoisyTopK, n, noise, neighbours, k=k)
             for n in range(1, _TOP_K_ANSWERS + 1):
-                yield _ranking("NoisyMax", largest(), noise, neighbours, n)
-            yield from _streams("SparseVector", SparseVector, noise, neighbours, _STREAM_ANSWERS)
-            for more, most in (
-                ({}, _STREAM_ANSWERS),
-                ({"drain": True}, _LONGER_ANSWERS),
-                ({"branches": 3}, _LONGER_ANSWERS),
-                ({"branches": 3, "drain": True}, _LONGER_ANSWERS),
-            ):
+                yield _ranking(NoisyMax, n, noise, neighbours)
+            yield from _streams(SparseVector, noise, neighbours, _STREAM_ANSWERS)
+            yield from _streams(AdaptiveSparseVector, noise, neighbours, _STREAM_ANSWERS)
+            for more in ({"drain": True}, {"branches": 3}, {"branches": 3, "drain": True}):
                 yield from _streams(
-                    "AdaptiveSparseVector", AdaptiveSparseVector, noise, neighbours, most, **more
+                    AdaptiveSparseVector, noise, neighbours, _LONGER_ANSWERS, **more
                 )
 
 
-def _measurement(mechanism: Any, n: int, neighbours: str) -> Case:
-    judge = partial(by_alignment, mechanism, n, neighbours)
-    return Case(type(mechanism).__name__, SHIPPED, neighbours, n, n, judge)
+def _sizes(most: int) -> list[tuple[int, int]]:
+    """All numbers of answers up to the most, each with every k."""
+    return [(n, k) for n in range(1, most + 1) for k in range(1, n + 1)]
 
 
-def _rankings(
-    name: str, made: Callable[..., NoisyTopK], noise: str, neighbours: str
-) -> Iterator[Case]:
-    for n in range(1, _TOP_K_ANSWERS + 1):
-        for k in range(1, n + 1):
-            yield _ranking(name, made(k), noise, neighbours, n)
-
-
-def _ranking(name: str, mechanism: NoisyTopK, noise: str, neighbours: str, n: int) -> Case:
-    by = by_density if noise == "exponential" else by_alignment
-    judge = partial(by, mechanism, n, neighbours)
-    return Case(name, SHIPPED, f"{noise}, {neighbours}", n, mechanism.k, judge)
-
-
-def by_alignment(mechanism: Any, n: int, neighbours: str) -> Proof:
-    """Prove it by its own alignment."""
-    return prove(mechanism, n, neighbours=neighbours)
-
-
-def by_density(mechanism: NoisyTopK, n: int, neighbours: str) -> Proof:
-    """Check a Top-K with one-sided noise: the program proved, its density searched."""
-    start = time.perf_counter()
-    try:
-        density.describes(mechanism, n)
-    except Violation as wrong:
-        return Proof(
-            REFUTED,
-            neighbours,
-            wrong.condition,
-            wrong.message,
-            None,
-            0,
-            time.perf_counter() - start,
-        )
-    worst = density.search(mechanism, n, neighbours)
-    seconds = time.perf_counter() - start
-    if worst is None:
-        reason = "by its density: see docs/exponential-top-k.md"
-        return Proof(CHECKED, neighbours, None, reason, None, 0, seconds)
-    return Proof(
-        REFUTED, neighbours, "density", f"densities differ too much: {worst}", None, 0, seconds
-    )
+def _ranking(kind: type[NoisyTopK], n: int, noise: str, neighbours: str, **more: Any) -> Case:
+    mechanism = kind(epsilon=1, monotonic=neighbours != GENERAL, noise=noise, **more)
+    by = check_density if noise == "exponential" else prove
+    judge = partial(by, mechanism, n, neighbours=neighbours)
+    return Case(kind.__name__, SHIPPED, f"{noise}, {neighbours}", n, mechanism.k, judge)
 
 
 def _streams(
-    name: str,
-    mechanism: type[SparseVector],
-    noise: str,
-    neighbours: str,
-    most: int,
-    **more: Any,
+    kind: type[SparseVector], noise: str, neighbours: str, most: int, **more: Any
 ) -> Iterator[Case]:
     """Streams; noise on a grid ties, so ties count."""
-    words = [f"{key}={value}" for key, value in more.items()]
-    variant = ", ".join([noise, neighbours, *words])
-    for n in range(1, most + 1):
-        for k in range(1, n + 1):
-            family = partial(
-                _stream, mechanism, k, neighbours != "general", noise, tuple(more.items())
-            )
-            judge = partial(prove, family, n, neighbours=neighbours, ties=True)
-            yield Case(name, SHIPPED, variant, n, k, judge)
+    variant = ", ".join([noise, neighbours, *(f"{key}={value}" for key, value in more.items())])
+    made = partial(kind, 0, epsilon=1, monotonic=neighbours != GENERAL, noise=noise, **more)
+    for n, k in _sizes(most):
+        family = partial(any_sparse_vector, lru_cache(16)(partial(_with_share, made, k)))
+        judge = partial(prove, family, n, neighbours=neighbours, ties=True)
+        yield Case(kind.__name__, SHIPPED, variant, n, k, judge)
 
 
-def _stream(
-    mechanism: type[SparseVector],
-    k: int,
-    monotonic: bool,
-    noise: str,
-    more: tuple[tuple[str, Any], ...],
-    unknown: Callable[[str], Scalar],
-) -> SparseVector:
-    @lru_cache(maxsize=16)
-    def with_share(share: Fraction) -> SparseVector:
-        return mechanism(
-            0, k, 1, monotonic=monotonic, noise=noise, threshold_share=share, **dict(more)
-        )
-
-    return any_sparse_vector(with_share, unknown)
+def _with_share(made: Callable[..., SparseVector], k: int, share: Fraction) -> SparseVector:
+    return made(k=k, threshold_share=share)

@@ -1,4 +1,9 @@
 """Simulation and the paper's experiments, on floats that are quick and not secure.
 
-May import `pipelines` and what that may import; nothing that releases may import it.
+- `simulation`: many runs of a mechanism or a pipeline at once. Others may import `simulate`,
+  `batches`, `Ranked`, `FloatNoise` and the kinds of runs, all from `dpgap.research.simulation`.
+- `paper`: data sets, experiments, figures and claims; `dpgap reproduce` calls it.
+
+`paper` may import `simulation`; both may import `pipelines` and what is below. Nothing that
+releases may import this room.
 """

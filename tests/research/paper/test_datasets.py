@@ -53,7 +53,7 @@ def test_quest_repeats_itself_and_refuses_nonsense():
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_fimi_files_are_counted_once_a_line(tmp_path, zipped: bool):
-    text = b"3 1 3\r\n1\n\n  2 1\n"
+    text = b"3 1 3\r\n1\r\n\r\n  2 1\r\n"
     path = tmp_path / ("some.dat.gz" if zipped else "some.dat")
     path.write_bytes(gzip.compress(text) if zipped else text)
     counted = read_counts(path)
@@ -62,11 +62,11 @@ def test_fimi_files_are_counted_once_a_line(tmp_path, zipped: bool):
     assert counted.records == 3
 
 
-@pytest.mark.parametrize("line", ["1 x 2", "1,2", "1.5", "-3", "9" * 12])
-def test_a_broken_line_is_named_and_not_shown(tmp_path, line: str):
+@pytest.mark.parametrize("line", ["1 x 2", "1,2", "1.5", "-3", "9" * 19])
+def test_a_broken_line_is_refused_and_not_shown(tmp_path, line: str):
     path = tmp_path / "broken.dat"
     path.write_text(f"1 2\n3 4\n{line}\n5\n")
-    with pytest.raises(ValueError, match=r"broken\.dat, line 3: a transaction must be") as error:
+    with pytest.raises(ValueError, match=r"broken\.dat: a transaction must be") as error:
         read_counts(path)
     assert line not in str(error.value)
 
@@ -74,7 +74,7 @@ def test_a_broken_line_is_named_and_not_shown(tmp_path, line: str):
 def test_tables_of_counts_and_of_purchases_are_read(tmp_path):
     (tmp_path / "counts.csv").write_text("item,count,kind\n7,3,x\n5,9,y\n")
     assert read_counts(tmp_path / "counts.csv").counts.tolist() == [9, 3]
-    (tmp_path / "rows.csv").write_text("Unit,Item\na,fig\na,fig\nb,fig\nb,pea\n")
+    (tmp_path / "rows.csv").write_text("unit,item\na,fig\na,fig\nb,fig\nb,pea\n")
     rows = read_counts(tmp_path / "rows.csv")
     assert rows.counts.tolist() == [2, 1]
     assert rows.records == 2
@@ -89,19 +89,19 @@ def test_parquet_is_read(tmp_path):
     )
     assert read_counts(path).counts.tolist() == [1, 2]
     (tmp_path / "bad.parquet").write_bytes(b"no parquet")
-    with pytest.raises(ValueError, match=r"bad\.parquet is not a readable Parquet file"):
+    with pytest.raises(ValueError, match=r"bad\.parquet must be a readable table"):
         read_counts(tmp_path / "bad.parquet")
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a,b\n1,2\n", "must have columns item and count, or unit and item"),
+        ("a,b\n1,2\n", "columns item and count, or unit and item"),
         ("item,count\n1,two\n", "every count must be a whole number"),
         ("item,count\n1,-2\n", "at least 0"),
         ("item,count\n1,2\n1,3\n", "every item must occur once"),
-        ("item,count\n1,2,3\n4,5\n", "equally long rows"),
-        ("item,count\n", "no rows"),
+        ("item,count\n1,2,3\n4,5\n", r"bad\.csv could not be read"),
+        ("item,count\n", "there must be some"),
     ],
 )
 def test_bad_tables_are_refused(tmp_path, text: str, says: str):
@@ -115,7 +115,7 @@ def test_empty_and_cut_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no transactions"):
         read_counts(tmp_path / "empty.dat")
     (tmp_path / "cut.dat.gz").write_bytes(gzip.compress(b"1 2\n" * 999)[:-20])
-    with pytest.raises(ValueError, match="not a whole gzip file"):
+    with pytest.raises(ValueError, match=r"cut\.dat\.gz could not be read"):
         read_counts(tmp_path / "cut.dat.gz")
 
 

@@ -18,7 +18,7 @@ from dpgap.research.paper.datasets import Dataset, load
 from dpgap.research.paper.experiments import Result, Subject, Task, run, tasks
 from dpgap.research.paper.figures import draw
 from dpgap.research.paper.page import as_markdown
-from dpgap.research.paper.reproduction import Plan, as_json, finished_figures, write
+from dpgap.research.paper.reproduction import ReproductionPlan, as_json, finished_figures, write
 from dpgap.research.simulation import simulate
 
 
@@ -114,7 +114,7 @@ def quick(monkeypatch):
 
 
 def test_everything_is_written_and_says_what_it_is(tmp_path, quick, kosarak):
-    plan = Plan([kosarak], runs=200, workers=1)
+    plan = ReproductionPlan([kosarak], runs=200, workers=1)
     seen = []
     results, claims = reproduce_into(tmp_path, plan, lambda *told: seen.append(told))
     assert seen[-1] == (len(seen), len(list(tasks(plan.figures, 1))))
@@ -139,7 +139,9 @@ def test_everything_is_written_and_says_what_it_is(tmp_path, quick, kosarak):
 
 
 def test_the_same_seed_gives_the_same_figures_on_any_number_of_cores(quick, kosarak):
-    plans = [Plan([kosarak], (4,), runs=100, seed=3, workers=workers) for workers in (1, 2)]
+    plans = [
+        ReproductionPlan([kosarak], (4,), runs=100, seed=3, workers=workers) for workers in (1, 2)
+    ]
     one, two = (dict(finished_figures(plan)) for plan in plans)
     assert as_json(one[4]) == as_json(two[4])
 
@@ -158,7 +160,7 @@ def test_claims_are_judged_by_the_numbers():
 
 @pytest.mark.parametrize("figure", [1, 2, 3, 4])
 def test_no_claim_survives_numbers_that_contradict_it(figure, quick, kosarak, tmp_path):
-    plan = Plan([kosarak], (figure,), runs=40, seed=1, workers=1)
+    plan = ReproductionPlan([kosarak], (figure,), runs=40, seed=1, workers=1)
     results, _ = reproduce_into(tmp_path, plan)
     answers = {"adaptive-sparse-vector monotonic: answers": 1.0}
     wrong = [
@@ -176,7 +178,9 @@ def test_no_claim_survives_numbers_that_contradict_it(figure, quick, kosarak, tm
 
 
 def test_a_few_runs_confirm_nothing_about_reductions(quick, kosarak, tmp_path):
-    _, claims = reproduce_into(tmp_path, Plan([kosarak], (1,), runs=5, seed=1, workers=1))
+    _, claims = reproduce_into(
+        tmp_path, ReproductionPlan([kosarak], (1,), runs=5, seed=1, workers=1)
+    )
     assert {claim.verdict for claim in claims} == {"too few runs to tell"}
 
 
@@ -199,7 +203,7 @@ def test_every_point_lies_within_its_panel(quick, kosarak):
     from matplotlib.figure import Figure
 
     drawings = {1: figures._reductions, 4: figures._budgets}
-    for number, points in finished_figures(Plan([kosarak], (1, 4), runs=50, workers=1)):
+    for number, points in finished_figures(ReproductionPlan([kosarak], (1, 4), runs=50, workers=1)):
         sheet = Figure()
         drawings[number](sheet, *((number,) if number == 1 else ()), points, ["Kosarak"])
         for axes in sheet.axes:

@@ -10,7 +10,7 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.mechanisms.top_k.kernel import select
 from dpgap.research.simulation import Ranked
-from dpgap.research.simulation.shells import shells
+from dpgap.research.simulation.joint_draws import shells
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 
 SPARSE = np.append([90, 80, 70, 60, 50], np.zeros(100_000, dtype=np.int64))

@@ -58,7 +58,7 @@ def judge(results: Sequence[Result]) -> list[Claim]:
     """All claims about the figures that there are results for."""
     points = _Points(results)
     finished = {each.figure for each in results}
-    return [claim for figure, judged in _JUDGES if figure in finished for claim in judged(points)]
+    return [judged(points) for figure, judged in _JUDGES if figure in finished]
 
 
 def _span(values: Sequence[float], unit: str = " %", digits: int = 1) -> str:
@@ -88,59 +88,52 @@ def _fits(point: Result) -> bool:
     return _distance(point) <= max(1.5, 4 * point.error)
 
 
-def _reduction(name: str, series: str, statement: str) -> Callable[[_Points], list[Claim]]:
-    def judged(points: _Points) -> list[Claim]:
+def _reduction(name: str, series: str, statement: str) -> Callable[[_Points], Claim]:
+    def judged(points: _Points) -> Claim:
         found, largest = points.of(1, series), points.of(1, series, _LARGEST)
         verdict = _agreement(found)
         below = (
             f"{name} approaches the stated limit from below as k grows; at k = {_LARGEST} it "
             "is not there yet, as the formula says."
         )
-        return [
-            Claim(
-                1,
-                statement,
-                f"{_span([each.value for each in largest])} at k = {_LARGEST}; at every k within "
-                f"{max(map(_distance, found)):.1f} points of theory, which is "
-                f"{largest[0].theory:.1f} % there",
-                verdict,
-                {CONFIRMED: below, UNCLEAR: ""}.get(verdict, _LUCK),
-            )
-        ]
+        return Claim(
+            1,
+            statement,
+            f"{_span([each.value for each in largest])} at k = {_LARGEST}; at every k within "
+            f"{max(map(_distance, found)):.1f} points of theory, which is "
+            f"{largest[0].theory:.1f} % there",
+            verdict,
+            {CONFIRMED: below, UNCLEAR: ""}.get(verdict, _LUCK),
+        )
 
     return judged
 
 
-def _adaptive_reduction(points: _Points) -> list[Claim]:
-    series = "adaptive-sparse-vector monotonic"
-    found, largest = points.of(1, series), points.of(1, series, _LARGEST)
-    return [
-        Claim(
-            1,
-            "Gaps help measurements after Adaptive Sparse Vector as well.",
-            f"{_span([each.value for each in largest])} at k = {_LARGEST}; within "
-            f"{max(map(_distance, found)):.1f} points of what theory says for the branches taken",
-            _agreement(found),
-            "Up to 2k answers are selected and all are measured, with noise for as many as there "
-            "are. Gaps of answers near the threshold are biased by having been selected.",
-        )
-    ]
+def _adaptive_reduction(points: _Points) -> Claim:
+    found, largest = points.of(1, _ADAPTIVE), points.of(1, _ADAPTIVE, _LARGEST)
+    return Claim(
+        1,
+        "Gaps help measurements after Adaptive Sparse Vector as well.",
+        f"{_span([each.value for each in largest])} at k = {_LARGEST}; within "
+        f"{max(map(_distance, found)):.1f} points of what theory says for the branches taken",
+        _agreement(found),
+        "Up to 2k answers are selected and all are measured, with noise for as many as there "
+        "are. Gaps of answers near the threshold are biased by having been selected.",
+    )
 
 
-def _stable(points: _Points) -> list[Claim]:
+def _stable(points: _Points) -> Claim:
     top_k, sparse = (points.of(2, f"{kind} monotonic") for kind in ("top-k", "sparse-vector"))
     verdict = _agreement([*top_k, *sparse])
-    return [
-        Claim(
-            2,
-            "The improvement is stable for different ε, and nearly identical on all data sets.",
-            f"Top-K {_span([each.value for each in top_k])}, theory 45.0 %; "
-            f"Sparse Vector {_span([each.value for each in sparse])}, theory 35.8 %; "
-            "over all ε and data sets, at k = 10",
-            verdict,
-            _LUCK if verdict in (PARTLY, NOT) else "",
-        )
-    ]
+    return Claim(
+        2,
+        "The improvement is stable for different ε, and nearly identical on all data sets.",
+        f"Top-K {_span([each.value for each in top_k])}, theory 45.0 %; "
+        f"Sparse Vector {_span([each.value for each in sparse])}, theory 35.8 %; "
+        "over all ε and data sets, at k = 10",
+        verdict,
+        _LUCK if verdict in (PARTLY, NOT) else "",
+    )
 
 
 _CLEAR_ENOUGH = (
@@ -151,25 +144,23 @@ _CLEAR_ENOUGH = (
 )
 
 
-def _stable_if_clear(points: _Points) -> list[Claim]:
+def _stable_if_clear(points: _Points) -> Claim:
     """Where all answers do not agree with theory, those that did not need luck may."""
     kinds = [f"adaptive-sparse-vector {kind}" for kind in ("monotonic", "general")]
     every = [each for kind in kinds for each in points.of(2, kind)]
     outside = [each for each in every if not _fits(each)]
     clear = [each for kind in kinds for each in points.of(2, kind + CLEAR)]
     where = f", at ε = {_span([each.x for each in outside], '')}" if outside else ""
-    return [
-        Claim(
-            2,
-            "Not in the paper: it is as stable after Adaptive Sparse Vector.",
-            f"{len(every) - len(outside)} of {len(every)} points (monotonic and general) lie "
-            f"within the tolerance; {len(outside)} outside{where}. Of clear answers alone "
-            f"{sum(map(_fits, clear))} of {len(clear)} do, at most "
-            f"{max(map(_distance, clear), default=0):.1f} points from theory",
-            CONFIRMED if not outside else PARTLY if clear and all(map(_fits, clear)) else NOT,
-            _CLEAR_ENOUGH if clear and all(map(_fits, clear)) else "",
-        )
-    ]
+    return Claim(
+        2,
+        "Not in the paper: it is as stable after Adaptive Sparse Vector.",
+        f"{len(every) - len(outside)} of {len(every)} points (monotonic and general) lie "
+        f"within the tolerance; {len(outside)} outside{where}. Of clear answers alone "
+        f"{sum(map(_fits, clear))} of {len(clear)} do, at most "
+        f"{max(map(_distance, clear), default=0):.1f} points from theory",
+        CONFIRMED if not outside else PARTLY if clear and all(map(_fits, clear)) else NOT,
+        _CLEAR_ENOUGH if clear and all(map(_fits, clear)) else "",
+    )
 
 
 _MORE = (
@@ -180,119 +171,104 @@ _MORE = (
 )
 
 
-def _more_answers(points: _Points) -> list[Claim]:
-    adaptive = points.of(3, "adaptive-sparse-vector monotonic: answers", _LARGEST)
-    plain = points.of(3, "sparse-vector monotonic: answers", _LARGEST)
+def _more_answers(points: _Points) -> Claim:
+    adaptive = points.of(3, f"{_ADAPTIVE}: answers", _LARGEST)
+    plain = points.of(3, f"{_PLAIN}: answers", _LARGEST)
     larger = points.of(3, "sparse-vector with 2k monotonic: answers", _LARGEST)
     more = [a.value - p.value for a, p in zip(adaptive, plain, strict=True)]
-    return [
-        Claim(
-            3,
-            "Adaptive Sparse Vector gives up to 15 more answers on average at the largest k.",
-            f"{_span(more, ' more', 1)} at k = {_LARGEST}",
-            CONFIRMED if max(more) >= 15 else NOT,
-            (_MORE if max(more) > 15 else "")
-            + f"A plain Sparse Vector with 2k gives {_span([each.value for each in larger], '', 1)}"
-            " answers at the same ε; adaptivity's gain is that k need not be known.",
-        )
-    ]
+    return Claim(
+        3,
+        "Adaptive Sparse Vector gives up to 15 more answers on average at the largest k.",
+        f"{_span(more, ' more', 1)} at k = {_LARGEST}",
+        CONFIRMED if max(more) >= 15 else NOT,
+        (_MORE if max(more) > 15 else "")
+        + f"A plain Sparse Vector with 2k gives {_span([each.value for each in larger], '', 1)}"
+        " answers at the same ε; adaptivity's gain is that k need not be known.",
+    )
 
 
-def _top_branch(points: _Points) -> list[Claim]:
+def _top_branch(points: _Points) -> Claim:
     every = f"{_ADAPTIVE}: answers"
     shares = [top / total for top, total in points.pairs(f"{every} in branch 1", every)]
-    return [
-        Claim(
-            3,
-            "Most answers come from the top branch.",
-            f"{_span([100 * share for share in shares])} of them, over all k and data sets",
-            _verdict([share > 0.5 for share in shares]),
-            "",
-        )
-    ]
+    return Claim(
+        3,
+        "Most answers come from the top branch.",
+        f"{_span([100 * share for share in shares])} of them, over all k and data sets",
+        _verdict([share > 0.5 for share in shares]),
+        "",
+    )
 
 
-def _precision(points: _Points) -> list[Claim]:
+def _precision(points: _Points) -> Claim:
     found = points.pairs(f"{_ADAPTIVE}: precision", f"{_PLAIN}: precision")
     differences = [100 * (adaptive - plain) for adaptive, plain in found]
-    return [
-        Claim(
-            3,
-            "There is very little difference in precision.",
-            f"{_span(differences, ' points', 2)}, adaptive less plain",
-            _verdict([abs(difference) < 2 for difference in differences]),
-            "",
-        )
-    ]
+    return Claim(
+        3,
+        "There is very little difference in precision.",
+        f"{_span(differences, ' points', 2)}, adaptive less plain",
+        _verdict([abs(difference) < 2 for difference in differences]),
+        "",
+    )
 
 
-def _f_measure(points: _Points) -> list[Claim]:
+def _f_measure(points: _Points) -> Claim:
     found = points.pairs(f"{_ADAPTIVE}: F-measure", f"{_PLAIN}: F-measure")
     ratios = [adaptive / plain for adaptive, plain in found]
     larger = [each.value for each in points.of(3, "sparse-vector with 2k monotonic: F-measure")]
     middle = float(np.median(ratios))
     off = abs(middle - 1.5)
-    return [
-        Claim(
-            3,
-            "The F-measure is roughly 1.5 times that of Sparse Vector.",
-            f"{_span(ratios, ' times', 2)}, {middle:.2f} in the middle",
-            CONFIRMED if off <= 0.15 else PARTLY if off <= 0.3 else NOT,
-            "The ratio follows from how many more answers there are at nearly full precision. "
-            f"Plain Sparse Vector with 2k reaches an F-measure of {_span(larger, '', 2)} itself.",
-        )
-    ]
+    return Claim(
+        3,
+        "The F-measure is roughly 1.5 times that of Sparse Vector.",
+        f"{_span(ratios, ' times', 2)}, {middle:.2f} in the middle",
+        CONFIRMED if off <= 0.15 else PARTLY if off <= 0.3 else NOT,
+        "The ratio follows from how many more answers there are at nearly full precision. "
+        f"Plain Sparse Vector with 2k reaches an F-measure of {_span(larger, '', 2)} itself.",
+    )
 
 
-def _budget_left(points: _Points) -> list[Claim]:
-    found = points.of(4, "adaptive-sparse-vector monotonic: budget left")
+def _budget_left(points: _Points) -> Claim:
+    found = points.of(4, f"{_ADAPTIVE}: budget left")
     values = [each.value for each in found]
     high_k = [each.value for each in found if each.x >= 10]
     bounds = [each.theory or 0.0 for each in found]
     near = [abs(value - 40) <= 5 for value in values]
-    return [
-        Claim(
-            4,
-            "Roughly 40 % of the budget is left after k answers.",
-            f"{_span(values)} over all k and data sets; {_span(high_k)} from k = 10 on",
-            _verdict(near),
-            "No more can be left than (1 − θ)/2, where every answer takes the top branch: "
-            f"{_span(bounds)}. At small k the threshold takes a large share θ, so 40 % is out of "
-            "reach there.",
+    return Claim(
+        4,
+        "Roughly 40 % of the budget is left after k answers.",
+        f"{_span(values)} over all k and data sets; {_span(high_k)} from k = 10 on",
+        _verdict(near),
+        "No more can be left than (1 − θ)/2, where every answer takes the top branch: "
+        f"{_span(bounds)}. At small k the threshold takes a large share θ, so 40 % is out of "
+        "reach there.",
+    )
+
+
+_JUDGES: list[tuple[int, Callable[[_Points], Claim]]] = [
+    *(
+        (1, _reduction(name, series, statement))
+        for name, series, statement in (
+            (
+                "Top-K",
+                "top-k monotonic",
+                "Gaps reduce the squared error of Top-K with Measures by up to 50 % (monotonic).",
+            ),
+            (
+                "Sparse Vector",
+                _PLAIN,
+                "Gaps reduce that of Sparse Vector with Measures by up to 50 % (monotonic).",
+            ),
+            (
+                "Top-K",
+                "top-k general",
+                "For general queries the reduction approaches 20 % (Top-K).",
+            ),
+            (
+                "Sparse Vector",
+                "sparse-vector general",
+                "For general queries the reduction approaches 20 % (Sparse Vector).",
+            ),
         )
-    ]
-
-
-_JUDGES: list[tuple[int, Callable[[_Points], list[Claim]]]] = [
-    (
-        1,
-        _reduction(
-            "Top-K",
-            "top-k monotonic",
-            "Gaps reduce the squared error of Top-K with Measures by up to 50 % (monotonic).",
-        ),
-    ),
-    (
-        1,
-        _reduction(
-            "Sparse Vector",
-            "sparse-vector monotonic",
-            "Gaps reduce that of Sparse Vector with Measures by up to 50 % (monotonic).",
-        ),
-    ),
-    (
-        1,
-        _reduction(
-            "Top-K", "top-k general", "For general queries the reduction approaches 20 % (Top-K)."
-        ),
-    ),
-    (
-        1,
-        _reduction(
-            "Sparse Vector",
-            "sparse-vector general",
-            "For general queries the reduction approaches 20 % (Sparse Vector).",
-        ),
     ),
     (1, _adaptive_reduction),
     (2, _stable),

@@ -1,4 +1,4 @@
-"""The paper's three data sets, by name, from wherever there is something to make them of.
+"""The paper's three data sets, by name: read from files, or made.
 
 A folder may hold the whole files as published (`kosarak.dat`, gzipped or not). It may instead hold
 parts of them, known by name; what is missing is then completed, and the data set says so. Without
@@ -47,8 +47,8 @@ def load_all(folder: str | os.PathLike[str] | None = None) -> list[Dataset]:
     """The data sets to experiment on.
 
     `folder` is searched for the paper's three; a file instead takes the place of all of them.
-    Without one, the folder that the environment variable DPGAP_DATA names is searched; without
-    that, too, everything is made.
+    Without one, the folder that the environment variable DPGAP_DATA names is searched. If that is
+    not set either, everything is made.
     """
     given = folder if folder is not None else os.environ.get(FOLDER_VARIABLE) or None
     if given is None:
@@ -67,7 +67,7 @@ def load(name: str, folder: Path | None) -> Dataset:
     if name not in PUBLISHED:
         raise ValueError(f"name must be one of {', '.join(PUBLISHED)}, not {name!r}")
     if folder is None:
-        return _made(name)
+        return _make(name)
     whole = _whole_file(name, folder)
     if whole is not None:
         counted = read_counts(whole)
@@ -157,7 +157,7 @@ _CURVES = {
 """Ranks and counts that a stand-in's curve runs through, straight between them in logarithms."""
 
 
-def _made(name: str) -> Dataset:
+def _make(name: str) -> Dataset:
     records, items = PUBLISHED[name]
     if name == "T40I10D100K":
         made = Quest(transactions=records).generate(seed=1994)

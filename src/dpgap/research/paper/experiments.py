@@ -12,7 +12,8 @@ Half of ε selects and half measures in figures 1 and 2.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,19 +84,15 @@ class Subject:
 
 def tasks(figures: tuple[int, ...], datasets: int) -> Iterator[Task]:
     """All that must be run for some figures, figure by figure."""
-    for dataset in range(datasets):
-        for series in _REDUCTIONS:
-            if 1 in figures:
-                yield from (Task((1,), dataset, series, k, EPSILON) for k in KS)
-    for dataset in range(datasets):
-        for series in _REDUCTIONS:
-            if 2 in figures:
-                yield from (Task((2,), dataset, series, K, epsilon) for epsilon in EPSILONS)
     wanted = tuple(figure for figure in (3, 4) if figure in figures)
-    for dataset in range(datasets):
-        for series in _MECHANISMS:
-            if wanted:
-                yield from (Task(wanted, dataset, series, k, EPSILON) for k in KS)
+    for own, every, points in (
+        ((1,) if 1 in figures else (), _REDUCTIONS, [(k, EPSILON) for k in KS]),
+        ((2,) if 2 in figures else (), _REDUCTIONS, [(K, epsilon) for epsilon in EPSILONS]),
+        (wanted, _MECHANISMS, [(k, EPSILON) for k in KS]),
+    ):
+        for dataset in range(datasets if own else 0):
+            for series in every:
+                yield from (Task(own, dataset, series, k, epsilon) for k, epsilon in points)
 
 
 def run(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence) -> list[Result]:
@@ -105,30 +102,37 @@ def run(task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence) -
     return list(_adaptivity(task, subject, runs, seed))
 
 
+def _parts(
+    mechanism: Any, task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence
+) -> Iterator[tuple[Any, Floats]]:
+    """The runs a batch at a time, each batch with the thresholds of its runs."""
+    choice, noise = (int(each) for each in seed.generate_state(2))
+    thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
+    own = None if isinstance(mechanism, MeasuredTopK) else thresholds
+    start = 0
+    for part, size in batches(
+        mechanism, subject.ranked, runs=runs, seed=noise, thresholds=own, workers=1
+    ):
+        yield part, thresholds[start : start + size]
+        start += size
+
+
 # Figures 1 and 2.
 
 
-def _top_k(monotonic: bool) -> Callable[[int, str], MeasuredTopK]:
-    return lambda k, epsilon: MeasuredTopK(k, epsilon, monotonic=monotonic, method="paper")
-
-
-def _above(monotonic: bool, adaptive: bool) -> Callable[[int, str], MeasuredAbove]:
-    return lambda k, epsilon: MeasuredAbove(
-        0, k, epsilon, monotonic=monotonic, adaptive=adaptive, method="paper"
-    )
-
+_above = partial(MeasuredAbove, 0)
 
 _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
-    "top-k monotonic": _top_k(True),
-    "top-k general": _top_k(False),
-    "sparse-vector monotonic": _above(True, False),
-    "sparse-vector general": _above(False, False),
-    "adaptive-sparse-vector monotonic": _above(True, True),
-    "adaptive-sparse-vector general": _above(False, True),
-    "top-k best": lambda k, epsilon: MeasuredTopK(k, epsilon, monotonic=True, method="best"),
-    "sparse-vector best": lambda k, epsilon: MeasuredAbove(
-        0, k, epsilon, monotonic=True, method="best"
+    "top-k monotonic": partial(MeasuredTopK, monotonic=True, method="paper"),
+    "top-k general": partial(MeasuredTopK, method="paper"),
+    "sparse-vector monotonic": partial(_above, monotonic=True, method="paper"),
+    "sparse-vector general": partial(_above, method="paper"),
+    "adaptive-sparse-vector monotonic": partial(
+        _above, monotonic=True, adaptive=True, method="paper"
     ),
+    "adaptive-sparse-vector general": partial(_above, adaptive=True, method="paper"),
+    "top-k best": partial(MeasuredTopK, monotonic=True, method="best"),
+    "sparse-vector best": partial(_above, monotonic=True, method="best"),
 }
 
 
@@ -145,21 +149,13 @@ def _reductions(
     true value is far above all that they had to clear, so that luck had no part in it.
     """
     pipeline = _REDUCTIONS[task.series](task.k, task.epsilon)
-    choice, noise = (int(each) for each in seed.generate_state(2))
-    thresholds = None
-    if isinstance(pipeline, MeasuredAbove):
-        thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
     is_split = task.figures[0] == 2 and "adaptive" in task.series
     errors: dict[str, list[_Errors]] = {}
-    start = 0
-    for part, size in batches(
-        pipeline, subject.ranked, runs=runs, seed=noise, thresholds=thresholds, workers=1
-    ):
+    for part, thresholds in _parts(pipeline, task, subject, runs, seed):
         errors.setdefault("", []).append(_errors(pipeline, part))
-        if is_split and thresholds is not None:
-            clear = _is_clear(pipeline, part, thresholds[start : start + size])
+        if is_split:
+            clear = _is_clear(pipeline, part, thresholds)
             errors.setdefault(CLEAR, []).append(_errors(pipeline, part, clear))
-        start += size
     for name, parts in errors.items():
         sums = [np.concatenate(each) for each in zip(*parts, strict=True)]
         if sums[1].any():  # there may be no clear answers at all
@@ -191,8 +187,8 @@ _Errors = tuple[Floats, Floats, Floats, Floats]
 def _errors(
     pipeline: MeasuredTopK | MeasuredAbove, found: MeasuredRuns, kept: Floats | float = 1.0
 ) -> _Errors:
-    """Summed over each run: squared errors of estimates and of Laplace measurements, and what the
-    branches taken let expect of both; for the answers that are `kept`.
+    """Summed over each run: squared errors of estimates and of Laplace measurements, and what
+    theory expects of both for the branches taken; for the answers that are `kept`.
 
     The best method measures otherwise. It is compared with what Laplace measurements would have
     had on average at the same ε, which is known.
@@ -262,27 +258,17 @@ def _expected_reduction(task: Task, by_branches: float) -> float:
 # Figures 3 and 4.
 
 
-def _plain(monotonic: bool, times: int = 1) -> Callable[[int, str], SparseVector]:
-    return lambda k, epsilon: SparseVector(0, times * k, epsilon, monotonic=monotonic)
-
-
-def _adaptive(monotonic: bool) -> Callable[[int, str], SparseVector]:
-    return lambda k, epsilon: AdaptiveSparseVector(0, k, epsilon, monotonic=monotonic)
-
-
-def _best(k: int, epsilon: str) -> SparseVector:
-    return AdaptiveSparseVector(
-        0, k, epsilon, monotonic=True, noise="exponential", branches=3, drain=True
-    )
-
+_plain, _adaptive = partial(SparseVector, 0), partial(AdaptiveSparseVector, 0)
 
 _MECHANISMS: dict[str, Callable[[int, str], SparseVector]] = {
-    "sparse-vector monotonic": _plain(True),
-    "adaptive-sparse-vector monotonic": _adaptive(True),
-    "sparse-vector with 2k monotonic": _plain(True, times=2),
-    "best monotonic": _best,
-    "sparse-vector general": _plain(False),
-    "adaptive-sparse-vector general": _adaptive(False),
+    "sparse-vector monotonic": partial(_plain, monotonic=True),
+    "adaptive-sparse-vector monotonic": partial(_adaptive, monotonic=True),
+    "sparse-vector with 2k monotonic": lambda k, epsilon: _plain(2 * k, epsilon, monotonic=True),
+    "best monotonic": partial(
+        _adaptive, monotonic=True, noise="exponential", branches=3, drain=True
+    ),
+    "sparse-vector general": _plain,
+    "adaptive-sparse-vector general": _adaptive,
 }
 
 
@@ -290,16 +276,9 @@ def _adaptivity(
     task: Task, subject: Subject, runs: int, seed: np.random.SeedSequence
 ) -> Iterator[Result]:
     mechanism = _MECHANISMS[task.series](task.k, task.epsilon)
-    choice, noise = (int(each) for each in seed.generate_state(2))
-    thresholds = subject.thresholds(task.k, runs, np.random.default_rng(choice))
     measures: dict[tuple[int, str], list[Floats]] = {}
-    start = 0
-    for found, size in batches(
-        mechanism, subject.ranked, runs=runs, seed=noise, thresholds=thresholds, workers=1
-    ):
-        some = thresholds[start : start + size]
-        start += size
-        for key, values in _measures(task, mechanism, subject.ranked, some, found):
+    for found, thresholds in _parts(mechanism, task, subject, runs, seed):
+        for key, values in _measures(task, mechanism, subject.ranked, thresholds, found):
             measures.setdefault(key, []).append(values)
     cheapest = float(mechanism.ways[0].units / mechanism.ways[-1].units)
     bound = 100 * float(1 - mechanism.threshold_share) * (1 - cheapest)
@@ -338,7 +317,7 @@ def _quality(
 
 
 def _left_after(mechanism: SparseVector, found: AboveRuns, answers: int) -> Floats:
-    """The share of ε left had each run been stopped after so many answers: runs do not look ahead.
+    """The share of ε that would be left if each run were stopped after so many answers.
 
     A run that found fewer leaves what it left.
     """

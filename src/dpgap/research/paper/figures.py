@@ -44,7 +44,7 @@ _STYLE: dict[Any, Any] = {
 
 FORMATS = ("svg", "png")
 
-Drawn = dict[str, bytes]
+Drawing = dict[str, bytes]
 
 
 def require_matplotlib() -> None:
@@ -53,26 +53,26 @@ def require_matplotlib() -> None:
         raise ModuleNotFoundError("figures need matplotlib: pip install 'dpgap[paper]'")
 
 
-def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, Drawn]:
+def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, Drawing]:
     """The drawings of a figure, by name; each in every format."""
     names = [each.name for each in datasets]
     if figure in (1, 2):
-        return {f"figure-{figure}": _drawn(_reductions, figure, results, names)}
+        return {f"figure-{figure}": _render(_reductions, figure, results, names)}
     if figure == 4:
-        return {"figure-4": _drawn(_budgets, results, names)}
+        return {"figure-4": _render(_budgets, results, names)}
     return {
-        "figure-3": _drawn(_adaptivity, _MONOTONIC, results, names),
-        "figure-3-general": _drawn(_adaptivity, _GENERAL, results, names),
-        "figure-3-branches": _drawn(_branches, results, names),
+        "figure-3": _render(_adaptivity, _MONOTONIC, results, names),
+        "figure-3-general": _render(_adaptivity, _GENERAL, results, names),
+        "figure-3-branches": _render(_branches, results, names),
     }
 
 
-def draw_datasets(datasets: Sequence[Dataset], made: Dataset) -> Drawn:
+def draw_datasets(datasets: Sequence[Dataset], made: Dataset) -> Drawing:
     """How often the items of each data set occur, by rank; T40I10D100K also as Quest makes it."""
-    return _drawn(_curves, datasets, made)
+    return _render(_curves, datasets, made)
 
 
-def _drawn(draw_on: Any, *given: Any) -> Drawn:
+def _render(draw_on: Any, *given: Any) -> Drawing:
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -31,7 +31,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReproductionPlan:
     """What to reproduce, on what, how often."""
 
     datasets: Sequence[Dataset]
@@ -57,7 +57,7 @@ def require_sound(figures: tuple[int, ...], runs: int, seed: int) -> None:
 
 
 def finished_figures(
-    plan: Plan, progress: Progress = lambda done, total: None
+    plan: ReproductionPlan, progress: Progress = lambda done, total: None
 ) -> Iterator[tuple[int, list[Result]]]:
     """Each figure with its points, as soon as it is finished."""
     subjects = [Subject.of(each.name, each.counts) for each in plan.datasets]
@@ -78,7 +78,7 @@ _Work = tuple[Task, np.random.SeedSequence]
 
 
 def _all_results(
-    plan: Plan, subjects: list[Subject], todo: list[Task]
+    plan: ReproductionPlan, subjects: list[Subject], todo: list[Task]
 ) -> Iterator[tuple[Task, list[Result]]]:
     work = iter(zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True))
     if plan.workers == 1:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, StaircaseNoise
+from dpgap.exact.tails import tail
 
 Rng = np.random.Generator
 
@@ -28,7 +29,8 @@ def draw(law: Law, rng: Rng, *shape: int) -> Floats:
     Uniform draws are multiples of 2^-53, so noise ends 36 scales out: one draw in 10^16 is there.
     """
     if isinstance(law, StaircaseNoise):
-        return _signed(_stairs(law, rng, *shape), rng)
+        size = _stairs(law, rng, *shape)
+        return np.where(rng.random(shape) < 0.5, -size, size)
     if not isinstance(law, LaplaceNoise | ExponentialNoise):
         raise TypeError(f"simulation has no float draws for {type(law).__name__}")
     noise: Floats = rng.random(shape)
@@ -46,11 +48,6 @@ def draw(law: Law, rng: Rng, *shape: int) -> Floats:
     return noise
 
 
-def _signed(size: Floats, rng: Rng) -> Floats:
-    """Each size with a fair sign."""
-    return np.where(rng.random(size.shape) < 0.5, -size, size)
-
-
 def _stairs(law: StaircaseNoise, rng: Rng, *shape: int) -> Floats:
     step, share = float(law.step), float(law.share)
     stair = np.floor(rng.standard_exponential(shape) * float(law.scale / law.step))
@@ -60,22 +57,14 @@ def _stairs(law: StaircaseNoise, rng: Rng, *shape: int) -> Floats:
 
 
 def has_known_tail(law: Law) -> bool:
-    """Whether `survival` and `beyond` know the law; else every draw is made."""
+    """Whether `beyond` can draw from the law's tail; otherwise every answer is drawn."""
     return isinstance(law, LaplaceNoise | ExponentialNoise)
 
 
-def survival(law: Law, distance: Floats) -> Floats:
-    """P(noise ≥ distance)."""
-    fall = np.exp(-np.abs(distance) / float(law.scale))
-    if law.symmetric:
-        return np.where(distance >= 0, fall / 2, 1 - fall / 2)
-    return np.where(distance >= 0, fall, 1.0)
-
-
 def beyond(law: Law, rng: Rng, distance: Floats) -> Floats:
-    """Noise from `law`, given that it is at least `distance`: its tail turned inside out."""
+    """Noise from `law`, given that it is at least `distance`: by inverting its tail."""
     uniform = 1 - rng.random(distance.shape)  # in (0, 1]
-    chance = uniform * survival(law, distance)
+    chance = uniform * tail(law, distance)
     far = np.maximum(distance, 0.0) - float(law.scale) * np.log(uniform)
     if not law.symmetric:
         return far

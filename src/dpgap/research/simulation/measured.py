@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.estimates.after_selection import Estimates
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.measuring.laplace import Laplace
@@ -19,8 +18,8 @@ from dpgap.pipelines.best import FINER, Joint, estimates_after_above, estimates_
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.paper import gap_variances, variance_ratio
 from dpgap.research.simulation.floats import Rng, draw
+from dpgap.research.simulation.joint_draws import shells
 from dpgap.research.simulation.runs import AboveRuns, MeasuredRuns, TopKRuns
-from dpgap.research.simulation.shells import shells
 
 
 def measure_top_k(
@@ -29,7 +28,7 @@ def measure_top_k(
     """Measure and estimate the winners of every run."""
     grid = float(pipeline.selection.grid or 1)
     truth = answers[selected.indices]
-    measurements = _measured(pipeline.measurement, truth, rng)
+    measurements = _measure(pipeline.measurement, truth, rng)
     if isinstance(pipeline.measurement, Laplace):
         ratio = variance_ratio(pipeline.selection, pipeline.measurement)
         estimates = _blue(measurements, selected.gaps, ratio, grid)
@@ -56,13 +55,11 @@ def measure_above(
     truth = answers[selected.indices]
     selection, measurement = pipeline.selection, pipeline.measurement
     if isinstance(measurement, Laplace):
-        measurements, *found = _paper_above(
-            selection, measurement, truth, selected, thresholds, rng
-        )
+        made = _paper_above(selection, measurement, truth, selected, thresholds, rng)
     else:
-        measurements, *found = _best_above(selection, measurement, truth, selected, thresholds, rng)
-    estimates, variances = found
-    grid = float(pipeline.selection.grid or 1)
+        made = _best_above(selection, measurement, truth, selected, thresholds, rng)
+    measurements, estimates, variances = made
+    grid = float(selection.grid or 1)
     return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
 
 
@@ -104,52 +101,37 @@ def _best_above(
     thresholds: Floats,
     rng: Rng,
 ) -> tuple[Floats, Floats, Floats]:
-    """Joint measurements; runs that found equally many are taken together."""
+    """Joint measurements; runs that found equally many are taken together.
+
+    The estimates know one threshold, the selection's. All is moved there, and back.
+    """
     _load_scipy()
+    grid, own = float(selection.grid or 1), float(selection.threshold)
+    up, own_up = np.ceil(thresholds / grid) * grid, np.ceil(own / grid) * grid
+    moved, rounded_up = up - own_up, (up - thresholds) - (own_up - own)
     starts = selected.found.cumsum() - selected.found
     measurements, estimates, variances = (np.empty(truth.size) for _ in range(3))
     for count in np.unique(selected.found[selected.found > 0]).tolist():
-        runs = np.flatnonzero(selected.found == count)
-        places = starts[runs][:, None] + np.arange(count)
-        measurements[places] = measured = _measured(measurement, truth[places], rng)
-        estimates[places], variances[places] = _moved(
+        runs = np.flatnonzero(selected.found == count)[:, None]
+        places = starts[runs] + np.arange(count)
+        measurements[places] = measured = _measure(measurement, truth[places], rng)
+        found = estimates_after_above(
             selection,
             measurement,
-            measured,
-            selected.gaps[places],
+            measured - moved[runs],
+            selected.gaps[places] - rounded_up[runs],
             selected.branch_of[places],
-            thresholds[runs][:, None],
         )
+        estimates[places], variances[places] = found.means + moved[runs], found.variances
     return measurements, estimates, variances
 
 
-def _moved(
-    selection: SparseVector,
-    measurement: Joint,
-    measurements: Floats,
-    gaps: Floats,
-    branches: Integers,
-    thresholds: Floats,
-) -> Estimates:
-    """Estimates that know one threshold, the selection's; each run's is moved there."""
-    grid = float(selection.grid or 1)
-    own = float(selection.threshold)
-    moved = np.ceil(thresholds / grid) * grid - np.ceil(own / grid) * grid
-    rounded_up = (np.ceil(thresholds / grid) * grid - thresholds) - (
-        np.ceil(own / grid) * grid - own
-    )
-    found = estimates_after_above(
-        selection, measurement, measurements - moved, gaps - rounded_up, branches
-    )
-    return Estimates(found.means + moved, found.variances)
-
-
 def _load_scipy() -> None:
-    """Have `dpgap.estimates.normal` use its loops: a release can wait, many runs cannot."""
+    """Load SciPy, whose fast loops `dpgap.estimates.normal` then uses; a release does without."""
     import scipy.special  # noqa: F401
 
 
-def _measured(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
+def _measure(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
     """Released values of answers in the selection's steps; one row for every run."""
     count, grid = truth.shape[1], float(measurement.grid or 1)
     if isinstance(measurement, Laplace):

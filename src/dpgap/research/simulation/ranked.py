@@ -17,7 +17,8 @@ from dpgap.data.private_counts import PrivateAnswers
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import on_grid
 from dpgap.exact.laws import Law
-from dpgap.research.simulation.floats import Rng, beyond, hits, survival
+from dpgap.exact.tails import tail
+from dpgap.research.simulation.floats import Rng, beyond, hits
 
 COST_OF_A_HIT = 16.0
 """How many draws a hit costs."""
@@ -73,7 +74,7 @@ class Ranked(NamedTuple):
         at_least: int,
         cost_of_a_hit: float = COST_OF_A_HIT,
     ) -> list[int]:
-        """By bar, the rank from which on answers are left to their tails: cheapest on balance.
+        """For each bar, the rank where drawing every answer should end: the cheapest choice.
 
         `needs` are the laws that an answer is drawn from and the bars that it must then reach.
         """
@@ -85,11 +86,11 @@ class Ranked(NamedTuple):
         return [int(each) for each in chosen]
 
     def hits_from(self, needs: list[tuple[Law, Floats]]) -> Floats:
-        """By bar and border, at most about how many answers from there on reach the bar."""
+        """For each bar and border, about how many answers from there on reach the bar, at most."""
         starts, sizes = self.borders[:-1], np.diff(self.borders)
         hits_from = np.zeros((needs[0][1].size, starts.size))
         for law, bars in needs:
-            in_stratum = survival(law, bars[:, None] - self.descending[starts]) * sizes
+            in_stratum = tail(law, bars[:, None] - self.descending[starts]) * sizes
             hits_from += in_stratum[:, ::-1].cumsum(axis=1)[:, ::-1]
         return hits_from
 
@@ -102,8 +103,8 @@ class Ranked(NamedTuple):
     ) -> tuple[Integers, Integers, Floats]:
         """Runs, ranks and noisy values of all answers from `border` on that reach their run's bar.
 
-        A stratum's largest answer and the lowest bar bound the chance of all its answers; who is
-        hit with that chance is kept with the ratio of its own to it.
+        A stratum's largest answer and the lowest bar bound the chance of all its answers. Cells
+        are hit with that chance, and a hit is kept with the ratio of its own chance to it.
         """
         runs, ranks, values = [], [], []
         lowest = float(bars.min())
@@ -113,14 +114,14 @@ class Ranked(NamedTuple):
                 continue
             most = law.tail(lowest - float(self.descending[first]))
             alone = bars.size * (self.size - first) * most < _FEW
-            end = self.size if alone else following  # one stratum will do for the hopeless
+            end = self.size if alone else following  # hardly any hits are left: one last stratum
             cells = hits(rng, bars.size * (end - first), most)
             if not cells.size:
                 continue
             run, rank = np.divmod(cells, end - first)
             rank += first
             distance = bars[run] - self.descending[rank]
-            kept = rng.random(cells.size) * most < survival(law, distance)
+            kept = rng.random(cells.size) * most < tail(law, distance)
             runs.append(run[kept])
             ranks.append(rank[kept])
             noise = beyond(law, rng, distance[kept])

@@ -6,6 +6,7 @@ so nothing here is private and nothing here may be published about real people.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -22,9 +23,14 @@ class Runs:
         """All runs of all parts, in order."""
         if len(parts) == 1:
             return parts[0]
-        return cls(
-            *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
-        )
+        return cls(*(_join([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+
+
+def _join(values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, Runs):
+        return type(first).joined(values)
+    return list(chain(*values)) if isinstance(first, list) else np.concatenate(values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,21 +89,9 @@ class MeasuredRuns(Runs):
     truth: Floats
     variances: Floats
 
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        kind: Any = type(parts[0].selected)
-        rest = [
-            np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)[1:]
-        ]
-        return cls(kind.joined([part.selected for part in parts]), *rest)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProgramRuns(Runs):
     """Runs of any other mechanism: what its program said in each of them."""
 
     outputs: list[Any]
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        return cls([output for part in parts for output in part.outputs])

@@ -13,21 +13,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.research.simulation.floats import Rng, draw, has_known_tail
 from dpgap.research.simulation.ranked import Ranked
+from dpgap.research.simulation.run_states import Branches, Flags, FoundAbove, RunStates
 
 _RUNS_AT_ONCE = 1_250
 _FEWEST_RUNS = 16
 _FEW_FAR = 64
 _CELLS_AT_ONCE = 1 << 17
 _COST_OF_A_FAR_HIT = 400.0
-
-Flags = NDArray[np.bool_]
-Branches = NDArray[np.int8]
 
 
 class SiftedRuns(NamedTuple):
@@ -57,17 +54,6 @@ class _Far(NamedTuple):
         return _Far(runs[kept] - first, indices[kept], branches[kept], gaps[kept])
 
 
-class _Found(NamedTuple):
-    """Answers found above by some runs, run by run, and how many these had found before."""
-
-    runs: Integers
-    counts: Integers
-    before: Integers
-    indices: Integers
-    branches: Branches
-    gaps: Floats
-
-
 def sift_runs(
     program: SparseVector,
     ranked: Ranked,
@@ -79,16 +65,17 @@ def sift_runs(
     order = _sorted_order(thresholds)
     noisy = np.floor(draw(program.threshold_law, rng, thresholds.size))
     noisy += thresholds[order]
-    state = _State(program, noisy, max_answers)
+    states = RunStates(program, noisy, max_answers)
+    stream = _Stream(program, ranked, states, rng)
     starts = np.arange(0, noisy.size, _RUNS_AT_ONCE)
-    borders = _borders(program, ranked, np.minimum.reduceat(noisy, starts))
+    borders = stream.borders(np.minimum.reduceat(noisy, starts))
     parts = [
-        _block(program, ranked, state, slice(start, start + _RUNS_AT_ONCE), border, rng)
+        stream.block(slice(start, start + _RUNS_AT_ONCE), border)
         for start, border in zip(starts.tolist(), borders, strict=True)
     ]
     indices, branches, gaps = map(np.concatenate, zip(*parts, strict=True))
-    processed = np.where(state.going(slice(None)), ranked.size, state.last + 1)
-    sifted = SiftedRuns(indices, branches, gaps, state.found, state.used, processed)
+    processed = np.where(states.going(slice(None)), ranked.size, states.last + 1)
+    sifted = SiftedRuns(indices, branches, gaps, states.found, states.used, processed)
     return sifted if isinstance(order, slice) else _in_order(sifted, order)
 
 
@@ -113,100 +100,87 @@ def _in_order(sifted: SiftedRuns, order: Integers) -> SiftedRuns:
 _Answers = tuple[Integers, Branches, Floats]
 
 
-def _block(
-    program: SparseVector, ranked: Ranked, state: "_State", runs: slice, border: int, rng: Rng
-) -> _Answers:
-    """Take neighbouring runs through the whole stream: indices, branches, gaps, run by run."""
-    far = _far(program, ranked, state.thresholds[runs], border, rng)
-    near = np.sort(ranked.order[:border])
-    size = state.thresholds[runs].size
-    parts = list(_divided(program, ranked, state, runs.start, near, far, size, rng))
-    if len(parts) == 1:
-        return parts[0][3:]
-    # Every answer's place: where its run starts, and how many came before it there.
-    counts = state.found[runs]
-    starts = counts.cumsum() - counts
-    total = int(counts.sum())
-    indices, gaps = np.empty(total, dtype=np.int64), np.empty(total)
-    branches = np.empty(total, dtype=np.int8)
-    for part in parts:
-        first = starts[part.runs - runs.start] + part.before - (part.counts.cumsum() - part.counts)
-        places = np.repeat(first, part.counts)
-        places += np.arange(places.size)
-        indices[places], branches[places], gaps[places] = part[3:]
-    return indices, branches, gaps
+class _Stream(NamedTuple):
+    """A Sparse Vector, the answers that it is asked about, and the runs that ask."""
 
+    program: SparseVector
+    ranked: Ranked
+    states: RunStates
+    rng: Rng
 
-def _divided(
-    program: SparseVector,
-    ranked: Ranked,
-    state: "_State",
-    first: int,
-    near: Integers,
-    far: _Far,
-    runs: int,
-    rng: Rng,
-) -> Iterator[_Found]:
-    """As many runs together as have few far answers between them."""
-    if far.runs.size > near.size + _FEW_FAR and runs > _FEWEST_RUNS:
-        half = runs // 2
-        for start, size in ((0, half), (half, runs - half)):
-            part = far.among(start, start + size)
-            yield from _divided(program, ranked, state, first + start, near, part, size, rng)
-        return
-    yield from _sift(program, ranked, state, np.arange(first, first + runs), near, far, rng)
+    def borders(self, thresholds: Floats) -> list[int]:
+        """Where drawing every answer ends, for blocks with these lowest thresholds."""
+        ways = self.program.ways
+        if not all(has_known_tail(way.law) for way in ways):
+            return [self.ranked.size] * thresholds.size
+        needs = [(way.law, thresholds + float(way.margin)) for way in ways]
+        return self.ranked.border(needs, at_least=1, cost_of_a_hit=_COST_OF_A_FAR_HIT)
 
+    def block(self, runs: slice, border: int) -> _Answers:
+        """Take neighbouring runs through the whole stream: indices, branches, gaps, run by run."""
+        thresholds = self.states.thresholds[runs]
+        far = self._far(thresholds, border)
+        near = np.sort(self.ranked.order[:border])
+        parts = list(self._divide(runs.start, thresholds.size, near, far))
+        if len(parts) == 1:
+            return parts[0][3:]
+        # Every answer's place: where its run starts, and how many came before it there.
+        counts = self.states.found[runs]
+        starts = counts.cumsum() - counts
+        total = int(counts.sum())
+        indices, gaps = np.empty(total, dtype=np.int64), np.empty(total)
+        branches = np.empty(total, dtype=np.int8)
+        for part in parts:
+            ahead = part.counts.cumsum() - part.counts
+            places = np.repeat(starts[part.runs - runs.start] + part.before - ahead, part.counts)
+            places += np.arange(places.size)
+            indices[places], branches[places], gaps[places] = part[3:]
+        return indices, branches, gaps
 
-def _sift(
-    program: SparseVector,
-    ranked: Ranked,
-    state: "_State",
-    runs: Integers,
-    near: Integers,
-    far: _Far,
-    rng: Rng,
-) -> Iterator[_Found]:
-    stream = np.union1d(near, far.indices) if far.runs.size else near
-    first, at = int(runs[0]), 0
-    while at < stream.size and runs.size:
-        size = _chunk(program, ranked.answers[stream[at:]], state, runs)
-        some = stream[at : at + size]
-        at += size
-        branches, gaps = _clear(program, ranked.answers[some], state.thresholds[runs], rng)
-        if far.runs.size:
-            _put(far, runs - first, some, np.isin(some, near), branches, gaps)
-        yield state.take(runs, some, branches, gaps)
-        runs = runs[state.going(runs)]
+    def _far(self, thresholds: Floats, border: int) -> _Far:
+        """Answers from `border` on that clear a branch; dearer branches first."""
+        parts = []
+        for way in reversed(self.program.ways):
+            bars = thresholds + float(way.margin)
+            runs, ranks, values = self.ranked.reaching(way.law, bars, border, self.rng)
+            branches = np.full(runs.size, way.number, dtype=np.int8)
+            found = self.ranked.order[ranks]
+            parts.append(_Far(runs, found, branches, values - thresholds[runs]))
+        return parts[0] if len(parts) == 1 else _Far(*map(np.concatenate, zip(*parts, strict=True)))
 
+    def _divide(self, first: int, runs: int, near: Integers, far: _Far) -> Iterator[FoundAbove]:
+        """As many runs together as have few far answers between them."""
+        if far.runs.size > near.size + _FEW_FAR and runs > _FEWEST_RUNS:
+            half = runs // 2
+            for start, size in ((0, half), (half, runs - half)):
+                part = far.among(start, start + size)
+                yield from self._divide(first + start, size, near, part)
+            return
+        yield from self._sift(np.arange(first, first + runs), near, far)
 
-def _borders(program: SparseVector, ranked: Ranked, thresholds: Floats) -> list[int]:
-    """Where drawing every answer ends, for blocks with these lowest thresholds."""
-    if not all(has_known_tail(way.law) for way in program.ways):
-        return [ranked.size] * thresholds.size
-    needs = [(way.law, thresholds + float(way.margin)) for way in program.ways]
-    return ranked.border(needs, at_least=1, cost_of_a_hit=_COST_OF_A_FAR_HIT)
+    def _sift(self, runs: Integers, near: Integers, far: _Far) -> Iterator[FoundAbove]:
+        asked = np.union1d(near, far.indices) if far.runs.size else near
+        first, at = int(runs[0]), 0
+        while at < asked.size and runs.size:
+            size = self._chunk(self.ranked.answers[asked[at:]], runs)
+            some = asked[at : at + size]
+            at += size
+            thresholds = self.states.thresholds[runs]
+            branches, gaps = _clear(self.program, self.ranked.answers[some], thresholds, self.rng)
+            if far.runs.size:
+                _put(far, runs - first, some, np.isin(some, near), branches, gaps)
+            yield self.states.take(runs, some, branches, gaps)
+            runs = runs[self.states.going(runs)]
 
-
-def _far(program: SparseVector, ranked: Ranked, thresholds: Floats, border: int, rng: Rng) -> _Far:
-    """Answers from `border` on that clear a branch; dearer branches first."""
-    parts = []
-    for way in reversed(program.ways):
-        bars = thresholds + float(way.margin)
-        runs, ranks, values = ranked.reaching(way.law, bars, border, rng)
-        branches = np.full(runs.size, way.number, dtype=np.int8)
-        parts.append(_Far(runs, ranked.order[ranks], branches, values - thresholds[runs]))
-    return parts[0] if len(parts) == 1 else _Far(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def _chunk(program: SparseVector, answers: Integers, state: "_State", runs: Integers) -> int:
-    """About as many answers as a run needs before it stops, were there no noise."""
-    most = max(1, _CELLS_AT_ONCE // runs.size)
-    over = answers[:most] - state.thresholds[runs].max()
-    units = np.zeros(over.size, dtype=np.int64)
-    for way in reversed(program.ways):
-        units[over >= float(way.margin)] = way.units
-    left = program.limits[0] - int(state.used[runs].min())
-    return min(most, int(np.searchsorted(units.cumsum(), left, side="right")) + 2)
+    def _chunk(self, answers: Integers, runs: Integers) -> int:
+        """About as many answers as a run needs before it stops, were there no noise."""
+        most = max(1, _CELLS_AT_ONCE // runs.size)
+        over = answers[:most] - self.states.thresholds[runs].max()
+        units = np.zeros(over.size, dtype=np.int64)
+        for way in reversed(self.program.ways):
+            units[over >= float(way.margin)] = way.units
+        left = self.program.limits[0] - int(self.states.used[runs].min())
+        return min(most, int(np.searchsorted(units.cumsum(), left, side="right")) + 2)
 
 
 def _clear(
@@ -241,77 +215,3 @@ def _put(
     # The cheapest branch that an answer clears comes last, and stays.
     branches[row[known], column[known]] = far.branches[known]
     gaps[row[known], column[known]] = far.gaps[known]
-
-
-class _State:
-    """How far each run has come; `thresholds` are noisy."""
-
-    def __init__(self, program: SparseVector, thresholds: Floats, max_answers: int | None) -> None:
-        # Without draining all branches die at once.
-        self._levels = [
-            (live, limit)
-            for live, limit in enumerate(program.limits, start=1)
-            if limit not in program.limits[live:]
-        ][::-1]
-        self._most = max_answers
-        self.thresholds = thresholds
-        self.used = np.zeros(thresholds.size, dtype=np.int64)
-        self.found = np.zeros(thresholds.size, dtype=np.int64)
-        self.last = np.full(thresholds.size, -1, dtype=np.int64)
-
-    def going(self, runs: Integers | slice) -> Flags:
-        """Which of these runs still take answers."""
-        going: Flags = self.used[runs] <= self._levels[-1][1]
-        if self._most is not None:
-            going &= self.found[runs] < self._most
-        return going
-
-    def take(self, runs: Integers, indices: Integers, branches: Branches, gaps: Floats) -> _Found:
-        """What these runs find above among the next answers; one row a run."""
-        before = self.found[runs]
-        said = self._said(runs, branches)
-        places = np.flatnonzero(said)
-        counts = self.found[runs] - before
-        columns = places - np.repeat(np.arange(runs.size) * indices.size, counts)
-        found = indices[columns]
-        some = np.flatnonzero(counts)
-        self.last[runs[some]] = found[counts.cumsum()[some] - 1]
-        over = gaps.ravel()[places]
-        np.floor(over, out=over)
-        return _Found(runs, counts, before, found, branches.ravel()[places], over)
-
-    def _said(self, runs: Integers, branches: Branches) -> Flags:
-        """Which answers are said to be above; books what they cost.
-
-        Outcomes are final up to where a branch dies; from there on they are looked at again.
-        """
-        said, ahead = self._level(runs, branches, self._levels[0][1])
-        for live, limit in self._levels[1:]:
-            late = np.flatnonzero(ahead.any(axis=0))
-            if not late.size:
-                break
-            rest = np.s_[:, late[0] :]
-            alive = branches[rest] * (ahead[rest] & (branches[rest] <= live))
-            more, now = self._level(runs, alive, limit)
-            said[rest] |= more
-            ahead[rest] &= now
-        return said
-
-    def _level(self, runs: Integers, branches: Branches, limit: int) -> tuple[Flags, Flags]:
-        """Which of the answers that cleared a branch are said, and which come too late."""
-        hit = branches > 0
-        # A branch charges twice what the one before does, and the first one a single unit.
-        units = branches.astype(np.int64)
-        np.left_shift(1, units, out=units)
-        units >>= 1
-        before = units.cumsum(axis=1)
-        before -= units
-        before += self.used[runs][:, None]
-        late = before > limit
-        if self._most is not None:
-            late |= hit.cumsum(axis=1) - hit + self.found[runs][:, None] >= self._most
-        said = hit & ~late
-        units *= said
-        self.used[runs] += units.sum(axis=1)
-        self.found[runs] += np.count_nonzero(said, axis=1)
-        return said, late

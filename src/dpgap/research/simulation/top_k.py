@@ -32,9 +32,9 @@ def select_runs(
 
 
 def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> tuple[int, float]:
-    """Where drawing every answer ends, and about what hits beyond cost a run.
+    """Where drawing every answer ends, and about how much the hits beyond it cost a run.
 
-    One run for trial says how high the bar may be, which only answers before the border set.
+    Only answers before the border set the bar. One trial run says how high it may be.
     """
     need = min(program.k + 1, ranked.size)
     if not has_known_tail(program.law) or ranked.size <= 2 * need:

@@ -21,6 +21,8 @@ Unknown = int | str
 class BadProgram(Exception):  # noqa: N818 - it says what is wrong with the program
     """The program cannot be judged at all, and why."""
 
+    __module__ = "dpgap.proof"
+
 
 class BadNoise(ValueError):  # noqa: N818 - as the two beside it
     """The noise given for a check is not what the program draws."""
@@ -28,6 +30,8 @@ class BadNoise(ValueError):  # noqa: N818 - as the two beside it
 
 class Violation(Exception):  # noqa: N818 - a finding, not a fault
     """A condition of the proof that does not hold."""
+
+    __module__ = "dpgap.proof"
 
     def __init__(self, condition: str, message: str) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
 """What a program returns, taken apart: the discrete skeleton and the continuous numbers in it.
 
 An alignment may look at the skeleton only. There are countably many skeletons, so there are
-countably many alignments, as the paper's Lemma 1 demands. In place of a continuous number it is
-handed a `Sealed` one, which refuses to be used.
+countably many alignments, as the paper's Lemma 1 demands. In place of each continuous number the
+alignment gets a `Sealed` one, which refuses to be used.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from dpgap.proof.numbers import Affine, BadProgram, Condition, Violation
+from dpgap.proof.checker.numbers import Affine, BadProgram, Condition, Violation
 
 _MOST = 10_000
 
@@ -38,30 +38,25 @@ class Sealed:
     __rtruediv__ = __neg__ = __pos__ = __abs__ = __float__ = __int__ = __round__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __hash__ = __index__ = _refuse
     __floor__ = __ceil__ = __trunc__ = __pow__ = __mod__ = __floordiv__ = _refuse
-
-    def __eq__(self, other: object) -> NoReturn:
-        raise Violation("discrete", _SEAL_BROKEN)
-
-    def __ne__(self, other: object) -> NoReturn:
-        raise Violation("discrete", _SEAL_BROKEN)
+    __eq__ = __ne__ = _refuse
 
     def __repr__(self) -> str:
         return "<a continuous part of the output>"
 
 
-def collected(output: Any) -> Any:
-    """The output with generators run to their end, and refused if it is not comparable."""
+def collect(output: Any) -> Any:
+    """Run generators in the output to their end; refuse what cannot be compared."""
     if isinstance(output, Iterator):
         items = []
         for item in output:
-            items.append(collected(item))
+            items.append(collect(item))
             if len(items) > _MOST:
                 raise BadProgram(f"the program never stops: it gave more than {_MOST:,} outcomes")
         return tuple(items)
     if isinstance(output, tuple | list):
-        return _rebuilt(output, [collected(item) for item in output])
+        return _rebuilt(output, [collect(item) for item in output])
     if isinstance(output, dict):
-        return {key: collected(item) for key, item in output.items()}
+        return {key: collect(item) for key, item in output.items()}
     if isinstance(output, Condition):
         return bool(output)
     if isinstance(output, float) and math.isnan(output):
@@ -80,23 +75,23 @@ def _rebuilt(like: Any, items: list[Any]) -> Any:
     return type(like)(items)
 
 
-def sealed(output: Any) -> Any:
+def seal(output: Any) -> Any:
     """The output as an alignment may see it."""
     if isinstance(output, Affine):
         return Sealed()
     if isinstance(output, tuple | list):
-        return _rebuilt(output, [sealed(item) for item in output])
+        return _rebuilt(output, [seal(item) for item in output])
     if isinstance(output, dict):
-        return {key: sealed(item) for key, item in output.items()}
+        return {key: seal(item) for key, item in output.items()}
     return output
 
 
-def taken_apart(output: Any) -> tuple[Skeleton, list[Affine]]:
+def take_apart(output: Any) -> tuple[Skeleton, list[Affine]]:
     """The skeleton, and the continuous numbers in the order in which they occur."""
     if isinstance(output, Affine):
         return CONTINUOUS, [output]
     if isinstance(output, tuple | list | dict):
         items = output.items() if isinstance(output, dict) else output
-        parts = [taken_apart(item) for item in items]
+        parts = [take_apart(item) for item in items]
         return tuple(part[0] for part in parts), [number for part in parts for number in part[1]]
     return output, []

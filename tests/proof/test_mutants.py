@@ -6,13 +6,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpgap.exact.laws import LaplaceNoise
+from dpgap.exact.tails import tail
 from dpgap.proof import Violation, prove, replay
-from dpgap.proof.audit import audit_mutant
-from dpgap.proof.crowd import frequency
-from dpgap.proof.exhibits import _hull_releases_zero, accepted, mutants
-from dpgap.proof.quadrature import exceeds, integrated
+from dpgap.proof.audit import frequency
+from dpgap.proof.audit.quadrature import integrate
+from dpgap.proof.mutants.adaptive import TwoBranches
+from dpgap.proof.mutants.catalogue import accepted, mutants
+from dpgap.proof.mutants.entry import audit_mutant
+from dpgap.proof.mutants.measuring import hull_releases_zero
+from dpgap.proof.mutants.noisy_max import Max
+from dpgap.proof.mutants.sparse_vectors import IndicesOnly
 
-EXHIBITS = {exhibit.name: exhibit for exhibit in mutants()}
+MUTANTS = {mutant.name: mutant for mutant in mutants()}
+TWO, FOUR, EIGHT = (LaplaceNoise(Fraction(scale)) for scale in (2, 4, 8))
 
 # The log-ratio of each damning event, derived by hand.
 LOSSES = {
@@ -34,20 +41,20 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", EXHIBITS)
+@pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_refuted_and_the_counterexample_replays(name):
-    exhibit = EXHIBITS[name]
-    proof = prove(exhibit.mechanism, exhibit.n, **exhibit.how)
+    mutant = MUTANTS[name]
+    proof = prove(mutant.mechanism, mutant.n, **mutant.how)
     assert proof.verdict == "REFUTED"
     with pytest.raises(Violation) as found:
-        replay(exhibit.mechanism, proof.counterexample)
+        replay(mutant.mechanism, proof.counterexample)
     assert found.value.condition == proof.condition
 
 
-@pytest.mark.parametrize("name", EXHIBITS)
+@pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_is_caught_by_its_event(name):
     """At a level of 1e-6, on samples enough to leave six standard deviations to spare."""
-    audit = audit_mutant(EXHIBITS[name])
+    audit = audit_mutant(MUTANTS[name])
     assert audit.caught
     assert audit.lower_bound > 1
 
@@ -55,12 +62,12 @@ def test_every_mutant_is_caught_by_its_event(name):
 @pytest.mark.parametrize("name", LOSSES)
 def test_events_are_as_likely_as_was_derived(name):
     """Within 5.5 standard deviations of the samples, where they are sampled."""
-    event, wanted = EXHIBITS[name].event, LOSSES[name]
+    event, wanted = MUTANTS[name].event, LOSSES[name]
     if event.chance is not None:
         found = math.log(event.chance(event.answers) / event.chance(event.neighbour))
         assert found == pytest.approx(wanted, abs=0.006)
         return
-    run = EXHIBITS[name].mechanism.run
+    run = MUTANTS[name].mechanism.run
     sides = (event.answers, event.neighbour)
     hits = [max(1, frequency(run, side, event.happens, 400_000)) for side in sides]
     spread = math.sqrt(1 / hits[0] + 1 / hits[1])
@@ -68,30 +75,30 @@ def test_events_are_as_likely_as_was_derived(name):
 
 
 def test_only_rare_events_and_joint_noise_are_computed_instead_of_sampled():
-    computed = [e.event for e in EXHIBITS.values() if e.event.chance is not None]
-    joint = [event for event in computed if event.chance is _hull_releases_zero]
+    computed = [e.event for e in MUTANTS.values() if e.event.chance is not None]
+    joint = [event for event in computed if event.chance is hull_releases_zero]
     assert len(computed) - len(joint) == 4
     assert len(joint) == 2  # joint noise is not drawn one by one, so it is computed as well
     assert all(event.chance(event.answers) < 1e-4 for event in computed if event not in joint)
 
 
-@pytest.mark.parametrize("exhibit", accepted(), ids=lambda exhibit: f"{exhibit.name} {exhibit.k}")
-def test_what_must_be_accepted_is_proved(exhibit):
-    assert prove(exhibit.mechanism, exhibit.n, **exhibit.how).verdict == "PROVED"
+@pytest.mark.parametrize("entry", accepted(), ids=lambda entry: f"{entry.name} {entry.k}")
+def test_what_must_be_accepted_is_proved(entry):
+    assert prove(entry.mechanism, entry.n, **entry.how).verdict == "PROVED"
 
 
 def test_a_quadrature_integrates_laplace_noise():
-    assert integrated(lambda x: np.ones_like(x), 2) == pytest.approx(1, abs=1e-13)
-    assert integrated(lambda x: x**2, 2) == pytest.approx(8, rel=1e-12)
+    assert integrate(lambda x: np.ones_like(x), TWO) == pytest.approx(1, abs=1e-13)
+    assert integrate(lambda x: x**2, TWO) == pytest.approx(8, rel=1e-12)
     # P(a − b > 3) for independent noise of scales 4 and 2, in closed form.
     closed = (16 * math.exp(-3 / 4) - 4 * math.exp(-3 / 2)) / (2 * 12)
-    assert integrated(lambda x: exceeds(3 + x, 4), 2) == pytest.approx(closed, rel=1e-12)
+    assert integrate(lambda x: tail(FOUR, 3 + x), TWO) == pytest.approx(closed, rel=1e-12)
 
 
-def test_a_crowd_takes_every_path_once():
+def test_sampling_takes_every_path_once():
     class Coin:
         def run(self, answers, noise):
-            first, second = (noise.draw(LAW) for _ in range(2))
+            first, second = (noise.draw(TWO) for _ in range(2))
             return first > 0, second > first
 
     runs = 10_000
@@ -104,15 +111,9 @@ def test_a_crowd_takes_every_path_once():
     assert counts[1] == pytest.approx(3 * runs / 8, abs=350)
 
 
-LAW = EXHIBITS["noisy max at scale 1/ε"].mechanism.law
-
-
 def test_the_same_mutants_pass_once_mended():
     """The refutations are not for want of trying: at the right scale the same programs pass."""
-    from dpgap.exact.laws import LaplaceNoise
-    from dpgap.proof import museum
-
-    mended = museum.IndicesOnly(LaplaceNoise(Fraction(4)), LaplaceNoise(Fraction(8)), stop=3)
+    mended = IndicesOnly(FOUR, EIGHT, stop=3)
     assert prove(mended, 3, ties=True).verdict == "PROVED"
-    assert prove(museum.Max(LaplaceNoise(Fraction(4)), aligned=2), 3).verdict == "PROVED"
-    assert prove(museum.TwoBranches(), 3, ties=True).verdict == "PROVED"
+    assert prove(Max(FOUR, aligned=2), 3).verdict == "PROVED"
+    assert prove(TwoBranches(), 3, ties=True).verdict == "PROVED"

@@ -1,28 +1,30 @@
-"""Top-K with exponential noise: private by its density, since no alignment will do.
+"""Top-K with exponential noise: checked by its density, since no alignment proves it.
 
 The paper's alignment can move one-sided noise below zero. But the density of (indices, leads) is
-known in closed form, and docs/exponential-top-k.md proves from it that its logarithm changes by
-at most kΔ/b between monotonic neighbours and 2kΔ/b between general ones.
+known in closed form. docs/exponential-top-k.md proves from it that its logarithm changes by at
+most kΔ/b between monotonic neighbours and 2kΔ/b between general ones.
 
-`search` looks for a counterexample to that on a whole lattice of answers, outputs and neighbours.
-With e^(Δ/b) = 4 and everything else a power of two, densities are rational, so each is computed
-and compared exactly. `describes` proves on all paths that the program's output is the one that
-the density is about.
+`find_excess` looks for a counterexample to that on a whole lattice of answers, outputs and
+neighbours. With e^(Δ/b) = 4 and everything else a power of two, densities are rational, so each is
+computed and compared exactly. `require_described` proves on all paths that the program's output is
+the one that the density is about.
 
 With u = e^((answer − lead)/b) for each winner, a = e^(answer/b) for each loser and
 X = 1/max(u, a), the density is proportional to Πu · ∫₀^X x^k·(−F′(x)) dx, F(x) = Π(1 − a·x).
 """
 
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.proof.alignment import Draws, Given
-from dpgap.proof.numbers import Affine, Violation
-from dpgap.proof.output import collected
+from dpgap.proof.checker.alignment import Draws, Given
+from dpgap.proof.checker.numbers import Affine, Violation
+from dpgap.proof.checker.output import collect
+from dpgap.proof.checker.proving import CHECKED, REFUTED, Proof
 
 _STEPS = 2
 """Δ in steps of the lattice; a step is a factor of two in e^(answer/b)."""
@@ -68,16 +70,13 @@ def worst(n: int, k: int, neighbours: str) -> Worst:
     for winners, losers in _lattice(n, k):
         before = density(winners, losers)
         for moves in itertools.product(_MOVES[neighbours], repeat=n):
-            after = density(
-                _moved(winners, moves[:k]),
-                _moved(losers, moves[k:]),
-            )
+            after = density(_move(winners, moves[:k]), _move(losers, moves[k:]))
             if before > found.ratio * after:
                 found = Worst(before / after, winners, losers, moves)
     return found
 
 
-def _moved(exponents: tuple[int, ...], moves: tuple[int, ...]) -> tuple[int, ...]:
+def _move(exponents: tuple[int, ...], moves: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(e + move for e, move in zip(exponents, moves, strict=True)))
 
 
@@ -89,7 +88,23 @@ def _lattice(n: int, k: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]
             yield (0, *rest), losers
 
 
-def search(mechanism: NoisyTopK, n: int, neighbours: str) -> Worst | None:
+def check_density(mechanism: NoisyTopK, n: int, neighbours: str) -> Proof:
+    """Check a Top-K with one-sided noise: prove its program, then search its density."""
+    start = time.perf_counter()
+    verdict, condition, reason = CHECKED, None, "by its density: see docs/exponential-top-k.md"
+    try:
+        require_described(mechanism, n)
+        excess = find_excess(mechanism, n, neighbours)
+        if excess is not None:
+            raise Violation("density", f"densities differ too much: {excess}")
+    except Violation as wrong:
+        verdict, condition, reason = REFUTED, wrong.condition, wrong.message
+    return Proof(
+        verdict, neighbours, condition, reason, None, 0, seconds=time.perf_counter() - start
+    )
+
+
+def find_excess(mechanism: NoisyTopK, n: int, neighbours: str) -> Worst | None:
     """Neighbours on which the mechanism loses more than its ε; None if there are none.
 
     The claim e^ε is 4^(ε·b/Δ). Both sides are raised to a power that makes the exponent whole.
@@ -100,18 +115,18 @@ def search(mechanism: NoisyTopK, n: int, neighbours: str) -> Worst | None:
     return None if within else found
 
 
-def describes(mechanism: NoisyTopK, n: int) -> None:
+def require_described(mechanism: NoisyTopK, n: int) -> None:
     """Prove that the program returns the ranking and the leads that the density is about."""
-    from dpgap.proof.symbolic import Paths  # z3 takes its time to load
+    from dpgap.proof.checker.symbolic import Paths  # z3 takes its time to load
 
     paths = Paths(mechanism.epsilon, ties=False)
     answers = [paths.unknown(f"q{i}") for i in range(n)]
-    paths.explore(lambda: _require_described(mechanism, answers, paths))
+    paths.explore(lambda: _require_on_path(mechanism, answers, paths))
 
 
-def _require_described(mechanism: NoisyTopK, answers: Sequence[Affine], paths: Any) -> None:
+def _require_on_path(mechanism: NoisyTopK, answers: Sequence[Affine], paths: Any) -> None:
     draws = Draws(paths)
-    indices, leads = collected(mechanism.run(Given(answers), draws))
+    indices, leads = collect(mechanism.run(Given(answers), draws))
     noisy = [answer + value for answer, value in zip(answers, draws.values, strict=True)]
     wrong = Violation("output", "the program does not return the ranking and its leads")
     paths.require(draws.laws == [mechanism.law] * len(noisy), wrong)

@@ -19,20 +19,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.exact.laws import Scalar
 from dpgap.exact.parameters import positive_integer, positive_rational
-from dpgap.proof.alignment import Dependence, Mechanism, aligned, cycle_message, trial
-from dpgap.proof.numbers import Exact, Unknown, Violation, exact
-from dpgap.proof.numeric import check
+from dpgap.proof.checker.alignment import Mechanism, run_and_align, trial
+from dpgap.proof.checker.at_a_point import check
+from dpgap.proof.checker.dependence import Dependence, cycle_message
+from dpgap.proof.checker.numbers import Exact, Unknown, Violation, exact
 
 if TYPE_CHECKING:
-    from dpgap.proof.symbolic import Paths
+    from dpgap.proof.checker.symbolic import Paths
 
 PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
 
-NEIGHBOURS = ("general", "rising", "falling")
+GENERAL, RISING, FALLING = DIRECTIONS = ("general", "rising", "falling")
 """How answers may differ on neighbouring data: any way, none falls, or none rises."""
-
-Family = Callable[[Callable[[str], Scalar]], Any]
-"""A mechanism with unknown public parameters: takes a function that makes unknowns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +44,16 @@ class Counterexample:
 
     def __str__(self) -> str:
         lines = [
-            f"answers   {_list(self.answers)}",
-            f"neighbour {_list(self.neighbour)}",
-            f"noise     {_list(self.noise)}",
+            f"{name:9} {', '.join(map(str, getattr(self, name)))}"
+            for name in ("answers", "neighbour", "noise")
         ]
         lines += [f"{name} = {value}" for name, value in self.parameters.items()]
         return "\n".join(lines)
 
 
-def _list(numbers: Sequence[Fraction]) -> str:
-    return ", ".join(map(str, numbers))
-
-
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What came out, and why."""
+    """The verdict on a mechanism, and the reason for it."""
 
     verdict: str
     neighbours: str
@@ -99,19 +92,19 @@ def prove(
     `general` also accepts affine alignments that are not acyclic and charges ln(1/|det J|).
     """
     count = positive_integer("n", n)
-    sample = mechanism if hasattr(mechanism, "run") else mechanism(lambda name: Fraction(1))
+    sample = _build(mechanism, lambda name: Fraction(1))
     for method in ("run", "align"):
         if not callable(getattr(sample, method, None)):
             raise TypeError(f"mechanism must have a method {method!r}")
     claim = _Claim(
         count,
-        positive_rational("epsilon", claimed(sample, "epsilon", epsilon)),
-        positive_rational("sensitivity", claimed(sample, "sensitivity", sensitivity, 1)),
+        stated(sample, "epsilon", epsilon),
+        stated(sample, "sensitivity", sensitivity, 1),
         None if within is None else (exact(within[0]), exact(within[1])),
         ties,
         general,
     )
-    proofs = [_prove(mechanism, kind, claim) for kind in kinds(neighbours, sample)]
+    proofs = [_prove(mechanism, kind, claim) for kind in directions(neighbours, sample)]
     refuted = next((proof for proof in proofs if proof.verdict == REFUTED), None)
     return refuted or Proof(
         PROVED,
@@ -124,21 +117,26 @@ def prove(
     )
 
 
-def claimed(mechanism: Any, name: str, given: Scalar, default: Scalar = None) -> Scalar:
-    """What is given, or else what the mechanism says itself."""
+def _build(mechanism: Any, unknown: Callable[[str], Scalar]) -> Any:
+    """The mechanism itself, or the member of a family that has these unknowns."""
+    return mechanism if hasattr(mechanism, "run") else mechanism(unknown)
+
+
+def stated(mechanism: Any, name: str, given: Scalar, default: Scalar = None) -> Fraction:
+    """The number that is given, or else the one that the mechanism states itself."""
     value = getattr(mechanism, name, default) if given is None else given
     if value is None:
         raise TypeError(f"{name} must be given: the mechanism does not say it")
-    return value
+    return positive_rational(name, value)
 
 
-def kinds(neighbours: str | None, mechanism: Any) -> Sequence[str]:
+def directions(neighbours: str | None, mechanism: Any) -> Sequence[str]:
     """The kinds of neighbours that a proof must cover."""
     if neighbours is None:
-        return NEIGHBOURS[1:] if getattr(mechanism, "monotonic", False) else NEIGHBOURS[:1]
-    if neighbours not in NEIGHBOURS:
+        return (RISING, FALLING) if getattr(mechanism, "monotonic", False) else (GENERAL,)
+    if neighbours not in DIRECTIONS:
         raise ValueError(
-            f"neighbours must be one of {', '.join(map(repr, NEIGHBOURS))}, not {neighbours!r}"
+            f"neighbours must be one of {', '.join(map(repr, DIRECTIONS))}, not {neighbours!r}"
         )
     return (neighbours,)
 
@@ -164,13 +162,13 @@ class _Setting(NamedTuple):
 
 
 def _setting(mechanism: Any, kind: str, claim: _Claim) -> _Setting:
-    from dpgap.proof.symbolic import Paths  # z3 takes its time to load
+    from dpgap.proof.checker.symbolic import Paths  # z3 takes its time to load
 
     paths = Paths(claim.epsilon, ties=claim.ties)
-    made: Mechanism = mechanism if hasattr(mechanism, "run") else mechanism(paths.unknown)
+    made: Mechanism = _build(mechanism, paths.unknown)
     answers = [paths.unknown(f"q{i}") for i in range(claim.n)]
-    low = 0 if kind == "rising" else -claim.sensitivity
-    high = 0 if kind == "falling" else claim.sensitivity
+    low = 0 if kind == RISING else -claim.sensitivity
+    high = 0 if kind == FALLING else claim.sensitivity
     neighbour = [q + paths.between(f"d{i}", low, high) for i, q in enumerate(answers)]
     for answer in [*answers, *neighbour] if claim.within else []:
         paths.confine(answer, *claim.within)  # type: ignore[misc]
@@ -190,7 +188,7 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
         violation, example = found, _example(paths.point(), claim.n)
         if not claim.general:  # a cycle is what is wrong first of all
             dependence = _dependence(mechanism, kind, claim)
-    cyclic = _cycle(dependence, general=claim.general)
+    cyclic = _find_cyclic(dependence, general=claim.general)
     if cyclic is not None:
         violation, example = cyclic, None
     seconds = time.perf_counter() - start
@@ -202,51 +200,40 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
 
 
 def _dependence(mechanism: Any, kind: str, claim: _Claim) -> Dependence:
-    """Which draws the shifts depend on, whatever else is wrong."""
+    """Which draws the shifts depend on, on the paths up to the first that cannot be aligned."""
     paths, made, answers, neighbour = _setting(mechanism, kind, claim)
     dependence = Dependence()
     with contextlib.suppress(Violation):
-        paths.explore(lambda: dependence.add(aligned(made, answers, neighbour, paths)))
+        paths.explore(lambda: dependence.add(run_and_align(made, answers, neighbour, paths)))
     return dependence
 
 
-def _cycle(dependence: Dependence, *, general: bool) -> Violation | None:
+def _find_cyclic(dependence: Dependence, *, general: bool) -> Violation | None:
     for key, cycle in dependence.cycles():
-        if not general:
-            return Violation(
-                "acyclic",
-                cycle_message(cycle) + ". If it is affine, `general=True` charges for that instead",
-            )
-        if not dependence.is_affine(key):
-            return Violation(
-                "acyclic",
-                cycle_message(cycle) + ", and it is not one affine map: it branches on noise",
-            )
+        if general and dependence.is_affine(key):
+            continue
+        more = (
+            ", and it is not one affine map: it branches on noise"
+            if general
+            else ". If it is affine, `general=True` charges for that instead"
+        )
+        return Violation("acyclic", cycle_message(cycle) + more)
     return None
 
 
 def _example(point: Mapping[Unknown, Fraction], n: int) -> Counterexample:
-    answers = tuple(point.get(f"q{i}", Fraction(0)) for i in range(n))
-    moved = tuple(q + point.get(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
+    rest = dict(point)
+    answers = tuple(rest.pop(f"q{i}", Fraction(0)) for i in range(n))
+    neighbour = tuple(q + rest.pop(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
     draws = sorted(unknown for unknown in point if isinstance(unknown, int))
-    noise = tuple(point[draw] for draw in draws)
-    own = {*(f"q{i}" for i in range(n)), *(f"d{i}" for i in range(n))}
-    rest = {str(u): v for u, v in point.items() if not isinstance(u, int) and u not in own}
-    return Counterexample(answers, moved, noise, rest)
+    noise = tuple(rest.pop(draw) for draw in draws)
+    return Counterexample(answers, neighbour, noise, {str(u): v for u, v in rest.items()})
 
 
 def replay(
     mechanism: Any, example: Counterexample, *, epsilon: Scalar = None, general: bool = False
 ) -> None:
     """Check the mechanism at a counterexample's numbers; raises the `Violation` found there."""
-    made = (
-        mechanism if hasattr(mechanism, "run") else mechanism(lambda name: example.parameters[name])
-    )
-    check(
-        made,
-        example.answers,
-        example.neighbour,
-        example.noise,
-        epsilon=epsilon,
-        general=general,
-    )
+    made = _build(mechanism, example.parameters.__getitem__)
+    points = example.answers, example.neighbour, example.noise
+    check(made, *points, epsilon=epsilon, general=general)

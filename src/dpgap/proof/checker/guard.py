@@ -1,4 +1,4 @@
-"""Running somebody's program without hanging on it or being confused by its errors."""
+"""Run somebody's program without hanging on it or being confused by its errors."""
 
 import signal
 import sys
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from dpgap.proof.numbers import BadNoise, BadProgram, Violation
+from dpgap.proof.checker.numbers import BadNoise, BadProgram, Violation
 
 
 class Stop(Exception):  # noqa: N818 - not a fault: passes through the program under proof
@@ -17,8 +17,8 @@ class Stop(Exception):  # noqa: N818 - not a fault: passes through the program u
 
 
 @contextmanager
-def watched(what: str, seconds: float) -> Iterator[None]:
-    """Run a part of the program: an error or no end becomes a `BadProgram` that says so."""
+def guarded(what: str, seconds: float) -> Iterator[None]:
+    """Run a part of the program. If it fails or never stops, a `BadProgram` says so."""
     try:
         with _deadline(f"{what} never stops: it was still running after {seconds:g} s", seconds):
             yield

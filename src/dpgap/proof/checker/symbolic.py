@@ -16,17 +16,25 @@ from typing import Any, NamedTuple
 import z3
 
 from dpgap.exact.laws import Scalar
-from dpgap.proof.every_path import Replay
-from dpgap.proof.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation, exact
-from dpgap.proof.shares import at_most, corners
-from dpgap.proof.watch import Stop
+from dpgap.proof.checker.any_share import at_most, corners
+from dpgap.proof.checker.guard import Stop
+from dpgap.proof.checker.numbers import (
+    Affine,
+    BadProgram,
+    Condition,
+    Exact,
+    Unknown,
+    Violation,
+    exact,
+)
+from dpgap.proof.checker.path_explorer import PathExplorer
 from dpgap.releases.results import readable
 
 _SOMEWHERE = object()
 """Stands for a point that exists but was not looked for."""
 
 
-class Measured:
+class CostTerm:
     """A z3 term that a law can compute a cost with."""
 
     __slots__ = ("term",)
@@ -34,30 +42,30 @@ class Measured:
     def __init__(self, term: Any) -> None:
         self.term = term
 
-    def __abs__(self) -> "Measured":
-        return Measured(z3.If(self.term >= 0, self.term, -self.term))
+    def __abs__(self) -> "CostTerm":
+        return CostTerm(z3.If(self.term >= 0, self.term, -self.term))
 
-    def __ceil__(self) -> "Measured":
-        return Measured(-z3.ToReal(z3.ToInt(-self.term)))
+    def __ceil__(self) -> "CostTerm":
+        return CostTerm(-z3.ToReal(z3.ToInt(-self.term)))
 
-    def __mul__(self, factor: Any) -> "Measured":
-        return Measured(self.term * _number(exact(factor)))
+    def __mul__(self, factor: Any) -> "CostTerm":
+        return CostTerm(self.term * _number(exact(factor)))
 
     __rmul__ = __mul__
 
-    def __truediv__(self, divisor: Any) -> "Measured":
-        return Measured.__mul__(self, 1 / Fraction(exact(divisor)))
+    def __truediv__(self, divisor: Any) -> "CostTerm":
+        return CostTerm.__mul__(self, 1 / Fraction(exact(divisor)))
 
-    def __add__(self, other: Any) -> "Measured":
-        return Measured(self.term + (other.term if isinstance(other, Measured) else _number(other)))
+    def __add__(self, other: Any) -> "CostTerm":
+        return CostTerm(self.term + (other.term if isinstance(other, CostTerm) else _number(other)))
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> "Measured":
-        return Measured.__add__(self, other * -1)
+    def __sub__(self, other: Any) -> "CostTerm":
+        return CostTerm.__add__(self, other * -1)
 
-    def __rsub__(self, other: Any) -> "Measured":
-        return Measured.__add__(self * -1, other)
+    def __rsub__(self, other: Any) -> "CostTerm":
+        return CostTerm.__add__(self * -1, other)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -83,7 +91,7 @@ class Interval(NamedTuple):
         return self._replace(low=zero, open_low=negative) if tighter else self
 
 
-class Paths(Replay):
+class Paths(PathExplorer):
     """The judge of whole regions: explores every path of a program."""
 
     def __init__(self, epsilon: Exact, *, ties: bool) -> None:
@@ -152,7 +160,7 @@ class Paths(Replay):
             self._scopes += 1
 
     def learn(self, form: Affine, negative: bool) -> None:
-        """Keep the answer, for what follows from it at a glance."""
+        """Keep the answer, for what plainly follows from it."""
         if len(form.terms) > 1:
             self._tied.update(form.terms)
         self._narrow(form, negative)
@@ -160,7 +168,7 @@ class Paths(Replay):
         self._seen.update(form.terms)
 
     def _narrow(self, form: Affine, negative: bool) -> None:
-        """Narrow the intervals: each unknown must do what the others, at their best, cannot."""
+        """Narrow the intervals: each unknown must make up for what the others cannot reach."""
         if not all(unknown in self._box for unknown in form.terms):
             return
         low, high = self._range(form)
@@ -318,13 +326,13 @@ class Paths(Replay):
         if at_most(laws, ranges, allowed):
             return
         measured = [
-            Measured(self._term_of(shift)) if isinstance(shift, Affine) and shift.terms else shift
+            CostTerm(self._term_of(shift)) if isinstance(shift, Affine) and shift.terms else shift
             for shift in (_plain(shift) for shift in shifts)
         ]
         totals = corners(laws, measured)
         over = [
             (total.term > _number(allowed))
-            if isinstance(total, Measured)
+            if isinstance(total, CostTerm)
             else z3.BoolVal(total > allowed)
             for total in totals
         ]
@@ -354,8 +362,4 @@ def _plain(shift: Scalar) -> Scalar:
 
 def _direction(form: Affine) -> tuple[Any, ...]:
     """What forms that differ by a bounded amount have in common: the unbounded unknowns."""
-    return tuple(
-        sorted(
-            ((u, by) for u, by in form.terms.items() if isinstance(u, int)),
-        )
-    )
+    return tuple(sorted((u, by) for u, by in form.terms.items() if isinstance(u, int)))

@@ -1,8 +1,8 @@
 """A program on many draws of noise at once: how often does an event happen?
 
 The program is run down each of its paths once, with all the runs that take that path together.
-So any program that can be proved can also be sampled a million times in seconds, and it is the
-same program. Its noise comes from secure bits.
+So a program that can be proved can also be sampled, as it is, a million times in seconds. Its noise
+comes from secure bits.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,15 +13,15 @@ import numpy as np
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers, bounds, floors
 from dpgap.exact.laws import Law, Noise, Scalar
-from dpgap.proof.every_path import Replay
-from dpgap.proof.numbers import Affine
-from dpgap.proof.watch import Stop
+from dpgap.proof.checker.guard import Stop
+from dpgap.proof.checker.numbers import Affine
+from dpgap.proof.checker.path_explorer import PathExplorer
 
 _AT_ONCE = 1 << 17
 
 
-class Crowd(Replay):
-    """The judge of many points: those who answer a question alike go on together."""
+class PathSampler(PathExplorer):
+    """Many points at once: runs that answer a question alike go on together."""
 
     def __init__(self, size: int, *, on_grid: bool) -> None:
         super().__init__()
@@ -44,12 +44,12 @@ class Crowd(Replay):
         self._laws = []
 
     def draw(self, law: Law) -> Affine:
-        """The next draw of everybody."""
+        """The next draw of every run."""
         self._laws.append(law)
         return Affine(self, {len(self._laws) - 1: 1})
 
     def branch(self, form: Affine) -> tuple[bool, Integers, Integers | None]:
-        """What the first runs answer, those who agree, and those who do not."""
+        """What the first run answers, the runs that agree, and those that do not."""
         values = np.full(self.here.size, float(form.constant))
         for draw, by in form.terms.items():
             assert isinstance(draw, int)  # answers are known here: noise alone is unknown
@@ -66,7 +66,7 @@ class Crowd(Replay):
         return self._drawn[key]
 
     def enter(self, form: Affine, negative: bool, state: Integers) -> None:
-        """Go on with those who answer so."""
+        """Go on with the runs that answer so."""
         self._here.append(state)
 
     def leave(self) -> None:
@@ -101,13 +101,13 @@ def frequency(
     """
     happened = 0
     for done in range(0, runs, _AT_ONCE):
-        crowd = Crowd(min(_AT_ONCE, runs - done), on_grid=on_grid)
+        sampler = PathSampler(min(_AT_ONCE, runs - done), on_grid=on_grid)
 
-        def body(crowd: Crowd = crowd) -> None:
-            if not event(run(answers, crowd)):
+        def body(sampler: PathSampler = sampler) -> None:
+            if not event(run(answers, sampler)):
                 raise Stop
-            crowd.happened += crowd.here.size
+            sampler.happened += sampler.here.size
 
-        crowd.explore(body)
-        happened += crowd.happened
+        sampler.explore(body)
+        happened += sampler.happened
     return happened

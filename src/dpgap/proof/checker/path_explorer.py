@@ -1,8 +1,8 @@
-"""Running a program down every one of its paths.
+"""Run a program down every one of its paths.
 
-The program is run again and again. Where a question has both answers, one is taken and the other
-remembered; a later run replays the answers up to there and takes the other. What it means that an
-answer is possible is for the judge to say who builds on this.
+The program is run again and again. Where both answers to a question are possible, one is taken and
+the other is remembered. A later run replays the answers up to there and takes the other one. Which
+answers are possible is decided in subclasses.
 """
 
 import contextlib
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpgap.proof.numbers import Affine, BadProgram
-from dpgap.proof.watch import Stop
+from dpgap.proof.checker.guard import Stop
+from dpgap.proof.checker.numbers import Affine, BadProgram
 
 _MOST_PATHS = 100_000
 _MOST_QUESTIONS = 10_000
@@ -28,7 +28,7 @@ class _Answered:
     entered: bool
 
 
-class Replay(ABC):
+class PathExplorer(ABC):
     """Answers questions by replaying, and asks `branch` about new ones."""
 
     def __init__(self) -> None:
@@ -108,11 +108,11 @@ class Replay(ABC):
         return negative
 
     def watch_alignment(self, begins: bool) -> None:
-        """From here on, or no longer, questions are those of the alignment."""
+        """Say whether the questions that follow are the alignment's."""
         self._watching = begins
 
     def implied(self, form: Affine) -> bool | None:
-        """The answer, if it follows from earlier ones at a glance."""
+        """The answer, if it plainly follows from earlier ones."""
         return None
 
     @abstractmethod

@@ -12,14 +12,14 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, Scalar, StaircaseNoise
-from dpgap.proof.numbers import Exact
+from dpgap.proof.checker.numbers import Exact
 
 _QUARTER = Fraction(1, 4)
 _THREE_QUARTERS = Fraction(3, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class AllShares:
+class AnyShare:
     """The laws of one draw at θ = ¼ and θ = ¾, standing for all shares."""
 
     at_quarter: Law
@@ -35,7 +35,7 @@ class AllShares:
         return (3 * low - high) / 2, (3 * high - low) / 2
 
 
-def for_all_shares(law_at: Callable[[Fraction], Law]) -> AllShares:
+def for_any_share(law_at: Callable[[Fraction], Law]) -> AnyShare:
     """The law that `law_at` gives for each θ, once its cost is seen to be affine in θ.
 
     A rate is a quotient of polynomials in θ of low degree; if it lies on one line at seven points,
@@ -47,10 +47,10 @@ def for_all_shares(law_at: Callable[[Fraction], Law]) -> AllShares:
         line = low + (high - low) * (share - _QUARTER) / (_THREE_QUARTERS - _QUARTER)
         if 1 / law_at(share).scale != line:
             raise ValueError("the cost is not affine in the threshold's share")
-    return AllShares(law_at(_QUARTER), law_at(_THREE_QUARTERS))
+    return AnyShare(law_at(_QUARTER), law_at(_THREE_QUARTERS))
 
 
-_MONOTONE = (LaplaceNoise, ExponentialNoise, StaircaseNoise, AllShares)
+_MONOTONE = (LaplaceNoise, ExponentialNoise, StaircaseNoise, AnyShare)
 
 
 def corners(laws: Sequence[Any], shifts: Sequence[Scalar]) -> list[Scalar]:

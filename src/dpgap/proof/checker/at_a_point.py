@@ -1,9 +1,9 @@
 """One point at a time: the conditions of a proof on given answers, neighbour and noise.
 
-Everything is exact: answers and noise are fractions, costs are fractions, nothing is judged in
-floats. The noise is handed to the program as unknowns whose values are known, so it is seen which
-draws each shift depends on. What a question of the alignment decides is found by answering it the
-other way and looking which shifts change.
+Everything is exact: answers, noise and costs are fractions, and nothing is judged in floats. The
+program gets its noise as unknowns whose values are known here, so each shift shows which draws it
+depends on. A question of the alignment is also answered the other way: the shifts that then change
+depend on it.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,10 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap.exact.laws import Scalar
-from dpgap.proof.alignment import (
-    Dependence,
-    Given,
-    Mechanism,
-    Trial,
-    cycle_message,
-    trial,
-)
-from dpgap.proof.numbers import (
+from dpgap.proof.checker.alignment import Given, Mechanism, Trial, trial
+from dpgap.proof.checker.any_share import corners
+from dpgap.proof.checker.dependence import Dependence, cycle_message
+from dpgap.proof.checker.numbers import (
     Affine,
     BadNoise,
     BadProgram,
@@ -31,8 +26,7 @@ from dpgap.proof.numbers import (
     exact,
     value_at,
 )
-from dpgap.proof.output import sealed
-from dpgap.proof.shares import corners
+from dpgap.proof.checker.output import seal
 from dpgap.releases.results import readable
 
 _MOST_QUESTIONS = 1_000_000
@@ -94,7 +88,7 @@ class Point:
             raise Violation("cost", f"the shifts cost {readable(total)}, more than {allowed}")
 
     def watch_alignment(self, begins: bool) -> None:
-        """From here on, or no longer, questions are those of the alignment."""
+        """Say whether the questions that follow are the alignment's."""
         self._watching = begins
 
 
@@ -144,5 +138,5 @@ def _otherwise(
     point.contrary = question
     point.watch_alignment(True)
     noise = Given(Affine(point, {number: 1}) for number in range(len(made.laws)))
-    shifts = list(mechanism.align(Given(before), Given(after), noise, sealed(made.output)))
+    shifts = list(mechanism.align(Given(before), Given(after), noise, seal(made.output)))
     return replace(made, shifts=shifts, questions=made.questions[: question + 1])

@@ -1,21 +1,28 @@
-"""Looking for a violation among many neighbours: more answers than a proof can take.
+"""Look for a violation at many points: for more answers than a proof can take.
 
-Hypothesis makes up answers, neighbours and noise, exact fractions all of them, and when a
-condition fails it looks for the simplest numbers at which it does.
+Hypothesis makes up answers, neighbours and noise, all in exact fractions. When a condition fails,
+it looks for the simplest numbers at which the condition fails.
 """
 
 from fractions import Fraction
 from typing import Any
 
 from dpgap.exact.laws import Law
-from dpgap.exact.parameters import positive_integer, positive_rational
-from dpgap.proof.numbers import Exact, Violation
-from dpgap.proof.numeric import check
-from dpgap.proof.proving import Counterexample, claimed, kinds
+from dpgap.exact.parameters import positive_integer
+from dpgap.proof.checker.at_a_point import check
+from dpgap.proof.checker.numbers import Violation
+from dpgap.proof.checker.proving import (
+    FALLING,
+    GENERAL,
+    RISING,
+    Counterexample,
+    directions,
+    stated,
+)
 
 
-class _Recorded:
-    """Noise made up as it is drawn."""
+class _MadeUpNoise:
+    """Noise that is made up as it is drawn, and remembered."""
 
     def __init__(self, fresh: Any) -> None:
         self._fresh = fresh
@@ -48,14 +55,10 @@ def search(
     from hypothesis import strategies as st
 
     count = positive_integer("n", n)
-    allowed: Exact = positive_rational("epsilon", claimed(mechanism, "epsilon", epsilon))
-    delta = positive_rational("sensitivity", claimed(mechanism, "sensitivity", sensitivity, 1))
+    allowed = stated(mechanism, "epsilon", epsilon)
+    delta = stated(mechanism, "sensitivity", sensitivity, 1)
     numbers = st.fractions(-50, 50, max_denominator=64)
-    moves = {
-        "general": st.fractions(-1, 1, max_denominator=8),
-        "rising": st.fractions(0, 1, max_denominator=8),
-        "falling": st.fractions(-1, 0, max_denominator=8),
-    }
+    ends = {GENERAL: (-1, 1), RISING: (0, 1), FALLING: (-1, 0)}
     found: list[tuple[Violation, Counterexample]] = []
 
     @settings(
@@ -66,12 +69,13 @@ def search(
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(data=st.data(), kind=st.sampled_from(list(kinds(neighbours, mechanism))))
-    def tried(data: Any, kind: str) -> None:
+    @given(data=st.data(), kind=st.sampled_from(list(directions(neighbours, mechanism))))
+    def try_point(data: Any, kind: str) -> None:
         answers = data.draw(st.lists(numbers, min_size=count, max_size=count))
-        steps = data.draw(st.lists(moves[kind], min_size=count, max_size=count))
+        moves = st.fractions(*ends[kind], max_denominator=8)
+        steps = data.draw(st.lists(moves, min_size=count, max_size=count))
         neighbour = [a + delta * step for a, step in zip(answers, steps, strict=True)]
-        noise = _Recorded(lambda: data.draw(numbers))
+        noise = _MadeUpNoise(lambda: data.draw(numbers))
         output = mechanism.run(tuple(answers), noise)
         if hasattr(output, "__next__"):
             list(output)
@@ -83,7 +87,7 @@ def search(
             raise
 
     try:
-        tried()
+        try_point()
     except Violation:
         return found[-1]
     return None

@@ -1,0 +1,16 @@
+"""The checker: does an alignment prove its mechanism private?
+
+An *alignment* says, for neighbouring answers, how far to shift each draw of noise so that the
+output stays the same. A *path* is the answers to all questions that a program asks: whether this
+number is below that one.
+
+- `numbers`, `output`: what a program computes with while it is checked, and what it returns.
+- `alignment`: the conditions, on one path; `dependence` and `volume` are two of them.
+- `guard`: runs somebody's program without hanging on it.
+- `path_explorer`, `symbolic`, `proving`: all paths, all numbers: a proof.
+- `at_a_point`, `random_search`: given numbers, or many made-up ones.
+- `any_share`, `families`: mechanisms with unknown parameters.
+- `density`: Top-K with exponential noise, which no alignment proves.
+
+May import `mechanisms` and what is below; nothing else of `dpgap.proof`.
+"""

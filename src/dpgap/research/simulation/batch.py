@@ -1,0 +1,146 @@
+"""What turns some of the runs, and a generator of random numbers, into results."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.grid import MAX_STEPS, steps_up
+from dpgap.exact.parameters import positive_integer
+from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, require_room
+from dpgap.research.simulation.floats import Rng
+from dpgap.research.simulation.measured import measure_above, measure_top_k
+from dpgap.research.simulation.programs import program_runs, rank_for
+from dpgap.research.simulation.ranked import Ranked, arrays_only
+from dpgap.research.simulation.runs import AboveRuns, TopKRuns
+from dpgap.research.simulation.sparse_vector import sift_runs
+from dpgap.research.simulation.top_k import select_runs
+
+Batch = Callable[[slice, Rng], Any]
+
+
+def batch_of(
+    mechanism: Any,
+    answers: ArrayLike | Ranked,
+    runs: int,
+    thresholds: ArrayLike | None,
+    max_answers: int | None,
+) -> Batch:
+    """How a mechanism or a pipeline is run on these answers."""
+    arrays_only(answers)
+    if max_answers is not None:
+        positive_integer("max_answers", max_answers)
+    selection = _selection_of(mechanism)
+    if not isinstance(selection, SparseVector) and not (thresholds is None and max_answers is None):
+        raise ValueError("thresholds and max_answers are for a Sparse Vector only")
+    if selection is None:
+        return program_runs(mechanism, answers)
+    ranked = rank_for(selection, answers)
+    if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
+        require_room(ranked.answers, mechanism.measurement)
+    if isinstance(selection, NoisyTopK):
+        top_k = _top_k(selection, ranked)
+        if not isinstance(mechanism, MeasuredTopK):
+            return top_k
+        return lambda part, rng: measure_top_k(mechanism, ranked.answers, top_k(part, rng), rng)
+    own = _thresholds(selection, thresholds, runs)
+    above = _above(selection, ranked, own, max_answers)
+    if not isinstance(mechanism, MeasuredAbove):
+        return above
+    return lambda part, rng: measure_above(
+        mechanism, ranked.answers, above(part, rng), own.stated[part], rng
+    )
+
+
+def _selection_of(mechanism: Any) -> NoisyTopK | SparseVector | None:
+    """What selects, if everything is done as dpgap does it; None for programs of others."""
+    if callable(getattr(mechanism, "simulate", None)):
+        return None
+    if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
+        return None if hasattr(mechanism, "run") else _selection_of(mechanism.selection)
+    kind = type(mechanism)
+    if isinstance(mechanism, NoisyTopK) and kind.run is NoisyTopK.run:
+        return mechanism
+    if isinstance(mechanism, SparseVector) and kind.run is SparseVector.run:
+        return mechanism if kind.live is SparseVector.live else None
+    return None
+
+
+def _top_k(mechanism: NoisyTopK, ranked: Ranked) -> Batch:
+    program = mechanism.in_steps()
+    ranked = ranked.less(int(ranked.answers.max()))
+    grid = float(mechanism.grid or 1)
+
+    def batch(part: slice, rng: Rng) -> TopKRuns:
+        indices, leads = select_runs(program, ranked, part.stop - part.start, rng)
+        gaps = leads.astype(np.float64)
+        gaps[:, :-1] -= leads[:, 1:]
+        return TopKRuns(indices, gaps * grid)
+
+    return batch
+
+
+class _Thresholds(NamedTuple):
+    """One for each run: as stated, in whole steps, and how far these are above."""
+
+    stated: Floats
+    whole: Integers
+    rounded_up: Floats
+
+
+def _above(
+    mechanism: SparseVector, ranked: Ranked, thresholds: _Thresholds, max_answers: int | None
+) -> Batch:
+    program = mechanism.in_steps()
+    grid = float(mechanism.grid or 1)
+    origin = int(thresholds.whole.min())
+    ranked, whole = ranked.less(origin), thresholds.whole - origin
+    offsets = np.append(0.0, mechanism.gap_offsets - _rounded_up(mechanism))
+    first, unit = float(mechanism.spent(0)), float(mechanism.unit)
+
+    def batch(part: slice, rng: Rng) -> AboveRuns:
+        sifted = sift_runs(program, ranked, whole[part], rng, max_answers)
+        gaps = sifted.gaps
+        gaps *= grid
+        gaps += offsets[sifted.branches]
+        gaps += np.repeat(thresholds.rounded_up[part], sifted.found)
+        return AboveRuns(
+            run=np.repeat(np.arange(sifted.found.size), sifted.found),
+            indices=sifted.indices,
+            gaps=gaps,
+            branch_of=sifted.branches.astype(np.int64),
+            found=sifted.found,
+            used=sifted.used,
+            spent=np.add(first, unit * sifted.used, dtype=np.float64),
+            processed=sifted.processed,
+        )
+
+    return batch
+
+
+def _rounded_up(mechanism: SparseVector) -> float:
+    """How far the threshold in whole steps is above the one stated."""
+    steps = steps_up(mechanism.threshold, mechanism.grid)
+    return float(steps * (mechanism.grid or 1) - mechanism.threshold)
+
+
+def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int) -> _Thresholds:
+    if thresholds is None:
+        return _Thresholds(
+            np.full(runs, float(mechanism.threshold)),
+            np.full(runs, steps_up(mechanism.threshold, mechanism.grid)),
+            np.full(runs, _rounded_up(mechanism)),
+        )
+    grid = float(mechanism.grid or 1)
+    stated = np.asarray(thresholds, dtype=np.float64)
+    if stated.shape != (runs,) or not (np.abs(stated) <= MAX_STEPS * grid).all():
+        raise ValueError(
+            f"thresholds must be {runs} finite numbers within ±2^60 grid steps, one for each run"
+        )
+    steps = stated / grid  # exact: grid is a power of two
+    whole = np.ceil(steps)
+    return _Thresholds(stated, whole.astype(np.int64), (whole - steps) * grid)

@@ -1,0 +1,25 @@
+"""Shipped mechanisms with a fault in them, which proofs and audits must find."""
+
+from dataclasses import replace
+
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.proof.checker.families import altered
+
+
+def with_scales(mechanism, factor):
+    """The mechanism with all its noise this many times as large, and nothing else changed."""
+    if isinstance(mechanism, SparseVector):
+        ways = (way._replace(law=scaled(way.law, factor)) for way in mechanism.ways)
+        threshold_law = scaled(mechanism.threshold_law, factor)
+        return altered(mechanism, threshold_law=threshold_law, ways=tuple(ways))
+    if isinstance(mechanism, Laplace | CountHull | Cube):  # it makes its law as it runs
+        return altered(mechanism, epsilon=mechanism.epsilon / factor)
+    return altered(mechanism, law=scaled(mechanism.law, factor))
+
+
+def scaled(law, factor):
+    """The law at another scale; a staircase keeps its steps."""
+    return replace(law, scale=law.scale * factor)
