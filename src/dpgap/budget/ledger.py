@@ -31,6 +31,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from dpgap import public
 from dpgap.budget.addresses import Address, read_url
 from dpgap.budget.entries import (
     Entry,
@@ -77,6 +78,7 @@ _ENTRIES = sql.Table(
 )
 
 
+@public
 class LedgerError(RuntimeError):
     """The ledger cannot be read or written, so nothing may be released."""
 
@@ -85,10 +87,22 @@ class UnreadableEntry(LedgerError):  # noqa: N818 - it says what is wrong
     """An entry is there, but its numbers cannot be read."""
 
 
+@public
 class Ledger:
-    """The budgets kept at a URL: `sqlite:///budget.db` or `postgresql://user@host/name`.
+    """Budgets that last, one for each data set, kept in a database.
 
-    A relative path is meant from the folder in which the `Ledger` was made.
+    Parameters
+    ----------
+    url
+        `sqlite:///budget.db` or `postgresql://user@host/name`. A relative path is meant from the
+        folder in which the `Ledger` was made.
+
+    >>> import tempfile, dpgap
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
+    >>> sales = ledger.create("sales", epsilon=1)
+    >>> release = dpgap.NoisyMax(epsilon=0.25).release([90, 20], account=sales)
+    >>> sales.remaining, ledger.datasets()
+    (Fraction(3, 4), ['sales'])
     """
 
     def __init__(self, url: str) -> None:
@@ -96,9 +110,9 @@ class Ledger:
         self._engine = _engine(self._address.url)
 
     def create(self, dataset: str, epsilon: Rational) -> "LedgerAccount":
-        """Open a budget of `epsilon` in total for a data set that has none yet.
+        """Open a budget for a data set that has none yet: `epsilon` is the total for all releases.
 
-        A name that looks like that of another data set is refused.
+        `dataset` is its name. One that looks like that of another data set is refused.
         """
         name = require_name(dataset)
         total = rounded_down(positive_rational("epsilon", epsilon))
@@ -120,7 +134,7 @@ class Ledger:
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":
-        """The account of a data set; pass it as `account=` to a release."""
+        """The account of the data set called `dataset`; pass it as `account=` to a release."""
         name = require_name(dataset)
         self._last(name)
         return LedgerAccount(self, name)
@@ -131,13 +145,14 @@ class Ledger:
             return _datasets(connection)
 
     def entries(self, dataset: str) -> list[Entry]:
-        """The whole book of a data set, oldest entry first."""
+        """The whole book of the data set called `dataset`, oldest entry first."""
         return self._book(require_name(dataset))
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
 
-        `head` is a hash that `LedgerAccount.head` gave earlier, kept in another place.
+        `dataset` names the one book. `head` is a hash that `LedgerAccount.head` gave earlier, kept
+        in another place.
         """
         names = self.datasets() if dataset is None else [require_name(dataset)]
         found: list[str] = []
