@@ -46,7 +46,7 @@ from dpgap.budget.entries import (
     settling,
 )
 from dpgap.budget.names import look_alike, require_name
-from dpgap.exact.parameters import Rational, positive_rational
+from dpgap.exact.parameters import Rational, positive_rational, readable
 
 BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
@@ -124,7 +124,7 @@ class Ledger:
             _LAYOUT.create_all(connection)
             last = _last_entry(connection, name)
             if last is not None:
-                raise ValueError(f"dataset {name!r} has a budget already: {last.total}")
+                raise ValueError(f"dataset {name!r} has a budget already: {readable(last.total)}")
             other = look_alike(name, _datasets(connection))
             if other is not None:
                 raise ValueError(

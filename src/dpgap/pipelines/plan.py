@@ -18,11 +18,11 @@ import numpy as np
 
 from dpgap import public
 from dpgap.estimates.linear import blue_variance, combined_variance
-from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational
+from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, require_method
 from dpgap.pipelines.paper import above_half_widths, gap_variances, top_k_half_width, variance_ratio
-from dpgap.releases.results import Table, readable
+from dpgap.releases.results import Table
 
 PLANS = ("best", "paper", "baseline")
 """The methods of the pipelines, and measuring with Laplace noise while ignoring gaps."""

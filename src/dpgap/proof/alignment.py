@@ -23,6 +23,7 @@ from fractions import Fraction
 from typing import Any, NoReturn, Protocol
 
 from dpgap.exact.laws import Law, Noise, Scalar
+from dpgap.exact.parameters import readable
 from dpgap.proof.numbers import (
     Affine,
     BadProgram,
@@ -34,7 +35,6 @@ from dpgap.proof.numbers import (
 )
 from dpgap.proof.output import Skeleton, collected, sealed, taken_apart
 from dpgap.proof.watch import watched
-from dpgap.releases.results import readable
 
 _MOST_DRAWS = 10_000
 _SECONDS = 10.0

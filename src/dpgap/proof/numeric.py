@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap.exact.laws import Scalar
+from dpgap.exact.parameters import readable
 from dpgap.proof.alignment import (
     Dependence,
     Given,
@@ -33,7 +34,6 @@ from dpgap.proof.numbers import (
 )
 from dpgap.proof.output import sealed
 from dpgap.proof.shares import corners
-from dpgap.releases.results import readable
 
 _MOST_QUESTIONS = 1_000_000
 

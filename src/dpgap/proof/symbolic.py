@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import z3
 
 from dpgap.exact.laws import Scalar
+from dpgap.exact.parameters import readable
 from dpgap.proof.every_path import Replay
 from dpgap.proof.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation, exact
 from dpgap.proof.shares import at_most, corners
 from dpgap.proof.watch import Stop
-from dpgap.releases.results import readable
 
 _SOMEWHERE = object()
 """Stands for a point that exists but was not looked for."""
