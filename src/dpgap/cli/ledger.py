@@ -22,6 +22,8 @@ URL = Annotated[
 Dataset = Annotated[str, typer.Option(help="The data set whose budget it is.")]
 AnyDataset = Annotated[str | None, typer.Option(help="Only this data set; else all.")]
 
+_BALANCE = ("total", "spent", "reserved", "remaining")
+
 
 @ledger_app.command()
 def create(
@@ -84,24 +86,14 @@ def _summary(book: "list[Entry]") -> dict[str, Any]:
     from dpgap.budget.entries import readable_text
 
     last = book[-1]
+    shown = ("number", "kind", "about", "epsilon", "purpose", "who", "at", "hash")
     return {
         "dataset": last.dataset,
-        "total": readable_text(last.total),
-        "spent": readable_text(last.spent),
-        "reserved": readable_text(last.reserved),
-        "remaining": readable_text(last.remaining),
+        **{name: readable_text(getattr(last, name)) for name in _BALANCE},
         "head": last.hash,
         "entries": [
-            {
-                "number": entry.number,
-                "kind": entry.kind,
-                "about": entry.about,
-                "epsilon": str(entry.epsilon),
-                "purpose": entry.purpose,
-                "who": entry.who,
-                "at": entry.at,
-                "hash": entry.hash,
-            }
+            {name: getattr(entry, name) for name in shown}
+            | {"epsilon": readable_text(entry.epsilon)}
             for entry in book
         ],
     }
@@ -111,12 +103,10 @@ def _words(book: "list[Entry]") -> str:
     from dpgap.exact.parameters import readable
 
     last = book[-1]
+    notes = {"reserved": "   (under way or broken off; counts as spent)"}
     lines = [
         f"data set   {last.dataset}",
-        f"total      {readable(last.total)}",
-        f"spent      {readable(last.spent)}",
-        f"reserved   {readable(last.reserved)}   (under way or broken off; counts as spent)",
-        f"remaining  {readable(last.remaining)}",
+        *(f"{it:<9}  {readable(getattr(last, it))}{notes.get(it, '')}" for it in _BALANCE),
         f"head       {last.hash}",
         "",
         *(_line(entry) for entry in book),

@@ -1,6 +1,7 @@
 """`dpgap plan`: what a release will tell, before anything is spent."""
 
 import json as json_format
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,17 +44,7 @@ def plan(
     if not json:
         typer.echo(_words(made))
         return
-    rows = [
-        {
-            "method": row.method,
-            "epsilon": number(row.epsilon),
-            "error": row.error,
-            "close_error": row.close_error,
-            "half_width": row.half_width,
-            "selection_noise": row.selection_noise,
-        }
-        for row in made.rows
-    ]
+    rows = [asdict(row) | {"epsilon": number(row.epsilon)} for row in made.rows]
     typer.echo(json_format.dumps({"k": made.k, "select": made.select, "methods": rows}, indent=2))
 
 

@@ -27,15 +27,17 @@ from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.kernel import Sifted, sift
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k.kernel import select
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
 from dpgap.proof import joint_audits
 from dpgap.proof.crowd import frequency
 from dpgap.proof.exhibits import Exhibit, mutants
 from dpgap.proof.output_laws import (
     count_first_above,
+    count_largest,
     count_measured,
     count_top_two,
     first_above,
+    largest,
     measured,
     top_two,
 )
@@ -124,16 +126,21 @@ class Design(NamedTuple):
     release: Sampler
 
 
-def _top_two_kernel(mechanism: NoisyTopK, answers: Sequence[int], runs: int) -> Integers:
+def _ranking_kernel(mechanism: NoisyTopK, answers: Sequence[int], runs: int) -> Integers:
     chosen = select(mechanism.in_steps(), np.array(answers), runs, secure_bits())
-    return count_top_two(chosen.indices, chosen.leads, len(answers))
+    return _count_ranked(chosen.indices, chosen.leads, len(answers))
 
 
-def _top_two_release(mechanism: NoisyTopK, answers: Sequence[int], runs: int) -> Integers:
+def _ranking_release(mechanism: NoisyTopK, answers: Sequence[int], runs: int) -> Integers:
     releases = [mechanism.release(answers) for _ in range(runs)]
     indices = np.array([release.indices for release in releases])
     gaps = np.array([release.gaps for release in releases]).astype(np.int64)
-    return count_top_two(indices, gaps, len(answers))
+    return _count_ranked(indices, gaps, len(answers))
+
+
+def _count_ranked(indices: Integers, leads: Integers, n: int) -> Integers:
+    """The cells of one winner or of two; the last one's gap is its lead."""
+    return (count_largest if indices.shape[1] == 1 else count_top_two)(indices, leads, n)
 
 
 def _first_above_kernel(mechanism: SparseVector, answers: Sequence[int], runs: int) -> Integers:
@@ -166,8 +173,23 @@ def _top_two_design(noise: str, monotonic: bool) -> Design:
         (-1, -1, others, others),
         lambda counts: int(counts[0, 1, 1:].sum() + counts[1, 0, 1:].sum()),
         top_two,
-        _top_two_kernel,
-        _top_two_release,
+        _ranking_kernel,
+        _ranking_release,
+    )
+
+
+def _largest_design(noise: str, monotonic: bool) -> Design:
+    others = 0 if monotonic else 1
+    return Design(
+        "NoisyMax",
+        _variant(noise, monotonic),
+        NoisyMax(1, monotonic=monotonic, noise=noise),
+        (0, 0, 0),
+        (-1, others, others),
+        lambda counts: int(counts[0, 1:].sum()),
+        largest,
+        _ranking_kernel,
+        _ranking_release,
     )
 
 
@@ -245,6 +267,7 @@ def _selection_designs() -> list[Design]:
             _first_above_design(AdaptiveSparseVector, noise, monotonic),
             _first_above_design(SparseVector, noise, monotonic),
             _top_two_design(noise, monotonic),
+            _largest_design(noise, monotonic),
         )
     ]
 

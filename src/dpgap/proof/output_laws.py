@@ -83,14 +83,36 @@ def top_two(mechanism: NoisyTopK, answers: Sequence[int]) -> Floats:
             base = weights * _density(law, points - answers[second])
             base = base * _tail(law, points - answers[first])
             losers = [a for i, a in enumerate(answers) if i not in (first, second)]
-            at_least = np.array(
-                [
-                    (base * np.prod([1 - _tail(law, points - g - a) for a in losers], axis=0)).sum()
-                    for g in range(MOST + 1)
-                ]
-            )
-            chances[first, second] = np.append(at_least[:-1] - at_least[1:], at_least[-1])
+            chances[first, second] = _leads(law, points, base, losers)
     return chances
+
+
+def largest(mechanism: NoisyTopK, answers: Sequence[int]) -> Floats:
+    """The chance of each winner and its lead; k = 1."""
+    points, weights = _quadrature(mechanism.law)
+    chances = np.zeros((len(answers), MOST + 1))
+    for first, answer in enumerate(answers):
+        base = weights * _density(mechanism.law, points - answer)
+        losers = [a for i, a in enumerate(answers) if i != first]
+        chances[first] = _leads(mechanism.law, points, base, losers)
+    return chances
+
+
+def _leads(law: Law, points: Floats, base: Floats, losers: Sequence[int]) -> Floats:
+    """The chance of each lead over the best loser; `base` is that of the last winner's value."""
+    at_least = np.array(
+        [
+            (base * np.prod([1 - _tail(law, points - g - a) for a in losers], axis=0)).sum()
+            for g in range(MOST + 1)
+        ]
+    )
+    return np.append(at_least[:-1] - at_least[1:], at_least[-1])
+
+
+def count_largest(indices: Integers, leads: Integers, n: int) -> Integers:
+    """How often each cell occurred."""
+    cells = indices[:, 0] * (MOST + 1) + np.minimum(leads[:, 0], MOST)
+    return np.bincount(cells, minlength=n * (MOST + 1)).reshape(n, MOST + 1)
 
 
 def count_top_two(indices: Integers, leads: Integers, n: int) -> Integers:
