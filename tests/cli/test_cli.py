@@ -387,7 +387,8 @@ def _completed(words: str) -> "subprocess.CompletedProcess[str]":
     code = (
         "import sys; from dpgap.cli.app import app\n"
         "try: app(prog_name='dpgap')\n"
-        "finally: print(*sorted({'numpy', 'duckdb', 'sqlalchemy', 'z3'} & set(sys.modules)), file=sys.stderr)"
+        "finally: print(*sorted({'numpy', 'duckdb', 'sqlalchemy', 'z3'} & set(sys.modules)),"
+        " file=sys.stderr)"
     )
     asked = {"_DPGAP_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"dpgap {words}"}
     return subprocess.run(
