@@ -9,8 +9,9 @@
 Names load their modules when they are first used, so that `import dpgap` costs next to nothing.
 """
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from dpgap import estimates
@@ -60,41 +61,49 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AdaptiveSparseVector": "dpgap.mechanisms.sparse_vector.mechanism",
-    "BudgetExhausted": "dpgap.budget.account",
-    "CountHull": "dpgap.mechanisms.measuring.count_hull",
-    "Cube": "dpgap.mechanisms.measuring.cube",
-    "DomainWarning": "dpgap.data.domain",
-    "GroupedAnswers": "dpgap.data.grouped_counts",
-    "Laplace": "dpgap.mechanisms.measuring.laplace",
-    "Ledger": "dpgap.budget.ledger",
-    "LedgerError": "dpgap.budget.ledger",
-    "MeasuredAbove": "dpgap.pipelines.measured",
-    "MeasuredTopK": "dpgap.pipelines.measured",
-    "NoisyMax": "dpgap.mechanisms.top_k.mechanism",
-    "NoisyTopK": "dpgap.mechanisms.top_k.mechanism",
-    "Plan": "dpgap.pipelines.plan",
-    "SparseVector": "dpgap.mechanisms.sparse_vector.mechanism",
-    "above": "dpgap.pipelines.tables",
-    "classical": "dpgap.mechanisms.classical",
-    "counts": "dpgap.data.counts",
-    "estimates": "dpgap.estimates",
-    "measured_above": "dpgap.pipelines.measured",
-    "measured_top_k": "dpgap.pipelines.measured",
-    "plan": "dpgap.pipelines.plan",
-    "simulate": "dpgap.research.simulation",
-    "top_k": "dpgap.pipelines.tables",
+    name: home
+    for home, names in {
+        "dpgap.budget.account": "BudgetExhausted",
+        "dpgap.budget.ledger": "Ledger LedgerError",
+        "dpgap.data.counts": "counts",
+        "dpgap.data.domain": "DomainWarning",
+        "dpgap.data.grouped_counts": "GroupedAnswers",
+        "dpgap.estimates": "estimates",
+        "dpgap.mechanisms.classical": "classical",
+        "dpgap.mechanisms.measuring.count_hull": "CountHull",
+        "dpgap.mechanisms.measuring.cube": "Cube",
+        "dpgap.mechanisms.measuring.laplace": "Laplace",
+        "dpgap.mechanisms.sparse_vector.mechanism": "AdaptiveSparseVector SparseVector",
+        "dpgap.mechanisms.top_k.mechanism": "NoisyMax NoisyTopK",
+        "dpgap.pipelines.measured": "MeasuredAbove MeasuredTopK measured_above measured_top_k",
+        "dpgap.pipelines.plan": "Plan plan",
+        "dpgap.pipelines.tables": "above top_k",
+        "dpgap.research.simulation": "simulate",
+    }.items()
+    for name in names.split()
 }
 
+Thing = TypeVar("Thing", bound=Any)
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'dpgap' has no attribute {name!r}")
-    module = import_module(_HOMES[name])
-    value = module if module.__name__ == f"dpgap.{name}" else getattr(module, name)
-    globals()[name] = value
-    return value
+
+def public(thing: Thing) -> Thing:
+    """Let a class or function say that it is dpgap's own, whatever file it lives in.
+
+    Doctests are looked for by module, so its home keeps it in `__test__`, where they are found.
+    """
+    vars(sys.modules[thing.__module__]).setdefault("__test__", {})[thing.__name__] = thing
+    thing.__module__ = "dpgap"
+    return thing
+
+
+if not TYPE_CHECKING:  # so that a type checker reports a name that is not there
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'dpgap' has no attribute {name!r}")
+        module = import_module(_HOMES[name])
+        return module if module.__name__ == f"dpgap.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return __all__

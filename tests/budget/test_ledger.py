@@ -33,7 +33,7 @@ def test_a_release_that_the_budget_cannot_cover_is_refused_with_all_four_figures
     account.reserve(Fraction(1, 8), "broken off")
     with pytest.raises(dpgap.BudgetExhausted) as refusal:
         dpgap.NoisyMax(epsilon=0.75).release([1, 2], account=account)
-    for figure in ("total ε = 1,", "spent 1/4,", "reserved 1/8,", "requested 3/4"):
+    for figure in ("total ε = 1,", "spent 0.25,", "reserved 0.125,", "requested 0.75"):
         assert figure in str(refusal.value)
     assert len(account.ledger.entries("sales")) == 4
     account.reserve(Fraction(5, 8), "exactly what is left")
@@ -69,7 +69,7 @@ def test_a_tiny_charge_counts_in_full(url: str) -> None:
 def test_a_reservation_is_settled_once_and_never_above_what_was_reserved(url: str) -> None:
     account = Ledger(url).create("sales", 1)
     reservation = account.reserve(Fraction(1, 2), "a release")
-    with pytest.raises(ValueError, match="between 0 and the 1/2 reserved"):
+    with pytest.raises(ValueError, match=r"between 0 and the 0\.5 reserved"):
         reservation.settle(Fraction(2, 3))
     reservation.settle(Fraction(1, 4))
     with pytest.raises(LedgerError, match="settled once"):

@@ -16,6 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import dpgap
 from dpgap.budget.ledger import Ledger
 from dpgap.cli.app import app
 from dpgap.cli.later import add_later
@@ -49,6 +50,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("items.txt").write_text("fig\npea\noat\nrye\nyam\n")
     return tmp_path
 
+
+HELP = [
+    [],
+    *([name] for name in ("top-k", "above", "plan", "ledger", "prove", "audit", "reproduce")),
+    *(["ledger", name] for name in ("create", "show", "verify")),
+]
 
 ASK = ["sold.csv", "--unit", "who", "--item", "what", "--domain", "items.txt", "--epsilon", "1"]
 
@@ -114,13 +121,13 @@ def test_above_asks_in_another_order_each_time(folder: Path) -> None:
 
 def test_a_ledger_is_charged_and_stops_the_release_that_it_cannot_cover(folder: Path) -> None:
     budget = ["--ledger", "sqlite:///budget.db", "--dataset", "sales"]
-    assert "remaining  5/2" in _run("ledger", "create", *budget, "--epsilon", "2.5")
+    assert "remaining  2.5" in _run("ledger", "create", *budget, "--epsilon", "2.5")
     said = json.loads(_run("top-k", *ASK, "-k", "1", *budget, "--json"))
     assert said["epsilon_remaining"] == 1.5
     assert "ε left 0.5 to data set 'sales'" in _run("top-k", *ASK, "-k", "1", *budget)
     refused = CliRunner().invoke(app, ["top-k", *ASK, "-k", "1", *budget])
     assert (refused.exit_code, refused.stdout) == (1, "")
-    for figure in ("total ε = 5/2", "spent 2", "reserved 0", "requested 1"):
+    for figure in ("total ε = 2.5", "spent 2", "reserved 0", "requested 1"):
         assert figure in refused.stderr
     assert Ledger("sqlite:///budget.db").account("sales").spent == 2
 
@@ -342,3 +349,98 @@ def test_commands_of_other_parts_are_loaded_when_they_are_called(
     assert CliRunner().invoke(own, ["greet", "Ann", "--loud"]).stdout == "Hello Ann!\n"
     assert "--loud" in CliRunner().invoke(own, ["greet", "--help"]).stdout
     assert CliRunner().invoke(own, ["greet"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["below"], "no such command 'below' (see dpgap --help)"),
+        (["--bad"], "no such option: --bad (see dpgap --help)"),
+        (["top-k"], "missing argument 'TABLE' (see dpgap top-k --help)"),
+        (["plan", "--k", "many"], "'many' is not a valid int"),
+        (["ledger", "show"], "missing option '--ledger' (see dpgap ledger show --help)"),
+        (["prove", "--bad"], "no such option: --bad (see dpgap prove --help)"),
+    ],
+)
+def test_wrong_usage_is_one_line_with_a_hint(words: list[str], says: str) -> None:
+    result = CliRunner().invoke(app, words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("dpgap: ")
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_interrupted_command_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpgap.pipelines.plan.plan", interrupted)
+    result = CliRunner().invoke(app, ["plan", "-k", "1", "--epsilon", "1"])
+    assert (result.exit_code, result.stderr) == (130, "dpgap: interrupted\n")
+
+
+def test_the_version_is_said() -> None:
+    assert _run("--version") == f"dpgap {dpgap.__version__}\n"
+
+
+def _completed(words: str) -> "subprocess.CompletedProcess[str]":
+    code = (
+        "import sys; from dpgap.cli.app import app\n"
+        "try: app(prog_name='dpgap')\n"
+        "finally: print(*sorted({'numpy', 'duckdb', 'sqlalchemy', 'z3'} & set(sys.modules)),"
+        " file=sys.stderr)"
+    )
+    asked = {"_DPGAP_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"dpgap {words}"}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_a_shell_completes_commands_and_options_without_loading_what_they_need() -> None:
+    commands = _completed("")
+    assert commands.stderr.strip() == ""
+    assert all(name in commands.stdout for name in ("top-k", "ledger", "prove", "reproduce"))
+    assert "--epsilon" in _completed("top-k --").stdout
+    assert "--json" in _completed("audit --").stdout
+
+
+@pytest.mark.parametrize("words", HELP, ids=" ".join)
+def test_help_fits_eighty_columns(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = _run(*words, "--help")
+    assert max(map(len, said.split("\n"))) <= 80
+    assert not re.search(r"\w…|…\w", said)
+
+
+@pytest.mark.parametrize("width", ["40", "60", "80"])
+def test_no_number_and_no_word_is_cut_in_a_narrow_terminal(
+    width: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    said = _run("top-k", *ASK, "-k", "4")
+    assert all(len(line) <= int(width) for line in said.split("\n"))
+    for name in ("fig", "pea", "oat", "rye", "rank", "estimate"):
+        assert re.search(rf"\b{name}\b", said)
+    assert len(re.findall(r"[\d,]+\.\d … [\d,]+\.\d", said)) == 4
+    planned = _run("plan", "-k", "10", "--epsilon", "0.7")
+    assert all(len(line) <= int(width) for line in planned.split("\n"))
+    for word in ("baseline", "14.2", "28.9", "85.5"):
+        assert re.search(rf"(?<![\d.]){word}\b", planned)
+
+
+def test_budgets_are_short_for_people_and_exact_in_json(folder: Path) -> None:
+    budget = ["--ledger", "sqlite:///budget.db", "--dataset", "sales"]
+    _run("ledger", "create", *budget, "--epsilon", "2")
+    ask = [*ASK, "--threshold", "1500", "-k", "3", "--epsilon", "11501705/6093798"]
+    _run("top-k", *ASK, "-k", "1", "--epsilon", "11501705/6093798", *budget)
+    shown = _run("ledger", "show", *budget)
+    assert "spent      ≈1.88744" in shown
+    assert "remaining  ≈0.112556" in shown
+    exact = json.loads(_run("ledger", "show", *budget, "--json"))
+    assert Fraction(exact["spent"]) >= Fraction(11501705, 6093798)
+    refused = CliRunner().invoke(app, ["above", *ask, *budget])
+    assert "spent ≈1.88744, reserved 0, remaining ≈0.112556, requested ≈1.88744" in refused.stderr

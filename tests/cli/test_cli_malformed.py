@@ -209,7 +209,10 @@ def test_malformed_input_is_refused_in_one_clear_message(
     assert result.exit_code in (1, 2), said
     assert isinstance(result.exception, SystemExit)
     assert result.stdout == ""
-    assert result.stderr.strip()
+    lines = result.stderr.splitlines()
+    assert lines
+    assert all(line.startswith("dpgap: ") for line in lines)
+    assert ("--help)" in result.stderr) == (result.exit_code == 2)
     assert "Traceback" not in said
     assert "went wrong inside dpgap" not in said
     assert SECRET not in said

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpgap.cli.app import app
+from dpgap.proof import parallel
 
 
 def call(*arguments):
@@ -35,6 +36,7 @@ def test_proofs_as_a_table():
     result = call("prove", "never stops paying")
     assert result.exit_code == 0
     assert "REFUTED" in result.stdout
+    assert result.stdout.endswith("in all: 1 REFUTED; all as they must be.\n")
 
 
 def test_audits_as_json():
@@ -49,13 +51,40 @@ def test_audits_as_json():
 def test_audits_as_a_table():
     result = call("audit", "right scale")
     assert result.exit_code == 0
-    assert "caught" in result.stdout
+    assert result.stdout.endswith("1 in all: 1 caught; all as they must be.\n")
+
+
+def test_both_commands_know_every_mechanism_by_the_same_name():
+    from dpgap.proof.audit import designs
+    from dpgap.proof.cases import shipped
+
+    assert {design.name for design in designs()} == {case.name for case in shipped()}
+
+
+@pytest.mark.parametrize("width", ["40", "60", "80"])
+def test_a_verdict_is_never_cut(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", width)
+    proved = call("prove", "no answer noise").stdout
+    assert "REFUTED" in proved.rsplit("\n", 2)[0]
+    audited = call("audit", "right scale").stdout
+    assert "caught" in audited.rsplit("\n", 2)[0]
+    assert "…" not in proved + audited
+    table = (proved + audited).split("\n")
+    assert all(len(line) <= int(width) for line in table if "in all:" not in line)
+
+
+def test_progress_counts_what_is_finished_in_any_order(monkeypatch):
+    monkeypatch.setattr(parallel, "workers", lambda: 2)
+    finished = []
+    assert parallel.each(str, 9, finished.append) == [str(i) for i in range(9)]
+    assert len(finished) == 9
 
 
 @pytest.mark.parametrize("command", ["prove", "audit"])
 def test_an_unknown_name_is_refused_with_the_names_there_are(command):
     result = call(command, "NoisyMin")
     assert result.exit_code == 2
+    assert result.stderr.startswith("dpgap: nothing here is called 'NoisyMin'")
     assert "NoisyTopK" in result.stderr
     assert "Traceback" not in result.output
 
@@ -84,5 +113,5 @@ def test_z3_is_loaded_only_when_used():
 def test_without_z3_the_command_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = call("prove", "Laplace")
-    assert result.exit_code == 2
-    assert "dpgap[proof]" in result.stderr
+    assert result.exit_code == 1
+    assert result.stderr == "dpgap: proofs need z3: pip install 'dpgap[proof]'\n"

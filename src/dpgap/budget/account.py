@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
+from dpgap import public
 
+
+@public
 class BudgetExhausted(RuntimeError):  # noqa: N818 - a state to handle, not a fault
     """A run has nothing left to spend, or an account cannot cover a release."""
 

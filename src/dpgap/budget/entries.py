@@ -30,6 +30,7 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
 from dpgap.budget.account import BudgetExhausted
+from dpgap.exact.parameters import readable
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
 
@@ -66,7 +67,7 @@ def exact_text(value: Fraction) -> str:
 
 
 def readable_text(value: Fraction) -> str:
-    """The number for people: exact, or about right where it is too long to be written down.
+    """The number for programs: exact, or about right where it is too long to be written down.
 
     >>> readable_text(Fraction(7, 10)), readable_text(Fraction(1, 3**10000) + 2)
     ('7/10', 'about 2.0')
@@ -133,9 +134,9 @@ def reserving(last: Entry, epsilon: Fraction, purpose: str, who: str, at: str) -
     if epsilon > last.remaining:
         raise BudgetExhausted(
             f"data set {last.dataset!r} cannot cover this release: "
-            f"total ε = {readable_text(last.total)}, spent {readable_text(last.spent)}, "
-            f"reserved {readable_text(last.reserved)}, "
-            f"remaining {readable_text(last.remaining)}, requested {readable_text(epsilon)}"
+            f"total ε = {readable(last.total)}, spent {readable(last.spent)}, "
+            f"reserved {readable(last.reserved)}, remaining {readable(last.remaining)}, "
+            f"requested {readable(epsilon)}"
         )
     return replace(
         last,
@@ -157,8 +158,8 @@ def settling(
     """The entry that replaces what was reserved by what was spent."""
     if not 0 <= spent <= reserved:
         raise ValueError(
-            f"epsilon must lie between 0 and the {readable_text(reserved)} reserved, "
-            f"not {readable_text(spent)}"
+            f"epsilon must lie between 0 and the {readable(reserved)} reserved, "
+            f"not {readable(spent)}"
         )
     return replace(
         last,

@@ -30,6 +30,7 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from dpgap import public
 from dpgap.budget.addresses import Address, read_url
 from dpgap.budget.databases import open_database, trouble
 from dpgap.budget.entries import (
@@ -45,7 +46,7 @@ from dpgap.budget.entries import (
     settling,
 )
 from dpgap.budget.names import look_alike, require_name
-from dpgap.exact.parameters import Rational, positive_rational
+from dpgap.exact.parameters import Rational, positive_rational, readable
 
 _CREATING = 0x6470676170
 """The number of the lock that lets one process at a time open a budget in PostgreSQL."""
@@ -74,6 +75,7 @@ _ENTRIES = sql.Table(
 )
 
 
+@public
 class LedgerError(RuntimeError):
     """The ledger cannot be read or written, so nothing may be released."""
 
@@ -82,10 +84,22 @@ class UnreadableEntry(LedgerError):  # noqa: N818 - it says what is wrong
     """An entry is there, but its numbers cannot be read."""
 
 
+@public
 class Ledger:
-    """The budgets kept at a URL: `sqlite:///budget.db` or `postgresql://user@host/name`.
+    """Budgets that last, one for each data set, kept in a database.
 
-    A relative path is meant from the folder in which the `Ledger` was made.
+    Parameters
+    ----------
+    url
+        `sqlite:///budget.db` or `postgresql://user@host/name`. A relative path is meant from the
+        folder in which the `Ledger` was made.
+
+    >>> import tempfile, dpgap
+    >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
+    >>> sales = ledger.create("sales", epsilon=1)
+    >>> release = dpgap.NoisyMax(epsilon=0.25).release([90, 20], account=sales)
+    >>> sales.remaining, ledger.datasets()
+    (Fraction(3, 4), ['sales'])
     """
 
     def __init__(self, url: str) -> None:
@@ -93,9 +107,9 @@ class Ledger:
         self._engine = open_database(self._address.url)
 
     def create(self, dataset: str, epsilon: Rational) -> "LedgerAccount":
-        """Open a budget of `epsilon` in total for a data set that has none yet.
+        """Open a budget for a data set that has none yet: `epsilon` is the total for all releases.
 
-        A name that looks like that of another data set is refused.
+        `dataset` is its name. One that looks like that of another data set is refused.
         """
         name = require_name(dataset)
         total = rounded_down(positive_rational("epsilon", epsilon))
@@ -107,7 +121,7 @@ class Ledger:
             _LAYOUT.create_all(connection)
             last = _last_entry(connection, name)
             if last is not None:
-                raise ValueError(f"dataset {name!r} has a budget already: {last.total}")
+                raise ValueError(f"dataset {name!r} has a budget already: {readable(last.total)}")
             other = look_alike(name, _datasets(connection))
             if other is not None:
                 raise ValueError(
@@ -117,7 +131,7 @@ class Ledger:
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":
-        """The account of a data set; pass it as `account=` to a release."""
+        """The account of the data set called `dataset`; pass it as `account=` to a release."""
         name = require_name(dataset)
         self._last(name)
         return LedgerAccount(self, name)
@@ -128,13 +142,14 @@ class Ledger:
             return _datasets(connection)
 
     def entries(self, dataset: str) -> list[Entry]:
-        """The whole book of a data set, oldest entry first."""
+        """The whole book of the data set called `dataset`, oldest entry first."""
         return self._book(require_name(dataset))
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
 
-        `head` is a hash that `LedgerAccount.head` gave earlier, kept in another place.
+        `dataset` names the one book. `head` is a hash that `LedgerAccount.head` gave earlier, kept
+        in another place.
         """
         names = self.datasets() if dataset is None else [require_name(dataset)]
         found: list[str] = []

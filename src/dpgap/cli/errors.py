@@ -1,42 +1,74 @@
-"""Errors and notes on the command line: one clear message, exit code 1, never a traceback."""
+"""One way to fail: one line that begins with `dpgap:`, and an exit code.
 
-import functools
+The code is 1 for what was refused or went wrong, 2 for a command that was called wrongly, and 130
+for one that was interrupted. There is never a traceback.
+"""
+
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ParamSpec, TypeVar
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from dpgap.cli.streams import let_go_if_broken
+from dpgap.cli.streams import accept_any_letter, let_go_if_broken
 from dpgap.releases.printable import printable
 
-P = ParamSpec("P")
-R = TypeVar("R")
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""A command that was called wrongly; Typer brings the class, from where depends on its version."""
 
 _OURS = {"LedgerError", "BudgetExhausted", "EngineError"}  # by name: their modules load slowly
 
 
-def plainly(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn every error of a command into one message and exit code 1."""
+class Commands(TyperGroup):
+    """Commands that fail in one way, and whose output, help included, can hold any letter."""
 
-    @functools.wraps(command)
-    def run(*args: P.args, **options: P.kwargs) -> R:
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the command that was asked for, and end the program."""
+        accept_any_letter()
         try:
-            return command(*args, **options)
-        except typer.Exit:
+            status = super().main(*args, **options | {"standalone_mode": False})
+        except UsageError as error:
+            _say_usage(error)
+            status = 2
+        except typer.Abort:
+            status = 130
+        sys.exit(status or 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; turn every error but wrong usage into one line."""
+        status = 1
+        try:
+            return super().invoke(ctx)
+        except (UsageError, typer.Exit, typer.Abort):
             raise
         except BrokenPipeError:
             message = ""  # whoever read us has gone; there is nobody to tell
+        except KeyboardInterrupt as error:
+            message, status = ": ".join(["interrupted", *map(str, error.args)]), 130
         except Exception as error:
-            message = printable(message_of(error))
+            message = message_of(error)
         let_go_if_broken(sys.stdout)
         if message:
-            typer.echo(f"dpgap: {message}", err=True)
-        raise typer.Exit(1)
+            say_error(message)
+        raise typer.Exit(status)
 
-    return run
+
+def say_error(message: str) -> None:
+    """Say what went wrong, in one line."""
+    typer.echo(f"dpgap: {printable(message)}", err=True)
+
+
+def _say_usage(error: Any) -> None:
+    """Say what was wrong with a call, and where help is; or help itself, if nothing was asked."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    said = " ".join(error.format_message().split()).removesuffix(".")
+    command = "dpgap" if error.ctx is None else error.ctx.command_path
+    say_error(f"{said[:1].lower()}{said[1:]} (see {command} --help)")
 
 
 @contextmanager
@@ -45,7 +77,7 @@ def notes() -> Iterator[None]:
 
     def note(message: Warning | str, category: type[Warning], *_: object) -> None:
         if category.__name__ == "DomainWarning":
-            typer.echo(f"dpgap: note: {printable(str(message))}", err=True)
+            say_error(f"note: {message}")
 
     with warnings.catch_warnings():
         warnings.showwarning = note  # type: ignore[assignment]

@@ -2,10 +2,10 @@
 
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 import typer
-
-from dpgap.cli.errors import plainly
+from typer.core import TyperCommand
 
 
 def add_later(app: typer.Typer, name: str, module: str, summary: str) -> None:
@@ -13,10 +13,13 @@ def add_later(app: typer.Typer, name: str, module: str, summary: str) -> None:
     package = module.rpartition(".")[0]
     if package and find_spec(package) is None:
         return
-    rest = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-    @app.command(name, help=summary, add_help_option=False, context_settings=rest)
-    def call(context: typer.Context) -> None:
-        own = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        own.command()(plainly(getattr(import_module(module), name)))
-        own(args=context.args, prog_name=f"dpgap {name}")
+    class Later(TyperCommand):
+        """Becomes the real command as soon as it is run, asked for help or completed."""
+
+        def make_context(self, *args: Any, **options: Any) -> Any:
+            own = typer.Typer(add_completion=False)
+            own.command(name)(getattr(import_module(module), name))
+            return typer.main.get_command(own).make_context(*args, **options)
+
+    app.command(name, cls=Later, help=summary)(lambda: None)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgap.cli.errors import plainly
+from dpgap.cli.errors import say_error
+from dpgap.cli.options import AsJSON
 from dpgap.releases.printable import printable
 
 if TYPE_CHECKING:
@@ -20,11 +21,11 @@ URL = Annotated[
 ]
 Dataset = Annotated[str, typer.Option(help="The data set whose budget it is.")]
 AnyDataset = Annotated[str | None, typer.Option(help="Only this data set; else all.")]
-AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_BALANCE = ("total", "spent", "reserved", "remaining")
 
 
 @ledger_app.command()
-@plainly
 def create(
     ledger: URL,
     dataset: Dataset,
@@ -42,7 +43,6 @@ def create(
 
 
 @ledger_app.command()
-@plainly
 def show(ledger: URL, dataset: AnyDataset = None, json: AsJSON = False) -> None:
     """Print totals, entries and the head of the chain, which is worth noting elsewhere."""
     from dpgap.budget.ledger import Ledger
@@ -59,7 +59,6 @@ def show(ledger: URL, dataset: AnyDataset = None, json: AsJSON = False) -> None:
 
 
 @ledger_app.command()
-@plainly
 def verify(
     ledger: URL,
     dataset: AnyDataset = None,
@@ -75,7 +74,8 @@ def verify(
     if json:
         typer.echo(json_format.dumps({"intact": not flaws, "flaws": flaws}, indent=2))
     elif flaws:
-        typer.echo("\n".join(printable(flaw) for flaw in flaws), err=True)
+        for flaw in flaws:
+            say_error(flaw)
     else:
         typer.echo("The ledger is intact.")
     if flaws:
@@ -86,39 +86,27 @@ def _summary(book: "list[Entry]") -> dict[str, Any]:
     from dpgap.budget.entries import readable_text
 
     last = book[-1]
+    shown = ("number", "kind", "about", "epsilon", "purpose", "who", "at", "hash")
     return {
         "dataset": last.dataset,
-        "total": readable_text(last.total),
-        "spent": readable_text(last.spent),
-        "reserved": readable_text(last.reserved),
-        "remaining": readable_text(last.remaining),
+        **{name: readable_text(getattr(last, name)) for name in _BALANCE},
         "head": last.hash,
         "entries": [
-            {
-                "number": entry.number,
-                "kind": entry.kind,
-                "about": entry.about,
-                "epsilon": str(entry.epsilon),
-                "purpose": entry.purpose,
-                "who": entry.who,
-                "at": entry.at,
-                "hash": entry.hash,
-            }
+            {name: getattr(entry, name) for name in shown}
+            | {"epsilon": readable_text(entry.epsilon)}
             for entry in book
         ],
     }
 
 
 def _words(book: "list[Entry]") -> str:
-    from dpgap.budget.entries import readable_text
+    from dpgap.exact.parameters import readable
 
     last = book[-1]
+    notes = {"reserved": "   (under way or broken off; counts as spent)"}
     lines = [
         f"data set   {last.dataset}",
-        f"total      {readable_text(last.total)}",
-        f"spent      {readable_text(last.spent)}",
-        f"reserved   {readable_text(last.reserved)}   (under way or broken off; counts as spent)",
-        f"remaining  {readable_text(last.remaining)}",
+        *(f"{it:<9}  {readable(getattr(last, it))}{notes.get(it, '')}" for it in _BALANCE),
         f"head       {last.hash}",
         "",
         *(_line(entry) for entry in book),
@@ -127,6 +115,8 @@ def _words(book: "list[Entry]") -> str:
 
 
 def _line(entry: "Entry") -> str:
+    from dpgap.exact.parameters import readable
+
     about = "" if entry.about is None else f" of {entry.about}"
-    what = f"{entry.kind}{about} ε = {entry.epsilon}"
+    what = f"{entry.kind}{about} ε = {readable(entry.epsilon)}"
     return f"{entry.number:>5}  {entry.at[:19]}  {entry.who}  {what}  {entry.purpose}".rstrip()

@@ -1,58 +1,70 @@
 """`dpgap prove` and `dpgap audit`: tables for people, JSON for programs.
 
-Both end with an exit status of 0 if everything came out as it must: what dpgap ships is proved
-and stays within its ε, mutants are refuted and caught. Otherwise it is 1, and 2 for a bad call.
+Both end with one line that sums up, and with exit code 0 if everything came out as it must: what
+dpgap ships is proved and stays within its ε, mutants are refuted and caught. Otherwise it is 1.
 """
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, NoReturn, TypeVar
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import track
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
+from dpgap.cli.errors import UsageError
+from dpgap.cli.options import AsJSON
 from dpgap.proof.parallel import each
+from dpgap.releases.terminal import Column, fitted
 
 Name = Annotated[
     str | None, typer.Argument(help="Only what has this in its name, such as NoisyTopK.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 Row = dict[str, Any]
-Named = TypeVar("Named")
 
 
-def prove(name: Name = None, as_json: AsJson = False) -> None:
+def prove(name: Name = None, as_json: AsJSON = False) -> None:
     """Prove every mechanism that dpgap ships, and refute the mutants."""
     if importlib.util.find_spec("z3") is None:
-        _refuse("proofs need z3: pip install 'dpgap[proof]'")
+        raise ImportError("proofs need z3: pip install 'dpgap[proof]'")
     from dpgap.proof.cases import cases
 
     chosen = _chosen(name, [case.name for case in cases()])
     rows = _collected(_Proving(chosen), len(chosen), "Proving", as_json)
-    good = [_is_as_it_must(row) for row in rows]
-    if as_json:
-        _print_json(rows)
-    else:
-        _print_proofs(rows)
-    raise typer.Exit(0 if all(good) else 1)
+    verdicts = [row["verdict"] for row in rows]
+    _end(rows, list(map(_is_as_it_must, rows)), verdicts, None if as_json else _proof_columns)
 
 
-def audit(name: Name = None, as_json: AsJson = False) -> None:
+def audit(name: Name = None, as_json: AsJSON = False) -> None:
     """Bound the ε of everything from below by samples, and compare releases with their law."""
     from dpgap.proof.cases import audits
 
     chosen = _chosen(name, [task for task, _ in audits()])
     rows = _collected(_Auditing(chosen), len(chosen), "Auditing", as_json)
-    good = [row["caught"] == (row["kind"] == "mutant") for row in rows]
-    if as_json:
-        _print_json(rows)
+    verdicts = [_audit_verdict(row) for row in rows]
+    _end(rows, list(map(_is_audited_well, rows)), verdicts, None if as_json else _audit_columns)
+
+
+def _end(
+    rows: Sequence[Row],
+    good: Sequence[bool],
+    verdicts: Sequence[str],
+    columns: Callable[[Sequence[Row]], Sequence[Column]] | None,
+) -> None:
+    """Show rows as a table, or as JSON without columns; sum them up; end with the right code."""
+    if columns is None:
+        typer.echo(json.dumps(rows, indent=1))
     else:
-        _print_audits(rows)
+        console = Console(highlight=False)
+        console.print(fitted(columns(rows), console))
+        found = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).items())
+        wrong = good.count(False)
+        judged = f"{wrong} NOT as they must be" if wrong else "all as they must be"
+        console.print(f"{len(rows)} in all: {found}; {judged}.", soft_wrap=True)
     raise typer.Exit(0 if all(good) else 1)
 
 
@@ -126,46 +138,46 @@ def _chosen(name: str | None, names: Sequence[str]) -> list[int]:
     chosen = exact or [i for i, each_name in enumerate(names) if wanted in each_name.casefold()]
     if not chosen:
         known = "; ".join(dict.fromkeys(names))
-        _refuse(f"nothing here is called {name!r}. There are: {known}")
+        raise UsageError(f"nothing here is called {name!r}. There are: {known}")
     return chosen
 
 
-def _refuse(message: str) -> NoReturn:
-    Console(stderr=True).print(f"[bold red]Error:[/] {escape(message)}", highlight=False)
-    raise typer.Exit(2)
-
-
 def _collected(work: Callable[[int], Row], count: int, doing: str, as_json: bool) -> list[Row]:
-    rows: Iterator[Row] = each(work, count)
+    """All rows; a bar and a clock show at once that work is under way, if somebody is looking."""
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    return list(track(rows, doing, count, console=console, disable=as_json, transient=True))
+    with Progress(*columns, console=console, transient=True, disable=as_json) as bar:
+        task = bar.add_task(doing, total=count)
+        return each(work, count, lambda _: bar.advance(task))
 
 
 def _is_as_it_must(row: Row) -> bool:
     return bool((row["verdict"] == "REFUTED") == (row["kind"] == "mutant"))
 
 
-def _print_json(rows: Sequence[Row]) -> None:
-    typer.echo(json.dumps(rows, indent=1))
+def _proof_columns(rows: Sequence[Row]) -> list[Column]:
+    groups = _grouped(rows)
+    firsts = [same[0] for same in groups]
+    seconds = [f"{sum(row['seconds'] for row in same):.2f}" for same in groups]
+    good = [all(map(_is_as_it_must, same)) for same in groups]
+    why = [row["reason"] if row["verdict"] == "REFUTED" else "" for row in firsts]
+    return [
+        Column("what", [f"{row['name']}: {row['variant']}" for row in firsts], wraps=True),
+        Column("answers, k", list(map(_sizes, groups))),
+        Column("why refuted", why, wraps=True),
+        Column("seconds", seconds),
+        Column("verdict", list(map(_coloured, [row["verdict"] for row in firsts], good))),
+    ]
 
 
-def _print_proofs(rows: Sequence[Row]) -> None:
-    table = Table("name", "variant", "answers, k", "verdict", "seconds", "why refuted")
-    for same in _grouped(rows):
-        first = same[0]
-        shown = ", ".join(f"n={row['n']} k={row['k']}" for row in same)
-        if len(same) > 2:
-            shown = f"{len(same)} pairs up to n={max(row['n'] for row in same)}"
-        colour = "green" if all(map(_is_as_it_must, same)) else "bold red"
-        table.add_row(
-            first["name"],
-            first["variant"],
-            shown,
-            f"[{colour}]{first['verdict']}",
-            f"{sum(row['seconds'] for row in same):.2f}",
-            escape(first["reason"]) if first["verdict"] == "REFUTED" else "",
-        )
-    _print_table(table)
+def _sizes(same: Sequence[Row]) -> str:
+    if len(same) > 2:
+        return f"n≤{max(row['n'] for row in same)} k≤{max(row['k'] for row in same)}"
+    return ", ".join(f"n={row['n']} k={row['k']}" for row in same)
+
+
+def _coloured(verdict: str, is_good: bool) -> Text:
+    return Text(verdict, style="green" if is_good else "bold red")
 
 
 def _grouped(rows: Sequence[Row]) -> list[list[Row]]:
@@ -176,26 +188,24 @@ def _grouped(rows: Sequence[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
-def _print_audits(rows: Sequence[Row]) -> None:
-    table = Table(
-        "name", "variant", "source", "samples", "claimed ε", "ε is at least", "fit", "verdict"
-    )
-    for row in rows:
-        right = row["caught"] == (row["kind"] == "mutant")
-        verdict = "caught" if row["caught"] else "within its ε"
-        least = row["lower_bound"]
-        table.add_row(
-            row["name"],
-            row["variant"],
-            row["source"],
-            f"{row['samples']:,}" if row["samples"] else "",
-            f"{row['claimed']:g}",
-            "∞" if least is None else f"{least:.3f}",
-            "" if row["p_value"] is None else f"p = {row['p_value']:.2g}",
-            f"[{'green' if right else 'bold red'}]{verdict}",
-        )
-    _print_table(table)
+def _is_audited_well(row: Row) -> bool:
+    return bool(row["caught"] == (row["kind"] == "mutant"))
 
 
-def _print_table(table: Table) -> None:
-    Console().print(table)
+def _audit_verdict(row: Row) -> str:
+    return "caught" if row["caught"] else "within its ε"
+
+
+def _audit_columns(rows: Sequence[Row]) -> list[Column]:
+    verdicts = [_coloured(_audit_verdict(row), _is_audited_well(row)) for row in rows]
+    least = ["∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3f}" for row in rows]
+    fit = ["" if row["p_value"] is None else f"{row['p_value']:.2g}" for row in rows]
+    what = [f"{row['name']}: {row['variant']}; {row['source']}" for row in rows]
+    return [
+        Column("what", what, wraps=True),
+        Column("samples", [f"{row['samples']:,}" if row["samples"] else "" for row in rows]),
+        Column("claimed ε", [f"{row['claimed']:g}" for row in rows]),
+        Column("ε is at least", least),
+        Column("fit: p", fit),
+        Column("verdict", verdicts),
+    ]

@@ -51,12 +51,8 @@ def reproduce(
         require_matplotlib()
         plan = ReproductionPlan(load_all(data), figures, runs, seed)
         results, claims = _watched(out, plan, quiet=as_json_text)
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo("Interrupted. The figures that were finished are kept.", err=True)
-        raise typer.Exit(130) from None
+        raise KeyboardInterrupt("the figures that were finished are kept") from None
     if as_json_text:
         typer.echo(as_json(results), nl=False)
         return

@@ -8,18 +8,7 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import Any, TextIO
-
-from typer.core import TyperGroup
-
-
-class AnyLetterGroup(TyperGroup):
-    """Commands whose output, their help included, can hold any letter."""
-
-    def main(self, *args: Any, **options: Any) -> Any:
-        """Run the command that was asked for."""
-        accept_any_letter()
-        return super().main(*args, **options)
+from typing import TextIO
 
 
 def accept_any_letter() -> None:

@@ -8,14 +8,16 @@ most one, and all in the same direction, however many rows it has.
 """
 
 import os
+from collections.abc import Iterable
 from contextlib import ExitStack
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgap import public
 from dpgap.data.addresses import is_url, tables_of
 from dpgap.data.domain import (
     Domain,
@@ -42,6 +44,14 @@ from dpgap.data.private_counts import Answers, Integers, PrivateAnswers
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.releases.questions import ADD_OR_REMOVE, OBSERVED, Origin
 
+if TYPE_CHECKING:
+    from narwhals.typing import IntoFrame
+
+Table: TypeAlias = "IntoFrame | str | os.PathLike[str]"
+"""What can be counted: any frame that Narwhals knows, a file, or an address in a database."""
+DomainLike: TypeAlias = "IntoFrame | Iterable[object] | str | os.PathLike[str]"
+"""What can state the public items."""
+
 NEIGHBOURS = (ADD_OR_REMOVE, "replace")
 """What may differ between neighbouring tables: one unit more or less, or one unit replaced."""
 
@@ -65,22 +75,36 @@ _FRAMES = (
 )
 
 
+@public
 @errors_without_answers
 def counts(
     table: Any,
     *,
     unit: str | None = None,
     item: str | None = None,
-    domain: Any,
+    domain: DomainLike,
     neighbours: str = NEIGHBOURS[0],
 ) -> PrivateAnswers:
-    """Count the distinct units of every item of a public domain.
+    """Count the distinct units of every item of a public domain, to ask about them several times.
 
-    `table` is any frame, the path of a file, or the address of a table in a database
-    (`postgresql://user@host/database?table=sales`). `unit` is the column that says whose row it is
-    (or "row"), `item` the column to count. `domain` states which items there are: a list, a range,
-    a file, a column of a public table, also as a frame of the same engine. `neighbours="replace"`
-    protects against replacing a unit instead of adding or removing one.
+    The counts are private: they show themselves to nobody but a mechanism.
+
+    Parameters
+    ----------
+    table
+        A frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file (Parquet, CSV,
+        JSON lines, FIMI .dat), the address of a table such as "postgresql://…/db?table=sales".
+    unit
+        The column that says whose row it is. All rows with one value in it are protected together.
+        "row" protects single rows; "line", the lines of a FIMI file.
+    item
+        The column whose values are counted.
+    domain
+        The public items, which must not be read from the private table: a list, a range, a file of
+        items, "items.parquet:column", or a frame of one column.
+    neighbours
+        What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
+        units it is, for twice the noise.
 
     >>> import pandas
     >>> sold = pandas.DataFrame({"who": [1, 1, 2, None], "what": ["fig", "fig", "fig", "pea"]})

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgap import public
 from dpgap.data.files import FIMI_ITEM, Columns, column_in, column_of, is_table, quietly
 from dpgap.data.private_counts import Integers
 from dpgap.exact.grid import MAX_STEPS
@@ -33,6 +34,7 @@ _LIST = "a list of {count} items"
 _MARK = "\ufeff"
 
 
+@public
 class DomainWarning(UserWarning):
     """A domain that was probably meant otherwise; it is taken as it is written."""
 

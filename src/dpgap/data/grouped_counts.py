@@ -12,18 +12,29 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpgap import public
 from dpgap.data.private_counts import Found, Groups, Integers
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.grid import MAX_STEPS, as_array
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class GroupedAnswers:
-    """`sizes[i]` answers have the value `values[i]`; the facts are the mechanism's word.
+    """Answers given by value, for a Top-K over more answers than fit in memory.
 
-    `member(group, place)` is called for every winner with numbers from 0 up, and gives its
-    position in a public order of all answers. Every place below the group's size is as likely as
-    any other, so members may be in any order that stays the same during the call.
+    What one person can change is for the mechanism to be told, as with a bare array.
+
+    Parameters
+    ----------
+    values
+        The different values.
+    sizes
+        How many answers have each of them.
+    member
+        `member(group, place)` is called for every winner with numbers from 0 up, and gives its
+        position in a public order of all answers. Every place below the group's size is as likely
+        as any other, so members may be in any order that stays the same during the call.
 
     >>> import dpgap
     >>> answers = GroupedAnswers.of([7, 9, 7, 7])
@@ -51,7 +62,7 @@ class GroupedAnswers:
     @classmethod
     @errors_without_answers
     def of(cls, answers: ArrayLike) -> Self:
-        """Group answers that are given one by one."""
+        """Group `answers` that are given one by one."""
         values, group_of, sizes = np.unique(
             as_array(answers, "answers"), return_inverse=True, return_counts=True
         )

@@ -63,6 +63,19 @@ def approximately(number: Fraction, digits: int) -> str:
     return f"{few.normalize(divided):.{digits}g}"
 
 
+def readable(number: Fraction) -> str:
+    """A number for people: exact where that is short, else about six digits of it.
+
+    >>> readable(Fraction(7, 10)), readable(Fraction(2, 3)), readable(Fraction(12345, 98765))
+    ('0.7', '2/3', '≈0.124994')
+    """
+    decimal = approximately(number, 6)
+    if Fraction(decimal) == number:
+        return decimal
+    is_short = max(abs(number.numerator), number.denominator) < 1000
+    return str(number) if is_short else f"≈{decimal}"
+
+
 def positive_rational(name: str, value: object) -> Fraction:
     """`value` as an exact rational above zero."""
     number = rational(name, value)

@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from dpgap import public
 from dpgap.budget.account import Account
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
@@ -33,13 +34,7 @@ class IndexRelease(Table):
 
 @dataclass(frozen=True, slots=True)
 class Classical:
-    """A mechanism that keeps its gaps to itself.
-
-    >>> from dpgap import NoisyTopK, classical
-    >>> release = classical(NoisyTopK(k=2, epsilon=1000)).release([10, 50, 90, 20])
-    >>> release.indices.tolist(), hasattr(release, "gaps")
-    ([2, 1], False)
-    """
+    """A mechanism that keeps its gaps to itself."""
 
     mechanism: NoisyTopK | SparseVector
 
@@ -56,8 +51,20 @@ class Classical:
         return IndexRelease(release.indices, release.labels, release.epsilon, release.promise)
 
 
+@public
 def classical(mechanism: NoisyTopK | SparseVector) -> Classical:
-    """The classical form of a mechanism with gap: indices only, at the same cost."""
+    """The classical form of a mechanism with gap: indices only, at the same cost.
+
+    Parameters
+    ----------
+    mechanism
+        A `NoisyTopK`, `NoisyMax`, `SparseVector` or `AdaptiveSparseVector`.
+
+    >>> from dpgap import NoisyTopK
+    >>> release = classical(NoisyTopK(k=2, epsilon=1000)).release([10, 50, 90, 20])
+    >>> release.indices.tolist(), hasattr(release, "gaps")
+    ([2, 1], False)
+    """
     if not isinstance(mechanism, NoisyTopK | SparseVector):
         raise TypeError(
             "mechanism must be a NoisyTopK, NoisyMax, SparseVector or AdaptiveSparseVector, "

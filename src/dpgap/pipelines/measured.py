@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateAnswers
@@ -38,11 +39,15 @@ _NOISE = {"best": "exponential", "paper": "laplace"}
 _BRANCHES = {"best": 3, "paper": 2}
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False)
 class MeasuredTopK:
-    """Find the k largest answers and estimate them.
+    """Find the k largest answers and estimate them: `measured_top_k` as a value to use again.
 
-    `split` is the share of ε for selecting. `noise` is the method's own unless said.
+    Parameters
+    ----------
+    k, epsilon, monotonic, sensitivity, method, split, noise, grid
+        As for `measured_top_k`.
 
     >>> pipeline = MeasuredTopK(2, epsilon=1000, monotonic=True)
     >>> release = pipeline.release([10, 50, 90, 20])
@@ -94,7 +99,10 @@ class MeasuredTopK:
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
     ) -> Measured:
-        """Select and measure on secure exact noise, then estimate."""
+        """Select and measure on secure exact noise, then estimate.
+
+        `answers`, `labels` and `account` are as for `measured_top_k`.
+        """
         entrants = self.selection._accept(answers, labels)
         require_room(entrants.steps, self.measurement)
         with charged(account, self.epsilon, self):
@@ -115,12 +123,15 @@ class MeasuredTopK:
         )
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False)
 class MeasuredAbove:
-    """Find answers above a threshold and estimate them.
+    """Find answers above a threshold and estimate them: `measured_above` as a value to use again.
 
-    `adaptive` charges less for answers far above the threshold and so finds more of them, with
-    as many `branches` as said: 3 and draining for the best method, 2 as in the paper for its own.
+    Parameters
+    ----------
+    threshold, k, epsilon, adaptive, branches, monotonic, sensitivity, method, split, noise, grid
+        As for `measured_above`.
 
     >>> pipeline = MeasuredAbove(100, 2, epsilon=1000, monotonic=True)
     >>> pipeline.release([3, 250, 7, 180, 400]).indices.tolist()
@@ -184,8 +195,8 @@ class MeasuredAbove:
     ) -> Measured:
         """Select and measure on secure exact noise, then estimate.
 
-        As many answers as were found are measured, which may be more or fewer than k. Nothing is
-        spent on measuring where none was found.
+        `answers`, `labels` and `account` are as for `measured_above`. As many answers as were
+        found are measured, be they more or fewer than k; where none was, that costs nothing.
         """
         stream = self.selection._accept(answers, labels)
         require_room(stream.extremes, self.measurement)
@@ -274,6 +285,7 @@ def _measured(measurement: Laplace | Joint, steps: Integers) -> Floats:
     return measurement._draw(steps * FINER).values
 
 
+@public
 @errors_without_answers
 def measured_top_k(
     answers: ArrayLike | PrivateAnswers | GroupedAnswers,
@@ -289,7 +301,41 @@ def measured_top_k(
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
 ) -> Measured:
-    """The k largest answers with estimates and error bars, for ε in all: see `MeasuredTopK`."""
+    """The k largest answers with estimates and error bars, for ε in all.
+
+    Parameters
+    ----------
+    answers
+        The private answers: an array or a Series, or counts that `dpgap.counts` made.
+    k
+        How many answers to find.
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    method
+        "best", the default: exponential noise, all winners measured together, intervals that hold
+        after selection. Or "paper": Laplace noise and the estimators of the paper.
+    split
+        The share of ε for selecting; the rest measures.
+    noise
+        The method's own noise; another one is refused, since estimates would be wrong for it.
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
+    labels
+        Public names of the answers, in the same order. A Series brings its own.
+    account
+        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+
+    >>> import dpgap
+    >>> best = dpgap.measured_top_k([10, 50, 90, 20], k=2, epsilon=1000, monotonic=True)
+    >>> best.indices.tolist(), best.estimates.round().tolist()
+    ([2, 1], [90.0, 50.0])
+    """
     pipeline = MeasuredTopK(
         k,
         epsilon,
@@ -303,6 +349,7 @@ def measured_top_k(
     return pipeline.release(answers, labels=labels, account=account)
 
 
+@public
 @errors_without_answers
 def measured_above(
     answers: ArrayLike | PrivateAnswers,
@@ -321,7 +368,49 @@ def measured_above(
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
 ) -> Measured:
-    """The answers above a threshold with estimates, for ε in all: see `MeasuredAbove`."""
+    """The answers above a threshold with estimates and error bars, for ε in all.
+
+    Parameters
+    ----------
+    answers
+        The private answers: an array or a Series, or counts that `dpgap.counts` made.
+    threshold
+        What answers are compared with.
+    k
+        How many times "above" can be paid for.
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    adaptive
+        Whether to charge less for answers far above the threshold, and so find more of them.
+    branches
+        How many branches an adaptive run has. A *branch* is one way to be above, with its own
+        noise and its own price. Cheap branches have much noise, so only answers far above clear
+        them. For adaptive runs only: 3 for the best method, 2 for the paper's, unless said.
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    method
+        "best", the default: exponential noise, all winners measured together, intervals that hold
+        after selection. Or "paper": Laplace noise and the estimators of the paper.
+    split
+        The share of ε for selecting; the rest measures.
+    noise
+        The method's own noise; another one is refused, since estimates would be wrong for it.
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
+    labels
+        Public names of the answers, in the same order. A Series brings its own.
+    account
+        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+
+    >>> import dpgap
+    >>> found = dpgap.measured_above([3, 250, 7, 180], 100, k=2, epsilon=1000, monotonic=True)
+    >>> found.indices.tolist(), found.interval(0.95).shape
+    ([1, 3], (2, 2))
+    """
     pipeline = MeasuredAbove(
         threshold,
         k,

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from dpgap import public
 from dpgap.estimates.linear import blue_variance, combined_variance
-from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational
+from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, require_method
 from dpgap.pipelines.paper import above_half_widths, gap_variances, top_k_half_width, variance_ratio
-from dpgap.releases.results import Table, readable
+from dpgap.releases.results import Table
 
 PLANS = ("best", "paper", "baseline")
 """The methods of the pipelines, and measuring with Laplace noise while ignoring gaps."""
@@ -45,9 +46,22 @@ class Expected:
     """The standard deviation of the noise that answers are ranked or compared with."""
 
 
+@public
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan(Table):
-    """One row a method, best first; prints well, and `to_frame()` makes it a data frame."""
+    """One row a method, best first; prints well, and `to_frame()` makes it a data frame.
+
+    Parameters
+    ----------
+    rows
+        What to expect of each method.
+    k, split, monotonic, select
+        What was asked of `dpgap.plan`.
+
+    >>> expected = plan(k=10, epsilon=1, method="best")
+    >>> expected.error == expected["best"].error
+    True
+    """
 
     rows: tuple[Expected, ...]
     k: int
@@ -93,6 +107,7 @@ class Plan(Table):
         }
 
 
+@public
 def plan(
     *,
     k: int,
@@ -108,10 +123,25 @@ def plan(
 ) -> Plan:
     """The error to expect for this `epsilon`, or the ε that a wanted `error` takes.
 
-    Give one of the two. `method` is one of "best", "paper" and "baseline" (Laplace measurement,
-    gaps ignored); all of them unless said. `select` is "top-k" or "above"; the other arguments
-    are those of `measured_top_k` and `measured_above`. After an adaptive run the error grows with
-    how many answers it finds; this is for k of them.
+    Give one of the two. Nothing is spent. After an adaptive run the error grows with how many
+    answers it finds; this is for k of them.
+
+    Parameters
+    ----------
+    k
+        How many answers to find.
+    epsilon
+        The privacy budget ε for selecting and measuring together.
+    error
+        Instead: the standard error wanted of each estimate.
+    method
+        "best", "paper" or "baseline" (Laplace measurement, gaps ignored); all of them unless said.
+    monotonic, sensitivity, split, grid
+        As for `dpgap.measured_top_k`.
+    select
+        The question: "top-k" or "above".
+    adaptive
+        Whether items far above the threshold cost less; for "above" only.
 
     >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS
       method    ε  error  close race  95% ±  selection noise

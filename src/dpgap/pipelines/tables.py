@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from dpgap import public
 from dpgap.budget.account import Account
-from dpgap.data.counts import NEIGHBOURS, counts, require_neighbours
+from dpgap.data.counts import NEIGHBOURS, DomainLike, Table, counts, require_neighbours
 from dpgap.data.private_counts import Integers, PrivateAnswers
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.draws import Floats
@@ -27,13 +28,14 @@ from dpgap.releases.questions import Origin, Question, TableRelease
 from dpgap.releases.results import Measured
 
 
+@public
 @errors_without_answers
 def top_k(
-    table: Any,
+    table: "Table | PrivateAnswers",
     *,
     unit: str | None = None,
     item: str | None = None,
-    domain: Any = None,
+    domain: "DomainLike | None" = None,
     k: int,
     epsilon: Rational,
     method: str | None = None,
@@ -43,8 +45,41 @@ def top_k(
 ) -> TableRelease:
     """The k items with the most distinct units, with estimates, for ε in all.
 
-    `table`, `unit`, `item`, `domain` and `neighbours` are as for `dpgap.counts`; or `table` is
-    what that function gave, to count once and ask several times.
+    Parameters
+    ----------
+    table
+        A frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file (Parquet, CSV,
+        JSON lines, FIMI .dat), the address of a table such as "postgresql://…/db?table=sales",
+        or what `dpgap.counts` gave, to count once and ask several times.
+    unit
+        The column that says whose row it is. All rows with one value in it are protected together.
+        "row" protects single rows; "line", the lines of a FIMI file.
+    item
+        The column whose values are counted.
+    domain
+        The public items, which must not be read from the private table: a list, a range, a file of
+        items, "items.parquet:column", or a frame of one column.
+    k
+        How many items to find.
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    method
+        "best", the default: exponential noise, all winners measured together, intervals that hold
+        after selection. Or "paper": Laplace noise and the estimators of the paper.
+    split
+        The share of ε for selecting; the rest measures.
+    neighbours
+        What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
+        units it is, for twice the noise.
+    account
+        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+
+    >>> import pandas, dpgap
+    >>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
+    >>> items = ["fig", "pea", "oat"]
+    >>> best = dpgap.top_k(sold, unit="who", item="what", domain=items, k=1, epsilon=1)
+    >>> best.labels, best.interval(0.95).shape
+    (('fig',), (1, 2))
     """
     pipeline = MeasuredTopK(
         k,
@@ -65,13 +100,14 @@ def top_k(
     return TableRelease(**_values(release), question=question)
 
 
+@public
 @errors_without_answers
 def above(
-    table: Any,
+    table: "Table | PrivateAnswers",
     *,
     unit: str | None = None,
     item: str | None = None,
-    domain: Any = None,
+    domain: "DomainLike | None" = None,
     threshold: Rational,
     k: int,
     epsilon: Rational,
@@ -84,8 +120,33 @@ def above(
     """Items with at least `threshold` distinct units, about k of them, with estimates.
 
     Items are asked in a fresh secure random order until the budget is used, and shown largest
-    estimate first. An adaptive run pays less for items far above the threshold, so that it may
-    find more than k. The table is stated as in `top_k`.
+    estimate first.
+
+    Parameters
+    ----------
+    table, unit, item, domain, neighbours
+        As for `dpgap.top_k`.
+    threshold
+        How many units an item must have.
+    k
+        How many items can be paid for at the full price.
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    adaptive
+        Whether to pay less for items far above the threshold, so that more than k may be found.
+    method
+        "best", the default: exponential noise, all winners measured together, intervals that hold
+        after selection. Or "paper": Laplace noise and the estimators of the paper.
+    split
+        The share of ε for selecting; the rest measures.
+    account
+        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+
+    >>> import pandas, dpgap
+    >>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
+    >>> options = {"unit": "who", "item": "what", "domain": ["fig", "pea", "oat"]}
+    >>> dpgap.above(sold, threshold=450, k=1, epsilon=10, **options).labels
+    ('fig',)
     """
     pipeline = MeasuredAbove(
         threshold,

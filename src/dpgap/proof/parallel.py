@@ -1,7 +1,7 @@
 """Doing many things on all cores, in the order given."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
@@ -15,10 +15,18 @@ def workers() -> int:
     return os.cpu_count() or 1
 
 
-def each(work: Callable[[int], Result], count: int) -> Iterator[Result]:
-    """`work(0)`, `work(1)`, … on all cores."""
+def each(
+    work: Callable[[int], Result], count: int, done: Callable[[object], object] = lambda _: None
+) -> list[Result]:
+    """`work(0)`, `work(1)`, … on all cores; `done` is called as each of them ends."""
     if workers() == 1 or count == 1:
-        yield from map(work, range(count))
-        return
+        results = []
+        for i in range(count):
+            results.append(work(i))
+            done(i)
+        return results
     with ProcessPoolExecutor(workers()) as pool:
-        yield from pool.map(work, range(count), chunksize=1)
+        futures = [pool.submit(work, i) for i in range(count)]
+        for future in futures:
+            future.add_done_callback(done)
+        return [future.result() for future in futures]

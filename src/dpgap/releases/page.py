@@ -8,8 +8,8 @@ import html
 import math
 from collections.abc import Iterable
 
+from dpgap.exact.parameters import readable
 from dpgap.releases.questions import Question, TableRelease
-from dpgap.releases.results import readable
 from dpgap.releases.rows import Row, rows_of, visible
 
 _WIDTH, _ROW, _TOP, _FOOT = 880, 46, 14, 34

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpgap.releases.results import Measured, factor, readable
+from dpgap.exact.parameters import readable
+from dpgap.releases.results import Measured, factor
 
 ADD_OR_REMOVE = "add-or-remove"
 """Neighbouring tables differ by one unit that one of them lacks: all counts move one way."""

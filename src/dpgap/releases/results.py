@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates.linear import gap_shortfall
-from dpgap.exact.parameters import approximately, confidence_level, positive_integer
+from dpgap.exact.parameters import confidence_level, positive_integer, readable
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
@@ -49,18 +49,6 @@ def factor(epsilon: Fraction) -> str:
     return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{readable(epsilon)}"
 
 
-def readable(number: Fraction) -> str:
-    """An exact number where it is short, else six digits of it.
-
-    >>> readable(Fraction(7, 10)), readable(Fraction(2, 3)), readable(Fraction(12345, 98765))
-    ('0.7', '2/3', '0.124994')
-    """
-    decimal = approximately(number, 6)
-    if Fraction(decimal) == number:
-        return decimal
-    return str(number) if len(str(number)) <= 7 else decimal
-
-
 class Table(ABC):
     """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
 
@@ -88,7 +76,7 @@ class Table(ABC):
 
     def __str__(self) -> str:
         columns = self.columns()
-        rows = [list(columns), *zip(*map(_texts, columns.values()), strict=True)]
+        rows = [list(columns), *zip(*map(texts, columns.values()), strict=True)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
         return "\n".join([*lines, "", self.guarantee])
@@ -98,7 +86,7 @@ class Table(ABC):
         head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in zip(*map(_texts, columns.values()), strict=True)
+            for row in zip(*map(texts, columns.values()), strict=True)
         )
         return (
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -106,7 +94,8 @@ class Table(ABC):
         )
 
 
-def _texts(column: Sequence[Any]) -> Iterator[str]:
+def texts(column: Sequence[Any]) -> Iterator[str]:
+    """The cells of a column as they are shown."""
     for cell in column:
         if cell is None:
             yield ""

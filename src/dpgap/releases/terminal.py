@@ -1,16 +1,36 @@
-"""A release in a terminal: the table, what was spent and what is left, the guarantee."""
+"""What a terminal shows: a release with its table, budget and guarantee; and tables that fit.
 
+No number and no word is ever cut. Where a table is too wide, columns of text are wrapped between
+words; where that is not enough, every row becomes a block of lines.
+"""
+
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from dpgap.exact.parameters import readable
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.results import readable
 from dpgap.releases.rows import rows_of, visible
+
+_BETWEEN = 3
+"""How many letters a column takes besides its own; the last one takes one less."""
+_LONG = 24
+"""Words that are longer than this may be folded."""
+
+
+class Column(NamedTuple):
+    """A column of a table; only one that `wraps` may have less than the width of its cells."""
+
+    name: str
+    cells: Sequence[str | Text]
+    wraps: bool = False
 
 
 def shown(release: TableRelease, remaining: Fraction | None, whose: str | None) -> str:
@@ -21,7 +41,7 @@ def shown(release: TableRelease, remaining: Fraction | None, whose: str | None) 
     console = Console(highlight=False)
     left = "of this run" if whose is None else f"to data set {visible(whose)!r}"
     with console.capture() as captured:
-        console.print(_table(release))
+        console.print(fitted(_columns(release), console))
         console.print(
             Text.assemble(
                 ("ε spent ", "dim"),
@@ -35,20 +55,57 @@ def shown(release: TableRelease, remaining: Fraction | None, whose: str | None) 
     return captured.get().removesuffix("\n")
 
 
-def _table(release: TableRelease) -> Table:
-    top = release.question.kind == "top-k"
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("rank", justify="right", style="dim")
-    table.add_column(Text(visible(release.question.origin.item)), style="bold", overflow="fold")
-    table.add_column("estimate", justify="right")
-    table.add_column("95 % interval", justify="right", no_wrap=True)
-    table.add_column("gap to next" if top else "above by", justify="right", style="cyan")
-    for row in rows_of(release):
-        table.add_row(
-            str(row.rank),
-            Text(visible(row.item)),
-            f"{row.estimate:,.1f}",
-            f"{row.low:,.1f} … {row.high:,.1f}",
-            "" if row.gap is None else f"{row.gap:,.1f}",
+def _columns(release: TableRelease) -> list[Column]:
+    rows = rows_of(release)
+    item = visible(release.question.origin.item)
+    gap = "gap to next" if release.question.kind == "top-k" else "above by"
+    return [
+        Column("rank", [str(row.rank) for row in rows]),
+        Column(item, [Text(visible(row.item), "bold") for row in rows], wraps=True),
+        Column("estimate", [f"{row.estimate:,.1f}" for row in rows]),
+        Column("95 % interval", [f"{row.low:,.1f} … {row.high:,.1f}" for row in rows]),
+        Column(gap, ["" if row.gap is None else f"{row.gap:,.1f}" for row in rows]),
+    ]
+
+
+def fitted(columns: Sequence[Column], console: Console) -> Table:
+    """A table of which this console cuts nothing."""
+    least, most = [], []
+    for name, cells, wraps in columns:
+        head, *body = (_letters(str(text)) for text in (name, *cells))
+        most.append(max(whole for _, whole in (head, *body)))
+        least.append(
+            max([head[0], *(min(word, _LONG) if wraps else whole for word, whole in body)])
         )
+    room = console.width - (_BETWEEN * len(columns) - 1) - sum(least)
+    if room < 0:
+        return _as_blocks(columns)
+    wishes = sum(most) - sum(least)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column, low, high in zip(columns, least, most, strict=True):
+        width = high if wishes <= room else low + (high - low) * room // wishes
+        justify: JustifyMethod = "left" if column.wraps else "right"
+        table.add_column(Text(column.name), justify=justify, width=width, overflow="fold")
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return table
+
+
+def _letters(text: str) -> tuple[int, int]:
+    """How wide the longest word is, and how wide all of it."""
+    return max(map(cell_len, text.split()), default=0), cell_len(text)
+
+
+def _as_blocks(columns: Sequence[Column]) -> Table:
+    """Every row as lines of a column's name and its value, if it has one."""
+    blocks = Table.grid(padding=(0, 2))
+    blocks.add_column(no_wrap=True)
+    blocks.add_column(overflow="fold")
+    for row in zip(*(column.cells for column in columns), strict=True):
+        for column, cell in zip(columns, row, strict=True):
+            if cell:
+                blocks.add_row(
+                    Text(column.name, "dim"), Text(cell) if isinstance(cell, str) else cell
+                )
+        blocks.add_row()
+    return blocks

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.private_counts import PrivateAnswers, opened
 from dpgap.data.tracebacks import errors_without_answers
@@ -31,15 +32,28 @@ from dpgap.exact.parameters import Rational, boolean, positive_rational, power_o
 from dpgap.releases.results import MeasuredValues, Promise
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False)
 class CountHull:
-    """Measure values that neighbouring data always move the same way, such as counts.
+    """Measure values that one person can only move the same way, such as counts.
 
-    `monotonic=True` states that they do, and nothing is measured unless that is said, here or by
-    the answers themselves: otherwise the loss would be up to 2ε. `sensitivity` and `grid` are as
-    for `Laplace`.
+    Such changes lie in a *hull*, the smallest convex shape around "all up by at most Δ" and "all
+    down by at most Δ". It is smaller than the cube of all changes, so less noise hides them.
 
     Guarantee: pure ε-differential privacy of all the values together.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Must be True, here or in what `dpgap.counts` made: that one person can only move all values
+        up, or all of them down. Otherwise the loss would be up to 2ε, so nothing is measured.
+    sensitivity
+        The most that one person can move any one value.
+    grid
+        A power of two, such as 0.25. Values are then real numbers, rounded to multiples of it;
+        without it they must be whole.
 
     >>> release = CountHull(epsilon=1000, monotonic=True).release([120, 80, 33])
     >>> release.values.tolist()
@@ -106,7 +120,10 @@ class CountHull:
     def release(
         self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
     ) -> MeasuredValues:
-        """Measure on secure exact noise. This is the only method that spends ε."""
+        """Measure `values` on secure exact noise and charge the `account`, if there is one.
+
+        This is the only method that spends ε.
+        """
         steps = self._accept(values)
         with charged(account, self.epsilon, self):
             return self._draw(steps)

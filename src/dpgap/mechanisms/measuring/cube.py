@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.private_counts import PrivateAnswers, opened
 from dpgap.data.tracebacks import errors_without_answers
@@ -27,13 +28,25 @@ from dpgap.exact.parameters import Rational, positive_rational, power_of_two
 from dpgap.releases.results import MeasuredValues, Promise
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False)
 class Cube:
     """Measure values of any kind together.
 
-    `sensitivity` and `grid` are as for `Laplace`.
+    What one person can change, each of k values by at most Δ, fills a *cube* with k dimensions.
+    Noise of that shape hides it with a sixth of the variance of Laplace noise for large k.
 
     Guarantee: pure ε-differential privacy of all the values together.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    sensitivity
+        The most that one person can move any one value.
+    grid
+        A power of two, such as 0.25. Values are then real numbers, rounded to multiples of it;
+        without it they must be whole.
 
     >>> release = Cube(epsilon=1000).release([120, -80, 33])
     >>> release.values.tolist()
@@ -84,7 +97,10 @@ class Cube:
     def release(
         self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
     ) -> MeasuredValues:
-        """Measure on secure exact noise. This is the only method that spends ε."""
+        """Measure `values` on secure exact noise and charge the `account`, if there is one.
+
+        This is the only method that spends ε.
+        """
         array = opened(values, sensitivity=self.sensitivity)
         steps = on_grid(array, self.grid, "values")
         with charged(account, self.epsilon, self):

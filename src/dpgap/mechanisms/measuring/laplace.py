@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.private_counts import PrivateAnswers, opened
 from dpgap.data.tracebacks import errors_without_answers
@@ -24,14 +25,22 @@ from dpgap.exact.parameters import Rational, confidence_level, positive_rational
 from dpgap.releases.results import MeasuredValues, Promise
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False)
 class Laplace:
     """Measure values with Laplace noise.
 
-    `sensitivity` is the most that neighbouring data can move one value. `grid` declares real
-    values, to be rounded to multiples of that power of two.
-
     Guarantee: pure ε-differential privacy of all the values together.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    sensitivity
+        The most that one person can move any one value.
+    grid
+        A power of two, such as 0.25. Values are then real numbers, rounded to multiples of it;
+        without it they must be whole.
 
     >>> release = Laplace(epsilon=1000).release([120, 80])
     >>> release.values.size, release.variance < 1
@@ -78,7 +87,10 @@ class Laplace:
     def release(
         self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
     ) -> MeasuredValues:
-        """Measure on secure exact noise. This is the only method that spends ε."""
+        """Measure `values` on secure exact noise and charge the `account`, if there is one.
+
+        This is the only method that spends ε.
+        """
         array = opened(values, sensitivity=self.sensitivity)
         steps = on_grid(array, self.grid, "values")
         require_scale(self.law_in_steps(steps.size).scale)

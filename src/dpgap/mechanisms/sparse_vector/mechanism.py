@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.private_counts import PrivateAnswers, require_facts, sealed
 from dpgap.data.tracebacks import errors_without_answers
@@ -60,14 +61,34 @@ class Outcome(NamedTuple):
     gap: Scalar
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False)
 class SparseVector:
     """Find the first k answers that are above a threshold, and by how much.
 
-    `monotonic`, `sensitivity` and `grid` are as for `NoisyTopK`. `threshold_share` is the part of
-    ε that goes into the threshold; by default the part that makes gaps most accurate.
-
     Guarantee: pure ε-differential privacy of everything said about the stream, gaps included.
+
+    Parameters
+    ----------
+    threshold
+        What answers are compared with.
+    k
+        How many times "above" can be paid for.
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    threshold_share
+        The part of ε that goes into the threshold's own noise; by default the part that makes
+        gaps most accurate.
+    noise
+        The law of the noise: "laplace", "staircase" or "exponential".
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
 
     >>> mechanism = SparseVector(threshold=100, k=2, epsilon=1000, monotonic=True)
     >>> release = mechanism.release([3, 250, 7, 180, 400])
@@ -337,7 +358,10 @@ class SparseVector:
         return Drawn(release, np.concatenate(steps))
 
     def start(self, *, account: Account | None = None) -> Run:
-        """Open a run that is asked one answer at a time; use it in a `with` block."""
+        """Open a run that is asked one answer at a time; use it in a `with` block.
+
+        The whole ε is reserved in the `account` until the run ends; the rest is credited then.
+        """
         return Run(self, account)
 
 
@@ -351,15 +375,26 @@ class Drawn(NamedTuple):
         return sealed(self)
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False)
 class AdaptiveSparseVector(SparseVector):
     """Sparse Vector that charges less for answers far above the threshold.
 
-    With two `branches`, as in the paper, an easy answer costs half. Each further branch halves
-    the least charge again. `drain` goes on with the cheap branches when the dear ones can no
-    longer be paid.
+    A *branch* is one way to be above, with its own noise and its own price. The cheap ones are
+    tried first. They have much noise, so only answers far above clear them.
 
     Guarantee: pure ε-differential privacy of everything said about the stream, gaps included.
+
+    Parameters
+    ----------
+    threshold, k, epsilon, monotonic, sensitivity, threshold_share, noise, grid
+        As for `SparseVector`. The run may find more than k, since easy answers cost less.
+    branches
+        How many branches there are. With two, as in the paper, an easy answer costs half; each
+        further branch halves the least price again.
+    drain
+        Whether to *drain* the budget: to go on with the cheap branches when the dearest can no
+        longer be paid. The paper stops there.
 
     >>> mechanism = AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True)
     >>> release = mechanism.release([3, 250, 7, 180, 400], max_answers=2)

@@ -19,6 +19,7 @@ from dpgap.estimates.linear import gap_shortfall
 from dpgap.exact.bits import process
 from dpgap.exact.draws import GridNoise
 from dpgap.exact.grid import step
+from dpgap.exact.parameters import readable
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
@@ -100,7 +101,8 @@ class Run:
                 raise RuntimeError("this run is closed: start a new one")
             if self._exhausted:
                 raise BudgetExhausted(
-                    f"this run has spent {self.spent} of its ε = {self._mechanism.epsilon}: "
+                    f"this run has spent {readable(self.spent)} of its "
+                    f"ε = {readable(self._mechanism.epsilon)}: "
                     "start a new one to ask more"
                 )
             self._interrupted = True  # unless all of what follows is done
@@ -112,8 +114,8 @@ class Run:
                 way = self._mechanism.ways[branch - 1]
                 self._used += way.units
                 self._exhausted = self._used > self._limit
-                readable = gap * self._grid + self._offsets[branch - 1]
-                answered = Answer(above=True, gap=readable, branch=branch, charge=way.charge)
+                above_by = gap * self._grid + self._offsets[branch - 1]
+                answered = Answer(above=True, gap=above_by, branch=branch, charge=way.charge)
             self._interrupted = False
             return answered
 
@@ -156,7 +158,7 @@ class Run:
         self._end(credit=kind is None or issubclass(kind, BudgetExhausted))
 
     def __repr__(self) -> str:
-        return f"<run of {self._mechanism!r}, {self.remaining} left>"
+        return f"<run of {self._mechanism!r}, {readable(self.remaining)} left>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a run holds budget and cannot be copied or pickled")

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateAnswers, require_facts, sealed
@@ -38,15 +39,30 @@ from dpgap.mechanisms.top_k.grouped import require_groupable
 from dpgap.releases.results import MaxRelease, Promise, TopKRelease
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False)
 class NoisyTopK:
     """Find the k largest answers and the gaps between them.
 
-    `monotonic` states that neighbouring data move all answers the same way, as adding a person to
-    counts does; it halves the noise. `sensitivity` is the most that neighbouring data can move
-    one answer. `grid` declares real answers, to be rounded to multiples of that power of two.
+    Answers are *monotonic* if one person can only move all of them up, or all of them down, as
+    counts do. Guarantee: pure ε-differential privacy of the indices and the gaps together.
 
-    Guarantee: pure ε-differential privacy of the indices and the gaps together.
+    Parameters
+    ----------
+    k
+        How many answers to find.
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    noise
+        The law of the noise: "laplace", "staircase" or "exponential".
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
 
     >>> top = NoisyTopK(k=2, epsilon=1000, monotonic=True)
     >>> release = top.release([10, 50, 90, 20], labels=["fig", "pea", "oat", "rye"])
@@ -142,8 +158,14 @@ class NoisyTopK:
     ) -> TopKRelease:
         """Select on secure exact noise. This is the only method that spends ε.
 
-        `labels` name the answers and are public. The index of a pandas Series is taken for them
-        unless they are given.
+        Parameters
+        ----------
+        answers
+            The private answers: an array or a Series, or counts that `dpgap.counts` made.
+        labels
+            Public names of the answers, in the same order. A Series brings its own.
+        account
+            What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
         """
         entrants = self._accept(answers, labels)
         with charged(account, self.epsilon, self):
@@ -206,9 +228,25 @@ class Drawn(NamedTuple):
         return sealed(self)
 
 
+@public
 @dataclass(frozen=True, slots=True, init=False)
 class NoisyMax(NoisyTopK):
     """Find the largest answer and its gap to the runner-up: Noisy Top-K with k = 1.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    noise
+        The law of the noise: "laplace", "staircase" or "exponential".
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
 
     >>> NoisyMax(epsilon=1000, monotonic=True).release([10, 50, 90, 20]).index
     2
@@ -241,5 +279,5 @@ class NoisyMax(NoisyTopK):
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
     ) -> MaxRelease:
-        """Select on secure exact noise. This is the only method that spends ε."""
+        """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
         return MaxRelease.of(NoisyTopK.release(self, answers, labels=labels, account=account))

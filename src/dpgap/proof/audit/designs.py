@@ -8,7 +8,7 @@ from dpgap.proof.audit.design import Design
 from dpgap.proof.audit.first_above import first_above
 from dpgap.proof.audit.joint_measured import joint_measured
 from dpgap.proof.audit.one_measured import one_measured
-from dpgap.proof.audit.top_two import top_two
+from dpgap.proof.audit.winners import largest, top_two
 
 
 def designs() -> list[Design]:
@@ -25,6 +25,7 @@ def designs() -> list[Design]:
                 first_above(AdaptiveSparseVector, noise, monotonic),
                 first_above(SparseVector, noise, monotonic),
                 top_two(noise, monotonic),
+                largest(noise, monotonic),
             )
         ),
     ]

@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import Any, NoReturn, Protocol
 
 from dpgap.exact.laws import Law, Noise, Scalar
+from dpgap.exact.parameters import readable
 from dpgap.proof.checker.guard import guarded
 from dpgap.proof.checker.numbers import (
     Affine,
@@ -35,7 +36,6 @@ from dpgap.proof.checker.numbers import (
 )
 from dpgap.proof.checker.output import Skeleton, collect, seal, take_apart
 from dpgap.proof.checker.volume import squeeze
-from dpgap.releases.results import readable
 
 _MOST_DRAWS = 10_000
 _SECONDS = 10.0

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap.exact.laws import Scalar
+from dpgap.exact.parameters import readable
 from dpgap.proof.checker.alignment import Given, Mechanism, Trial, trial
 from dpgap.proof.checker.any_share import corners
 from dpgap.proof.checker.dependence import Dependence, cycle_message
@@ -27,7 +28,6 @@ from dpgap.proof.checker.numbers import (
     value_at,
 )
 from dpgap.proof.checker.output import seal
-from dpgap.releases.results import readable
 
 _MOST_QUESTIONS = 1_000_000
 

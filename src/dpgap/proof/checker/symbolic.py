@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import z3
 
 from dpgap.exact.laws import Scalar
+from dpgap.exact.parameters import readable
 from dpgap.proof.checker.any_share import at_most, corners
 from dpgap.proof.checker.guard import Stop
 from dpgap.proof.checker.numbers import (
@@ -28,7 +29,6 @@ from dpgap.proof.checker.numbers import (
     exact,
 )
 from dpgap.proof.checker.path_explorer import PathExplorer
-from dpgap.releases.results import readable
 
 _SOMEWHERE = object()
 """Stands for a point that exists but was not looked for."""

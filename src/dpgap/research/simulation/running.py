@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpgap import public
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import positive_integer
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
@@ -22,6 +23,7 @@ RUNS_IN_A_BATCH = 5_000
 _LARGE_K = 16
 
 
+@public
 @errors_without_answers
 def simulate(
     mechanism: Any,
@@ -34,19 +36,36 @@ def simulate(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
-    """Run a mechanism or a pipeline `runs` times on the same answers.
+    """Run a mechanism or a pipeline many times on the same answers, for research.
 
-    Returns `TopKRuns`, `AboveRuns`, `MeasuredRuns` or, for other mechanisms, `ProgramRuns`. The
-    same seed gives the same runs whatever the number of `workers`, which are threads. By default
-    there is one for every usable core where single steps are large enough for that to pay: for the
-    best method's estimates, and for large k. `thresholds` gives every run of a Sparse Vector a
-    threshold of its own (fastest in order of size), `max_answers` stops each of them after so many
-    answers. Answers in whole steps that serve more than once may be ranked once, by `Ranked.of`.
-    `progress(done, runs)` is called as batches end. All runs are returned at once: where they are
-    too many for memory, take them from `dpgap.research.simulation.batches`.
+    Returns `TopKRuns`, `AboveRuns`, `MeasuredRuns` or, for other mechanisms, `ProgramRuns`. A
+    simulation shows true values, so it refuses private answers that were made from a table.
 
-    Answers are arrays only: a simulation shows true values, so it refuses private answers that
-    were made from a table.
+    Parameters
+    ----------
+    mechanism
+        A mechanism of dpgap, a `MeasuredTopK` or `MeasuredAbove`, or one of your own.
+    answers
+        An array. Answers that serve more than once may be ranked once, by `Ranked.of`.
+    runs
+        How many runs. All are returned at once: where they are too many for memory, take them from
+        `dpgap.research.simulation.batches`.
+    seed
+        The same seed gives the same runs, whatever the number of workers.
+    thresholds
+        For every run of a Sparse Vector a threshold of its own; fastest in order of size.
+    max_answers
+        After how many answers each run of a Sparse Vector stops.
+    workers
+        How many threads. By default one for every usable core where single steps are large enough
+        for that to pay: for the best method's estimates, and for large k.
+    progress
+        `progress(done, runs)` is called as batches end.
+
+    >>> import dpgap
+    >>> runs = dpgap.simulate(dpgap.NoisyMax(epsilon=1), [90, 50, 10], runs=5, seed=1)
+    >>> runs.indices.shape, runs.gaps.shape
+    ((5, 1), (5, 1))
     """
     done, parts = 0, []
     for part, size in batches(

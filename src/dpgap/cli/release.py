@@ -1,0 +1,193 @@
+"""`dpgap top-k` and `dpgap above`: from a table to a release that reaches somebody."""
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpgap.cli.errors import notes
+from dpgap.cli.files import Output, input_files, require_outputs
+from dpgap.cli.options import Adaptive, AsJSON, K, Neighbours, Split
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from dpgap.budget.ledger import LedgerAccount
+    from dpgap.releases.questions import TableRelease
+
+File = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="Parquet, CSV, JSON lines or FIMI .dat, also .gz; or postgresql://…/db?table=sales.",
+    ),
+]
+Unit = Annotated[
+    str | None, typer.Option(help='The column that says whose row it is; or "row", or "line".')
+]
+Item = Annotated[str | None, typer.Option(help="The column to count.")]
+Domain = Annotated[
+    str,
+    typer.Option(
+        help="The public items: items.txt, table.parquet:column, 0..16469; in a database also "
+        "table:column."
+    ),
+]
+Epsilon = Annotated[str, typer.Option(help="The privacy budget, exact: 1, 0.7 or 2/3.")]
+Method = Annotated[str | None, typer.Option(help="best, the default, or paper.")]
+LedgerURL = Annotated[str | None, typer.Option("--ledger", help="The ledger to charge.")]
+Dataset = Annotated[str | None, typer.Option(help="The data set in the ledger.")]
+CSVFile = Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")]
+HTMLFile = Annotated[Path | None, typer.Option("--html", help="Also write a report page.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
+
+
+def top_k(
+    file: File,
+    domain: Domain,
+    k: K,
+    epsilon: Epsilon,
+    unit: Unit = None,
+    item: Item = None,
+    method: Method = None,
+    split: Split = None,
+    neighbours: Neighbours = "add-or-remove",
+    ledger: LedgerURL = None,
+    dataset: Dataset = None,
+    json: AsJSON = False,
+    csv: CSVFile = None,
+    html: HTMLFile = None,
+    force: Force = False,
+) -> None:
+    """Find the k items with the most units, with estimates, error bars and gaps."""
+    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
+    table = {"table": file, "unit": unit, "item": item, "domain": domain, "neighbours": neighbours}
+    _release("top_k", table, ask, _Payer(ledger, dataset), _Wanted(json, csv, html, force))
+
+
+def above(
+    file: File,
+    domain: Domain,
+    threshold: Annotated[str, typer.Option(help="How many units an item must have.")],
+    k: K,
+    epsilon: Epsilon,
+    unit: Unit = None,
+    item: Item = None,
+    adaptive: Adaptive = True,
+    method: Method = None,
+    split: Split = None,
+    neighbours: Neighbours = "add-or-remove",
+    ledger: LedgerURL = None,
+    dataset: Dataset = None,
+    json: AsJSON = False,
+    csv: CSVFile = None,
+    html: HTMLFile = None,
+    force: Force = False,
+) -> None:
+    """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
+    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
+    ask |= {"threshold": threshold, "adaptive": adaptive}
+    table = {"table": file, "unit": unit, "item": item, "domain": domain, "neighbours": neighbours}
+    _release("above", table, ask, _Payer(ledger, dataset), _Wanted(json, csv, html, force))
+
+
+@dataclass(frozen=True, slots=True)
+class _Payer:
+    """Whose budget pays: a data set in a ledger, or nobody's."""
+
+    ledger: str | None
+    dataset: str | None
+
+    def account(self) -> "LedgerAccount | None":
+        if self.ledger is None and self.dataset is None:
+            return None
+        if self.ledger is None or self.dataset is None:
+            raise ValueError("--ledger and --dataset must be given together")
+        from dpgap.budget.ledger import Ledger
+
+        return Ledger(self.ledger).account(self.dataset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What to make of a release: what to print, and which files to write."""
+
+    json: bool
+    csv: Path | None
+    html: Path | None
+    force: bool
+
+    def files(self, table: str, domain: str, ledger: str | None) -> dict[str, Output]:
+        """The files by kind, none of which may be one that is read."""
+        paths = {"csv": self.csv, "html": self.html}
+        given = {kind: path for kind, path in paths.items() if path is not None}
+        inputs = input_files(table, domain, ledger) if given else []
+        files = {
+            kind: Output(f"--{kind}", path, inputs, self.force) for kind, path in given.items()
+        }
+        require_outputs(list(files.values()))
+        return files
+
+
+def _release(
+    function: str, table: dict[str, Any], ask: dict[str, Any], payer: _Payer, wanted: _Wanted
+) -> None:
+    """Charge and release; then show what was paid for, whatever becomes of the files."""
+    files = wanted.files(table["table"], table["domain"], payer.ledger)
+    from dpgap.data.counts import counts
+
+    # While the engine counts, Python loads the rest.
+    with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
+        counting = background.submit(counts, **table)
+        account = payer.account()
+        from dpgap.cli.delivery import deliver
+        from dpgap.pipelines import tables
+        from dpgap.releases.rows import to_csv, to_json
+        from dpgap.releases.terminal import shown
+
+        answers = counting.result()
+    release: TableRelease = getattr(tables, function)(answers, account=account, **ask)
+    remaining = release.remaining if account is None else _left(account)
+    whose = None if account is None else account.dataset
+
+    def page() -> str:
+        from dpgap.releases.page import page
+
+        return page(release)
+
+    def as_object() -> str:
+        return to_json(release, remaining)
+
+    render = {"csv": lambda: to_csv(release), "html": page}
+    deliver(
+        [(output, render[kind]) for kind, output in files.items()],
+        shown=as_object if wanted.json else lambda: shown(release, remaining, whose),
+        complete=as_object,
+    )
+
+
+def _left(account: "LedgerAccount") -> "Fraction | None":
+    """What the data set has left. The ledger may be out of reach by now; the release is not."""
+    try:
+        return account.remaining
+    except Exception:
+        return None
+
+
+@contextmanager
+def _working(what: str) -> Iterator[None]:
+    """Show that work is under way, where somebody is looking."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    spinner = "dots" if console.encoding.startswith("utf") else "line"
+    with console.status(what, spinner=spinner):
+        yield
