@@ -6,7 +6,7 @@ import pytest
 
 import dpgap
 from dpgap.exact import draws as exact
-from dpgap.mechanisms.measuring import laplace as measurement
+from dpgap.mechanisms.measuring import measurement
 from dpgap.mechanisms.sparse_vector import mechanism as sparse_vector
 from dpgap.mechanisms.top_k import mechanism as top_k
 

@@ -15,7 +15,7 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.draws import GridNoise
 from dpgap.exact.joint_draws import JointNoise
-from dpgap.mechanisms.measuring import count_hull, cube
+from dpgap.mechanisms.measuring import measurement
 
 numbers = st.fractions(min_value=0, max_value=50, max_denominator=8)
 Mechanism = dpgap.CountHull | dpgap.Cube
@@ -90,12 +90,8 @@ def test_the_cube_alignment_keeps_the_output_and_the_budget(data: st.DataObject)
 
 def test_the_release_is_the_program_on_the_same_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [7, 0, 123]
-    cases: list[tuple[Mechanism, Any]] = [
-        (dpgap.CountHull("0.35", monotonic=True), count_hull),
-        (dpgap.Cube("0.35"), cube),
-    ]
-    for mechanism, module in cases:
-        monkeypatch.setattr(module, "secure_bits", lambda: InsecureSeededBits(9))
+    monkeypatch.setattr(measurement, "secure_bits", lambda: InsecureSeededBits(9))
+    for mechanism in (dpgap.CountHull("0.35", monotonic=True), dpgap.Cube("0.35")):
         released = mechanism.release(values).values.tolist()
         noise: Any = JointNoise(InsecureSeededBits(9))
         assert released == list(mechanism.run(values, noise))
@@ -158,10 +154,11 @@ def test_a_grid_rounds_the_sensitivity_up_and_the_values_to_it() -> None:
 
 def test_a_release_is_charged_once_and_knows_its_variance_and_intervals() -> None:
     account = Spy()
-    release = dpgap.CountHull("1/2", monotonic=True).release([40, 50, 60], account=account)
+    mechanism = dpgap.CountHull("1/2", monotonic=True)
+    release = mechanism.release([40, 50, 60], account=account)
     assert account.asked == [Fraction(1, 2), -Fraction(1, 2)]
     assert release.variance == pytest.approx(5 * 6 / 6 / 0.25, rel=0.01)
     low, high = release.interval(0.95).T
     assert ((low + high) / 2 == release.values).all()
-    assert math.isclose(high[0] - low[0], 2 * release.mechanism.half_width(3, 0.95))
+    assert math.isclose(high[0] - low[0], 2 * mechanism.half_width(3, 0.95))
     assert "all of them in the same direction" in release.guarantee

@@ -10,37 +10,17 @@ it, so they hold for the very answers that were selected, easy or hard.
 """
 
 import math
-from fractions import Fraction
-from functools import partial
 
 import numpy as np
 
 from dpgap.estimates.after_selection import Estimates, NoisyThreshold, UnknownLine, after_selection
 from dpgap.estimates.linear import blue
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.grid import steps_up
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.pipelines.paper import Estimated, around
+from dpgap.pipelines.paper import Estimated
 from dpgap.releases.results import AboveRelease, TopKRelease
-
-FINER = 16
-"""Measurements are made on a grid this much finer, so that intervals need no rounding up."""
-
-Joint = CountHull | Cube
-
-
-def joint_measurement(
-    epsilon: Fraction, *, monotonic: bool, sensitivity: Fraction, grid: Fraction | None
-) -> Joint:
-    """The hull where values move the same way, else the cube; on the finer grid."""
-    step = grid or Fraction(1)
-    whole = steps_up(sensitivity, grid) * step
-    if monotonic:
-        return CountHull(epsilon, monotonic=True, sensitivity=whole, grid=step / FINER)
-    return Cube(epsilon, sensitivity=whole, grid=step / FINER)
 
 
 def top_k_estimates(
@@ -138,12 +118,6 @@ def _scales(scale: Floats | float, grid: float) -> Floats:
 
 
 def _estimated(found: Estimates, measurement: Joint, measurements: Floats) -> Estimated:
-    return Estimated(
-        found.means[0],
-        found.variances[0],
-        partial(_ends, measurement, measurements),
-    )
-
-
-def _ends(measurement: Joint, measurements: Floats, level: float) -> Floats:
-    return around(measurements, measurement.half_width(measurements.size, level))
+    """Intervals are the measurement's, which selection does not touch."""
+    errors = (measurement.error(measurements.size),)
+    return Estimated(found.means[0], found.variances[0], "measurements", errors)

@@ -21,17 +21,18 @@ from dpgap.budget.account import Account, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateAnswers
 from dpgap.data.tracebacks import errors_without_answers
-from dpgap.exact.draws import Floats, Integers, require_scale
-from dpgap.exact.grid import MAX_STEPS
+from dpgap.exact.draws import Floats, require_scale
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
-from dpgap.pipelines.best import FINER, Joint, joint_measurement
-from dpgap.pipelines.paper import Estimated, no_ends
-from dpgap.releases.results import Measured, rounding
+from dpgap.pipelines.paper import Estimated
+from dpgap.releases.results import AboveRelease, Measured, TopKRelease
 
 METHODS = ("best", "paper")
 _NOISE = {"best": "exponential", "paper": "laplace"}
@@ -96,23 +97,12 @@ class MeasuredTopK:
     ) -> Measured:
         """Select and measure on secure exact noise, then estimate."""
         entrants = self.selection._accept(answers, labels)
-        require_room(entrants.steps, self.measurement)
+        self.measurement.require_room(entrants.steps)
         with charged(account, self.epsilon, self):
             selected, steps = self.selection._draw(entrants)
-            values = _measured(self.measurement, steps)
-        estimate = _TOP_K[self.method]
-        found: Estimated = estimate(self.selection, self.measurement, selected, values)
-        return Measured(
-            indices=selected.indices,
-            gaps=selected.gaps,
-            labels=selected.labels,
-            measurements=values,
-            **found._asdict(),
-            rounding=rounding(self.selection.grid),
-            epsilon=self.epsilon,
-            spent=self.epsilon,
-            promise=selected.promise._replace(epsilon=self.epsilon),
-        )
+            values = self.measurement.measure_selected(steps)
+        found = _TOP_K[self.method](self.selection, self.measurement, selected, values)
+        return _release(self, selected, values, found, self.epsilon)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -188,28 +178,39 @@ class MeasuredAbove:
         spent on measuring where none was found.
         """
         stream = self.selection._accept(answers, labels)
-        require_room(stream.extremes, self.measurement)
+        self.measurement.require_room(stream.extremes)
         with charged(account, self.epsilon, self) as charge:
             selected, steps = self.selection._draw(stream)
             charge.spent = selected.spent
             values = np.empty(0)
             if selected.indices.size:
-                values = _measured(self.measurement, steps)
+                values = self.measurement.measure_selected(steps)
                 charge.spent += self.measurement.epsilon
-        found = Estimated(values, values, no_ends)
+        found = Estimated(values, values, "measurements", ())
         if values.size:
             found = _ABOVE[self.method](self.selection, self.measurement, selected, values)
-        return Measured(
-            indices=selected.indices,
-            gaps=selected.gaps,
-            labels=selected.labels,
-            measurements=values,
-            **found._asdict(),
-            rounding=rounding(self.selection.grid),
-            epsilon=self.epsilon,
-            spent=charge.spent,
-            promise=selected.promise._replace(epsilon=self.epsilon),
-        )
+        return _release(self, selected, values, found, charge.spent)
+
+
+def _release(
+    pipeline: MeasuredTopK | MeasuredAbove,
+    selected: TopKRelease | AboveRelease,
+    measurements: Floats,
+    found: Estimated,
+    spent: Fraction,
+) -> Measured:
+    grid = pipeline.selection.grid
+    return Measured(
+        indices=selected.indices,
+        gaps=selected.gaps,
+        labels=selected.labels,
+        measurements=measurements,
+        **found._asdict(),
+        rounding=0.0 if grid is None else float(grid) / 2,
+        epsilon=pipeline.epsilon,
+        spent=spent,
+        promise=selected.promise._replace(epsilon=pipeline.epsilon),
+    )
 
 
 _TOP_K: dict[str, Any] = {
@@ -248,30 +249,11 @@ def _measurement(
     selection: NoisyTopK | SparseVector, epsilon: Fraction, method: str, most: int
 ) -> Laplace | Joint:
     """What measures up to `most` answers with the rest of ε."""
-    delta, grid = selection.sensitivity, selection.grid
-    if method == "best":
-        return joint_measurement(
-            epsilon, monotonic=selection.monotonic, sensitivity=delta, grid=grid
-        )
-    laplace = Laplace(epsilon, sensitivity=delta, grid=grid)
-    require_scale(laplace.law_in_steps(most).scale)
-    return laplace
-
-
-def require_room(steps: Integers, measurement: Laplace | Joint) -> None:
-    """Refuse answers that would not fit on the finer grid; before anything is charged."""
-    if isinstance(measurement, Laplace):
-        return
-    most = MAX_STEPS // FINER
-    if int(steps.min()) < -most or int(steps.max()) > most:
-        raise ValueError("answers must lie within ±2^56 grid steps: rescale them")
-
-
-def _measured(measurement: Laplace | Joint, steps: Integers) -> Floats:
-    """Measure answers given in the selection's steps; the caller has paid."""
-    if isinstance(measurement, Laplace):
-        return measurement._draw(steps).values
-    return measurement._draw(steps * FINER).values
+    joint = CountHull if selection.monotonic else Cube
+    kind: type[Laplace | Joint] = joint if method == "best" else Laplace
+    measurement = kind.after(selection, epsilon)
+    require_scale(measurement.law_in_steps(most).scale)
+    return measurement
 
 
 @errors_without_answers

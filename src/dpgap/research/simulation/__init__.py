@@ -36,7 +36,7 @@ from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, require_room
+from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.research.simulation.floats import Rng, draw, generator
 from dpgap.research.simulation.measured import measure_above, measure_top_k
 from dpgap.research.simulation.ranked import Ranked, arrays_only
@@ -280,7 +280,7 @@ def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int
 
 def _measured_top_k(pipeline: MeasuredTopK, answers: ArrayLike | Ranked) -> _Batch:
     ranked = _ranked(pipeline.selection, answers)
-    require_room(ranked.answers, pipeline.measurement)
+    pipeline.measurement.require_room(ranked.answers)
     select = _top_k(pipeline.selection, ranked)
     return lambda part, rng: measure_top_k(pipeline, ranked.answers, select(part, rng), rng)
 
@@ -293,7 +293,7 @@ def _measured_above(
     max_answers: int | None,
 ) -> _Batch:
     ranked = _ranked(pipeline.selection, answers)
-    require_room(ranked.answers, pipeline.measurement)
+    pipeline.measurement.require_room(ranked.answers)
     own = _thresholds(pipeline.selection, thresholds, runs)
     select = _above(pipeline.selection, ranked, own, max_answers)
     return lambda part, rng: measure_above(
