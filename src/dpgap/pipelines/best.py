@@ -37,21 +37,21 @@ def estimates_after_top_k(
 ) -> Estimates:
     """Estimates from measurements and floored leads over the best loser; one row for every run."""
     k, grid = selection.k, float(selection.grid or 1)
-    variance = measurement.variance(k)
-    own, shared = _parts(measurement, k)
-    scale = float(selection.in_steps().law.scale) * grid
     if k == 1:  # one lead over an unknown line says nothing
-        return Estimates(measurements, np.full_like(measurements, variance))
+        return Estimates(measurements, np.full_like(measurements, measurement.variance(1)))
+    own, shared = _parts(measurement, k)
     if leads.shape[1] < k:  # with no loser nobody was selected, and least squares is right
         selecting = (
             selection.in_steps().law.floor_variance + 1 / 12
         ) * grid**2  # leads are floored
         ratio = selecting / own**2
         rows = [blue(*row, ratio) for row in zip(measurements, _gaps(leads, grid), strict=True)]
+        variance = measurement.variance(k)
         alone, part = variance * (1 - measurement.law(k).correlation), ratio / (1 + ratio)
         contrast = alone - alone * part**2 - selecting * (1 - part) ** 2
         variances = np.full_like(measurements, variance - contrast * (k - 1) / k)
         return Estimates(np.array(rows), variances)
+    scale = float(selection.in_steps().law.scale) * grid
     line = UnknownLine(shared)
     return after_selection(measurements, leads + grid / 2, _scales(scale, grid), own, line)
 
@@ -106,8 +106,8 @@ def estimates_after_above(
 
 def _parts(measurement: Joint, count: int) -> tuple[float, float]:
     """The deviations of a measurement's own error and of what all of them share."""
-    variance = measurement.variance(count)
-    shared = variance * measurement.law(count).correlation
+    variance, law = measurement.variance(count), measurement.law_in_steps(count)
+    shared = variance * law.correlation
     rounding = float(measurement.grid or 1) ** 2 / 12  # keeps both above zero
     return math.sqrt(variance - shared + rounding), math.sqrt(shared + rounding)
 

@@ -9,10 +9,11 @@ free and make the measurements more accurate. Two methods:
   Vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -192,6 +193,9 @@ class MeasuredAbove:
         return _release(self, selected, values, found, charge.spent)
 
 
+Pipeline = TypeVar("Pipeline", MeasuredTopK, MeasuredAbove)
+
+
 def _release(
     pipeline: MeasuredTopK | MeasuredAbove,
     selected: TopKRelease | AboveRelease,
@@ -256,6 +260,20 @@ def _measurement(
     return measurement
 
 
+def _made(kind: type[Pipeline], *given: Any, **named: Any) -> Pipeline:
+    """A pipeline with these parameters, which are public; the last ones made are remembered."""
+    hashable = all(isinstance(each, Hashable) for each in (*given, *named.values()))
+    made: Pipeline = (_remembered if hashable else _made_anew)(kind, *given, **named)
+    return made
+
+
+def _made_anew(kind: Any, *given: Any, **named: Any) -> Any:
+    return kind(*given, **named)
+
+
+_remembered: Any = lru_cache(maxsize=64, typed=True)(_made_anew)
+
+
 @errors_without_answers
 def measured_top_k(
     answers: ArrayLike | PrivateAnswers | GroupedAnswers,
@@ -272,7 +290,8 @@ def measured_top_k(
     account: Account | None = None,
 ) -> Measured:
     """The k largest answers with estimates and error bars, for ε in all: see `MeasuredTopK`."""
-    pipeline = MeasuredTopK(
+    pipeline = _made(
+        MeasuredTopK,
         k,
         epsilon,
         monotonic=monotonic,
@@ -304,7 +323,8 @@ def measured_above(
     account: Account | None = None,
 ) -> Measured:
     """The answers above a threshold with estimates, for ε in all: see `MeasuredAbove`."""
-    pipeline = MeasuredAbove(
+    pipeline = _made(
+        MeasuredAbove,
         threshold,
         k,
         epsilon,
