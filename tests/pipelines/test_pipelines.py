@@ -171,3 +171,14 @@ def test_measuring_more_values_takes_more_noise_on_each():
     mechanism = dpgap.Laplace(1, sensitivity=3)
     assert mechanism.law(4).scale == 12
     assert mechanism.variance(4) > 15 * mechanism.variance(1)
+
+
+def test_remembered_pipelines_do_not_take_one_parameter_for_another():
+    assert dpgap.measured_top_k(EASY, 1, 1).indices.size == 1
+    with pytest.raises(TypeError, match="k must be a whole number, not a bool"):
+        dpgap.measured_top_k(EASY, True, 1)
+    with pytest.raises(TypeError, match="k must be a whole number, not list"):
+        dpgap.measured_top_k(EASY, [1], 1)
+    assert dpgap.measured_top_k(EASY, 1, "0.1").epsilon == Fraction(1, 10)
+    assert dpgap.measured_top_k(EASY, 1, 0.1).epsilon == Fraction(1, 10)
+    assert dpgap.measured_top_k(EASY, 1, Fraction(0.1)).epsilon == Fraction(0.1)

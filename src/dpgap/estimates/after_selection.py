@@ -262,6 +262,7 @@ def _mean(values: Floats, weights: Floats) -> Floats:
 def _weights(logs: Floats) -> Floats:
     """Trapezoid weights, which add up to one."""
     weights: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
-    weights[:, [0, -1]] /= 2
+    weights[:, :1] /= 2
+    weights[:, -1:] /= 2
     weights /= weights.sum(axis=1, keepdims=True)
     return weights
