@@ -276,8 +276,13 @@ def test_rows_in_another_order_keep_what_they_may_be_off_by():
     sold = [item for place, item in enumerate(items) for _ in range(400 if place < 10 else 82)]
     release = dpgap.above(
         pandas.DataFrame({"what": sold}),
-        **{"unit": "row", "item": "what", "domain": items, "method": "paper"},
-        **{"threshold": 80, "k": 40, "epsilon": 40},
+        unit="row",
+        item="what",
+        domain=items,
+        threshold=80,
+        k=40,
+        epsilon=40,
+        method="paper",
     )
     # Large answers clear the first branch, which is noisier. Of thirty small ones some do not,
     # but for one run in 10^9.
