@@ -32,12 +32,12 @@ from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.kernel import Sifted, sift
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k.kernel import select
-from dpgap.pipelines.best import FINER, estimates_after_above, estimates_after_top_k
+from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.paper import (
-    above_half_widths,
+    above_errors,
     gap_variances,
-    top_k_half_width,
+    top_k_error,
     variance_ratio,
 )
 
@@ -75,7 +75,7 @@ def measured(measurement: Any, values: Integers, bits: Bits) -> Floats:
     if isinstance(measurement, Laplace):
         law = measurement.law_in_steps(count)
         return values + floors(law, bits, runs, count) - law.floor_mean
-    return values + measurement.draws(count, runs, bits) / FINER
+    return values + measurement.draws(count, runs, bits) / measurement.finer
 
 
 def top_k(
@@ -92,7 +92,7 @@ def top_k(
         ratio = variance_ratio(selection, measurement)
         gaps = selected.leads - np.pad(selected.leads[:, 1:], ((0, 0), (0, 1)))
         estimates = np.array([blue(*row, ratio) for row in zip(values, gaps, strict=True)])
-        off, half = estimates - truth, top_k_half_width(selection, measurement, 0.95)
+        off, half = estimates - truth, top_k_error(selection, measurement).half_width(0.95)
     else:
         leads = selected.leads.astype(np.float64)
         estimates = estimates_after_top_k(selection, measurement, values, leads).means
@@ -128,9 +128,8 @@ def above(counts: Integers, k: int, method: str, runs: int, seed: int) -> dict[s
             if method == "paper":
                 off = estimates - truth
                 branches = np.ones(truth.shape[1], dtype=np.int64)
-                half = above_half_widths(pipeline.selection, pipeline.measurement, branches, 0.95)[
-                    0
-                ]
+                error = above_errors(pipeline.selection, pipeline.measurement, branches)[0]
+                half = error.half_width(0.95)
             covered += int((np.abs(off) <= half).sum())
             found += truth.size
     return {

@@ -13,7 +13,7 @@ import pytest
 import accuracy
 import dpgap
 from accuracy import falling_counts
-from dpgap.pipelines.best import FINER
+from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.research.paper.datasets import load
 from seams import SpyAccount
 
@@ -69,14 +69,14 @@ def test_best_is_the_default_and_measures_on_a_finer_grid() -> None:
     assert pipeline.method == "best"
     assert pipeline.selection.noise == "exponential"
     assert isinstance(pipeline.measurement, dpgap.CountHull)
-    assert pipeline.measurement.grid == Fraction(1, FINER)
+    assert pipeline.measurement.grid == Fraction(1, Joint.finer)
     assert isinstance(dpgap.MeasuredTopK(3, 1).measurement, dpgap.Cube)
     assert isinstance(dpgap.MeasuredAbove(9, 3, 1).measurement, dpgap.Cube)
 
 
 def test_the_finer_grid_keeps_the_sensitivity_of_answers_as_rounded() -> None:
     pipeline = dpgap.MeasuredTopK(2, 1, monotonic=True, sensitivity="0.3", grid="1/4")
-    assert pipeline.measurement.law_in_steps(2).scale == 2 * FINER / Fraction(1, 2)  # type: ignore[union-attr]
+    assert pipeline.measurement.law_in_steps(2).scale == 2 * Joint.finer / Fraction(1, 2)  # type: ignore[union-attr]
 
 
 def test_a_release_has_everything_and_is_charged_once() -> None:

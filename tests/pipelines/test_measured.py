@@ -143,3 +143,14 @@ def test_a_pipeline_selects_as_its_selection_alone_does(pipeline):
         selected = pipeline.selection.release(EASY)
     assert measured.indices.tolist() == selected.indices.tolist()
     assert measured.gaps.tolist() == selected.gaps.tolist()
+
+
+def test_remembered_pipelines_do_not_take_one_parameter_for_another():
+    assert dpgap.measured_top_k(EASY, 1, 1).indices.size == 1
+    with pytest.raises(TypeError, match="k must be a whole number, not a bool"):
+        dpgap.measured_top_k(EASY, True, 1)
+    with pytest.raises(TypeError, match="k must be a whole number, not list"):
+        dpgap.measured_top_k(EASY, [1], 1)
+    assert dpgap.measured_top_k(EASY, 1, "0.1").epsilon == Fraction(1, 10)
+    assert dpgap.measured_top_k(EASY, 1, 0.1).epsilon == Fraction(1, 10)
+    assert dpgap.measured_top_k(EASY, 1, Fraction(0.1)).epsilon == Fraction(0.1)

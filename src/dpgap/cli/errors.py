@@ -76,7 +76,7 @@ def notes() -> Iterator[None]:
     """Say what a domain looks odd for, in one line; others' warnings might quote data."""
 
     def note(message: Warning | str, category: type[Warning], *_: object) -> None:
-        if category.__name__ == "DomainWarning":
+        if category.__name__ in ("DomainWarning", "UnsettledWarning"):
             say_error(f"note: {message}")
 
     with warnings.catch_warnings():

@@ -6,20 +6,21 @@ approximation.
 """
 
 import math
-from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 _TERMS = 1 << 16
 
 
-def laplace_sum_half_width(terms: Sequence[tuple[float, int]], level: float) -> float:
+@lru_cache(maxsize=64)
+def laplace_sum_half_width(terms: tuple[tuple[float, int], ...], level: float) -> float:
     """The x with P(|S| ≤ x) = level, S a sum of Laplace draws given as (scale, how many).
 
-    >>> round(laplace_sum_half_width([(2.0, 1)], 0.95), 6)
+    >>> round(laplace_sum_half_width(((2.0, 1),), 0.95), 6)
     5.991465
     """
-    terms = [(abs(scale), count) for scale, count in terms if scale and count]
+    terms = tuple((abs(scale), count) for scale, count in terms if scale and count)
     if not terms:
         return 0.0
     if sum(count for _, count in terms) == 1:

@@ -7,6 +7,7 @@ optimistic where the winners were hard to tell from the rest.
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -161,6 +162,7 @@ def gap_tail(distance: float, threshold_rate: float, answer_rate: float) -> floa
     )
 
 
+@lru_cache(maxsize=256)
 def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, level: float) -> float:
     """How far a gap may overstate an answer, at most, with confidence `level`.
 

@@ -38,7 +38,8 @@ def log_ndtr(place: Any) -> Floats:
     tail = np.asarray(_erfc(np.abs(x) / math.sqrt(2)), dtype=np.float64) / 2
     with np.errstate(all="ignore"):
         near = np.where(x > 0, np.log1p(-tail), np.log(tail))
-        return np.where(x < _FAR, _log_far_tail(x), near)
+        far = x < _FAR
+        return np.where(far, _log_far_tail(x), near) if far.any() else near
 
 
 def _is_worth_loading(values: int) -> bool:

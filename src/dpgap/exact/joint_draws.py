@@ -27,6 +27,7 @@ So a draw takes linear time for λ ≤ 1, that is ε ≤ sensitivity in steps; f
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,12 @@ class _Cells:
         self.start = 1 - Fraction(law.first)
         self.fall = 1 / law.scale
         self.length = min(self.fall, law.dimension / (1 - self.start))
+        self.floats = (
+            float(1 / self.length),
+            float(self.start),
+            float(self.fall),
+            float(self.length * (1 - self.start)),
+        )
 
     def of(self, time: Fraction) -> int:
         """The cell of an arrival."""
@@ -101,16 +108,21 @@ class _Cells:
         return self.fall * cell + self.length * (1 - self.start)
 
 
+@lru_cache(maxsize=64)  # laws are public
+def _cells(law: ShellNoise) -> _Cells:
+    return _Cells(law)
+
+
 def _try_radii(law: ShellNoise, bits: Bits, runs: int) -> tuple[Integers, Flags]:
-    cells = _Cells(law)
+    cells = _cells(law)
     words = bits.words(1, runs, law.dimension + 1)
     low, high = bounds(_UNIT, words)
     first, last = _sums(low[:, :-1], high[:, :-1])
     # Scaling, adding the start and rounding the rationals cost at most 2^−50 each time.
-    per_step, start = float(1 / cells.length), float(cells.start)
+    per_step, start, fall, end = cells.floats
     radii = np.floor((first * per_step + start) * (1 - _ROUNDING))
     known = radii == np.floor((last * per_step + start) * (1 + _ROUNDING))
-    bar = radii * float(cells.fall) + float(cells.length * (1 - cells.start))
+    bar = radii * fall + end
     above = first + low[:, -1] > bar * (1 + 2 * _ROUNDING)
     below = last + high[:, -1] < bar * (1 - 2 * _ROUNDING)
     open_rows = np.flatnonzero(~known | ~(above | below))

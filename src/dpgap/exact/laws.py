@@ -128,6 +128,16 @@ class LaplaceNoise(Law):
         nearer = step if step >= 0 else -step - 1
         return _geometric_mass(self.scale, nearer) / 2
 
+    @property
+    def value_variance(self) -> float:
+        """The variance of a measured value, in steps."""
+        return self.floor_variance
+
+    def value_half_width(self, level: float) -> float:
+        """The fewest steps that a measured value stays within, with confidence `level`."""
+        steps = math.ceil(-float(self.scale) * math.log1p(-level))
+        return max(1, steps) - 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class ExponentialNoise(Law):

@@ -10,37 +10,17 @@ it, so they hold for the very answers that were selected, easy or hard.
 """
 
 import math
-from fractions import Fraction
-from functools import partial
 
 import numpy as np
 
 from dpgap.estimates.after_selection import Estimates, NoisyThreshold, UnknownLine, after_selection
 from dpgap.estimates.linear import blue
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.grid import steps_up
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.pipelines.paper import Estimated, around
+from dpgap.pipelines.paper import Estimated
 from dpgap.releases.results import AboveRelease, TopKRelease
-
-FINER = 16
-"""Measurements are made on a grid this much finer, so that intervals need no rounding up."""
-
-Joint = CountHull | Cube
-
-
-def joint_measurement(
-    epsilon: Fraction, *, monotonic: bool, sensitivity: Fraction, grid: Fraction | None
-) -> Joint:
-    """The hull where values move the same way, else the cube; on the finer grid."""
-    step = grid or Fraction(1)
-    whole = steps_up(sensitivity, grid) * step
-    if monotonic:
-        return CountHull(epsilon, monotonic=True, sensitivity=whole, grid=step / FINER)
-    return Cube(epsilon, sensitivity=whole, grid=step / FINER)
 
 
 def top_k_estimates(
@@ -57,21 +37,21 @@ def estimates_after_top_k(
 ) -> Estimates:
     """Estimates from measurements and floored leads over the best loser; one row for every run."""
     k, grid = selection.k, float(selection.grid or 1)
-    variance = measurement.variance(k)
-    own, shared = _parts(measurement, k)
-    scale = float(selection.in_steps().law.scale) * grid
     if k == 1:  # one lead over an unknown line says nothing
-        return Estimates(measurements, np.full_like(measurements, variance))
+        return Estimates(measurements, np.full_like(measurements, measurement.variance(1)))
+    own, shared = _parts(measurement, k)
     if leads.shape[1] < k:  # with no loser nobody was selected, and least squares is right
         selecting = (
             selection.in_steps().law.floor_variance + 1 / 12
         ) * grid**2  # leads are floored
         ratio = selecting / own**2
         rows = [blue(*row, ratio) for row in zip(measurements, _gaps(leads, grid), strict=True)]
+        variance = measurement.variance(k)
         alone, part = variance * (1 - measurement.law(k).correlation), ratio / (1 + ratio)
         contrast = alone - alone * part**2 - selecting * (1 - part) ** 2
         variances = np.full_like(measurements, variance - contrast * (k - 1) / k)
         return Estimates(np.array(rows), variances)
+    scale = float(selection.in_steps().law.scale) * grid
     line = UnknownLine(shared)
     return after_selection(measurements, leads + grid / 2, _scales(scale, grid), own, line)
 
@@ -126,8 +106,8 @@ def estimates_after_above(
 
 def _parts(measurement: Joint, count: int) -> tuple[float, float]:
     """The deviations of a measurement's own error and of what all of them share."""
-    variance = measurement.variance(count)
-    shared = variance * measurement.law(count).correlation
+    variance, law = measurement.variance(count), measurement.law_in_steps(count)
+    shared = variance * law.correlation
     rounding = float(measurement.grid or 1) ** 2 / 12  # keeps both above zero
     return math.sqrt(variance - shared + rounding), math.sqrt(shared + rounding)
 
@@ -138,12 +118,6 @@ def _scales(scale: Floats | float, grid: float) -> Floats:
 
 
 def _estimated(found: Estimates, measurement: Joint, measurements: Floats) -> Estimated:
-    return Estimated(
-        found.means[0],
-        found.variances[0],
-        partial(_ends, measurement, measurements),
-    )
-
-
-def _ends(measurement: Joint, measurements: Floats, level: float) -> Floats:
-    return around(measurements, measurement.half_width(measurements.size, level))
+    """Intervals are the measurement's, which selection does not touch."""
+    errors = (measurement.error(measurements.size),)
+    return Estimated(found.means[0], found.variances[0], "measurements", errors)

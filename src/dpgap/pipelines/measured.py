@@ -9,10 +9,11 @@ free and make the measurements more accurate. Two methods:
   Vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,17 +23,18 @@ from dpgap.budget.account import Account, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateAnswers
 from dpgap.data.tracebacks import errors_without_answers
-from dpgap.exact.draws import Floats, Integers, require_scale
-from dpgap.exact.grid import MAX_STEPS
+from dpgap.exact.draws import Floats, require_scale
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
-from dpgap.pipelines.best import FINER, Joint, joint_measurement
-from dpgap.pipelines.paper import Estimated, no_ends
-from dpgap.releases.results import Measured, rounding
+from dpgap.pipelines.paper import Estimated
+from dpgap.releases.results import AboveRelease, Measured, TopKRelease
 
 METHODS = ("best", "paper")
 _NOISE = {"best": "exponential", "paper": "laplace"}
@@ -104,23 +106,12 @@ class MeasuredTopK:
         `answers`, `labels` and `account` are as for `measured_top_k`.
         """
         entrants = self.selection._accept(answers, labels)
-        require_room(entrants.steps, self.measurement)
+        self.measurement.require_room(entrants.steps)
         with charged(account, self.epsilon, self):
             selected, steps = self.selection._draw(entrants)
-            values = _measured(self.measurement, steps)
-        estimate = _TOP_K[self.method]
-        found: Estimated = estimate(self.selection, self.measurement, selected, values)
-        return Measured(
-            indices=selected.indices,
-            gaps=selected.gaps,
-            labels=selected.labels,
-            measurements=values,
-            **found._asdict(),
-            rounding=rounding(self.selection.grid),
-            epsilon=self.epsilon,
-            spent=self.epsilon,
-            promise=selected.promise._replace(epsilon=self.epsilon),
-        )
+            values = self.measurement.measure_selected(steps)
+        found = _TOP_K[self.method](self.selection, self.measurement, selected, values)
+        return _release(self, selected, values, found, self.epsilon)
 
 
 @public
@@ -199,28 +190,42 @@ class MeasuredAbove:
         found are measured, be they more or fewer than k; where none was, that costs nothing.
         """
         stream = self.selection._accept(answers, labels)
-        require_room(stream.extremes, self.measurement)
+        self.measurement.require_room(stream.extremes)
         with charged(account, self.epsilon, self) as charge:
             selected, steps = self.selection._draw(stream)
             charge.spent = selected.spent
             values = np.empty(0)
             if selected.indices.size:
-                values = _measured(self.measurement, steps)
+                values = self.measurement.measure_selected(steps)
                 charge.spent += self.measurement.epsilon
-        found = Estimated(values, values, no_ends)
+        found = Estimated(values, values, "measurements", ())
         if values.size:
             found = _ABOVE[self.method](self.selection, self.measurement, selected, values)
-        return Measured(
-            indices=selected.indices,
-            gaps=selected.gaps,
-            labels=selected.labels,
-            measurements=values,
-            **found._asdict(),
-            rounding=rounding(self.selection.grid),
-            epsilon=self.epsilon,
-            spent=charge.spent,
-            promise=selected.promise._replace(epsilon=self.epsilon),
-        )
+        return _release(self, selected, values, found, charge.spent)
+
+
+Pipeline = TypeVar("Pipeline", MeasuredTopK, MeasuredAbove)
+
+
+def _release(
+    pipeline: MeasuredTopK | MeasuredAbove,
+    selected: TopKRelease | AboveRelease,
+    measurements: Floats,
+    found: Estimated,
+    spent: Fraction,
+) -> Measured:
+    grid = pipeline.selection.grid
+    return Measured(
+        indices=selected.indices,
+        gaps=selected.gaps,
+        labels=selected.labels,
+        measurements=measurements,
+        **found._asdict(),
+        rounding=0.0 if grid is None else float(grid) / 2,
+        epsilon=pipeline.epsilon,
+        spent=spent,
+        promise=selected.promise._replace(epsilon=pipeline.epsilon),
+    )
 
 
 _TOP_K: dict[str, Any] = {
@@ -259,30 +264,25 @@ def _measurement(
     selection: NoisyTopK | SparseVector, epsilon: Fraction, method: str, most: int
 ) -> Laplace | Joint:
     """What measures up to `most` answers with the rest of ε."""
-    delta, grid = selection.sensitivity, selection.grid
-    if method == "best":
-        return joint_measurement(
-            epsilon, monotonic=selection.monotonic, sensitivity=delta, grid=grid
-        )
-    laplace = Laplace(epsilon, sensitivity=delta, grid=grid)
-    require_scale(laplace.law_in_steps(most).scale)
-    return laplace
+    joint = CountHull if selection.monotonic else Cube
+    kind: type[Laplace | Joint] = joint if method == "best" else Laplace
+    measurement = kind.after(selection, epsilon)
+    require_scale(measurement.law_in_steps(most).scale)
+    return measurement
 
 
-def require_room(steps: Integers, measurement: Laplace | Joint) -> None:
-    """Refuse answers that would not fit on the finer grid; before anything is charged."""
-    if isinstance(measurement, Laplace):
-        return
-    most = MAX_STEPS // FINER
-    if int(steps.min()) < -most or int(steps.max()) > most:
-        raise ValueError("answers must lie within ±2^56 grid steps: rescale them")
+def _made(kind: type[Pipeline], *given: Any, **named: Any) -> Pipeline:
+    """A pipeline with these parameters, which are public; the last ones made are remembered."""
+    hashable = all(isinstance(each, Hashable) for each in (*given, *named.values()))
+    made: Pipeline = (_remembered if hashable else _made_anew)(kind, *given, **named)
+    return made
 
 
-def _measured(measurement: Laplace | Joint, steps: Integers) -> Floats:
-    """Measure answers given in the selection's steps; the caller has paid."""
-    if isinstance(measurement, Laplace):
-        return measurement._draw(steps).values
-    return measurement._draw(steps * FINER).values
+def _made_anew(kind: Any, *given: Any, **named: Any) -> Any:
+    return kind(*given, **named)
+
+
+_remembered: Any = lru_cache(maxsize=64, typed=True)(_made_anew)
 
 
 @public
@@ -336,7 +336,8 @@ def measured_top_k(
     >>> best.indices.tolist(), best.estimates.round().tolist()
     ([2, 1], [90.0, 50.0])
     """
-    pipeline = MeasuredTopK(
+    pipeline = _made(
+        MeasuredTopK,
         k,
         epsilon,
         monotonic=monotonic,
@@ -411,7 +412,8 @@ def measured_above(
     >>> found.indices.tolist(), found.interval(0.95).shape
     ([1, 3], (2, 2))
     """
-    pipeline = MeasuredAbove(
+    pipeline = _made(
+        MeasuredAbove,
         threshold,
         k,
         epsilon,

@@ -5,13 +5,12 @@ its measurement by inverse variance (Section 6.2). Both take the noise as it is 
 who was selected; where winners are hard to tell from losers, they are off.
 """
 
-from collections.abc import Callable
-from functools import partial
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from dpgap.estimates.intervals import laplace_sum_half_width
+from dpgap.estimates.errors import LaplaceSum, MeasurementError
 from dpgap.estimates.linear import blue, blue_variance, combine, combined_variance
 from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.measuring.laplace import Laplace
@@ -25,18 +24,8 @@ class Estimated(NamedTuple):
 
     estimates: Floats
     variances: Floats
-    ends: Callable[[float], Floats]
-    """The ends of intervals, by confidence level."""
-
-
-def no_ends(level: float) -> Floats:
-    """The ends of no intervals at all."""
-    return np.empty((0, 2))
-
-
-def around(centres: Floats, half_widths: Floats | float) -> Floats:
-    """The ends of intervals around their centres."""
-    return np.stack([centres - half_widths, centres + half_widths], axis=1)
+    centres: str
+    errors: tuple[MeasurementError | LaplaceSum, ...]
 
 
 def top_k_estimates(
@@ -52,14 +41,9 @@ def top_k_estimates(
     return Estimated(
         estimates,
         np.full(k, blue_variance(k, measurement.variance(k), ratio)),
-        partial(_top_k_ends, selection, measurement, estimates),
+        "estimates",
+        (top_k_error(selection, measurement),),
     )
-
-
-def _top_k_ends(
-    selection: NoisyTopK, measurement: Laplace, estimates: Floats, level: float
-) -> Floats:
-    return around(estimates, top_k_half_width(selection, measurement, level))
 
 
 def variance_ratio(selection: NoisyTopK, measurement: Laplace) -> float:
@@ -68,23 +52,22 @@ def variance_ratio(selection: NoisyTopK, measurement: Laplace) -> float:
     return selecting / measurement.law_in_steps(selection.k).floor_variance
 
 
-def top_k_half_width(selection: NoisyTopK, measurement: Laplace, level: float) -> float:
+def top_k_error(selection: NoisyTopK, measurement: Laplace) -> MeasurementError | LaplaceSum:
     """The BLUE is off by these multiples of independent draws, and of half steps."""
     if selection.k == 1:
-        return measurement.half_width(1, level)
+        return measurement.error(1)
     k, ratio = selection.k, variance_ratio(selection, measurement)
     whole = k * (1 + ratio)
     measuring = float(measurement.law_in_steps(k).scale) / whole
     selecting = float(selection.in_steps().law.scale) / whole
-    terms = [
+    terms = (
         (measuring * (1 + ratio * k), 1),
         (measuring, k - 1),
         (selecting * (k - 1), 1),
         (selecting, k - 1),
-    ]
+    )
     floored = (1 + ratio * k + 3 * (k - 1)) / whole / 2
-    width = laplace_sum_half_width(terms, level) + floored
-    return width * float(selection.grid or 1)
+    return LaplaceSum(terms, floored, selection.grid or Fraction(1))
 
 
 def above_estimates(
@@ -98,18 +81,9 @@ def above_estimates(
     return Estimated(
         estimates,
         combined_variance(measured, variance),
-        partial(_above_ends, selection, measurement, branches, estimates),
+        "estimates",
+        above_errors(selection, measurement, branches),
     )
-
-
-def _above_ends(
-    selection: SparseVector,
-    measurement: Laplace,
-    branches: Integers,
-    estimates: Floats,
-    level: float,
-) -> Floats:
-    return around(estimates, above_half_widths(selection, measurement, branches, level))
 
 
 def gap_variances(selection: SparseVector) -> Floats:
@@ -120,22 +94,20 @@ def gap_variances(selection: SparseVector) -> Floats:
     return variances * float(selection.grid or 1) ** 2
 
 
-def above_half_widths(
-    selection: SparseVector, measurement: Laplace, branches: Integers, level: float
-) -> Floats:
+def above_errors(
+    selection: SparseVector, measurement: Laplace, branches: Integers
+) -> tuple[LaplaceSum, ...]:
     """Each estimate is off by a mean of its measurement's noise and its gap's."""
-    grid = float(selection.grid or 1)
     program, variances = selection.in_steps(), gap_variances(selection)
     measuring = float(measurement.law_in_steps(branches.size).scale)
     measured = measurement.variance(branches.size)
-    width = {}
+    error = {}
     for branch in set(branches.tolist()):
         of_gap = measured / (measured + float(variances[branch - 1]))
-        terms = [
+        terms = (
             (measuring * (1 - of_gap), 1),
             (float(program.ways[branch - 1].law.scale) * of_gap, 1),
             (float(program.threshold_law.scale) * of_gap, 1),
-        ]
-        floored = (1 + of_gap) / 2
-        width[branch] = (laplace_sum_half_width(terms, level) + floored) * grid
-    return np.array([width[branch] for branch in branches.tolist()])
+        )
+        error[branch] = LaplaceSum(terms, (1 + of_gap) / 2, selection.grid or Fraction(1))
+    return tuple(error[branch] for branch in branches.tolist())

@@ -21,7 +21,7 @@ from dpgap.estimates.linear import blue_variance, combined_variance
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, require_method
-from dpgap.pipelines.paper import above_half_widths, gap_variances, top_k_half_width, variance_ratio
+from dpgap.pipelines.paper import above_errors, gap_variances, top_k_error, variance_ratio
 from dpgap.releases.results import Table
 
 PLANS = ("best", "paper", "baseline")
@@ -219,7 +219,7 @@ def _after_top_k(method: str, pipeline: MeasuredTopK) -> Expected:
     best, close = alone, alone if method != "paper" else None
     if method == "paper" and isinstance(measurement, Laplace):
         best = blue_variance(k, alone, variance_ratio(selection, measurement))
-        half = top_k_half_width(selection, measurement, 0.95)
+        half = top_k_error(selection, measurement).half_width(0.95)
     elif not isinstance(measurement, Laplace):
         own = alone * (1 - measurement.law(k).correlation)
         best = alone - (k - 1) / k * own * own / (own + noise)
@@ -238,8 +238,7 @@ def _after_above(method: str, pipeline: MeasuredAbove, count: int) -> Expected:
     best, close = alone, alone if method != "paper" else None
     if method == "paper" and isinstance(measurement, Laplace):
         best = float(combined_variance(alone, gap)[0])
-        branches = np.full(count, branch)
-        half = float(above_half_widths(selection, measurement, branches, 0.95)[0])
+        half = above_errors(selection, measurement, np.full(count, branch))[0].half_width(0.95)
     elif not isinstance(measurement, Laplace):
         correlation = measurement.law(count).correlation
         own, noise = alone * (1 - correlation), gap - shared

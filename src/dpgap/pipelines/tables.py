@@ -7,10 +7,9 @@
 (('fig',), (1, 2))
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import fields
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from dpgap.budget.account import Account
 from dpgap.data.counts import NEIGHBOURS, DomainLike, Table, counts, require_neighbours
 from dpgap.data.private_counts import Integers, PrivateAnswers
 from dpgap.data.tracebacks import errors_without_answers
-from dpgap.exact.draws import Floats
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
@@ -214,16 +212,12 @@ def _largest_first(release: Measured) -> dict[str, Any]:
 
 
 def _reordered(value: Any, order: Integers) -> Any:
-    """Rows, or a function of the level that gives rows, in another order; all else as it is."""
+    """Rows in another order; all else as it is."""
     if isinstance(value, np.ndarray):
         return value[order]
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+    if type(value) is tuple and len(value) == order.size:
         return tuple(value[place] for place in order.tolist())
-    return partial(_rows_in, order, value) if callable(value) else value
-
-
-def _rows_in(order: Integers, rows: Callable[[float], Floats], level: float) -> Floats:
-    return rows(level)[order]
+    return value
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -7,19 +7,17 @@ import html
 import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.estimates.linear import gap_shortfall
+from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
 from dpgap.exact.parameters import confidence_level, positive_integer, readable
-
-if TYPE_CHECKING:
-    from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.releases.plain import plain
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -73,6 +71,14 @@ class Table(ABC):
             except ModuleNotFoundError:
                 continue
         raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that was released, as plain values that JSON can hold.
+
+        Exact numbers are text such as "7/10"; so is every label that JSON does not know.
+        """
+        values: dict[str, Any] = plain(self)
+        return values | {"guarantee": self.guarantee}
 
     def __str__(self) -> str:
         columns = self.columns()
@@ -177,7 +183,6 @@ class AboveRelease(Table):
     cleared. `processed` counts the answers looked at.
     """
 
-    mechanism: "SparseVector"
     indices: Integers
     gaps: Floats
     branch_of: Integers
@@ -186,6 +191,7 @@ class AboveRelease(Table):
     spent: Fraction
     processed: int
     promise: Promise
+    errors: GapErrors
 
     @property
     def remaining(self) -> Fraction:
@@ -195,14 +201,9 @@ class AboveRelease(Table):
     @np.errstate(all="ignore")
     def lower_bounds(self, level: float = 0.95) -> Floats:
         """Each true answer is at least this, with confidence `level` before looking."""
-        mechanism = self.mechanism
-        shortfall = {
-            branch: gap_shortfall(*mechanism.gap_laws(branch), mechanism.grid, level)
-            for branch in set(self.branch_of.tolist())
-        }
-        short = np.array([shortfall[branch] for branch in self.branch_of.tolist()])
-        bounds: Floats = float(mechanism.threshold) + self.gaps - short
-        return bounds
+        rows = zip(self.gaps.tolist(), self.branch_of.tolist(), strict=True)
+        level = confidence_level(level)
+        return np.array([self.errors.lower_bound(gap, branch, level) for gap, branch in rows])
 
     def columns(self) -> dict[str, Sequence[Any]]:
         return {
@@ -212,40 +213,33 @@ class AboveRelease(Table):
         }
 
 
-def rounding(grid: Fraction | None) -> float:
-    """How far a true answer may be from the one on the grid; integers are on it."""
-    return 0.0 if grid is None else float(grid) / 2
-
-
-class Measures(Protocol):
-    """A mechanism that measures values, as far as a release needs to know it."""
-
-    @property
-    def grid(self) -> Fraction | None: ...
-    def variance(self, count: int) -> float: ...
-    def half_width(self, count: int, level: float) -> float: ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredValues(Table):
     """Measured values, each with the same variance."""
 
-    mechanism: Measures
     values: Floats
     epsilon: Fraction
     promise: Promise
+    error: MeasurementError
+    """What each value may be off by."""
+    rounding: float
+    """How far a true value may be from the one on the grid."""
 
     @property
     @np.errstate(all="ignore")
     def variance(self) -> float:
         """The variance of each value."""
-        return self.mechanism.variance(self.values.size)
+        return self.error.variance
 
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
         """For each value, the ends of an interval that holds the true one with this confidence."""
-        half = self.mechanism.half_width(self.values.size, level) + rounding(self.mechanism.grid)
+        half = self.error.half_width(confidence_level(level)) + self.rounding
         return np.stack([self.values - half, self.values + half], axis=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As of every release, and the ends of 95 % intervals."""
+        return Table.to_dict(self) | {"interval": self.interval().tolist()}
 
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().T
@@ -258,7 +252,7 @@ class Measured(Table):
 
     `measurements` are the values as measured; `estimates` also use the gaps, and `variances` are
     theirs, of the noise (rounding to a declared grid is not in them, but it is in intervals).
-    `epsilon` is the guarantee, `spent` what it came to. `ends` and `rounding` make intervals.
+    `epsilon` is the guarantee, `spent` what it came to.
     """
 
     indices: Integers
@@ -270,8 +264,12 @@ class Measured(Table):
     epsilon: Fraction
     spent: Fraction
     promise: Promise
-    ends: Callable[[float], Floats] = field(repr=False)
+    centres: str
+    """What intervals are around: "measurements" or "estimates"."""
+    errors: tuple[MeasurementError | LaplaceSum, ...]
+    """What those may be off by: one for all of them, or one for each."""
     rounding: float
+    """How far a true answer may be from the one on the grid."""
 
     @property
     def remaining(self) -> Fraction:
@@ -286,9 +284,14 @@ class Measured(Table):
         is the measurement's, which selection does not touch. With `method="paper"` it is that of
         the noise, before looking at who was selected.
         """
-        wider = np.array([-self.rounding, self.rounding])
-        ends: Floats = self.ends(confidence_level(level)) + wider
-        return ends
+        level = confidence_level(level)
+        half = np.array([error.half_width(level) for error in self.errors]) + self.rounding
+        centres: Floats = getattr(self, self.centres)
+        return np.stack([centres - half, centres + half], axis=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As of every release, and the ends of 95 % intervals."""
+        return Table.to_dict(self) | {"interval": self.interval().tolist()}
 
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().T

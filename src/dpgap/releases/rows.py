@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from dpgap.budget.entries import readable_text
+from dpgap.releases.plain import plain
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import TableRelease
 
@@ -43,11 +44,6 @@ def rows_of(release: TableRelease, level: float = 0.95) -> list[Row]:
             zip(labels, estimates, ends, gaps, strict=True), start=1
         )
     ]
-
-
-def plain(label: Any) -> Any:
-    """A label as Python's own type, whatever library it came from."""
-    return label.item() if hasattr(label, "item") else label
 
 
 def visible(name: object) -> str:

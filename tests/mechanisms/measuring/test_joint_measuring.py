@@ -139,10 +139,11 @@ def test_a_grid_rounds_the_sensitivity_up_and_the_values_to_it() -> None:
 
 def test_a_release_is_charged_once_and_knows_its_variance_and_intervals() -> None:
     account = SpyAccount()
-    release = dpgap.CountHull("1/2", monotonic=True).release([40, 50, 60], account=account)
+    mechanism = dpgap.CountHull("1/2", monotonic=True)
+    release = mechanism.release([40, 50, 60], account=account)
     assert account.moves == [("reserve", Fraction(1, 2)), ("settle", Fraction(1, 2))]
     assert release.variance == pytest.approx(5 * 6 / 6 / 0.25, rel=0.01)
     low, high = release.interval(0.95).T
     assert ((low + high) / 2 == release.values).all()
-    assert math.isclose(high[0] - low[0], 2 * release.mechanism.half_width(3, 0.95))
+    assert math.isclose(high[0] - low[0], 2 * mechanism.half_width(3, 0.95))
     assert "all of them in the same direction" in release.guarantee

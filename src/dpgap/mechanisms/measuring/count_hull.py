@@ -13,28 +13,23 @@ density ∝ e^(−ε·max u/Δ), and add uᵢ − u₀ to the i-th value.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap import public
-from dpgap.budget.account import Account, charged
-from dpgap.data.private_counts import PrivateAnswers, opened
-from dpgap.data.tracebacks import errors_without_answers
-from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.draws import Integers, require_scale
-from dpgap.exact.grid import on_grid, steps_up
-from dpgap.exact.joint_draws import shells
+from dpgap.data.private_counts import PrivateAnswers
+from dpgap.exact.bits import Bits
+from dpgap.exact.draws import Integers
 from dpgap.exact.joint_laws import HullNoise
 from dpgap.exact.laws import Noise, Scalar
-from dpgap.exact.parameters import Rational, boolean, positive_rational, power_of_two
-from dpgap.releases.results import MeasuredValues, Promise
+from dpgap.exact.parameters import Rational, boolean
+from dpgap.mechanisms.measuring.measurement import Joint, Measurement, Selection
 
 
 @public
 @dataclass(frozen=True, slots=True, init=False)
-class CountHull:
+class CountHull(Joint):
     """Measure values that one person can only move the same way, such as counts.
 
     Such changes lie in a *hull*, the smallest convex shape around "all up by at most Δ" and "all
@@ -60,10 +55,9 @@ class CountHull:
     [120.0, 80.0, 33.0]
     """
 
-    epsilon: Fraction
     monotonic: bool
-    sensitivity: Fraction
-    grid: Fraction | None
+
+    same_way: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -73,20 +67,18 @@ class CountHull:
         sensitivity: Rational = 1,
         grid: Rational | None = None,
     ) -> None:
-        keep = object.__setattr__
-        keep(self, "epsilon", positive_rational("epsilon", epsilon))
-        keep(self, "monotonic", boolean("monotonic", monotonic))
-        keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
-        keep(self, "grid", None if grid is None else power_of_two("grid", grid))
-        require_scale(self.law_in_steps(1).scale)
+        Measurement.__init__(self, epsilon, sensitivity=sensitivity, grid=grid)
+        object.__setattr__(self, "monotonic", boolean("monotonic", monotonic))
 
-    def law(self, count: int) -> HullNoise:
+    @classmethod
+    def after(cls, selection: Selection, epsilon: Fraction) -> Self:
+        """What measures the answers that were selected; the selection knows that they fit."""
+        return cls(epsilon, monotonic=True, **cls.on_finer_grid(selection))
+
+    @staticmethod
+    def noise(scale: Fraction, count: int) -> HullNoise:
         """The noise for `count` values, all of them together."""
-        return HullNoise(self.sensitivity / self.epsilon, count + 1)
-
-    def law_in_steps(self, count: int) -> HullNoise:
-        """The same noise, for values in whole grid steps."""
-        return HullNoise(steps_up(self.sensitivity, self.grid) / self.epsilon, count + 1)
+        return HullNoise(scale, count + 1)
 
     def run(self, values: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
         """The algorithm: every value gets its own coordinate, less one that all share."""
@@ -112,52 +104,15 @@ class CountHull:
         changes = zip(values, neighbour, strict=True)
         return [rise, *(rise + before - after for before, after in changes)]
 
-    def cost(self, noise: Sequence[Scalar], shifted: Sequence[Scalar]) -> Scalar:
-        """What the alignment costs: not draw by draw, but by the largest coordinate alone."""
-        return self.law(len(noise) - 1).joint_cost(noise, shifted)
-
-    @errors_without_answers
-    def release(
-        self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
-    ) -> MeasuredValues:
-        """Measure `values` on secure exact noise and charge the `account`, if there is one.
-
-        This is the only method that spends ε.
-        """
-        steps = self._accept(values)
-        with charged(account, self.epsilon, self):
-            return self._draw(steps)
-
     def _accept(self, values: ArrayLike | PrivateAnswers) -> Integers:
-        """The values in steps; refused before anything is charged."""
         if not (self.monotonic or getattr(values, "monotonic", False) is True):
             raise ValueError(
                 "monotonic must be True: the hull is private only for values that neighbouring "
                 "data always move the same way, such as counts when a person is added or taken "
                 "away. Say so with monotonic=True, or use Cube"
             )
-        array = opened(values, sensitivity=self.sensitivity, monotonic=True)
-        return on_grid(array, self.grid, "values")
-
-    def _draw(self, steps: Integers) -> MeasuredValues:
-        """Measure; the caller has paid."""
-        noisy = steps + self.draws(steps.size, 1, secure_bits())[0]
-        return MeasuredValues(
-            mechanism=self,
-            values=np.multiply(noisy, float(self.grid or 1), dtype=np.float64),
-            epsilon=self.epsilon,
-            promise=Promise(self.epsilon, self.sensitivity, True),
-        )
+        return Measurement._accept(self, values)
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
-        """Exact noise for `count` values, in steps; one row for every run."""
-        coordinates = shells(self.law_in_steps(count), bits, runs)
+        coordinates = Joint.draws(self, count, runs, bits)
         return coordinates[:, 1:] - coordinates[:, :1]
-
-    def variance(self, count: int) -> float:
-        """The variance of each of `count` released values."""
-        return self.law_in_steps(count).value_variance * float(self.grid or 1) ** 2
-
-    def half_width(self, count: int, level: float) -> float:
-        """How far a released value is off at most, with confidence `level`."""
-        return self.law_in_steps(count).value_half_width(level) * float(self.grid or 1)

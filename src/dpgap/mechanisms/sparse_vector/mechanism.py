@@ -23,6 +23,7 @@ from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.private_counts import PrivateAnswers, require_facts, sealed
 from dpgap.data.tracebacks import errors_without_answers
+from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers, require_scale
 from dpgap.exact.grid import MAX_STEPS, on_grid, require_labels, steps_up
@@ -278,9 +279,11 @@ class SparseVector:
         means = np.array([way.law.floor_mean for way in program.ways])
         return rounded_up - (means - program.threshold_law.floor_mean) * float(grid)
 
-    def gap_laws(self, branch: int) -> tuple[Law, Law]:
-        """The noise in a gap: the answer's law, and the threshold's that is taken off it."""
-        return self.ways[branch - 1].law, self.threshold_law
+    @property
+    def gap_errors(self) -> GapErrors:
+        """What gaps may be off by."""
+        laws = tuple(way.law for way in self.ways)
+        return GapErrors(self.threshold, self.threshold_law, laws, self.grid)
 
     @errors_without_answers
     def release(
@@ -345,7 +348,6 @@ class SparseVector:
         positions, labels = stream.together(found)
         branch_of = np.concatenate(branches)
         release = AboveRelease(
-            mechanism=self,
             indices=positions,
             gaps=np.concatenate(gaps) * float(self.grid or 1) + self.gap_offsets[branch_of - 1],
             branch_of=branch_of,
@@ -354,6 +356,7 @@ class SparseVector:
             spent=self.spent(int(sifting.used[0])),
             processed=int(sifting.processed[0]),
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
+            errors=self.gap_errors,
         )
         return Drawn(release, np.concatenate(steps))
 

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from dpgap.budget.account import Account, BudgetExhausted
 from dpgap.data.tracebacks import errors_without_answers
-from dpgap.estimates.linear import gap_shortfall
 from dpgap.exact.bits import process
 from dpgap.exact.draws import GridNoise
 from dpgap.exact.grid import step
-from dpgap.exact.parameters import readable
+from dpgap.exact.parameters import confidence_level, readable
+from dpgap.releases.plain import plain
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
@@ -33,6 +33,11 @@ class Answer:
     gap: float | None
     branch: int | None
     charge: Fraction
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values that JSON can hold; the charge is exact text."""
+        answer: dict[str, Any] = plain(self)
+        return answer
 
 
 class _Feed(Iterator[int]):
@@ -127,12 +132,8 @@ class Run:
         """
         if answer.gap is None or answer.branch is None:
             raise ValueError("answer must be above the threshold: nothing is known of others")
-        mechanism = self._mechanism
-        return (
-            float(mechanism.threshold)
-            + answer.gap
-            - gap_shortfall(*mechanism.gap_laws(answer.branch), mechanism.grid, level)
-        )
+        errors, level = self._mechanism.gap_errors, confidence_level(level)
+        return errors.lower_bound(answer.gap, answer.branch, level)
 
     def close(self) -> None:
         """End the run for good and credit what it did not spend."""

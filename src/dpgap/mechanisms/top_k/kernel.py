@@ -18,7 +18,7 @@ from dpgap.exact.bits import Bits, Words
 from dpgap.exact.draws import Floats, Integers, RealNoise, bounds
 from dpgap.exact.laws import Law, Noise, StaircaseNoise
 
-_SMALL = 256
+_SMALL = 1 << 11
 _FIRST_CHUNK = 1 << 8
 _CHUNK = 1 << 15
 _WORDS_AT_ONCE = 1 << 18
@@ -146,14 +146,16 @@ def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools
     """Rank enclosed numbers row by row: the best k, their leads, and where that is certain."""
     runs, n = low.shape
     need = min(k + 1, n)
-    order = np.argsort(-low, axis=1, kind="stable")
     rows = np.arange(runs)[:, None]
-    low, high = low[rows, order], high[rows, order]
+    best = np.argpartition(low, n - need, axis=1)[:, n - need :]
+    order = best[rows, np.argsort(-low[rows, best], axis=1)]
     # Decided where each of the best `need` is certainly above everything ranked after it.
-    rest = np.maximum.accumulate(high[:, ::-1], axis=1)[:, ::-1]
-    certain = (low[:, : need - 1] > rest[:, 1:need]).all(axis=1)
-    if n > need:
-        certain &= low[:, need - 1] > rest[:, need]
+    others = high.copy()
+    others[rows, best] = -np.inf
+    low, high = low[rows, order], high[rows, order]
+    after = np.concatenate([high[:, 1:], others.max(axis=1, keepdims=True)], axis=1)
+    rest = np.maximum.accumulate(after[:, ::-1], axis=1)[:, ::-1]
+    certain = (low > rest).all(axis=1)
     least = np.floor(low[:, : need - 1] - high[:, need - 1 : need])
     most = np.floor(high[:, : need - 1] - low[:, need - 1 : need])
     certain &= (least == most).all(axis=1)

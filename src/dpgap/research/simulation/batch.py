@@ -11,7 +11,7 @@ from dpgap.exact.grid import MAX_STEPS, steps_up
 from dpgap.exact.parameters import positive_integer
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, require_room
+from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.research.simulation.floats import Rng
 from dpgap.research.simulation.measured import measure_above, measure_top_k
 from dpgap.research.simulation.programs import program_runs, rank_for
@@ -41,7 +41,7 @@ def batch_of(
         return program_runs(mechanism, answers)
     ranked = rank_for(selection, answers)
     if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
-        require_room(ranked.answers, mechanism.measurement)
+        mechanism.measurement.require_room(ranked.answers)
     if isinstance(selection, NoisyTopK):
         top_k = _top_k(selection, ranked)
         if not isinstance(mechanism, MeasuredTopK):

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.pipelines.best import FINER, Joint, estimates_after_above, estimates_after_top_k
+from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.paper import gap_variances, variance_ratio
 from dpgap.research.simulation.floats import Rng, draw
@@ -140,7 +141,7 @@ def _measure(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
     noise = shells(measurement.law_in_steps(count), rng, truth.shape[0])
     if noise.shape[1] > count:  # the hull: what all share comes off
         noise = noise[:, 1:] - noise[:, :1]
-    return _floats(truth * FINER + noise, grid)
+    return _floats(truth * measurement.finer + noise, grid)
 
 
 def _blue(measurements: Floats, gaps: Floats, ratio: float, grid: float) -> Floats:

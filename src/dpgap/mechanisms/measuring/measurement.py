@@ -1,0 +1,176 @@
+"""What all measurements have in common: how values get their noise, and what that comes to.
+
+A measurement says what its noise is (`noise`), and how to draw it (`draws`). Unless it says
+otherwise, every value gets a draw of its own, and that draw makes up for the value's change.
+
+A pipeline measures what it selected on a grid that may be `finer` than the selection's.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap.budget.account import Account, charged
+from dpgap.data.private_counts import PrivateAnswers, opened
+from dpgap.data.tracebacks import errors_without_answers
+from dpgap.estimates.errors import MeasurementError, ValueLaw
+from dpgap.exact.bits import Bits, secure_bits
+from dpgap.exact.draws import Floats, Integers, require_scale
+from dpgap.exact.grid import MAX_STEPS, on_grid, steps_up
+from dpgap.exact.joint_draws import shells
+from dpgap.exact.joint_laws import ShellNoise
+from dpgap.exact.laws import Noise, Scalar
+from dpgap.exact.parameters import Rational, positive_rational, power_of_two
+from dpgap.releases.results import MeasuredValues, Promise
+
+L = TypeVar("L", bound=ValueLaw)
+
+
+class Selection(Protocol):
+    """What found the answers to be measured, as far as a measurement needs to know it."""
+
+    @property
+    def sensitivity(self) -> Fraction: ...
+    @property
+    def grid(self) -> Fraction | None: ...
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Measurement(ABC, Generic[L]):
+    """Values with noise; a frozen value itself, like every mechanism."""
+
+    epsilon: Fraction
+    sensitivity: Fraction
+    grid: Fraction | None
+
+    finer: ClassVar[int] = 1
+    """How many steps a pipeline measures with, for one of its selection."""
+    same_way: ClassVar[bool] = False
+    """Whether the promise is for values that neighbouring data always move the same way."""
+    lost: ClassVar[float] = 0.0
+    """How much of a step noise on the grid is below zero on average; it is added again."""
+
+    def __init__(
+        self, epsilon: Rational, *, sensitivity: Rational = 1, grid: Rational | None = None
+    ) -> None:
+        keep = object.__setattr__
+        keep(self, "epsilon", positive_rational("epsilon", epsilon))
+        keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
+        keep(self, "grid", None if grid is None else power_of_two("grid", grid))
+        require_scale(self.law_in_steps(1).scale)
+
+    @classmethod
+    def after(cls, selection: Selection, epsilon: Fraction) -> Self:
+        """What measures the answers that were selected."""
+        return cls(epsilon, **cls.on_finer_grid(selection))
+
+    @classmethod
+    def on_finer_grid(cls, selection: Selection) -> dict[str, Fraction]:
+        """The sensitivity of the answers that were selected, and the grid to measure them on."""
+        step = selection.grid or Fraction(1)
+        whole = steps_up(selection.sensitivity, selection.grid) * step
+        return {"sensitivity": whole, "grid": step / cls.finer}
+
+    @staticmethod
+    @abstractmethod
+    def noise(scale: Fraction, count: int) -> L:
+        """The noise for `count` values, where the scale for one is sensitivity over ε."""
+
+    @abstractmethod
+    def draws(self, count: int, runs: int, bits: Bits) -> Integers:
+        """Exact noise for `count` values, in steps; one row for every run."""
+
+    def law(self, count: int) -> L:
+        """The noise for `count` values."""
+        return self.noise(self.sensitivity / self.epsilon, count)
+
+    def law_in_steps(self, count: int) -> L:
+        """The same noise, for values in whole grid steps."""
+        return self.noise(steps_up(self.sensitivity, self.grid) / self.epsilon, count)
+
+    def run(self, values: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
+        """The algorithm: every value plus its own noise."""
+        law = self.law(len(values))
+        return tuple(value + noise.draw(law) for value in values)
+
+    def align(
+        self,
+        values: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: Sequence[Any],
+    ) -> list[Scalar]:
+        """The proof: each draw makes up for its own value's change, at most Δ."""
+        return [before - after for before, after in zip(values, neighbour, strict=True)]
+
+    @errors_without_answers
+    def release(
+        self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
+    ) -> MeasuredValues:
+        """Measure on secure exact noise. This is the only method that spends ε."""
+        steps = self._accept(values)
+        with charged(account, self.epsilon, self):
+            measured = self.draw_paid(steps)
+        return MeasuredValues(
+            values=measured,
+            epsilon=self.epsilon,
+            promise=Promise(self.epsilon, self.sensitivity, self.same_way),
+            error=self.error(measured.size),
+            rounding=0.0 if self.grid is None else float(self.grid) / 2,
+        )
+
+    def _accept(self, values: ArrayLike | PrivateAnswers) -> Integers:
+        """The values in steps; refused before anything is charged."""
+        array = opened(values, sensitivity=self.sensitivity, monotonic=self.same_way)
+        steps = on_grid(array, self.grid, "values")
+        require_scale(self.law_in_steps(steps.size).scale)
+        return steps
+
+    def require_room(self, steps: Integers) -> None:
+        """Refuse answers, in a selection's steps, that would not fit on the finer grid."""
+        most = MAX_STEPS // self.finer
+        if int(steps.min()) < -most or int(steps.max()) > most:
+            raise ValueError(
+                f"answers must lie within ±2^{most.bit_length() - 1} grid steps: rescale them"
+            )
+
+    def measure_selected(self, steps: Integers) -> Floats:
+        """Measure answers given in a selection's steps; the caller has paid."""
+        return self.draw_paid(steps * self.finer)
+
+    def draw_paid(self, steps: Integers) -> Floats:
+        """Measure; the caller has paid."""
+        noisy = steps + self.draws(steps.size, 1, secure_bits())[0] + self.lost
+        values: Floats = np.multiply(noisy, float(self.grid or 1), dtype=np.float64)
+        return values
+
+    def error(self, count: int) -> MeasurementError:
+        """What each of `count` released values may be off by."""
+        return MeasurementError(self.law_in_steps(count), self.grid or Fraction(1))
+
+    def variance(self, count: int) -> float:
+        """The variance of each of `count` released values."""
+        return self.error(count).variance
+
+    def half_width(self, count: int, level: float) -> float:
+        """How far a released value is off at most, with confidence `level`."""
+        return self.error(count).half_width(level)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Joint(Measurement[ShellNoise]):
+    """A measurement whose noise is drawn for all values together."""
+
+    finer: ClassVar[int] = 16  # so that intervals need no rounding up
+
+    def cost(self, noise: Sequence[Scalar], shifted: Sequence[Scalar]) -> Scalar:
+        """What the alignment costs: not draw by draw, but by the largest coordinate alone."""
+        return self.law(len(noise)).joint_cost(noise, shifted)
+
+    def draws(self, count: int, runs: int, bits: Bits) -> Integers:
+        return shells(self.law_in_steps(count), bits, runs)
