@@ -151,7 +151,8 @@ def _release(
         from dpgap.releases.terminal import shown
 
         answers = counting.result()
-    release: TableRelease = getattr(tables, function)(answers, account=account, **ask)
+    with notes():
+        release: TableRelease = getattr(tables, function)(answers, account=account, **ask)
     remaining = release.remaining if account is None else _left(account)
     whose = None if account is None else account.dataset
 
@@ -175,7 +176,7 @@ def _left(account: "LedgerAccount") -> "Fraction | None":
     """What the data set has left. The ledger may be out of reach by now; the release is not."""
     try:
         return account.remaining
-    except Exception:
+    except (Exception, KeyboardInterrupt):
         return None
 
 

@@ -252,10 +252,20 @@ def _tallied(counts: Integers) -> tuple[Integers, Integers]:
     return values, sizes[values]
 
 
+_FINEST = Fraction(1, 1 << 10)
+
+
 def require_facts(
-    answers: PrivateAnswers, *, sensitivity: Fraction, monotonic: bool, labelled: bool = False
+    answers: PrivateAnswers,
+    *,
+    sensitivity: Fraction,
+    monotonic: bool,
+    labelled: bool = False,
+    grid: Fraction | None = None,
 ) -> None:
     """Refuse answers that contradict what a mechanism claims of them."""
+    if grid is not None and grid < _FINEST:  # so that no count can be too large for its steps
+        raise ValueError("grid must be at least 2^-10 for counts of a table, or left out")
     if labelled and answers.labels is None:
         raise ValueError("labels must be left out: the domain is a table, which has no order")
     if sensitivity < answers.sensitivity:

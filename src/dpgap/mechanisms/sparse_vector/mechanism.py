@@ -319,6 +319,7 @@ class SparseVector:
                 sensitivity=self.sensitivity,
                 monotonic=self.monotonic,
                 labelled=labels is not None,
+                grid=self.grid,
             )
         if isinstance(answers, Stream):
             return answers

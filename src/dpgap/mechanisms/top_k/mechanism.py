@@ -181,6 +181,7 @@ class NoisyTopK:
                 sensitivity=self.sensitivity,
                 monotonic=self.monotonic,
                 labelled=labels is not None,
+                grid=self.grid,
             )
             if isinstance(self.law, StaircaseNoise):  # whose order statistics have no short form
                 if answers.labels is None:
