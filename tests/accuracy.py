@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpgap
-from dpgap.pipelines.paper import above_half_widths, top_k_half_width
+from dpgap.pipelines.paper import above_errors, top_k_error
 
 Integers = NDArray[np.int64]
 
@@ -46,7 +46,7 @@ def top_k(counts: Integers, k: int, method: str, seed: int, monotonic: bool = Tr
     runs = dpgap.simulate(pipeline, counts, runs=RUNS, seed=seed)
     if method == "paper":
         off = runs.estimates - runs.truth
-        half = top_k_half_width(pipeline.selection, pipeline.measurement, 0.95)
+        half = top_k_error(pipeline.selection, pipeline.measurement).half_width(0.95)
     else:
         off, half = runs.measurements - runs.truth, pipeline.measurement.half_width(k, 0.95)
     return Accuracy(
@@ -78,8 +78,8 @@ def above(counts: Integers, k: int, method: str, seed: int) -> Accuracy:
 def _half_width(pipeline: dpgap.MeasuredAbove, many: int) -> float:
     if pipeline.method == "paper":
         branches = np.ones(many, dtype=np.int64)
-        widths = above_half_widths(pipeline.selection, pipeline.measurement, branches, 0.95)
-        return float(widths[0])
+        errors = above_errors(pipeline.selection, pipeline.measurement, branches)
+        return errors[0].half_width(0.95)
     return float(pipeline.measurement.half_width(many, 0.95))
 
 

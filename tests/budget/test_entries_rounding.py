@@ -67,8 +67,8 @@ def test_what_is_left_must_cover_the_rounded_charge(url: str) -> None:
     account = Ledger(url).create("sales", Fraction(1, 29))
     with pytest.raises(dpgap.BudgetExhausted) as refusal:
         account.reserve(Fraction(1, 29), "all of it")
-    low, high = rounded_down(Fraction(1, 29)), rounded_up(Fraction(1, 29))
-    assert f"remaining {low}, requested {high}" in str(refusal.value)
+    assert rounded_down(Fraction(1, 29)) < rounded_up(Fraction(1, 29))
+    assert "remaining ≈0.0344828, requested ≈0.0344828" in str(refusal.value)
     account.reserve(Fraction(1, 30), "less").settle(Fraction(1, 30))
     assert account.ledger.verify("sales") == []
 
@@ -77,7 +77,7 @@ def test_what_is_settled_may_be_nothing_but_never_less_or_more_than_was_reserved
     account = Ledger(url).create("sales", 1)
     reservation = account.reserve(Fraction(1, 2), "a release")
     for wrong in (-UNIT / 2, Fraction(1, 2) + UNIT / 2):
-        with pytest.raises(ValueError, match="between 0 and the 1/2 reserved"):
+        with pytest.raises(ValueError, match=r"between 0 and the 0\.5 reserved"):
             reservation.settle(wrong)
     reservation.settle(Fraction(0))
     assert account.remaining == 1
@@ -122,10 +122,10 @@ def test_a_balance_too_long_to_be_written_down_is_still_told(url: str) -> None:
     _old_book(ledger, digits=4000)
     with pytest.raises(ValueError, match="4300"):
         str(ledger.account("sales").remaining)
-    with pytest.raises(dpgap.BudgetExhausted, match=r"remaining about 2\.03.*, requested 5"):
+    with pytest.raises(dpgap.BudgetExhausted, match=r"remaining ≈2\.03.*, requested 5"):
         ledger.account("sales").reserve(Fraction(5), "too much")
     words = ["ledger", "show", "--ledger", url, "--dataset", "sales"]
-    assert "remaining  about 2.03" in CliRunner().invoke(app, words).stdout
+    assert "remaining  ≈2.03" in CliRunner().invoke(app, words).stdout
     said = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert said["remaining"].startswith("about 2.03")
     assert ledger.verify("sales") == []

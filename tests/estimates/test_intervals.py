@@ -10,7 +10,7 @@ from dpgap.estimates.intervals import laplace_sum_half_width
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
 def test_half_widths_are_quantiles_of_sums_of_laplace_noise(level: float):
-    terms = [(3.0, 1), (1.0, 4), (0.5, 7)]
+    terms = ((3.0, 1), (1.0, 4), (0.5, 7))
     rng = np.random.default_rng(6)
     total = sum(rng.laplace(scale=scale, size=(count, 10**6)).sum(0) for scale, count in terms)
     half = laplace_sum_half_width(terms, level)

@@ -26,8 +26,8 @@ _PLAIN = [
     (r"\(\?\)(?:\s*,\s*\(\?\))+", "(?)"),
     (r"\s+", " "),
 ]
-_ARITHMETIC = ("dpgap.exact.draws", "dpgap.mechanisms", "dpgap.exact.laws", "dpgap.exact.joint_")
-"""What is entered here depends on how noise falls. Its law is looked at elsewhere."""
+_ARITHMETIC = ("dpgap.exact", "dpgap.mechanisms", "dpgap.estimates")
+"""What is entered here depends on how noise falls, and on what is remembered of public numbers."""
 _RUN = ("query", "execute", "fetchall", "fetchnumpy", "fetchone", "to_arrow_table", "arrow")
 _ON_CONNECTION = ("execute", "sql", "query")
 _IN_SPARK = ("collect", "toLocalIterator", "localCheckpoint", "toPandas", "toArrow")

@@ -112,7 +112,10 @@ class Measurement(ABC, Generic[L]):
     def release(
         self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
     ) -> MeasuredValues:
-        """Measure on secure exact noise. This is the only method that spends ε."""
+        """Measure `values` on secure exact noise and charge the `account`, if there is one.
+
+        This is the only method that spends ε.
+        """
         steps = self._accept(values)
         with charged(account, self.epsilon, self):
             measured = self.draw_paid(steps)
