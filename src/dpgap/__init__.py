@@ -78,7 +78,7 @@ _HOMES = {
         "dpgap.pipelines.measured": "MeasuredAbove MeasuredTopK measured_above measured_top_k",
         "dpgap.pipelines.plan": "Plan plan",
         "dpgap.pipelines.tables": "above top_k",
-        "dpgap.research.simulation": "simulate",
+        "dpgap.research.simulation.running": "simulate",
     }.items()
     for name in names.split()
 }
