@@ -67,7 +67,7 @@ def rows_in_a_field(item: object) -> str:
 
 
 def odd_csv(rng: Random, items: list[Any]) -> Line:
-    """A line below the header who,tag,tag_1. An item with a line break in it would tear the line."""
+    """A line below the header who,tag,tag_1; an item with a line break in it would tear it."""
     item = rng.choice([each for each in items if not set(str(each)) & set('\r\n",')] or ["fig"])
     records = [
         f'"odd {MARK}","{item}","{item}"',
