@@ -144,3 +144,17 @@ def test_five_thousand_winners_are_looked_up_at_once(
     few = dpgap.NoisyTopK(k=150, epsilon=10**6, monotonic=True).release(answers)
     assert list(few.labels or ()) == list(range(199, 49, -1))
     answers.close()
+
+
+def test_items_of_a_table_in_spark_keep_nul_at_their_end(spark: Any) -> None:
+    names = spark.createDataFrame([("fig",), ("fig\0",), ("pea",)], "item string")
+    rows = [(who, what) for what, many in (("fig", 3), ("fig\0", 2)) for who in range(many)]
+    sold = spark.createDataFrame(rows, "who bigint, what string")
+    answers = dpgap.counts(sold, **ASK, domain=names)
+    named = [
+        label
+        for chunk in answers.shuffled()
+        for label in chunk.found(np.arange(chunk.length)).labels or ()
+    ]
+    assert sorted(named) == ["fig", "fig\0", "pea"]
+    answers.close()

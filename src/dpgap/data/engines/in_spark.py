@@ -14,6 +14,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
@@ -61,7 +62,7 @@ class Spark(Engine):
     def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
         rows, names = frame.to_native().toLocalIterator(), frame.to_native().columns
         while batch := list(islice(rows, size)):
-            yield dict(zip(names, map(np.array, zip(*batch, strict=True)), strict=True))
+            yield dict(zip(names, map(_array, zip(*batch, strict=True)), strict=True))
 
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
         look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
@@ -137,6 +138,11 @@ class Spark(Engine):
                 context.updateLoggers()
             else:
                 log4j.core.config.Configurator.setLevel(name, before)
+
+
+def _array(values: tuple[Any, ...]) -> NDArray[Any]:
+    """Values as an array; an array of text would have one width, and lose NUL at the end."""
+    return np.array(values, dtype=object if isinstance(values[0], str) else None)
 
 
 def _python_loggers() -> list[logging.Logger]:
