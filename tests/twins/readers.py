@@ -8,6 +8,7 @@ import csv
 import gzip
 import json
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -39,7 +40,7 @@ def arrow(kinds: Sequence[str], rows: Sequence[Row]) -> pyarrow.Table:
     return pyarrow.table({name: pyarrow.array(each, _ARROW[kind]) for name, kind, each in columns})
 
 
-class Reader:
+class Reader(ABC):
     """What all have in common."""
 
     kinds: ClassVar[Sequence[tuple[str, str]]] = _TYPED
@@ -88,9 +89,9 @@ class Reader:
             )
         return f"{path}:label"
 
+    @abstractmethod
     def table(self, twins: Twins, rows: list[Row]) -> Any:
         """The rows as this reader takes them."""
-        raise NotImplementedError
 
     def column(self, table: Any, twins: Twins) -> Any:
         """The domain as a frame of the same make as the table."""
