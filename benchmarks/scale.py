@@ -31,7 +31,7 @@ from scipy import stats
 from timing import medians, timed
 
 import dpgap
-from dpgap.data.private_counts import Answers
+from dpgap.data.private_counts import CountsInMemory
 
 K, EPSILON = 10, 1
 Row = dict[str, Any]
@@ -102,7 +102,7 @@ def domain(present: int = 10**6, domain_size: int = 10**12) -> list[Row]:
     for method in ("best", "paper"):
         pipeline = dpgap.MeasuredTopK(K, EPSILON, monotonic=True, method=method)
         held = [
-            Answers(range(n), np.arange(present) * (n // present), counts, Fraction(1), True)
+            CountsInMemory(range(n), np.arange(present) * (n // present), counts, Fraction(1), True)
             for n in sizes
         ]
         times[f"in memory, {method}"] = medians(
@@ -240,7 +240,7 @@ def peers(items: int = 10**6) -> list[Row]:
         counted.query("counted", "CREATE TEMP TABLE counted_once AS SELECT * FROM counted")
         frozen = connection.sql("SELECT * FROM counted_once")
         collect_s, columns = timed(frozen.fetchnumpy)
-        answers = Answers(
+        answers = CountsInMemory(
             range(items), columns["what"], columns["units"], Fraction(1), monotonic=True
         )
         pipeline = dpgap.MeasuredTopK(K, EPSILON, monotonic=True)

@@ -3,10 +3,10 @@
 import pytest
 
 import dpgap
-from dpgap.data.private_counts import PrivateAnswers
+from dpgap.data.private_counts import PrivateCounts
 
 
-def _counts(units: int) -> PrivateAnswers:
+def _counts(units: int) -> PrivateCounts:
     import pandas
 
     table = pandas.DataFrame({"who": range(units), "what": ["fig"] * units})

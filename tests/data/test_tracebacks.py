@@ -128,7 +128,7 @@ def _error(call: Callable[[], Any]) -> Exception:
 
 def test_the_search_finds_a_secret_where_errors_hold_one():
     mechanism = dpgap.NoisyTopK(2, 1)
-    error = _error(lambda: mechanism._accept([SECRET, math.nan], None))
+    error = _error(lambda: mechanism.prepare([SECRET, math.nan], None))
     assert _leaks(error)
 
 

@@ -16,9 +16,9 @@ from dpgap.data import counts as sources
 from dpgap.data import domain
 from dpgap.data.domain import Domain
 from dpgap.data.engines import Engine
-from dpgap.data.engines.counted import EngineAnswers
+from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.files import Columns
-from dpgap.data.private_counts import Answers
+from dpgap.data.private_counts import CountsInMemory
 
 
 class Mutant(NamedTuple):
@@ -49,7 +49,7 @@ def _present_first() -> AbstractContextManager[Any]:
     rng = np.random.default_rng(1)
 
     def shuffled(answers: Any) -> Iterator[Any]:
-        for chunk in Answers.in_order(answers):
+        for chunk in CountsInMemory.in_order(answers):
             order = rng.permutation(chunk.values.size)
             places = np.arange(chunk.values.size)
             yield chunk._replace(
@@ -58,7 +58,7 @@ def _present_first() -> AbstractContextManager[Any]:
                 found=lambda at, chunk=chunk, order=order: chunk.found(chunk.places[order[at]]),
             )
 
-    return mock.patch.object(Answers, "shuffled", shuffled)
+    return mock.patch.object(CountsInMemory, "shuffled", shuffled)
 
 
 def _generated(chunks: Any) -> Iterator[Any]:
@@ -119,9 +119,11 @@ parallel = _read_by(_PARALLEL)
 """CSV files read in several parts, each of which guesses where a row begins."""
 
 MUTANTS: dict[str, Mutant] = {
-    "order-in-memory": Mutant(_order_by_absence(Answers), "pandas", "order", 2, "another order"),
+    "order-in-memory": Mutant(
+        _order_by_absence(CountsInMemory), "pandas", "order", 2, "another order"
+    ),
     "order-in-engine": Mutant(
-        _order_by_absence(EngineAnswers), "duckdb", "order", 2, "another order"
+        _order_by_absence(CountsInEngine), "duckdb", "order", 2, "another order"
     ),
     "present-first": Mutant(_present_first, "polars", "order", 0, "only over parts"),
     "json-without-case": Mutant(_read_by(_JSON), "json", "counts", 414, "counts move"),

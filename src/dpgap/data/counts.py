@@ -40,7 +40,7 @@ from dpgap.data.files import (
     require_columns,
 )
 from dpgap.data.own_column import refuse_own_column
-from dpgap.data.private_counts import Answers, Integers, PrivateAnswers
+from dpgap.data.private_counts import CountsInMemory, Integers, PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.releases.questions import ADD_OR_REMOVE, OBSERVED, Origin
 
@@ -84,7 +84,7 @@ def counts(
     item: str | None = None,
     domain: DomainLike,
     neighbours: str = NEIGHBOURS[0],
-) -> PrivateAnswers:
+) -> PrivateCounts:
     """Count the distinct units of every item of a public domain, to ask about them several times.
 
     The counts are private: they show themselves to nobody but a mechanism.
@@ -323,12 +323,12 @@ def _comparable(name: str, kind: Any) -> Any:
 
 def _over_domain(
     domain: Domain | None, items: NDArray[Any], found: Integers, origin: Origin
-) -> Answers:
+) -> CountsInMemory:
     """The counts of the domain's items; all others are dropped."""
     public = listed(sorted(items.tolist()), "") if domain is None else domain
     positions = public.positions(items)  # all different: every item has one text
     inside = positions >= 0
-    return Answers(
+    return CountsInMemory(
         labels=public.labels,
         positions=positions[inside],
         counts=found[inside],

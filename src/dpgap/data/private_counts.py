@@ -99,7 +99,7 @@ Chunks = Generator[Chunk, None, None]
 """Chunks that can be closed before their end."""
 
 
-class PrivateAnswers(ABC):
+class PrivateCounts(ABC):
     """Counts over a public domain that carry their facts and never show a value."""
 
     __slots__ = ()
@@ -144,10 +144,10 @@ class PrivateAnswers(ABC):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Answers(PrivateAnswers):
+class CountsInMemory(PrivateCounts):
     """Counts held in memory: only those of the items that are present.
 
-    >>> Answers(range(5), np.array([3]), np.array([120]), Fraction(1), monotonic=True)
+    >>> CountsInMemory(range(5), np.array([3]), np.array([120]), Fraction(1), monotonic=True)
     <private answers: 5 items, sensitivity 1, monotonic>
     """
 
@@ -240,7 +240,7 @@ class Answers(PrivateAnswers):
     def _at(self, positions: Integers) -> Found:
         return Found(positions, tuple(self.labels[at] for at in positions.tolist()))
 
-    __repr__ = PrivateAnswers.__repr__
+    __repr__ = PrivateCounts.__repr__
 
 
 def _tallied(counts: Integers) -> tuple[Integers, Integers]:
@@ -256,7 +256,7 @@ _FINEST = Fraction(1, 1 << 10)
 
 
 def require_facts(
-    answers: PrivateAnswers,
+    answers: PrivateCounts,
     *,
     sensitivity: Fraction,
     monotonic: bool,
@@ -278,10 +278,10 @@ def require_facts(
 
 
 def opened(
-    answers: "ArrayLike | PrivateAnswers", *, sensitivity: Fraction, monotonic: bool = False
+    answers: "ArrayLike | PrivateCounts", *, sensitivity: Fraction, monotonic: bool = False
 ) -> ArrayLike:
     """The answers as an array, if they do not contradict what a mechanism claims."""
-    if not isinstance(answers, PrivateAnswers):
+    if not isinstance(answers, PrivateCounts):
         return answers
     require_facts(answers, sensitivity=sensitivity, monotonic=monotonic)
     return answers.expanded()

@@ -27,13 +27,13 @@ def estimates_in_logs(
     parts = []
     for start in range(0, runs, at_once):
         some = slice(start, start + at_once)
-        winners = _Winners(measurements[some], leads[some], scales[some], deviation)
+        winners = _LogWinners(measurements[some], leads[some], scales[some], deviation)
         parts.append(_averaged(winners, line))
     means, variances = map(np.concatenate, zip(*parts, strict=True))
     return means, variances
 
 
-class _Winners(NamedTuple):
+class _LogWinners(NamedTuple):
     measurements: Floats
     leads: Floats
     scales: Floats
@@ -74,7 +74,7 @@ def _log_stretch(low: Floats, high: Floats) -> Floats:
     return logs
 
 
-def _averaged(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
+def _averaged(winners: _LogWinners, line: Line) -> tuple[Floats, Floats]:
     places, weights, given = _posterior(winners, line)
     s, b = winners.deviation, winners.scales[:, :, None]
     between = np.exp(given.log_between - given.log_total) / b
@@ -94,7 +94,7 @@ def _averaged(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     return winners.measurements + means, np.maximum(within, 0.0) + across
 
 
-def _posterior(winners: _Winners, line: Line) -> tuple[Floats, Floats, _Likelihood]:
+def _posterior(winners: _LogWinners, line: Line) -> tuple[Floats, Floats, _Likelihood]:
     """Places of the line, their weights, and the winners there: a grid refined to where it counts.
 
     The likelihood rises steeply up to one place and falls from there on, more and more slowly. So

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import PrivateAnswers
+from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.draws import Floats, require_scale
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
@@ -96,7 +96,7 @@ class MeasuredTopK:
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def release(
         self,
-        answers: ArrayLike | PrivateAnswers | GroupedAnswers,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -105,11 +105,11 @@ class MeasuredTopK:
 
         `answers`, `labels` and `account` are as for `measured_top_k`.
         """
-        entrants = self.selection._accept(answers, labels)
-        self.measurement.require_room(entrants.steps)
+        candidates = self.selection.prepare(answers, labels)
+        self.measurement.require_room(candidates.private_answers)
         with charged(account, self.epsilon, self):
-            selected, steps = self.selection._draw(entrants)
-            values = self.measurement.measure_selected(steps)
+            selected, private_answers = self.selection.draw_paid(candidates)
+            values = self.measurement.measure_selected(private_answers)
         found = _TOP_K[self.method](self.selection, self.measurement, selected, values)
         return _release(self, selected, values, found, self.epsilon)
 
@@ -179,7 +179,7 @@ class MeasuredAbove:
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def release(
         self,
-        answers: ArrayLike | PrivateAnswers | Stream,
+        answers: ArrayLike | PrivateCounts | Stream,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -189,14 +189,14 @@ class MeasuredAbove:
         `answers`, `labels` and `account` are as for `measured_above`. As many answers as were
         found are measured, be they more or fewer than k; where none was, that costs nothing.
         """
-        stream = self.selection._accept(answers, labels)
+        stream = self.selection.prepare(answers, labels)
         self.measurement.require_room(stream.extremes)
         with charged(account, self.epsilon, self) as charge:
-            selected, steps = self.selection._draw(stream)
+            selected, private_answers = self.selection.draw_paid(stream)
             charge.spent = selected.spent
             values = np.empty(0)
             if selected.indices.size:
-                values = self.measurement.measure_selected(steps)
+                values = self.measurement.measure_selected(private_answers)
                 charge.spent += self.measurement.epsilon
         found = Estimated(values, values, "measurements", ())
         if values.size:
@@ -288,7 +288,7 @@ _remembered: Any = lru_cache(maxsize=64, typed=True)(_made_anew)
 @public
 @errors_without_answers
 def measured_top_k(
-    answers: ArrayLike | PrivateAnswers | GroupedAnswers,
+    answers: ArrayLike | PrivateCounts | GroupedAnswers,
     k: int,
     epsilon: Rational,
     *,
@@ -353,7 +353,7 @@ def measured_top_k(
 @public
 @errors_without_answers
 def measured_above(
-    answers: ArrayLike | PrivateAnswers,
+    answers: ArrayLike | PrivateCounts,
     threshold: Rational,
     k: int,
     epsilon: Rational,

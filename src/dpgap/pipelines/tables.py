@@ -17,7 +17,7 @@ import numpy as np
 from dpgap import public
 from dpgap.budget.account import Account
 from dpgap.data.counts import NEIGHBOURS, DomainLike, Table, counts, require_neighbours
-from dpgap.data.private_counts import Integers, PrivateAnswers
+from dpgap.data.private_counts import Integers, PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.sparse_vector.streams import Stream
@@ -29,7 +29,7 @@ from dpgap.releases.results import Measured
 @public
 @errors_without_answers
 def top_k(
-    table: "Table | PrivateAnswers",
+    table: "Table | PrivateCounts",
     *,
     unit: str | None = None,
     item: str | None = None,
@@ -101,7 +101,7 @@ def top_k(
 @public
 @errors_without_answers
 def above(
-    table: "Table | PrivateAnswers",
+    table: "Table | PrivateCounts",
     *,
     unit: str | None = None,
     item: str | None = None,
@@ -174,7 +174,7 @@ def above(
 
 
 def _is_monotonic(table: Any, neighbours: str | None) -> bool:
-    if isinstance(table, PrivateAnswers):
+    if isinstance(table, PrivateCounts):
         return table.monotonic
     return require_neighbours(neighbours or NEIGHBOURS[0]) == NEIGHBOURS[0]
 
@@ -182,9 +182,9 @@ def _is_monotonic(table: Any, neighbours: str | None) -> bool:
 @contextmanager
 def _counted(
     table: Any, unit: str | None, item: str | None, domain: Any, neighbours: str | None
-) -> Iterator[tuple[PrivateAnswers, Origin]]:
+) -> Iterator[tuple[PrivateCounts, Origin]]:
     """Counts for as long as the block lasts; those that the user made are left open."""
-    if not isinstance(table, PrivateAnswers):
+    if not isinstance(table, PrivateCounts):
         options = _given(neighbours=neighbours)
         made = counts(table, unit=unit, item=item, domain=domain, **options)
         with closing(made):
@@ -195,7 +195,7 @@ def _counted(
         yield table, _origin(table)
 
 
-def _origin(answers: PrivateAnswers) -> Origin:
+def _origin(answers: PrivateCounts) -> Origin:
     if answers.origin is None:
         raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
     return answers.origin

@@ -17,7 +17,7 @@ import pytest
 import dpgap
 from dpgap.budget.ledger import LedgerAccount
 from dpgap.data.engines import EngineError
-from dpgap.data.engines.counted import EngineAnswers
+from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.engines.in_duckdb import DuckDB
 from dpgap.exact.bits import InsecureSeededBits
 from homes import arrow
@@ -35,9 +35,9 @@ BEST = {ITEMS - 1, ITEMS - 2, ITEMS - 3}
 ASK: dict[str, Any] = {"unit": "who", "item": "what"}
 
 
-def _answers(table: Any, domain: Any) -> EngineAnswers:
+def _answers(table: Any, domain: Any) -> CountsInEngine:
     answers = dpgap.counts(table, **ASK, domain=domain)
-    assert isinstance(answers, EngineAnswers)
+    assert isinstance(answers, CountsInEngine)
     return answers
 
 
@@ -316,7 +316,7 @@ def test_answers_in_an_engine_are_not_copied_and_show_nothing(duck: Any) -> None
 
 
 @pytest.fixture
-def forked(duck: Any) -> Iterator[EngineAnswers]:
+def forked(duck: Any) -> Iterator[CountsInEngine]:
     """Answers that a child process has seen, refused, and let go."""
     answers = _answers(duck.table("sold"), range(ITEMS))
     child = os.fork()
@@ -333,7 +333,7 @@ def forked(duck: Any) -> Iterator[EngineAnswers]:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_can_neither_use_nor_close_them(forked: EngineAnswers) -> None:
+def test_a_forked_child_can_neither_use_nor_close_them(forked: CountsInEngine) -> None:
     assert set(dpgap.top_k(forked, k=3, epsilon=9000).labels or ()) == BEST
 
 

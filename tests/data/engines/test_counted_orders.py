@@ -9,8 +9,8 @@ import pytest
 
 import dpgap
 from dpgap.budget.ledger import LedgerAccount
-from dpgap.data.engines.counted import EngineAnswers
-from dpgap.data.private_counts import PrivateAnswers
+from dpgap.data.engines.counted import CountsInEngine
+from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.bits import InsecureSeededBits
 from homes import arrow
 from law_tests import LEVEL, chi_square_p
@@ -26,7 +26,7 @@ DOMAIN = range(30, 6, -2)
 PRESENT = {28: 5, 14: 9, 8: 2}
 
 
-def _order(answers: PrivateAnswers) -> list[Any]:
+def _order(answers: PrivateCounts) -> list[Any]:
     """All items in the order in which a Sparse Vector would be asked about them."""
     named: list[Any] = []
     for chunk in answers.shuffled():
@@ -133,7 +133,7 @@ def test_five_thousand_winners_are_looked_up_at_once(
     home: str, request: pytest.FixtureRequest, account: LedgerAccount
 ) -> None:
     answers = dpgap.counts(_many(home, request), **ASK, domain=range(10**6))
-    assert isinstance(answers, EngineAnswers)
+    assert isinstance(answers, CountsInEngine)
     mechanism = dpgap.NoisyTopK(k=5_000, epsilon=10**6, monotonic=True)
     winners = mechanism.release(answers, account=account)
     assert list(winners.labels or ())[:200] == list(range(199, -1, -1))

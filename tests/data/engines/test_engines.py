@@ -10,7 +10,7 @@ import pytest
 
 import dpgap
 from awkward_rows import ROWS
-from dpgap.data.engines.counted import EngineAnswers
+from dpgap.data.engines.counted import CountsInEngine
 from homes import HOMES, Load, arrow
 
 pytestmark = [
@@ -114,7 +114,7 @@ def test_every_engine_counts_as_in_memory(load: Load, name: str) -> None:
     # Spark takes a second for what others do at once.
     for domain in domains[:2] if hasattr(table, "sparkSession") else domains:
         answers = dpgap.counts(table, unit="who", item="what", domain=domain)
-        assert isinstance(answers, EngineAnswers)
+        assert isinstance(answers, CountsInEngine)
         assert answers.expanded().tolist() == _in_memory(name, domain), domain
         answers.close()
 
@@ -127,7 +127,7 @@ def test_rows_and_large_ranges_and_what_was_observed(load: Load) -> None:
     by_row = dpgap.counts(table, unit="row", item="what", domain=range(10, 13))
     assert by_row.expanded().tolist() == [4, 0, 3]
     large = dpgap.counts(table, **ask, domain=range(-(10**12), 10**12))
-    assert isinstance(large, EngineAnswers)
+    assert isinstance(large, CountsInEngine)
     assert (len(large), large.absent, large.largest) == (2 * 10**12, 2 * 10**12 - 2, 3)
     seen = dpgap.counts(table, **ask, domain="observed-not-private")
     assert sorted(seen.expanded().tolist()) == [1, 1, 1, 1, 2, 3]

@@ -12,7 +12,7 @@ from dpgap.estimates.linear import blue, combine
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.sparse_vector.kernel import Sifted, sift
-from dpgap.mechanisms.top_k.kernel import Selection, select
+from dpgap.mechanisms.top_k.kernel import Winners, select
 from dpgap.research.simulation import floats, top_k
 from dpgap.research.simulation.joint_draws import shells
 from dpgap.research.simulation.ranked import Ranked
@@ -32,7 +32,7 @@ def _folded(matrix: np.ndarray) -> np.ndarray:
 
 
 @cache
-def exact_top_k(mechanism: dpgap.NoisyTopK, data: str) -> Selection:
+def exact_top_k(mechanism: dpgap.NoisyTopK, data: str) -> Winners:
     """Runs of the kernel, which other tests hold to the program on the same noise."""
     return select(mechanism.in_steps(), DATA[data], RUNS, InsecureSeededBits(3))
 

@@ -28,7 +28,7 @@ from dpgap.data.private_counts import (
     Found,
     Groups,
     Integers,
-    PrivateAnswers,
+    PrivateCounts,
     standing,
 )
 from dpgap.exact.bits import secure_bits
@@ -43,7 +43,7 @@ _WHOLE_TEXT = "^(0|-?[1-9][0-9]{0,17})$"
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False, eq=False)
-class EngineAnswers(PrivateAnswers):
+class CountsInEngine(PrivateCounts):
     """Frozen counts in an engine. The engine lets go of them when these answers are closed."""
 
     engine: Engine
@@ -221,7 +221,7 @@ class EngineAnswers(PrivateAnswers):
         none = np.empty(0, dtype=np.int64)
         yield {"item": none, "units": none}
 
-    __repr__ = PrivateAnswers.__repr__
+    __repr__ = PrivateCounts.__repr__
 
 
 def _let_go(engine: Engine, kept: ExitStack) -> None:
@@ -231,7 +231,7 @@ def _let_go(engine: Engine, kept: ExitStack) -> None:
 
 def counted_in_engine(
     engine: Engine, counted: Any, domain: Any, origin: Origin, resources: ExitStack
-) -> EngineAnswers:
+) -> CountsInEngine:
     """Freeze the counts of a domain's items. `counted` is a frame of `item` and `units`.
 
     `domain` is a stated domain, a frame of the engine with the one column `item`, or None for
@@ -259,7 +259,7 @@ def counted_in_engine(
     absent = len(labels) - int(sizes.sum()) if isinstance(labels, range) else 0
     if not sizes.size and not absent:
         raise ValueError("domain must not be empty")
-    return EngineAnswers(
+    return CountsInEngine(
         engine=engine,
         frozen=frozen,
         labels=labels,

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 from numpy.typing import ArrayLike
 
 from dpgap import public
-from dpgap.data.private_counts import PrivateAnswers
+from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.bits import Bits
 from dpgap.exact.draws import Integers
 from dpgap.exact.joint_laws import HullNoise
@@ -104,14 +104,14 @@ class CountHull(Joint):
         changes = zip(values, neighbour, strict=True)
         return [rise, *(rise + before - after for before, after in changes)]
 
-    def _accept(self, values: ArrayLike | PrivateAnswers) -> Integers:
+    def prepare(self, values: ArrayLike | PrivateCounts) -> Integers:
         if not (self.monotonic or getattr(values, "monotonic", False) is True):
             raise ValueError(
                 "monotonic must be True: the hull is private only for values that neighbouring "
                 "data always move the same way, such as counts when a person is added or taken "
                 "away. Say so with monotonic=True, or use Cube"
             )
-        return Measurement._accept(self, values)
+        return Measurement.prepare(self, values)
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
         coordinates = Joint.draws(self, count, runs, bits)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap.budget.account import Account, charged
-from dpgap.data.private_counts import PrivateAnswers, opened
+from dpgap.data.private_counts import PrivateCounts, opened
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.errors import MeasurementError, ValueLaw
 from dpgap.exact.bits import Bits, secure_bits
@@ -110,13 +110,13 @@ class Measurement(ABC, Generic[L]):
 
     @errors_without_answers
     def release(
-        self, values: ArrayLike | PrivateAnswers, *, account: Account | None = None
+        self, values: ArrayLike | PrivateCounts, *, account: Account | None = None
     ) -> MeasuredValues:
         """Measure `values` on secure exact noise and charge the `account`, if there is one.
 
         This is the only method that spends ε.
         """
-        steps = self._accept(values)
+        steps = self.prepare(values)
         with charged(account, self.epsilon, self):
             measured = self.draw_paid(steps)
         return MeasuredValues(
@@ -127,7 +127,7 @@ class Measurement(ABC, Generic[L]):
             rounding=0.0 if self.grid is None else float(self.grid) / 2,
         )
 
-    def _accept(self, values: ArrayLike | PrivateAnswers) -> Integers:
+    def prepare(self, values: ArrayLike | PrivateCounts) -> Integers:
         """The values in steps; refused before anything is charged."""
         array = opened(values, sensitivity=self.sensitivity, monotonic=self.same_way)
         steps = on_grid(array, self.grid, "values")

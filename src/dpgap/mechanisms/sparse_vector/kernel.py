@@ -31,7 +31,7 @@ class _Way(Protocol):
     def margin(self) -> Scalar: ...
 
 
-class Program(Protocol):
+class SparseVectorProgram(Protocol):
     """What the kernel stands in for; everything in whole grid steps."""
 
     @property
@@ -56,7 +56,11 @@ class Sifted(NamedTuple):
 
 
 def sift(
-    program: Program, answers: Integers, runs: int, bits: Bits, max_answers: int | None = None
+    program: SparseVectorProgram,
+    answers: Integers,
+    runs: int,
+    bits: Bits,
+    max_answers: int | None = None,
 ) -> Sifted:
     """Run the program `runs` times on the same answers, in steps, with fresh noise."""
     at_once = max(1, _WORDS_AT_ONCE // answers.size)
@@ -85,7 +89,9 @@ class Sifting:
     """Runs side by side, in progress: answers are taken as they come."""
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def __init__(self, program: Program, runs: int, bits: Bits, max_answers: int | None) -> None:
+    def __init__(
+        self, program: SparseVectorProgram, runs: int, bits: Bits, max_answers: int | None
+    ) -> None:
         self._program, self._runs, self._bits = program, runs, bits
         self._state = _State(program, runs, max_answers)
         noise = floors(program.threshold_law, bits, runs)
@@ -185,7 +191,7 @@ class Sifting:
 class _State:
     """How far each run has come."""
 
-    def __init__(self, program: Program, runs: int, max_answers: int | None) -> None:
+    def __init__(self, program: SparseVectorProgram, runs: int, max_answers: int | None) -> None:
         self._units = np.array([way.units for way in program.ways], dtype=np.int64)
         self._margins = np.array([way.margin for way in program.ways], dtype=np.int64)
         self._limits = np.array(program.limits, dtype=np.int64)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from dpgap import public
 from dpgap.budget.account import Account, charged
-from dpgap.data.private_counts import PrivateAnswers, require_facts, sealed
+from dpgap.data.private_counts import PrivateCounts, require_facts, sealed
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import secure_bits
@@ -288,7 +288,7 @@ class SparseVector:
     @errors_without_answers
     def release(
         self,
-        answers: ArrayLike | PrivateAnswers,
+        answers: ArrayLike | PrivateCounts,
         *,
         labels: Sequence[Any] | None = None,
         max_answers: int | None = None,
@@ -301,19 +301,19 @@ class SparseVector:
         with what was not spent. Answers made from a table come in the order of its domain, and
         those of an engine as a stream.
         """
-        stream = self._accept(answers, labels)
+        stream = self.prepare(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
         with charged(account, self.epsilon, self) as charge:
-            release = self._draw(stream, most).release
+            release = self.draw_paid(stream, most).release
             charge.spent = release.spent
         return release
 
-    def _accept(
-        self, answers: ArrayLike | PrivateAnswers | Stream, labels: Sequence[Any] | None = None
+    def prepare(
+        self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None
     ) -> Stream:
         """The answers as a stream; refused before anything is charged."""
         source = answers.source if isinstance(answers, Stream) else answers
-        if isinstance(source, PrivateAnswers):
+        if isinstance(source, PrivateCounts):
             require_facts(
                 source,
                 sensitivity=self.sensitivity,
@@ -323,7 +323,7 @@ class SparseVector:
             )
         if isinstance(answers, Stream):
             return answers
-        if isinstance(answers, PrivateAnswers):
+        if isinstance(answers, PrivateCounts):
             names = require_labels(labels, len(answers))
             if isinstance(self.threshold_law, StaircaseNoise):  # none of it can be left undrawn
                 names = answers.labels if names is None else names
@@ -332,7 +332,7 @@ class SparseVector:
         array = on_grid(answers, self.grid)
         return Stream.of(array, require_labels(labels, array.size, answers))
 
-    def _draw(self, stream: Stream, max_answers: int | None = None) -> "Drawn":
+    def draw_paid(self, stream: Stream, max_answers: int | None = None) -> "DrawnAbove":
         """Go through the stream; the caller has paid."""
         sifting = Sifting(self.in_steps(), 1, secure_bits(), max_answers)
         parts = []
@@ -359,7 +359,7 @@ class SparseVector:
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
             errors=self.gap_errors,
         )
-        return Drawn(release, np.concatenate(steps))
+        return DrawnAbove(release, np.concatenate(steps))
 
     def start(self, *, account: Account | None = None) -> Run:
         """Open a run that is asked one answer at a time; use it in a `with` block.
@@ -369,11 +369,11 @@ class SparseVector:
         return Run(self, account)
 
 
-class Drawn(NamedTuple):
+class DrawnAbove(NamedTuple):
     """A release, and the private answers that are above for whoever measures them next."""
 
     release: AboveRelease
-    steps: Integers
+    private_answers: Integers
 
     def __repr__(self) -> str:
         return sealed(self)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from dpgap.data.private_counts import Chunk, Found, PrivateAnswers, sealed
+from dpgap.data.private_counts import Chunk, Found, PrivateCounts, sealed
 from dpgap.exact.draws import Integers
 from dpgap.exact.grid import on_grid
 
@@ -22,7 +22,7 @@ class Stream(NamedTuple):
     """The smallest and the largest answer that may come."""
     labels: Sequence[Any] | None = None
     """The labels of the answers by their positions."""
-    source: PrivateAnswers | None = None
+    source: PrivateCounts | None = None
     """Whose facts a mechanism must not contradict; None where answers have no facts."""
 
     def __repr__(self) -> str:
@@ -37,7 +37,7 @@ class Stream(NamedTuple):
     @classmethod
     def on_grid(
         cls,
-        answers: PrivateAnswers,
+        answers: PrivateCounts,
         chunks: Iterator[Chunk],
         grid: Fraction | None,
         labels: Sequence[Any] | None = None,

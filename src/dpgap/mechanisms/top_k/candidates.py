@@ -11,14 +11,14 @@ from dpgap.data.private_counts import Groups, sealed
 from dpgap.exact.bits import Bits
 from dpgap.exact.draws import Integers
 from dpgap.mechanisms.top_k.grouped import select_grouped
-from dpgap.mechanisms.top_k.kernel import Program, select
+from dpgap.mechanisms.top_k.kernel import TopKProgram, select
 
 
 class Chosen(NamedTuple):
-    """The winners, best first; `steps` are their private answers."""
+    """The winners, best first; `private_answers` are their own, in steps."""
 
     indices: Integers
-    steps: Integers
+    private_answers: Integers
     leads: Integers
     labels: tuple[Any, ...] | None
 
@@ -27,9 +27,9 @@ class Chosen(NamedTuple):
 
 
 class OneByOne(NamedTuple):
-    """An answer in steps for every entrant."""
+    """An answer in steps for every candidate."""
 
-    steps: Integers
+    private_answers: Integers
     labels: Sequence[Any] | None
 
     def __repr__(self) -> str:
@@ -38,19 +38,21 @@ class OneByOne(NamedTuple):
     @property
     def size(self) -> int:
         """How many there are."""
-        return self.steps.size
+        return self.private_answers.size
 
-    def choose(self, program: Program, bits: Bits) -> Chosen:
+    def choose(self, program: TopKProgram, bits: Bits) -> Chosen:
         """Run the program once."""
-        selection = select(program, self.steps, 1, bits)
+        selection = select(program, self.private_answers, 1, bits)
         indices = selection.indices[0]
-        return Chosen(indices, self.steps[indices], selection.leads[0], named(indices, self.labels))
+        return Chosen(
+            indices, self.private_answers[indices], selection.leads[0], named(indices, self.labels)
+        )
 
 
 class InGroups(NamedTuple):
     """An answer in steps for every group, and the groups."""
 
-    steps: Integers
+    private_answers: Integers
     labels: Sequence[Any] | None
     """Labels of the answers by their positions, where they are not the groups' own."""
     groups: Groups
@@ -63,15 +65,15 @@ class InGroups(NamedTuple):
         """How many there are."""
         return int(self.groups.sizes.sum())
 
-    def choose(self, program: Program, bits: Bits) -> Chosen:
+    def choose(self, program: TopKProgram, bits: Bits) -> Chosen:
         """Run the program once, and look the winners up."""
-        selection = select_grouped(program, self.steps, self.groups.sizes, bits)
+        selection = select_grouped(program, self.private_answers, self.groups.sizes, bits)
         positions, own = self.groups.find(selection.groups, selection.places)
         labels = own if self.labels is None else named(positions, self.labels)
-        return Chosen(positions, self.steps[selection.groups], selection.leads, labels)
+        return Chosen(positions, self.private_answers[selection.groups], selection.leads, labels)
 
 
-Entrants = OneByOne | InGroups
+Candidates = OneByOne | InGroups
 
 
 def named(indices: Integers, labels: Sequence[Any] | None) -> tuple[Any, ...] | None:

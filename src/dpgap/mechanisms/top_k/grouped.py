@@ -29,7 +29,7 @@ from dpgap.exact.draws import (
     unit_exponential_bounds,
 )
 from dpgap.exact.laws import Law, StaircaseNoise
-from dpgap.mechanisms.top_k.kernel import Program, ranked
+from dpgap.mechanisms.top_k.kernel import TopKProgram, ranked
 
 _LN_2 = math.log(2)
 
@@ -47,7 +47,7 @@ class GroupedSelection(NamedTuple):
 
 @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def select_grouped(
-    program: Program, values: Integers, sizes: Integers, bits: Bits
+    program: TopKProgram, values: Integers, sizes: Integers, bits: Bits
 ) -> GroupedSelection:
     """Run the program once on answers given as values and how many answers have each."""
     require_groupable(program.law)
@@ -70,7 +70,7 @@ def require_groupable(law: Law) -> None:
 class _Tops:
     """The noisy answers that may be among the best k + 1, as enclosing floats and as reals."""
 
-    def __init__(self, program: Program, values: Integers, sizes: Integers, bits: Bits) -> None:
+    def __init__(self, program: TopKProgram, values: Integers, sizes: Integers, bits: Bits) -> None:
         self._law, self._bits, self._sizes = program.law, bits, sizes
         need = min(program.k + 1, int(sizes.sum()))
         offsets = (values - values.max()).astype(np.float64)

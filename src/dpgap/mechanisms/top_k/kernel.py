@@ -30,7 +30,7 @@ _ALL_BITS = np.uint64((1 << 64) - 1)
 Bools = NDArray[np.bool_]
 
 
-class Program(Protocol):
+class TopKProgram(Protocol):
     """What the kernel stands in for."""
 
     @property
@@ -40,7 +40,7 @@ class Program(Protocol):
     def run(self, answers: Any, noise: Noise) -> tuple[Any, Any]: ...
 
 
-class Selection(NamedTuple):
+class Winners(NamedTuple):
     """One row a run: indices, best first, and each one's lead, in steps."""
 
     indices: Integers
@@ -48,7 +48,7 @@ class Selection(NamedTuple):
 
 
 @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-def select(program: Program, answers: Integers, runs: int, bits: Bits) -> Selection:
+def select(program: TopKProgram, answers: Integers, runs: int, bits: Bits) -> Winners:
     """Run the program `runs` times on the same answers, in steps, with fresh noise."""
     n = answers.size
     if n > _SMALL:
@@ -63,18 +63,18 @@ def select(program: Program, answers: Integers, runs: int, bits: Bits) -> Select
         ]
     if len(rows) == 1:
         return rows[0]
-    return Selection(
+    return Winners(
         np.concatenate([row.indices for row in rows]), np.concatenate([row.leads for row in rows])
     )
 
 
-def _select_pruned(program: Program, answers: Integers, bits: Bits) -> Selection:
+def _select_pruned(program: TopKProgram, answers: Integers, bits: Bits) -> Winners:
     contenders, words = _contenders(program, answers, bits)
     ranked = _rank(program, answers[contenders], words[:, None, :], bits)
-    return Selection(contenders[ranked.indices], ranked.leads)
+    return Winners(contenders[ranked.indices], ranked.leads)
 
 
-def _contenders(program: Program, answers: Integers, bits: Bits) -> tuple[Integers, Words]:
+def _contenders(program: TopKProgram, answers: Integers, bits: Bits) -> tuple[Integers, Words]:
     """The answers that may be among the best k + 1, in order, and their words."""
     law, need = program.law, min(program.k + 1, answers.size)
     best = int(answers.max())
@@ -133,13 +133,13 @@ def _noisy_bounds(law: Law, offsets: Integers, words: Words) -> tuple[Floats, Fl
     return whole + low - slack, whole + high + slack
 
 
-def _rank(program: Program, answers: Integers, words: Words, bits: Bits) -> Selection:
+def _rank(program: TopKProgram, answers: Integers, words: Words, bits: Bits) -> Winners:
     """Rank every row of `words` (shape: words of a draw, runs, answers)."""
     low, high = _noisy_bounds(program.law, answers - answers.max(), words)
     order, leads, certain = ranked(low, high, program.k)
     for row in np.flatnonzero(~certain):
         order[row], leads[row] = program.run(answers.tolist(), RealNoise(words[:, row], bits))
-    return Selection(order, leads)
+    return Winners(order, leads)
 
 
 def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools]:

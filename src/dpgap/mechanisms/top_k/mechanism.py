@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import PrivateAnswers, require_facts, sealed
+from dpgap.data.private_counts import PrivateCounts, require_facts, sealed
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Integers, require_scale
@@ -34,7 +34,7 @@ from dpgap.exact.parameters import (
     positive_rational,
     power_of_two,
 )
-from dpgap.mechanisms.top_k.candidates import Entrants, InGroups, OneByOne
+from dpgap.mechanisms.top_k.candidates import Candidates, InGroups, OneByOne
 from dpgap.mechanisms.top_k.grouped import require_groupable
 from dpgap.releases.results import MaxRelease, Promise, TopKRelease
 
@@ -151,7 +151,7 @@ class NoisyTopK:
     @errors_without_answers
     def release(
         self,
-        answers: ArrayLike | PrivateAnswers | GroupedAnswers,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -167,15 +167,15 @@ class NoisyTopK:
         account
             What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
         """
-        entrants = self._accept(answers, labels)
+        candidates = self.prepare(answers, labels)
         with charged(account, self.epsilon, self):
-            return self._draw(entrants).release
+            return self.draw_paid(candidates).release
 
-    def _accept(
-        self, answers: ArrayLike | PrivateAnswers | GroupedAnswers, labels: Sequence[Any] | None
-    ) -> Entrants:
+    def prepare(
+        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
+    ) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
-        if isinstance(answers, PrivateAnswers):
+        if isinstance(answers, PrivateCounts):
             require_facts(
                 answers,
                 sensitivity=self.sensitivity,
@@ -190,24 +190,24 @@ class NoisyTopK:
                     )
                 labels = answers.labels if labels is None else labels
                 answers = answers.expanded()
-        entrants: Entrants
-        if isinstance(answers, PrivateAnswers | GroupedAnswers):
+        candidates: Candidates
+        if isinstance(answers, PrivateCounts | GroupedAnswers):
             require_groupable(self.law)
             groups = answers.groups()
             names = require_labels(labels, len(answers))
-            entrants = InGroups(on_grid(groups.values, self.grid), names, groups)
+            candidates = InGroups(on_grid(groups.values, self.grid), names, groups)
         else:
             steps = on_grid(answers, self.grid)
-            entrants = OneByOne(steps, require_labels(labels, steps.size, answers))
-        if self.k > entrants.size:
+            candidates = OneByOne(steps, require_labels(labels, steps.size, answers))
+        if self.k > candidates.size:
             raise ValueError(
-                f"k must be at most the number of answers, {entrants.size}, not {self.k}"
+                f"k must be at most the number of answers, {candidates.size}, not {self.k}"
             )
-        return entrants
+        return candidates
 
-    def _draw(self, entrants: Entrants) -> "Drawn":
+    def draw_paid(self, candidates: Candidates) -> "DrawnTopK":
         """Select; the caller has paid."""
-        chosen = entrants.choose(self.in_steps(), secure_bits())
+        chosen = candidates.choose(self.in_steps(), secure_bits())
         leads = chosen.leads
         release = TopKRelease(
             indices=chosen.indices,
@@ -216,14 +216,14 @@ class NoisyTopK:
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
         )
-        return Drawn(release, chosen.steps)
+        return DrawnTopK(release, chosen.private_answers)
 
 
-class Drawn(NamedTuple):
+class DrawnTopK(NamedTuple):
     """A release, and the private answers of its winners for whoever measures them next."""
 
     release: TopKRelease
-    steps: Integers
+    private_answers: Integers
 
     def __repr__(self) -> str:
         return sealed(self)
@@ -275,7 +275,7 @@ class NoisyMax(NoisyTopK):
     @errors_without_answers
     def release(
         self,
-        answers: ArrayLike | PrivateAnswers | GroupedAnswers,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,

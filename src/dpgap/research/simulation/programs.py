@@ -78,7 +78,7 @@ def _answers_for(mechanism: Any, answers: ArrayLike | Ranked) -> NDArray[Any]:
     elif isinstance(base, CountHull | Cube | Laplace):
         steps = plain if isinstance(answers, Ranked) else on_grid(answers, base.grid)
         if isinstance(base, CountHull):
-            base._accept(steps)
+            base.prepare(steps)
     else:
         return plain
     return steps if base.grid is None else steps * float(base.grid)
@@ -87,7 +87,7 @@ def _answers_for(mechanism: Any, answers: ArrayLike | Ranked) -> NDArray[Any]:
 def rank_for(mechanism: NoisyTopK | SparseVector, answers: ArrayLike | Ranked) -> Ranked:
     """The answers in whole steps, ranked, once the mechanism has accepted them."""
     if isinstance(answers, Ranked):
-        mechanism._accept(answers.answers, None)
+        mechanism.prepare(answers.answers, None)
         return answers
-    mechanism._accept(answers, None)
+    mechanism.prepare(answers, None)
     return Ranked.of(on_grid(answers, mechanism.grid))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.data.private_counts import PrivateAnswers
+from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import on_grid
 from dpgap.exact.laws import Law
@@ -27,7 +27,7 @@ _FEW = 8.0
 
 def arrays_only(answers: ArrayLike) -> ArrayLike:
     """`answers`, unless they were made from a table."""
-    if isinstance(answers, PrivateAnswers):
+    if isinstance(answers, PrivateCounts):
         raise TypeError(
             "answers must be an array: simulation shows true values, "
             "so it does not take private answers that were made from a table"
