@@ -27,6 +27,14 @@ class Origin(NamedTuple):
     neighbours: str
     is_private: bool
     """Whether the domain was stated, not read from the private table."""
+    table: str | None = None
+    """What people call the table: a file's name, a database's table; a frame has none."""
+    address: str | None = None
+    """Where the table is, spelt the same however it was given, without any password."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """The names of all columns, and the families of their types, such as "text"."""
+    digest: str | None = None
+    """A hash of the public domain."""
 
 
 class Question(NamedTuple):
