@@ -176,7 +176,7 @@ class CountsInMemory(PrivateCounts):
 
     def groups(self) -> Groups:
         """The counts by value; all absent items are one more group, at 0."""
-        values, sizes = _tallied(self.counts)
+        values, sizes = tallied(self.counts)
         present = values.size
         if self.absent:
             values, sizes = np.append(values, 0), np.append(sizes, self.absent)
@@ -243,7 +243,7 @@ class CountsInMemory(PrivateCounts):
     __repr__ = PrivateCounts.__repr__
 
 
-def _tallied(counts: Integers) -> tuple[Integers, Integers]:
+def tallied(counts: Integers) -> tuple[Integers, Integers]:
     """The values that occur and how often; in linear time where they are not far apart."""
     if not counts.size or int(counts.min()) < 0 or int(counts.max()) > 4 * counts.size + _FEW:
         return np.unique(counts, return_counts=True)

@@ -165,7 +165,7 @@ class TopDraw:
         while not low:  # nothing is known yet of how large the draw is
             level += 1
             low, high = self._sum(level)
-        digits = 40 * (level + 2)
+        digits = 40 * (level + 2) + 2 * (self._size.bit_length() // 3)
         slack = self._law.scale / 10 ** (digits // 2)
         return (
             self._law.scale * _exact_quantile(self._law, high, digits) - slack,
@@ -185,7 +185,7 @@ class TopDraw:
 def _exact_quantile(law: Law, total: Fraction, digits: int) -> Fraction:
     """The quantile at e^(−total) in units of the scale, to half of the digits.
 
-    Half are to spare because 1 − e^(−total) may be as small as 10^−39 for sizes up to 2^60.
+    Half are to spare because 1 − e^(−total) may be as small as 10^−20 over the size.
     """
     context = decimals(digits)
     power = context.exp(context.divide(Decimal(-total.numerator), Decimal(total.denominator)))
