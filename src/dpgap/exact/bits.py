@@ -63,7 +63,7 @@ class Bits:
 
     def below(self, limit: int) -> int:
         """A uniform whole number from 0 up to, not including, the limit; without bias."""
-        further = limit.bit_length() // 65  # words beyond the first
+        further = (limit.bit_length() - 1) // 64  # words beyond the first
         whole = 1 << 64 * (1 + further)
         fair = drawn = whole - whole % limit
         while drawn >= fair:

@@ -165,7 +165,7 @@ class TopDraw:
         while not low:  # nothing is known yet of how large the draw is
             level += 1
             low, high = self._sum(level)
-        digits = 40 * (level + 2) + 2 * (self._size.bit_length() // 3)
+        digits = 40 * (level + 2)
         slack = self._law.scale / 10 ** (digits // 2)
         return (
             self._law.scale * _exact_quantile(self._law, high, digits) - slack,
@@ -185,11 +185,16 @@ class TopDraw:
 def _exact_quantile(law: Law, total: Fraction, digits: int) -> Fraction:
     """The quantile at e^(−total) in units of the scale, to half of the digits.
 
-    Half are to spare because 1 − e^(−total) may be as small as 10^−20 over the size.
+    With −ln(1 − e^(−total)) half are to spare, so that total may be as small as that. If it is
+    smaller, because it is of a huge size, −ln(total) is as good: the two differ by less than it.
     """
     context = decimals(digits)
-    power = context.exp(context.divide(Decimal(-total.numerator), Decimal(total.denominator)))
-    upper = -Fraction(context.ln(context.subtract(Decimal(1), power)))
+    exponent = context.divide(Decimal(total.numerator), Decimal(total.denominator))
+    if total.numerator * 10 ** (digits // 2) < total.denominator:
+        beyond = exponent
+    else:
+        beyond = context.subtract(Decimal(1), context.exp(exponent.copy_negate()))
+    upper = -Fraction(context.ln(beyond))
     if not law.symmetric:
         return upper
     ln_2 = Fraction(context.ln(Decimal(2)))

@@ -1,0 +1,229 @@
+"""The kernel of joint selection: what the program would choose on the same noise, and its law."""
+
+import itertools
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sets import LEADS, classes_of, law_of_classes, sets_by_class
+
+import dpgap
+from dpgap.exact.bits import InsecureSeededBits
+from dpgap.exact.draws import Real, Uniform
+from dpgap.exact.laws import ExponentialNoise
+from dpgap.mechanisms.joint import kernel
+from dpgap.mechanisms.joint.classes import Classes
+from dpgap.mechanisms.joint.kernel import select_classes
+from dpgap.mechanisms.top_k.grouped import TopDraw
+from law_tests import LEVEL, chi_square_p, require_law
+from seams import words_drawn
+
+
+class NoiseOfClasses:
+    """Noise for every set: of each class the largest of its draws, in an order of their own.
+
+    The first two of a class are made from the words that the kernel reads, the others from more.
+    """
+
+    def __init__(self, law, members, words: Sequence[Sequence[int]], seed: int) -> None:
+        bits, shuffle = InsecureSeededBits(seed + 1), random.Random(seed)
+        draws = {}
+        for own, some in zip(words, members, strict=True):
+            more = [bits.word() for _ in range(len(some))]
+            uniforms = [Uniform.of_word(word, bits) for word in [*own, *more]]
+            for place, each in enumerate(shuffle.sample(some, len(some))):
+                draws[each] = Real(0, TopDraw(law, len(some), uniforms[: place + 1]))
+        self._draws = iter([draws[each] for each in sorted(draws)])
+
+    def draw(self, law) -> Real:
+        return next(self._draws)
+
+
+def _nothing_certain(low, high, k, original=kernel.ranked):
+    order, leads, certain = original(low, high, k)
+    return order, leads, np.zeros_like(certain)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    answers=st.lists(st.integers(0, 3) | st.integers(-(2**59), 2**59), min_size=2, max_size=7),
+    k=st.integers(1, 6),
+    epsilon=st.sampled_from(["1/100", "0.7", "3", "50"]),
+    monotonic=st.booleans(),
+    seed=st.integers(0, 2**32),
+    on_reals=st.booleans(),
+)
+def test_the_kernel_chooses_what_the_program_chooses(
+    answers, k, epsilon, monotonic, seed, on_reals
+):
+    k = min(k, len(answers) - 1)
+    mechanism = dpgap.JointTopK(k, epsilon, monotonic=monotonic)
+    classes, members = classes_of(answers, k), sets_by_class(answers, k)
+    law = mechanism.half_step_law
+    words = InsecureSeededBits(seed).words(2, 1, classes.count)[:, 0].T.tolist()
+    chosen, lead = mechanism.run(
+        [2 * answer for answer in answers], NoiseOfClasses(law, members, words, seed)
+    )
+    ranked = _nothing_certain if on_reals else kernel.ranked
+    with mock.patch.object(kernel, "ranked", ranked):
+        found = select_classes(law, classes, 1, InsecureSeededBits(seed))
+    assert chosen in members[found.classes[0]]
+    assert found.leads.tolist() == [lead]
+
+
+TABLES = {
+    "shop": ((10**6 / np.arange(1, 3_000)).astype(np.int64), 10, "0.7"),
+    "hard": ((10**4 / np.arange(1, 3_000)).astype(np.int64), 10, "0.1"),
+    "flat": (np.arange(400) % 90, 12, "0.3"),
+    "steps": (np.repeat([700, 690, 20], [6, 9, 800]), 8, "0.05"),
+    "apart": (np.arange(300) * 10**6, 5, "1"),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_leaving_out_what_is_certain_to_lose_changes_nothing(table: str, monkeypatch):
+    """The same bits with every class a contender: the same class wins by the same lead."""
+    answers, k, epsilon = TABLES[table]
+    classes = classes_of(answers.tolist(), k)
+    law = dpgap.JointTopK(k, epsilon, monotonic=True).half_step_law
+    quick = [select_classes(law, classes, 1, InsecureSeededBits(seed)) for seed in range(4)]
+    bounds = kernel._upper_bounds
+    monkeypatch.setattr(kernel, "_upper_bounds", lambda *given: bounds(*given) + 1e9)
+    for seed, one in enumerate(quick):
+        other = select_classes(law, classes, 1, InsecureSeededBits(seed))
+        assert (one.classes.tolist(), one.leads.tolist()) == (
+            other.classes.tolist(),
+            other.leads.tolist(),
+        )
+
+
+def test_the_bound_of_a_class_is_above_all_its_values(monkeypatch):
+    """On ten thousand words and every size of class, one set or 10^1000 of them."""
+    law = ExponentialNoise(Fraction(7))
+    for exponent in (0, 1, 5, 40, 300, 1_000):
+        words = InsecureSeededBits(exponent).words(2, 10_000)
+        sizes = [10**exponent] * words.shape[1]
+        contenders = kernel.Contenders(np.arange(len(sizes)), [-3] * len(sizes), sizes)
+        with np.errstate(all="ignore"):
+            _, high = contenders.bounds(law, words, 0)
+            logs = np.full(len(sizes), exponent * np.log(10) + 2.0**-20)
+            highest = kernel._upper_bounds(law, np.full(len(sizes), -3), logs, words[0])
+        assert (high[: len(sizes)] <= highest).all()
+        assert (highest < high[: len(sizes)] + 7 * 0.6).all()
+
+
+@pytest.mark.parametrize("digits", [0, 1, 6, 19, 20, 40, 400, 1_040])
+def test_floats_enclose_the_largest_and_the_second_largest_of_any_number(digits: int):
+    size = 10**digits
+    law, bits = ExponentialNoise(Fraction(3)), InsecureSeededBits(8)
+    words = bits.words(2, 40)
+    contenders = kernel.Contenders(np.arange(40), [5] * 40, [size] * 40)
+    with np.errstate(all="ignore"):
+        low, high = contenders.bounds(law, words, 5)
+    for place, own in enumerate(words.T.tolist()):
+        uniforms = [Uniform.of_word(word, bits) for word in own]
+        for count in range(1, min(size, 2) + 1):
+            at = place + 40 * (count - 1)
+            below, above = TopDraw(law, size, uniforms[:count]).enclosure(1)
+            assert low[at] <= below <= above <= high[at]
+            assert high[at] - low[at] < 1e-9
+            assert above - below < Fraction(1, 10**20)
+
+
+LAWS = {
+    "few": ([3, 2, 2, 0, 0], [1] * 5, 2, "0.8"),
+    "ties at the border": ([4, 1], [1, 5], 3, "1"),
+    "a trillion absent": ([60, 58, 3, 0], [2, 3, 40, 10**12], 4, "2"),
+}
+
+
+def _require_law_of_classes(case: str, runs: int) -> None:
+    values, sizes, k, epsilon = LAWS[case]
+    classes = Classes(np.array(values), np.array(sizes), k)
+    law = dpgap.JointTopK(k, epsilon, monotonic=True).half_step_law
+    chosen = select_classes(law, classes, runs, InsecureSeededBits(17))
+    seen = np.zeros((classes.count, LEADS + 1))
+    np.add.at(seen, (chosen.classes, np.minimum(chosen.leads, LEADS)), 1)
+    margins = [classes.margin(at) for at in range(classes.count)]
+    counted = [classes.size(at) for at in range(classes.count)]
+
+    def p_value(factor: float, sizes: Sequence[int] = counted) -> float:
+        chances = law_of_classes(margins, sizes, float(law.scale) * factor)
+        rest = max(1 - chances.sum(), 0)
+        cells = [*seen[:, :LEADS].ravel(), seen[:, LEADS].sum()]
+        return chi_square_p(cells, [*chances.ravel(), rest])
+
+    require_law(p_value)
+    likeliest = int(seen.sum(axis=1).argmax())
+    size = counted[likeliest]
+    for miscounted in {size + max(1, size // 10), size - max(1, size // 10)} - {0}:
+        wrong = [*counted[:likeliest], miscounted, *counted[likeliest + 1 :]]
+        assert p_value(1.0, wrong) < LEVEL
+
+
+@pytest.mark.parametrize("case", LAWS)
+def test_winners_and_leads_follow_the_exact_law_and_no_class_is_miscounted(case: str):
+    """10⁵ runs with all classes at once."""
+    _require_law_of_classes(case, 100_000)
+
+
+@pytest.mark.parametrize("case", LAWS)
+@pytest.mark.parametrize(
+    "runs", [pytest.param(100_000, marks=pytest.mark.long), 4_000], ids=["long", "short"]
+)
+def test_contenders_alone_follow_the_same_law(case: str, runs: int, monkeypatch):
+    """Run by run, certain losers left out. Few runs are compared with those of all classes."""
+    values, sizes, k, epsilon = LAWS[case]
+    classes = Classes(np.array(values), np.array(sizes), k)
+    law = dpgap.JointTopK(k, epsilon, monotonic=True).half_step_law
+    margins = [classes.margin(at) for at in range(classes.count)]
+    counted = [classes.size(at) for at in range(classes.count)]
+    monkeypatch.setattr(kernel, "_FEW", 0)
+    if runs == 100_000:
+        _require_law_of_classes(case, runs)
+        return
+    chosen = select_classes(law, classes, runs, InsecureSeededBits(18))
+    seen = np.zeros((classes.count, LEADS + 1))
+    np.add.at(seen, (chosen.classes, np.minimum(chosen.leads, LEADS)), 1)
+    for factor, fits in ((1.0, True), (1.3, False)):
+        chances = law_of_classes(margins, counted, float(law.scale) * factor)
+        cells = [*seen[:, :LEADS].ravel(), seen[:, LEADS].sum()]
+        p = chi_square_p(cells, [*chances.ravel(), max(1 - chances.sum(), 0)])
+        assert (p > LEVEL) is fits
+
+
+def test_many_runs_at_once_are_the_runs_one_by_one():
+    classes, law = classes_of([4, 1, 3, 3], 2), ExponentialNoise(Fraction(2))
+    together = select_classes(law, classes, 1, InsecureSeededBits(8))
+    assert together.classes.size == 1
+    many = select_classes(law, classes, 300, InsecureSeededBits(8))
+    words = InsecureSeededBits(8).words(2, 300, classes.count)
+    contenders = kernel.Contenders.of(classes, range(classes.count))
+    for run, own in enumerate(np.moveaxis(words, 1, 0)):
+        with np.errstate(all="ignore"):
+            alone = kernel._rank(law, contenders, own[:, None], InsecureSeededBits(1))
+        assert alone.classes[0] == many.classes[run]
+        assert alone.leads[0] == many.leads[run]
+
+
+def test_the_number_of_sets_costs_nothing():
+    law = dpgap.JointTopK(10, "0.7", monotonic=True).half_step_law
+    values = np.arange(1_200) * 50
+    sizes = np.full(1_200, 3)
+    sizes[0] = 2**59
+    bits = InsecureSeededBits(5)
+    classes = Classes(values, sizes, 10)
+    select_classes(law, classes, 1, bits)
+    assert words_drawn(bits) < 1.1 * classes.count
+
+
+def test_a_certain_winner_is_found_among_all_sets():
+    sets = [set(each) for each in itertools.combinations(range(5), 2)]
+    for winner in sets:
+        answers = [10**6 if at in winner else 0 for at in range(5)]
+        assert set(dpgap.JointTopK(2, 1).release(answers).indices.tolist()) == winner
