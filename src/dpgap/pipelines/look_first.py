@@ -1,0 +1,79 @@
+"""The best method for several winners: look, let the rule decide, take that route.
+
+All of it is one release that costs ε: what the look takes, what selects and what measures add up to
+it exactly on every route. The look is released too.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dpgap.exact.draws import Floats, Integers
+from dpgap.mechanisms.measuring.measurement import Joint
+from dpgap.mechanisms.top_k.candidates import Candidates
+from dpgap.pipelines.look import Rule, Terms, ranks_for, terms_for
+from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute, together
+
+Looked = tuple[tuple[int, float], ...]
+"""Ranks and what was measured there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookFirst:
+    """Look with a small part of ε, then take one of the routes; at least 2 winners."""
+
+    epsilon: Fraction
+    measurement: Joint
+    """What looks."""
+    routes: tuple[RankedRoute | JointRoute, ...]
+    """Ranked first, then sets by the share of ε that chooses them."""
+    terms: Terms
+
+    @classmethod
+    def of(cls, facts: Facts, epsilon: Fraction, split: Fraction | None) -> "LookFirst":
+        """How the best method does it. A `split` is the share that selects on whichever route."""
+        terms = terms_for(facts.k)
+        if split is not None:
+            if split + terms.look >= 1:
+                raise ValueError(
+                    f"split must be below {float(1 - terms.look)} for method='best', "
+                    f"which looks with {float(terms.look)} of ε first"
+                )
+            terms = terms._replace(set_shares=(split,), rank_share=split)
+        shares = (terms.rank_share, *terms.set_shares)
+        kinds = (RankedRoute, *[JointRoute] * len(terms.set_shares))
+        routes = tuple(
+            kind.of(facts, share * epsilon, (1 - terms.look - share) * epsilon)
+            for kind, share in zip(kinds, shares, strict=True)
+        )
+        return cls(epsilon, together(routes[0].selection, terms.look * epsilon, 5), routes, terms)
+
+    def look_paid(self, candidates: Candidates) -> Looked:
+        """Measure the answers at a few ranks; the caller has paid."""
+        ranks = ranks_for(self.routes[0].k, candidates.size)
+        values = self.measurement.measure_selected(candidates.at_ranks(ranks))
+        return tuple(zip(ranks, values.tolist(), strict=True))
+
+    def route(self, looked: Looked, n: int) -> RankedRoute | JointRoute:
+        """The route to take among n answers: a function of released numbers alone."""
+        values = np.array([[value for _, value in looked]])
+        return self.routes[int(self.decide(values, n)[0])]
+
+    def decide(self, looks: Floats, n: int) -> Integers:
+        """For every row of looks, which of the routes."""
+        return self.rule(n).decide(looks)
+
+    def rule(self, n: int) -> Rule:
+        """What decides among n answers, more than there are winners."""
+        selection, terms = self.routes[0].selection, self.terms
+        ranks = ranks_for(selection.k, n)
+        return Rule(
+            k=selection.k,
+            n=n,
+            rate=self.epsilon / self.measurement.sensitivity / (1 if selection.monotonic else 2),
+            sensitivity=self.measurement.sensitivity,
+            noise=self.measurement.law(len(ranks)),
+            ranks=ranks,
+            terms=terms,
+        )
