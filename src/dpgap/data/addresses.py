@@ -5,9 +5,11 @@ never shown again, since it may hold a password.
 """
 
 from contextlib import ExitStack, suppress
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from dpgap.data.facts import table_address
 from dpgap.data.files import quietly, require_columns
 from dpgap.data.own_column import OWN_COLUMN
 
@@ -20,8 +22,19 @@ def is_url(table: object) -> bool:
     return isinstance(table, str) and "://" in table
 
 
-def tables_of(url: str, domain: Any, resources: ExitStack) -> tuple[Any, Any]:
-    """The table that an address names, and the domain: "products:id" is a column beside it.
+class TableAtAddress(NamedTuple):
+    """A table in a database, and the domain, which may be a column beside it."""
+
+    table: Any
+    domain: Any
+    name: str
+    address: str
+    domain_address: str | None
+    """Where the table is of which the domain is a column, if there is one."""
+
+
+def find_tables(url: str, domain: Any, resources: ExitStack) -> TableAtAddress:
+    """The table that a URL names, and the domain: "products:id" is a column beside it.
 
     `resources` keep the connection.
     """
@@ -34,13 +47,27 @@ def tables_of(url: str, domain: Any, resources: ExitStack) -> tuple[Any, Any]:
         import ibis
     except ImportError:
         raise ImportError("tables in databases need Ibis: pip install 'dpgap[postgres]'") from None
-    address = urlunsplit(parts._replace(query=urlencode(options)))
-    database = quietly(lambda: ibis.connect(address), _UNREACHABLE)
+    connection = urlunsplit(parts._replace(query=urlencode(options)))
+    database = quietly(lambda: ibis.connect(connection), _UNREACHABLE)
     resources.callback(_disconnect, database)
     table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
-    if isinstance(domain, str) and domain.rpartition(":")[0] == name:
+    own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
+    if own == name:
         raise ValueError(OWN_COLUMN)
-    return table, _column_beside(database, schema, domain)
+    home = {"schema": schema or _current_schema(database)}
+    address = partial(table_address, parts, options)
+    known = quietly(lambda: database.list_tables(database=schema), _UNREACHABLE) if colon else ()
+    if own not in known:
+        return TableAtAddress(table, domain, name, address(home | {"table": name}), None)
+    public = quietly(lambda: database.table(own, database=schema), _UNREACHABLE)
+    require_columns(list(public.columns), column)
+    return TableAtAddress(
+        table,
+        public.select(column),
+        name,
+        address(home | {"table": name}),
+        address(home | {"table": own}),
+    )
 
 
 def _disconnect(database: Any) -> None:
@@ -48,12 +75,8 @@ def _disconnect(database: Any) -> None:
         database.disconnect()
 
 
-def _column_beside(database: Any, schema: str | None, domain: Any) -> Any:
-    """The column of another table that "table:column" names, if there is such a table."""
-    name, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
-    known = quietly(lambda: database.list_tables(database=schema), _UNREACHABLE) if colon else ()
-    if name not in known:
-        return domain
-    table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
-    require_columns(list(table.columns), column)
-    return table.select(column)
+def _current_schema(database: Any) -> str:
+    """The schema that is meant where none is named."""
+    with suppress(Exception):  # some databases have none
+        return str(database.current_database)
+    return ""

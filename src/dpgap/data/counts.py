@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap import public
-from dpgap.data.addresses import is_url, tables_of
+from dpgap.data.addresses import find_tables, is_url
 from dpgap.data.domain import (
     Domain,
     checked,
@@ -30,11 +30,12 @@ from dpgap.data.domain import (
 )
 from dpgap.data.engines import engine_of
 from dpgap.data.engines.counted import counted_in_engine, require_exact_text
+from dpgap.data.facts import GUESSED, column_digest, columns_of, file_address
 from dpgap.data.files import (
     FIMI_ITEM,
     NOT_FIMI,
     UNREADABLE,
-    Columns,
+    TableView,
     quietly,
     read_file,
     require_columns,
@@ -65,8 +66,6 @@ _PURE = {
 """What an object column of pandas may hold, and the type that says so."""
 _NULLABLE = {"i": "Int64", "u": "UInt64", "f": "Float64", "b": "boolean"}
 """For kinds of numbers in pandas, the type that has them and also nothing."""
-_GUESSED = ("object", "category")
-"""Types of pandas that say nothing of the values."""
 _IMPURE = "column {name!r} must hold text in UTF-8 or numbers"
 _COUNTABLE = ("String", "Categorical", "Enum", "Boolean", "Float32", "Float64")
 _FRAMES = (
@@ -112,38 +111,48 @@ def counts(
     <private answers: 3 items, sensitivity 1, monotonic>
     """
     require_neighbours(neighbours)
-    for name, value in (("unit", unit), ("item", item)):
+    for role, value in (("unit", unit), ("item", item)):
         if not isinstance(value, str | None):
-            raise TypeError(f"{name} must be the name of a column, not {type(value).__name__}")
+            raise TypeError(f"{role} must be the name of a column, not {type(value).__name__}")
     if unit is not None and unit == item:
         raise ValueError("unit and item must be different columns")
     with ExitStack() as resources:
         stated = domain
+        name = address = domain_address = None
         if is_url(table):
-            table, domain = tables_of(table, domain, resources)
+            table, domain, name, address, domain_address = find_tables(table, domain, resources)
         else:
             refuse_own_column(table, item, domain)
         if isinstance(table, str | os.PathLike):
+            name, address = os.path.basename(table), file_address(table)
             table = resources.enter_context(read_file(os.fspath(table), unit, item))
             domain = column_beside(domain, table)
-        if isinstance(table, Columns):
+            if domain is not stated:
+                domain_address = file_address(str(stated).rpartition(":")[0])
+        if isinstance(table, TableView):
             columns = table
         elif unit is None or item is None:
             raise TypeError("unit and item must be given: the names of two columns")
         else:
-            columns = Columns(table, unit, item)
+            columns = TableView(table, unit, item)
         frame = _frame(columns.table)
         engine = None if columns.item == FIMI_ITEM else engine_of(frame)
         is_beside = engine is not None and (columns.database is None or domain is not stated)
         public, words = _stated(domain, frame if is_beside else None)
+        counted = _counted(frame, columns.unit, columns.item)
         origin = Origin(
             unit=unit or "line",
             item=item or "item",
             domain=words,
             neighbours=neighbours,
             is_private=public is not None,
+            table=name,
+            address=address,
+            columns=quietly(lambda: columns_of(frame), UNREADABLE)
+            if columns.database is None
+            else columns.columns,
+            digest=_digest(public, domain_address, stated),
         )
-        counted = _counted(frame, columns.unit, columns.item)
         if engine is not None and columns.database is None:  # files have no collations
             column = frame.select(columns.item).rename({columns.item: "item"})
             require_exact_text(engine, column, f"column {columns.item!r}")
@@ -183,6 +192,16 @@ def _stated(domain: Any, beside: Any) -> tuple[Any, str]:
     return checked(listed(values, words + ": {count} items")), words
 
 
+def _digest(public: Any, address: str | None, stated: Any) -> str | None:
+    """A hash of the domain; of its address where it is never fetched; None if nobody can tell it.
+
+    Nobody can tell items that were observed, which are private, and a frame that an engine keeps.
+    """
+    if isinstance(public, Domain):
+        return public.digest
+    return None if address is None else column_digest(address, str(stated).rpartition(":")[2])
+
+
 def _counted(frame: Any, unit: str, item: str) -> Any:
     """How many distinct units each item has: a frame of `item` and `units`, lazy as that given."""
     schema = quietly(frame.collect_schema, UNREADABLE)
@@ -202,7 +221,7 @@ def _counted(frame: Any, unit: str, item: str) -> Any:
 
 def _require_numbers(domain: Domain | None, frame: Any, item: str) -> None:
     """Refuse a domain without numbers if the schema, and not somebody's row, tells of numbers."""
-    is_guessed = frame.implementation.is_pandas() and _type_of(frame.to_native(), item) in _GUESSED
+    is_guessed = frame.implementation.is_pandas() and _type_of(frame.to_native(), item) in GUESSED
     is_number = item == FIMI_ITEM or (not is_guessed and frame.collect_schema()[item].is_numeric())
     if domain is not None and is_number and not domain.has_numbers():
         raise ValueError("domain has no numbers, but the item column holds nothing else")

@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap import public
-from dpgap.data.files import FIMI_ITEM, Columns, column_in, column_of, is_table, quietly
+from dpgap.data.facts import digest_of
+from dpgap.data.files import FIMI_ITEM, TableView, column_in, column_of, is_table, quietly
 from dpgap.data.private_counts import Integers
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.releases.questions import OBSERVED
@@ -45,11 +46,18 @@ class Domain:
 
     labels: range | tuple[Any, ...]
     words: str
+    texts: tuple[str, ...] = field(default=(), repr=False)
+    """What the labels are compared by; none for a range."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of the items in order."""
+        return digest_of(self.labels, self.texts)
 
     def positions(self, items: NDArray[Any]) -> Integers:
         """Where in the domain each item is; −1 for those outside it."""
         if not isinstance(self.labels, range):
-            place = {text_of(label): at for at, label in enumerate(self.labels)}
+            place = dict(zip(self.texts, range(len(self.texts)), strict=True))
             found = (place.get(text_of(item), -1) for item in items.tolist())
             return np.fromiter(found, dtype=np.int64, count=items.size)
         if items.dtype.kind not in "iu":
@@ -92,7 +100,7 @@ def read_domain(domain: object) -> Domain:
     return _each_once(list(domain), _LIST)
 
 
-def column_beside(domain: Any, table: Columns) -> Any:
+def column_beside(domain: Any, table: TableView) -> Any:
     """A domain that is a column of a file, opened beside the table; any other as it is."""
     if not isinstance(domain, str) or table.item == FIMI_ITEM or table.database is None:
         return domain
@@ -108,7 +116,8 @@ def listed(labels: Iterable[Any], words: str) -> Domain:
             unique.setdefault(text_of(label), label)
     if not unique:
         raise ValueError("domain must not be empty")
-    return Domain(tuple(unique.values()), words.replace("{count}", str(len(unique))))
+    words = words.replace("{count}", str(len(unique)))
+    return Domain(tuple(unique.values()), words, tuple(unique))
 
 
 def _each_once(labels: list[Any], words: str, empty_lines: int = 0) -> Domain:

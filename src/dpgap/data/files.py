@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from dpgap.data.facts import FIMI_COLUMNS, Families, columns_of
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
@@ -61,13 +63,15 @@ OURS_TO_PASS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 T = TypeVar("T")
 
 
-class Columns(NamedTuple):
+class TableView(NamedTuple):
     """A table and which of its columns to look at; and the database that a file was opened in."""
 
     table: Any
     unit: str
     item: str
     database: "DuckDBPyConnection | None" = None
+    columns: Families = ()
+    """All columns that a file states, with the families of their types."""
 
 
 def quietly(action: Callable[[], T], otherwise: str) -> T:
@@ -98,7 +102,7 @@ def is_table(path: str) -> bool:
 
 
 @contextmanager
-def read_file(path: str, unit: str | None, item: str | None) -> Iterator[Columns]:
+def read_file(path: str, unit: str | None, item: str | None) -> Iterator[TableView]:
     """Open a file as a table, for as long as the block lasts."""
     kind = _require_kind(path)
     with _database() as database:
@@ -116,7 +120,8 @@ def read_file(path: str, unit: str | None, item: str | None) -> Iterator[Columns
             if unit != "row":
                 names |= {unit if is_typed else "unit": unit}
             own_item, own_unit = [*names, "row"][:2]
-            yield Columns(_table(database, kind, path, names), own_unit, own_item, database)
+            table, columns = _table(database, kind, path, names)
+            yield TableView(table, own_unit, own_item, database, columns)
 
 
 def column_of(path: str, column: str) -> list[Any]:
@@ -132,7 +137,7 @@ def column_in(database: "DuckDBPyConnection", path: str, column: str) -> "DuckDB
     kind = _require_kind(path)
     if kind == "fimi":
         raise ValueError("domain must be a table with named columns, not a .dat file")
-    return _table(database, kind, path, {column: column})
+    return _table(database, kind, path, {column: column})[0]
 
 
 def require_columns(columns: list[str], *names: str) -> None:
@@ -177,8 +182,13 @@ def _database() -> Iterator["DuckDBPyConnection"]:
 
 def _table(
     database: "DuckDBPyConnection", kind: str, path: str, names: dict[str, str]
-) -> "DuckDBPyRelation":
-    """Some columns of a file, each as what it is to be called and its name there."""
+) -> tuple["DuckDBPyRelation", Families]:
+    """Some columns of a file, each as what it is to be called and its name there.
+
+    And all columns that the file states.
+    """
+    import narwhals as nw
+
     refusal = (
         f"table could not be read: it must be a {kind.upper()} file in UTF-8 with {_HAS[kind]}"
     )
@@ -187,14 +197,14 @@ def _table(
         require_columns(columns, *names.values())
     elif kind == "json":
         quietly(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
-        return quietly(lambda: database.sql(_from_json(path, names)), refusal)
+        return quietly(lambda: database.sql(_from_json(path, names)), refusal), ()
     else:
         # A folder called "customer=5" is no column.
         reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
     table = quietly(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
     require_columns(table.columns, *names.values())
     called = (f"{quoted(name)} AS {quoted(alias)}" for alias, name in names.items())
-    return table.select(", ".join(called))
+    return table.select(", ".join(called)), columns_of(nw.from_native(table))
 
 
 _HAS = {"csv": "named columns", "parquet": "named columns", "json": "a JSON object on each line"}
@@ -334,7 +344,7 @@ def _literal(path: str) -> str:
     return _sql_text(plain)
 
 
-def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Columns:
+def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> TableView:
     """One row for each word on each line."""
     if unit not in LINE_UNITS:
         raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
@@ -352,4 +362,4 @@ def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Column
         lambda: database.sql(query).filter(f"{quoted(FIMI_ITEM)} <> ''"),
         NOT_FIMI,
     )
-    return Columns(table, FIMI_LINE, FIMI_ITEM, database)
+    return TableView(table, FIMI_LINE, FIMI_ITEM, database, FIMI_COLUMNS)
