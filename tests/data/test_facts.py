@@ -18,7 +18,7 @@ import pyarrow.parquet
 import pytest
 
 import dpgap
-from dpgap.data.facts import columns_of
+from dpgap.data.addresses import columns_of
 from dpgap.releases.questions import OBSERVED, Origin
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Ibis

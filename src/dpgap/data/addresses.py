@@ -1,45 +1,138 @@
-"""Tables in databases, named by an address: postgresql://user@host/database?table=sales.
+"""Tables by their address, and what is public of any table: where it is, and its columns.
 
-Ibis speaks to the database; whatever it accepts as an address will do. What the address names is
-never shown again, since it may hold a password.
+An address is postgresql://user@host/database?table=sales. Ibis speaks to the database; whatever it
+accepts as an address will do. The address as it was given is never shown again, since it may hold a
+password.
+
+Public facts come from names and schemas, never from rows. The same table has the same facts whoever
+reads it, as far as its types are stated at all:
+
+- A CSV file states no types. Its columns are text, which is how they are read.
+- Lines of JSON state no columns. Which keys they have is private, so no column is told.
+- An object column of pandas could hold anything, and categories are made of whatever occurs. Both
+  are called text, whatever their rows hold. pandas has no type for days; they are objects.
+- Every other column has the type that its frame, file or database states.
 """
 
+import os
 from contextlib import ExitStack, suppress
-from functools import partial
-from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from typing import Any, NamedTuple, TypeGuard
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-from dpgap.data.facts import table_address
-from dpgap.data.files import quietly, require_columns
-from dpgap.data.own_column import OWN_COLUMN
+import narwhals as nw
+from narwhals.dtypes import DType
 
+from dpgap.data.tracebacks import quietly
+
+Lazy = nw.LazyFrame[Any]
+Frame = nw.DataFrame[Any] | Lazy
+
+
+Families = tuple[tuple[str, str], ...]
+"""Names of columns, and the families of their types."""
+
+FIMI_COLUMNS: Families = (("line", "integer"), ("item", "integer"))
+"""What every FIMI file has."""
+
+GUESSED = ("object", "category")
+"""Types of pandas that say nothing of the values."""
+
+_FAMILIES = {
+    "String": "text",
+    "Categorical": "text",
+    "Enum": "text",
+    "Boolean": "boolean",
+    "Decimal": "float",
+    "Date": "date",
+    "Datetime": "time",
+    "Time": "time",
+    "Binary": "bytes",
+    "List": "list",
+    "Array": "list",
+}
 _NO_TABLE = "table must name a table in its address: postgresql://user@host/database?table=sales"
 _UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
+_PORTS = {"postgresql": "5432", "mysql": "3306"}
+_IN_FILES = ("duckdb", "sqlite")
 
 
-def is_url(table: object) -> bool:
+def columns_of(frame: Frame) -> Families:
+    """The columns of a frame of Narwhals."""
+    families = {str(name): _family(kind) for name, kind in frame.collect_schema().items()}
+    if frame.implementation.is_pandas_like():
+        kinds = frame.to_native().dtypes.items()
+        families |= {str(name): "text" for name, kind in kinds if str(kind) in GUESSED}
+    return tuple(families.items())
+
+
+def _family(kind: DType) -> str:
+    if kind.is_integer():
+        return "integer"
+    return "float" if kind.is_float() else _FAMILIES.get(type(kind).__name__, "other")
+
+
+def file_address(path: str | os.PathLike[str]) -> str:
+    """Where a file is, whichever way its path is written."""
+    return os.path.realpath(path)
+
+
+def table_address(url: SplitResult, options: dict[str, str], names: dict[str, str]) -> str:
+    """Where a table in a database is, without a user, a password and what else is for connecting.
+
+    `names` are of the table and its schema, and `options` what the URL says beside them.
+
+    >>> from urllib.parse import urlsplit
+    >>> url = urlsplit("postgres://ann:secret@DB.example.org:5432/shop?sslmode=require")
+    >>> table_address(url, {"sslmode": "require"}, {"schema": "public", "table": "sales"})
+    'postgresql://db.example.org/shop?schema=public&table=sales'
+    """
+    kind = "postgresql" if url.scheme == "postgres" else url.scheme
+    if kind in _IN_FILES:
+        place = file_address(url.netloc + url.path)
+    else:
+        host = url.hostname or options.get("host", "")
+        port = str(url.port or options.get("port", _PORTS.get(kind, "")))
+        colon = "" if port == _PORTS.get(kind, "") else f":{port}"
+        database = url.path.strip("/").partition("/")[0] or options.get("dbname", "")
+        place = f"{quote(host, safe='')}{colon}/{database}"
+    return f"{kind}://{place}?{urlencode(sorted(names.items()))}"
+
+
+def require_columns(columns: list[str], *names: str) -> None:
+    """Refuse names that are not columns."""
+    for name in names:
+        if name not in columns:
+            # Which columns there are is not said: without a header they are somebody's row.
+            raise ValueError(f"there is no column {name!r} in the table")
+
+
+def is_url(table: object) -> TypeGuard[str]:
     """Whether a table is named by the address of a database."""
     return isinstance(table, str) and "://" in table
 
 
-class TableAtAddress(NamedTuple):
-    """A table in a database, and the domain, which may be a column beside it."""
+def table_named_by(url: str) -> str | None:
+    """The name of the table in an address, if it has one."""
+    return _read_url(url)[1].get("table")
+
+
+class TablesFound(NamedTuple):
+    """A table in a database, and the domain, which may be a column of another table there."""
 
     table: Any
     domain: Any
+    domain_address: str | None
+    """Where that other table is."""
     name: str
     address: str
-    domain_address: str | None
-    """Where the table is of which the domain is a column, if there is one."""
 
 
-def find_tables(url: str, domain: Any, resources: ExitStack) -> TableAtAddress:
+def find_tables(url: str, domain: Any, resources: ExitStack) -> TablesFound:
     """The table that a URL names, and the domain: "products:id" is a column beside it.
 
     `resources` keep the connection.
     """
-    parts = quietly(lambda: urlsplit(url), _UNREACHABLE)
-    options = dict(parse_qsl(parts.query))
+    parts, options = _read_url(url)
     name, schema = options.pop("table", None), options.pop("schema", None)
     if not name:
         raise ValueError(_NO_TABLE)
@@ -51,23 +144,22 @@ def find_tables(url: str, domain: Any, resources: ExitStack) -> TableAtAddress:
     database = quietly(lambda: ibis.connect(connection), _UNREACHABLE)
     resources.callback(_disconnect, database)
     table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
+    home = schema or _current_schema(database)
+    address = table_address(parts, options, {"schema": home, "table": name})
     own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
-    if own == name:
-        raise ValueError(OWN_COLUMN)
-    home = {"schema": schema or _current_schema(database)}
-    address = partial(table_address, parts, options)
     known = quietly(lambda: database.list_tables(database=schema), _UNREACHABLE) if colon else ()
     if own not in known:
-        return TableAtAddress(table, domain, name, address(home | {"table": name}), None)
+        return TablesFound(table, domain, None, name, address)
     public = quietly(lambda: database.table(own, database=schema), _UNREACHABLE)
     require_columns(list(public.columns), column)
-    return TableAtAddress(
-        table,
-        public.select(column),
-        name,
-        address(home | {"table": name}),
-        address(home | {"table": own}),
-    )
+    beside = table_address(parts, options, {"schema": home, "table": own})
+    return TablesFound(table, public.select(column), beside, name, address)
+
+
+def _read_url(url: str) -> tuple[SplitResult, dict[str, str]]:
+    """An address and the options in it."""
+    parts = quietly(lambda: urlsplit(url), _UNREACHABLE)
+    return parts, dict(parse_qsl(parts.query))
 
 
 def _disconnect(database: Any) -> None:

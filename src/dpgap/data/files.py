@@ -3,11 +3,10 @@
 How a file is read depends on its name and, for CSV, on its first line; never on its rows. Columns
 of CSV files are text, and an empty field is NULL. A line of JSON is read by itself: its keys are
 exact, its plain values are text, and a line that is no object has no item. So a key that no line
-has is no error: all counts are 0. Lines may have 16 MB.
+has is no error: all counts are 0. A line may have up to 16 MB.
 
 A CSV record that is torn, too long or has too many or too few fields is refused, as is text that is
-not UTF-8. Engines quote rows in their error messages, so none of those passes through: `quietly`
-answers in words of our own.
+not UTF-8.
 """
 
 import codecs
@@ -16,12 +15,15 @@ import gzip
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpgap.data.facts import FIMI_COLUMNS, Families, columns_of
+import narwhals as nw
+
+from dpgap.data.addresses import FIMI_COLUMNS, Families, columns_of, require_columns
+from dpgap.data.tracebacks import quietly
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -53,36 +55,16 @@ _BYTES_AT_ONCE = 1 << 16
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SPACE = ord(" ")
 
-UNREADABLE = (
-    "table could not be read: the engine that holds it refused or was stopped; nothing was charged"
-)
-
-OURS_TO_PASS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What is no engine's, and so is let through."""
-
-T = TypeVar("T")
-
 
 class TableView(NamedTuple):
-    """A table and which of its columns to look at; and the database that a file was opened in."""
+    """A file as a table, and which of its columns to look at."""
 
-    table: Any
+    table: "DuckDBPyRelation"
     unit: str
     item: str
-    database: "DuckDBPyConnection | None" = None
-    columns: Families = ()
-    """All columns that a file states, with the families of their types."""
-
-
-def quietly(action: Callable[[], T], otherwise: str) -> T:
-    """What `action` gives, or an error that says `otherwise` and nothing of the engine's."""
-    try:
-        return action()
-    except OURS_TO_PASS:
-        raise
-    except BaseException:  # whatever it says may quote a row; Polars panics outside Exception
-        pass
-    raise ValueError(otherwise) from None
+    columns: Families
+    """All columns that the file states, with the families of their types."""
+    database: "DuckDBPyConnection"
 
 
 def kind_of(path: str) -> str | None:
@@ -121,7 +103,7 @@ def read_file(path: str, unit: str | None, item: str | None) -> Iterator[TableVi
                 names |= {unit if is_typed else "unit": unit}
             own_item, own_unit = [*names, "row"][:2]
             table, columns = _table(database, kind, path, names)
-            yield TableView(table, own_unit, own_item, database, columns)
+            yield TableView(table, own_unit, own_item, columns, database)
 
 
 def column_of(path: str, column: str) -> list[Any]:
@@ -138,14 +120,6 @@ def column_in(database: "DuckDBPyConnection", path: str, column: str) -> "DuckDB
     if kind == "fimi":
         raise ValueError("domain must be a table with named columns, not a .dat file")
     return _table(database, kind, path, {column: column})[0]
-
-
-def require_columns(columns: list[str], *names: str) -> None:
-    """Refuse names that are not columns."""
-    for name in names:
-        if name not in columns:
-            # Which columns there are is not said: without a header they are somebody's row.
-            raise ValueError(f"there is no column {name!r} in the table")
 
 
 def quoted(name: str) -> str:
@@ -187,8 +161,6 @@ def _table(
 
     And all columns that the file states.
     """
-    import narwhals as nw
-
     refusal = (
         f"table could not be read: it must be a {kind.upper()} file in UTF-8 with {_HAS[kind]}"
     )
@@ -290,10 +262,10 @@ def _header(path: str) -> tuple[list[str], str]:
 def _ends_in_quotes(path: str, delimiter: str) -> bool:
     """Whether a CSV file ends inside a quoted field.
 
-    Quotes with nothing but spaces between them go together. In even number they leave a field open
-    or shut, as it was. In odd number they shut an open one, or open one if they stand where a field
-    may begin: after a border and at most one space. So after the last that stand elsewhere it is
-    shut, and all that follow turn it.
+    Quotes with only spaces between them form a group. A group of even size changes nothing. A group
+    of odd size closes a field that is open. It opens a field only where one may begin: after a
+    border and at most one space. So after the last odd group that stands elsewhere no field is
+    open, and every odd group after that opens or closes one: a turn.
     """
     borders = b"\r\n" + delimiter.encode()
     turns = 0
@@ -310,9 +282,9 @@ def _ends_in_quotes(path: str, delimiter: str) -> bool:
 
 
 def _last_turns(data: bytes, borders: bytes) -> tuple[int, bool]:
-    """How many odd numbers of quotes stand where a field may begin, after the last elsewhere.
+    """How many odd groups of quotes follow the last one that stands where no field may begin.
 
-    And whether there are none elsewhere. What stands before the data is a border.
+    And whether there is no such one. What stands before the data is a border.
     """
     turns, end = 0, len(data)
     while (end := data.rfind(b'"', 0, end)) >= 0:
@@ -362,4 +334,4 @@ def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> TableV
         lambda: database.sql(query).filter(f"{quoted(FIMI_ITEM)} <> ''"),
         NOT_FIMI,
     )
-    return TableView(table, FIMI_LINE, FIMI_ITEM, database, FIMI_COLUMNS)
+    return TableView(table, FIMI_LINE, FIMI_ITEM, FIMI_COLUMNS, database)

@@ -1,8 +1,8 @@
 """The paper's method: Laplace noise throughout, and gaps combined by their variances.
 
 After a Top-K the best linear unbiased estimates (Theorem 3), after a Sparse Vector each gap with
-its measurement by inverse variance (Section 6.2). Both take the noise as it is before looking at
-who was selected; where winners are hard to tell from losers, they are off.
+its measurement by inverse variance (Section 6.2). Both ignore that the noise also decided who was
+selected. So they are off where winners are hard to tell from losers.
 """
 
 from fractions import Fraction

@@ -14,8 +14,8 @@ import ibis
 import narwhals as nw
 import pyarrow
 
-from dpgap.data.engines import FEW, Columns, Engine, Member, Row
-from dpgap.data.files import quietly
+from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row
+from dpgap.data.tracebacks import quietly
 
 _TEXT_TYPES = (19, 25, 1042, 1043)
 """What PostgreSQL calls name, text, char(n) and varchar by."""
@@ -80,7 +80,7 @@ class Ibis(Engine):
             return frame
         return frame.with_columns(nw.col("item") + "")
 
-    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+    def list_items(self, items: Sequence[str | None] | Sequence[int]) -> Any:
         return nw.from_native(self._table({"item": items, "position": range(len(items))}))
 
     def _table(self, columns: dict[str, Sequence[Any]]) -> Any:
@@ -101,7 +101,7 @@ class Ibis(Engine):
             self._forget_lists()
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
-    def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
+    def _batches(self, frame: Any, size: int) -> Iterator[Batch]:
         native = frame.to_native()
         if self._database.name == "duckdb":  # in memory anyway; Ibis 12 has no batches of DuckDB 2
             batches = self._database.to_pyarrow(native, limit=None).to_batches(size)
