@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import duckdb
 import ibis
@@ -18,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 import dpgap
-from dpgap.data.addresses import columns_of
+from dpgap.data.addresses import columns_of, table_address
 from dpgap.releases.questions import OBSERVED, Origin
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Ibis
@@ -191,6 +192,21 @@ def test_an_address_is_the_same_however_it_is_spelt(tmp_path: Path) -> None:
     assert _origin(url).table == "sold"
 
 
+def test_an_address_leaves_out_who_connects_and_how() -> None:
+    ways = [
+        "postgresql://db/shop",
+        "postgres://ann:secret@DB:5432/shop?sslmode=require",
+        "postgresql:///shop?host=db&port=5432&user=ann&password=secret",
+        "postgresql://?host=db&dbname=shop",
+    ]
+    names = {"table": "sales", "schema": "public"}
+    spelt = [(urlsplit(way), dict(parse_qsl(urlsplit(way).query))) for way in ways]
+    addresses = {table_address(*each, names) for each in spelt}
+    assert addresses == {"postgresql://db/shop?schema=public&table=sales"}
+    other = table_address(urlsplit("postgresql://db:5433/shop"), {}, {"table": "sales"})
+    assert other == "postgresql://db:5433/shop?table=sales"
+
+
 @pytest.mark.parametrize("labels", [["fig", "pea", "oat"], ["10", "7"], ["é", "a\0b", "\ud800"]])
 def test_a_domain_has_one_digest_as_list_file_column_and_frame(
     labels: list[str], tmp_path: Path
@@ -241,6 +257,7 @@ def test_domains_that_differ_have_different_digests() -> None:
         ["a", "b\0c"],
         ["a", "b", "c"],
         ['["a"', '"b"]'],
+        ['{"first":0,"last":2,"step":1}'],
     ]
     assert len({_origin(TEXTS, each).digest for each in domains}) == len(domains)
 

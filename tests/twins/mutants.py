@@ -14,10 +14,10 @@ import numpy as np
 
 from dpgap.data import counts as sources
 from dpgap.data import domain
+from dpgap.data.addresses import Source
 from dpgap.data.domain import Domain
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.counted import CountsInEngine
-from dpgap.data.files import TableView
 from dpgap.data.private_counts import CountsInMemory
 
 
@@ -69,10 +69,10 @@ def _read_by(sql: str) -> Callable[[], AbstractContextManager[Any]]:
     """Files read by one expression of DuckDB's."""
 
     @contextmanager
-    def read_file(path: str, unit: str, item: str) -> Iterator[TableView]:
+    def read_file(path: str, unit: str, item: str) -> Iterator[Source]:
         with duckdb.connect(config={"threads": 2}) as database:
             table = database.sql(f"SELECT * FROM {sql.format(path=path)}")
-            yield TableView(table, unit, item, (), database)
+            yield Source(table, unit, item, columns=(), database=database)
 
     return lambda: mock.patch.object(sources, "read_file", read_file)
 

@@ -16,13 +16,16 @@ reads it, as far as its types are stated at all:
 
 import os
 from contextlib import ExitStack, suppress
-from typing import Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import narwhals as nw
 from narwhals.dtypes import DType
 
 from dpgap.data.tracebacks import quietly
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 Lazy = nw.LazyFrame[Any]
 Frame = nw.DataFrame[Any] | Lazy
@@ -54,6 +57,25 @@ _NO_TABLE = "table must name a table in its address: postgresql://user@host/data
 _UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
 _PORTS = {"postgresql": "5432", "mysql": "3306"}
 _IN_FILES = ("duckdb", "sqlite")
+
+
+class Source(NamedTuple):
+    """A table that was found, which of its columns to look at, and what is public of it."""
+
+    table: Any
+    """What Narwhals can make a frame of."""
+    unit: str
+    item: str
+    domain: Any = None
+    """As it was stated, or a column that stands beside the table."""
+    domain_address: str | None = None
+    """Where the table of that column is."""
+    name: str | None = None
+    address: str | None = None
+    columns: Families | None = None
+    """All columns that a file states; None where a frame states them."""
+    database: "DuckDBPyConnection | None" = None
+    """What a file was opened in."""
 
 
 def columns_of(frame: Frame) -> Families:
@@ -95,7 +117,7 @@ def table_address(url: SplitResult, options: dict[str, str], names: dict[str, st
         colon = "" if port == _PORTS.get(kind, "") else f":{port}"
         database = url.path.strip("/").partition("/")[0] or options.get("dbname", "")
         place = f"{quote(host, safe='')}{colon}/{database}"
-    return f"{kind}://{place}?{urlencode(sorted(names.items()))}"
+    return f"{kind}://{place}?{urlencode(sorted(filter(all, names.items())))}"
 
 
 def require_columns(columns: list[str], *names: str) -> None:
@@ -116,18 +138,7 @@ def table_named_by(url: str) -> str | None:
     return _read_url(url)[1].get("table")
 
 
-class TablesFound(NamedTuple):
-    """A table in a database, and the domain, which may be a column of another table there."""
-
-    table: Any
-    domain: Any
-    domain_address: str | None
-    """Where that other table is."""
-    name: str
-    address: str
-
-
-def find_tables(url: str, domain: Any, resources: ExitStack) -> TablesFound:
+def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStack) -> Source:
     """The table that a URL names, and the domain: "products:id" is a column beside it.
 
     `resources` keep the connection.
@@ -146,14 +157,15 @@ def find_tables(url: str, domain: Any, resources: ExitStack) -> TablesFound:
     table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
     home = schema or _current_schema(database)
     address = table_address(parts, options, {"schema": home, "table": name})
+    source = Source(table, unit, item, domain, None, name, address)
     own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
     known = quietly(lambda: database.list_tables(database=schema), _UNREACHABLE) if colon else ()
     if own not in known:
-        return TablesFound(table, domain, None, name, address)
+        return source
     public = quietly(lambda: database.table(own, database=schema), _UNREACHABLE)
     require_columns(list(public.columns), column)
     beside = table_address(parts, options, {"schema": home, "table": own})
-    return TablesFound(table, public.select(column), beside, name, address)
+    return source._replace(domain=public.select(column), domain_address=beside)
 
 
 def _read_url(url: str) -> tuple[SplitResult, dict[str, str]]:

@@ -9,17 +9,24 @@ import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgap import public
-from dpgap.data.addresses import Families, columns_of, file_address, find_tables, is_url
+from dpgap.data.addresses import (
+    Families,
+    Frame,
+    Source,
+    columns_of,
+    find_tables,
+    is_url,
+)
 from dpgap.data.domain import (
     Domain,
-    column_beside,
+    Stated,
     column_digest,
     domain_of,
     is_within,
@@ -27,6 +34,7 @@ from dpgap.data.domain import (
     refuse_own_column,
     warn_of_oddities,
     whole,
+    with_domain,
 )
 from dpgap.data.engines.base import engine_of
 from dpgap.data.engines.counted import count_in_engine, require_exact_text
@@ -98,10 +106,11 @@ def counts(
         raise ValueError("unit and item must be different columns")
     refuse_own_column(table, item, domain)
     with ExitStack() as resources:
-        source = _open(table, unit, item, domain, resources)
-        frame, is_fimi = source.frame, source.item == FIMI_ITEM
+        source = _find(table, unit, item, domain, resources)
+        frame, is_fimi = _as_frame(source.table), source.item == FIMI_ITEM
         engine = None if is_fimi else engine_of(frame)
-        stays = engine is not None and (not source.is_file or source.domain_address is not None)
+        is_file = source.database is not None
+        stays = engine is not None and (not is_file or source.domain_address is not None)
         public, words = _read_domain(source.domain, frame if stays else None)
         counted = count_units(frame, source.unit, source.item)
         origin = Origin(
@@ -112,17 +121,18 @@ def counts(
             is_private=public is not None,
             table=source.name,
             address=source.address,
-            columns=source.columns,
+            columns=_columns(source, frame),
             digest=_digest(public, source.domain_address, domain),
         )
         if engine is not None:
-            if not source.is_file:  # files have no collations
-                column = frame.select(source.item).rename({source.item: "item"})
+            if not is_file:  # files have no collations
+                column = frame.lazy().select(source.item).rename({source.item: "item"})
                 require_exact_text(engine, column, f"column {source.item!r}")
-            return count_in_engine(engine, counted, public, origin, resources)
-        if public is not None and (is_fimi or states_numbers(frame, source.item)):
-            public.require_numbers()
-        return _over_domain(public, *_fetch(counted, is_fimi), origin)
+            return count_in_engine(engine, counted.lazy(), public, origin, resources)
+        known = public if isinstance(public, Domain) else None
+        if known is not None and (is_fimi or states_numbers(frame, source.item)):
+            known.require_numbers()
+        return _over_domain(known, *_fetch(counted, is_fimi), origin)
 
 
 def require_neighbours(neighbours: object) -> str:
@@ -132,51 +142,34 @@ def require_neighbours(neighbours: object) -> str:
     return str(neighbours)
 
 
-class Source(NamedTuple):
-    """A table that was found and opened, with its domain and what is public of both."""
-
-    frame: Any
-    """A frame of Narwhals."""
-    unit: str
-    item: str
-    """What the two columns are called in the frame."""
-    columns: Families
-    domain: Any
-    """As it was stated, or a column beside the table."""
-    domain_address: str | None = None
-    """Where the table is of which the domain is a column, if it stands beside this one."""
-    name: str | None = None
-    address: str | None = None
-    is_file: bool = False
-
-
-def _open(
+def _find(
     table: Any, unit: str | None, item: str | None, domain: Any, resources: ExitStack
 ) -> Source:
     """Find a table by its path or address; or take the frame that was given."""
     if isinstance(table, str | os.PathLike) and not is_url(table):
-        view = resources.enter_context(read_file(os.fspath(table), unit, item))
-        public = column_beside(domain, view)
-        beside = None if public is domain else file_address(domain.rpartition(":")[0])
-        frame, name, address = _as_frame(view.table), os.path.basename(table), file_address(table)
-        return Source(frame, *view[1:4], public, beside, name, address, is_file=True)
-    found: tuple[Any, ...] = (table, domain)
-    if is_url(table):
-        found = find_tables(table, domain, resources)
+        file = resources.enter_context(read_file(os.fspath(table), unit, item))
+        return with_domain(file, domain)
     if unit is None or item is None:
         raise TypeError("unit and item must be given: the names of two columns")
-    frame = _as_frame(found[0])
-    return Source(frame, unit, item, quietly(lambda: columns_of(frame), UNREADABLE), *found[1:])
+    if is_url(table):
+        return find_tables(table, unit, item, domain, resources)
+    return Source(table, unit, item, domain)
 
 
-def _as_frame(table: Any) -> Any:
-    frame: Any = quietly(lambda: nw.from_native(table, pass_through=True), UNREADABLE)
+def _as_frame(table: object) -> Frame:
+    frame: object = quietly(lambda: nw.from_native(table, pass_through=True), UNREADABLE)
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         raise TypeError(f"table must be {_FRAMES}, not {type(table).__name__}")
     return frame
 
 
-def _read_domain(domain: Any, beside: Any) -> tuple[Any, str]:
+def _columns(source: Source, frame: Frame) -> Families:
+    if source.columns is not None:
+        return source.columns
+    return quietly(lambda: columns_of(frame), UNREADABLE)
+
+
+def _read_domain(domain: Any, beside: Frame | None) -> tuple[Stated, str]:
     """The domain, None if observed, and words. A frame of the engine of `beside` stays a frame."""
     if isinstance(domain, str) and domain == OBSERVED:
         return None, "the items observed in the table"
@@ -188,14 +181,14 @@ def _read_domain(domain: Any, beside: Any) -> tuple[Any, str]:
     if len(names) != 1:
         raise ValueError("domain must be a frame of one column: select it")
     words = f"column {names[0]!r} of a public table"
-    is_lazy = isinstance(column, nw.LazyFrame)
-    if is_lazy and beside is not None and column.implementation == beside.implementation:
+    is_near = beside is not None and column.implementation == beside.implementation
+    if isinstance(column, nw.LazyFrame) and is_near:
         return column.rename({names[0]: "item"}), words
     values = quietly(lambda: column.lazy().collect()[names[0]].to_list(), _NO_DOMAIN)
     return warn_of_oddities(domain_of(values, words + ": {count} items")), words
 
 
-def _digest(public: Any, address: str | None, stated: Any) -> str | None:
+def _digest(public: Stated, address: str | None, stated: Any) -> str | None:
     """A hash of the domain; of its address where it is never fetched; None if nobody can tell it.
 
     Nobody can tell items that were observed, which are private, and a frame that an engine keeps.
@@ -205,7 +198,7 @@ def _digest(public: Any, address: str | None, stated: Any) -> str | None:
     return None if address is None else column_digest(address, stated.rpartition(":")[2])
 
 
-def _fetch(counted: Any, is_fimi: bool) -> tuple[NDArray[Any], Integers]:
+def _fetch(counted: Frame, is_fimi: bool) -> tuple[NDArray[Any], Integers]:
     """All counts, here in this process."""
     items, found = quietly(lambda: _arrays(counted), NOT_FIMI if is_fimi else UNREADABLE)
     return _whole_numbers(items, found) if is_fimi else (items, found.astype(np.int64))
@@ -219,7 +212,7 @@ def _whole_numbers(words: NDArray[Any], found: NDArray[Any]) -> tuple[Integers, 
     return items, found[kept].astype(np.int64)
 
 
-def _arrays(counted: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+def _arrays(counted: Frame) -> tuple[NDArray[Any], NDArray[Any]]:
     if counted.implementation.is_duckdb():
         arrays = counted.to_native().fetchnumpy()
         return arrays["item"], arrays["units"]

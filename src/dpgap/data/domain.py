@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap import public
-from dpgap.data.addresses import is_url, table_named_by
-from dpgap.data.files import FIMI_ITEM, TableView, column_in, column_of, is_table
+from dpgap.data.addresses import Lazy, Source, file_address, is_url, table_named_by
+from dpgap.data.files import FIMI_ITEM, column_in, column_of, is_table
 from dpgap.data.private_counts import Integers
 from dpgap.data.tracebacks import quietly
 from dpgap.exact.grid import MAX_STEPS
@@ -96,6 +96,10 @@ class Domain:
             raise ValueError("domain has no numbers, but the item column holds nothing else")
 
 
+Stated = Domain | Lazy | None
+"""A domain, a table in an engine with its items in the column `item`, or whatever is observed."""
+
+
 def read_domain(domain: object) -> Domain:
     """The domain that a user stated, in any of the ways that are accepted.
 
@@ -120,12 +124,13 @@ def read_domain(domain: object) -> Domain:
     return _each_once(list(domain), _LIST)
 
 
-def column_beside(domain: Any, table: TableView) -> Any:
-    """A domain that is a column of a file, opened beside the table; any other as it is."""
-    if not isinstance(domain, str) or table.item == FIMI_ITEM:
-        return domain
-    path, colon, column = domain.rpartition(":")
-    return column_in(table.database, path, column) if colon and is_table(path) else domain
+def with_domain(source: Source, domain: Any) -> Source:
+    """A file with its domain. If that is a column of a file, it is opened beside the table."""
+    path, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
+    if not colon or source.database is None or source.item == FIMI_ITEM or not is_table(path):
+        return source._replace(domain=domain)
+    beside = column_in(source.database, path, column)
+    return source._replace(domain=beside, domain_address=file_address(path))
 
 
 def domain_of(labels: Iterable[Any], words: str) -> Domain:
@@ -283,7 +288,9 @@ def _hash_of_texts(texts: Sequence[str]) -> str:
     joined = "\0".join(texts)  # several times as fast as JSON
     if joined.count("\0") >= len(texts):
         return _hash(texts)
-    return hashlib.sha256(joined.encode(errors="surrogatepass")).hexdigest()
+    hashed = hashlib.sha256(b"items\0")  # no JSON begins like this
+    hashed.update(joined.encode(errors="surrogatepass"))
+    return hashed.hexdigest()
 
 
 def _hash(value: Any) -> str:
@@ -312,7 +319,7 @@ def _is_told(test: Callable[[Any, str | None, Any], bool], *given: Any) -> bool:
     return False
 
 
-def _is_same_file(table: str, domain: Any) -> bool:
+def _is_same_file(table: str, domain: object) -> bool:
     if not isinstance(domain, str | os.PathLike):
         return False
     path, colon, _ = os.fspath(domain).rpartition(":")

@@ -18,11 +18,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
-from dpgap.data.addresses import FIMI_COLUMNS, Families, columns_of, require_columns
+from dpgap.data.addresses import (
+    FIMI_COLUMNS,
+    Families,
+    Source,
+    columns_of,
+    file_address,
+    require_columns,
+)
 from dpgap.data.tracebacks import quietly
 
 if TYPE_CHECKING:
@@ -56,17 +63,6 @@ _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SPACE = ord(" ")
 
 
-class TableView(NamedTuple):
-    """A file as a table, and which of its columns to look at."""
-
-    table: "DuckDBPyRelation"
-    unit: str
-    item: str
-    columns: Families
-    """All columns that the file states, with the families of their types."""
-    database: "DuckDBPyConnection"
-
-
 def kind_of(path: str) -> str | None:
     """Which kind of table the file's name promises."""
     name = path.lower()
@@ -84,26 +80,30 @@ def is_table(path: str) -> bool:
 
 
 @contextmanager
-def read_file(path: str, unit: str | None, item: str | None) -> Iterator[TableView]:
+def read_file(path: str, unit: str | None, item: str | None) -> Iterator[Source]:
     """Open a file as a table, for as long as the block lasts."""
     kind = _require_kind(path)
     with _database() as database:
-        if kind == "fimi":
-            yield _fimi(database, path, unit)
-        else:
-            if unit is None or item is None:
-                raise TypeError(
-                    "unit and item must be given: the column that says whose row it is (or "
-                    '"row" where every row is its own unit), and the column to count'
-                )
-            # Text files may call their columns anything, which not every engine takes.
-            is_typed = kind == "parquet"
-            names = {item if is_typed else "item": item}
-            if unit != "row":
-                names |= {unit if is_typed else "unit": unit}
-            own_item, own_unit = [*names, "row"][:2]
-            table, columns = _table(database, kind, path, names)
-            yield TableView(table, own_unit, own_item, columns, database)
+        read = _fimi(database, path, unit) if kind == "fimi" else _named(database, path, unit, item)
+        name, address = os.path.basename(path), file_address(path)
+        yield read._replace(name=name, address=address, database=database)
+
+
+def _named(database: "DuckDBPyConnection", path: str, unit: str | None, item: str | None) -> Source:
+    """A file whose columns have names."""
+    if unit is None or item is None:
+        raise TypeError(
+            "unit and item must be given: the column that says whose row it is (or "
+            '"row" where every row is its own unit), and the column to count'
+        )
+    # Text files may call their columns anything, which not every engine takes.
+    is_typed = kind_of(path) == "parquet"
+    names = {item if is_typed else "item": item}
+    if unit != "row":
+        names |= {unit if is_typed else "unit": unit}
+    own_item, own_unit = [*names, "row"][:2]
+    table, columns = _table(database, path, names)
+    return Source(table, own_unit, own_item, columns=columns)
 
 
 def column_of(path: str, column: str) -> list[Any]:
@@ -116,10 +116,9 @@ def column_of(path: str, column: str) -> list[Any]:
 
 def column_in(database: "DuckDBPyConnection", path: str, column: str) -> "DuckDBPyRelation":
     """One column of a public table, as a table in a database."""
-    kind = _require_kind(path)
-    if kind == "fimi":
+    if _require_kind(path) == "fimi":
         raise ValueError("domain must be a table with named columns, not a .dat file")
-    return _table(database, kind, path, {column: column})[0]
+    return _table(database, path, {column: column})[0]
 
 
 def quoted(name: str) -> str:
@@ -155,12 +154,13 @@ def _database() -> Iterator["DuckDBPyConnection"]:
 
 
 def _table(
-    database: "DuckDBPyConnection", kind: str, path: str, names: dict[str, str]
+    database: "DuckDBPyConnection", path: str, names: dict[str, str]
 ) -> tuple["DuckDBPyRelation", Families]:
     """Some columns of a file, each as what it is to be called and its name there.
 
     And all columns that the file states.
     """
+    kind = _require_kind(path)
     refusal = (
         f"table could not be read: it must be a {kind.upper()} file in UTF-8 with {_HAS[kind]}"
     )
@@ -316,7 +316,7 @@ def _literal(path: str) -> str:
     return _sql_text(plain)
 
 
-def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> TableView:
+def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Source:
     """One row for each word on each line."""
     if unit not in LINE_UNITS:
         raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
@@ -334,4 +334,4 @@ def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> TableV
         lambda: database.sql(query).filter(f"{quoted(FIMI_ITEM)} <> ''"),
         NOT_FIMI,
     )
-    return TableView(table, FIMI_LINE, FIMI_ITEM, FIMI_COLUMNS, database)
+    return Source(table, FIMI_LINE, FIMI_ITEM, columns=FIMI_COLUMNS)

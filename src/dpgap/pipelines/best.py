@@ -19,13 +19,13 @@ from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.pipelines.paper import Estimated
+from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.releases.results import AboveRelease, TopKRelease
 
 
 def top_k_estimates(
     selection: NoisyTopK, measurement: Joint, selected: TopKRelease, measurements: Floats
-) -> Estimated:
+) -> EstimatedWinners:
     """Estimate the winners of a Top-K."""
     leads = np.cumsum(selected.gaps[::-1])[::-1]
     found = estimates_after_top_k(selection, measurement, measurements[None], leads[None])
@@ -66,7 +66,7 @@ def _gaps(leads: Floats, grid: float) -> Floats:
 
 def above_estimates(
     selection: SparseVector, measurement: Joint, selected: AboveRelease, measurements: Floats
-) -> Estimated:
+) -> EstimatedWinners:
     """Estimate what a Sparse Vector found above, at least one answer."""
     found = estimates_after_above(
         selection, measurement, measurements[None], selected.gaps[None], selected.branch_of[None]
@@ -117,7 +117,7 @@ def _scales(scale: Floats | float, grid: float) -> Floats:
     return np.maximum(scale, grid / 2)
 
 
-def _with_intervals(found: Estimates, measurement: Joint, measurements: Floats) -> Estimated:
+def _with_intervals(found: Estimates, measurement: Joint, measurements: Floats) -> EstimatedWinners:
     """Intervals are the measurement's, which selection does not touch."""
     errors = (measurement.error(measurements.size),)
-    return Estimated(found.means[0], found.variances[0], "measurements", errors)
+    return EstimatedWinners(found.means[0], found.variances[0], "measurements", errors)

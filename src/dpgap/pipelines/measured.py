@@ -9,9 +9,10 @@ free and make the measurements more accurate. Two methods:
   Vector.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,10 @@ from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, Spars
 from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
-from dpgap.pipelines.paper import Estimated
+from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.releases.results import AboveRelease, Measured, TopKRelease
 
-METHODS = ("best", "paper")
+_METHODS: dict[str, ModuleType] = {"best": best, "paper": paper}
 _NOISE = {"best": "exponential", "paper": "laplace"}
 _BRANCHES = {"best": 3, "paper": 2}
 
@@ -70,7 +71,7 @@ class Pipeline:
         self,
         selected: TopKRelease | AboveRelease,
         measurements: Floats,
-        found: Estimated,
+        found: EstimatedWinners,
         spent: Fraction,
     ) -> Measured:
         grid = self.selection.grid
@@ -147,7 +148,8 @@ class MeasuredTopK(Pipeline):
         with charged(account, self.epsilon, self):
             selected, private_answers = self.selection.draw_paid(candidates)
             values = self.measurement.measure_selected(private_answers)
-        found = _TOP_K[self.method](self.selection, self.measurement, selected, values)
+        estimate = _METHODS[self.method].top_k_estimates
+        found = estimate(self.selection, self.measurement, selected, values)
         return self._release(selected, values, found, self.epsilon)
 
 
@@ -225,26 +227,17 @@ class MeasuredAbove(Pipeline):
             if selected.indices.size:
                 values = self.measurement.measure_selected(private_answers)
                 charge.spent += self.measurement.epsilon
-        found = Estimated(values, values, "measurements", ())
+        found = EstimatedWinners(values, values, "measurements", ())
         if values.size:
-            found = _ABOVE[self.method](self.selection, self.measurement, selected, values)
+            estimate = _METHODS[self.method].above_estimates
+            found = estimate(self.selection, self.measurement, selected, values)
         return self._release(selected, values, found, charge.spent)
-
-
-_TOP_K: dict[str, Callable[..., Estimated]] = {
-    "best": best.top_k_estimates,
-    "paper": paper.top_k_estimates,
-}
-_ABOVE: dict[str, Callable[..., Estimated]] = {
-    "best": best.above_estimates,
-    "paper": paper.above_estimates,
-}
 
 
 def require_method(method: object) -> str:
     """`method`, if there is one of that name."""
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}")
+    if method not in tuple(_METHODS):
+        raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, not {method!r}")
     return str(method)
 
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import narwhals as nw
 from numpy.typing import NDArray
 
+from dpgap.data.addresses import Frame, Lazy
 from dpgap.data.tracebacks import quietly
 from dpgap.exact.bits import process
 
@@ -42,6 +43,12 @@ _STOPPED = (
 )
 
 
+def lazy(native: Any) -> Lazy:
+    """What an engine has, as a frame of Narwhals."""
+    frame: Lazy = nw.from_native(native)
+    return frame
+
+
 class EngineError(RuntimeError):
     """An engine failed after counting; nothing was released."""
 
@@ -60,20 +67,20 @@ class Engine(ABC):
         """Whether this is a forked child's copy, which must not touch the parent's connection."""
         return process() != self._process
 
-    def rows(self, frame: Any) -> list[Row]:
+    def rows(self, frame: Lazy) -> list[Row]:
         """All rows of a small frame."""
         rows = self.ask(lambda: self._collect(frame.to_native()))
         self.fetched += len(rows)
         return rows
 
-    def batches(self, frame: Any, size: int) -> Iterator[Batch]:
+    def batches(self, frame: Lazy, size: int) -> Iterator[Batch]:
         """All rows of a large frame in its order, some at a time."""
         batches = self._batches(frame, size)
         while (batch := self.ask(lambda: next(batches, None))) is not None:
             self.fetched += len(batch["units"])
             yield batch
 
-    def members(self, frozen: Any, wanted: Sequence[Member]) -> list[Any]:
+    def members(self, frozen: Lazy, wanted: Sequence[Member]) -> list[Any]:
         """For each count and place: that item of the frozen counts."""
         if not wanted:
             return []
@@ -93,11 +100,11 @@ class Engine(ABC):
 
         return quietly(act, _STOPPED, EngineError)
 
-    def plain(self, frame: Any) -> Any:
+    def plain(self, frame: Lazy) -> Lazy:
         """The same rows, with a text `item` as nothing but text."""
         return frame
 
-    def merges(self, column: Any) -> bool:
+    def merges(self, column: Lazy) -> bool:
         """Whether some different texts count as equal in a column of text; looks at no row."""
         nothing = column.select(nw.col("item").cast(nw.String)).head(0)
         probe = nw.concat([nothing, self.list_items(_ALIKE).select("item")])
@@ -109,33 +116,33 @@ class Engine(ABC):
         return nullcontext()
 
     @abstractmethod
-    def freeze(self, frame: Any) -> Any:
+    def freeze(self, frame: Lazy) -> Lazy:
         """The same rows, computed once and for all."""
 
     @abstractmethod
-    def drop(self, frozen: Any) -> None:
+    def drop(self, frozen: Lazy) -> None:
         """Let go of what was frozen."""
 
     @abstractmethod
-    def list_items(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+    def list_items(self, items: Sequence[str | None] | Sequence[int]) -> Lazy:
         """Public items as a frame: `item` and its `position` in the list."""
 
     @abstractmethod
-    def shuffled(self, frame: Any, salt: str) -> Any:
+    def shuffled(self, frame: Lazy, salt: str) -> Lazy:
         """The same rows, ordered by a hash of the salt and the item."""
 
     @abstractmethod
     def _collect(self, native: Any) -> list[Row]: ...
 
     @abstractmethod
-    def _batches(self, frame: Any, size: int) -> Iterator[Batch]: ...
+    def _batches(self, frame: Lazy, size: int) -> Iterator[Batch]: ...
 
     @abstractmethod
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
         """Rows of item, count and place, in any order."""
 
 
-def engine_of(frame: Any) -> Engine | None:
+def engine_of(frame: Frame) -> Engine | None:
     """The engine behind a lazy frame; None where frames live in this process."""
     kind = frame.implementation
     if kind.is_duckdb():

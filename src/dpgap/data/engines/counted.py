@@ -8,7 +8,7 @@ alone; after the count of counts it also depends on which groups won.
 """
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -17,8 +17,10 @@ from typing import Any, NoReturn
 
 import narwhals as nw
 import numpy as np
+from narwhals.dtypes import DType
 
-from dpgap.data.domain import Domain
+from dpgap.data.addresses import Lazy
+from dpgap.data.domain import Domain, Stated
 from dpgap.data.engines.base import Batch, Engine
 from dpgap.data.private_counts import (
     Chunk,
@@ -44,7 +46,7 @@ class CountsInEngine(PrivateCounts):
     """Frozen counts in an engine. The engine lets go of them when these answers are closed."""
 
     engine: Engine
-    frozen: Any
+    frozen: Lazy
     """A frame of `item` and `units`; items of a list are their positions in it."""
     labels: range | tuple[Any, ...] | None
     """The public domain, where it was stated here; None where it is a table in the engine."""
@@ -155,7 +157,7 @@ class CountsInEngine(PrivateCounts):
         rows = self.engine.shuffled(self.frozen, secure_bits().token())
         return self._sparse_shuffled(rows) if isinstance(self.labels, range) else self._chunks(rows)
 
-    def _chunks(self, frame: Any) -> Chunks:
+    def _chunks(self, frame: Lazy) -> Chunks:
         for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
             items = batch["item"]
 
@@ -164,7 +166,7 @@ class CountsInEngine(PrivateCounts):
 
             yield Chunk(batch["units"].astype(np.int64), found)
 
-    def _sparse_in_order(self, frame: Any) -> Chunks:
+    def _sparse_in_order(self, frame: Lazy) -> Chunks:
         """Rows of a range in its order, with what is absent in between."""
         low = 0
         for batch in self._batches_and_end(frame):
@@ -178,7 +180,7 @@ class CountsInEngine(PrivateCounts):
                 yield Chunk(batch["units"].astype(np.int64), found, positions - low, high - low)
             low = high
 
-    def _sparse_shuffled(self, frame: Any) -> Chunks:
+    def _sparse_shuffled(self, frame: Lazy) -> Chunks:
         """Rows of a range as they come, in distinct random places; absent items have the others.
 
         Which absent item stands at a place is drawn only when that place is named.
@@ -202,7 +204,7 @@ class CountsInEngine(PrivateCounts):
                 yield Chunk(batch["units"].astype(np.int64), found, taken, high - low)
             low, done = high, done + taken.size
 
-    def _batches_and_end(self, frame: Any) -> Iterator[Batch]:
+    def _batches_and_end(self, frame: Lazy) -> Iterator[Batch]:
         """The rows, some at a time, and at last none: the rest of a range is absent."""
         yield from self.engine.batches(frame, _ROWS_AT_ONCE)
         none = np.empty(0, dtype=np.int64)
@@ -215,32 +217,17 @@ def _let_go(engine: Engine, kept: ExitStack) -> None:
 
 
 def count_in_engine(
-    engine: Engine, counted: Any, domain: Any, origin: Origin, resources: ExitStack
+    engine: Engine, counted: Lazy, domain: Stated, origin: Origin, resources: ExitStack
 ) -> CountsInEngine:
     """Freeze the counts of a domain's items. `counted` is a frame of `item` and `units`.
 
     `domain` is a stated domain, a frame of the engine with the one column `item`, or None for
     whatever was observed. `resources` are kept until the answers are closed.
     """
-    counted = quietly(lambda: engine.plain(counted), UNREADABLE)
-    kind = quietly(lambda: counted.collect_schema()["item"], UNREADABLE)
-    labels = domain.labels if isinstance(domain, Domain) else None
-    refusal = _TWO_TABLES if domain is not None and labels is None else UNREADABLE
-    if isinstance(labels, range):
-        _require_range(labels, kind)
-        wanted = partial(keep_range, counted, kind, labels)
-    elif labels is not None:
-        _require_list(domain, kind)
-        wanted = partial(_keep_list, engine, domain, counted, kind)
-    elif domain is not None:
-        own = quietly(lambda: domain.collect_schema()["item"], refusal)
-        _require_column(own, kind)
-        require_exact_text(engine, domain, "domain")
-        domain = engine.plain(domain)
-        wanted = partial(keep_items, domain, own, counted, kind)
-    else:
-        wanted = partial(counted.select, "item", "units")
+    refusal = _TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
+    wanted = _narrow(engine, quietly(lambda: engine.plain(counted), UNREADABLE), domain)
     frozen, values, sizes = quietly(lambda: _freeze(engine, wanted(), resources), refusal)
+    labels = domain.labels if isinstance(domain, Domain) else None
     absent = len(labels) - int(sizes.sum()) if isinstance(labels, range) else 0
     if not sizes.size and not absent:
         raise ValueError("domain must not be empty")
@@ -258,7 +245,24 @@ def count_in_engine(
     )
 
 
-def require_exact_text(engine: Engine, column: Any, name: str) -> None:
+def _narrow(engine: Engine, counted: Lazy, domain: Stated) -> Callable[[], Lazy]:
+    """The query for the counts of a domain's items, if their types go together."""
+    kind = quietly(lambda: counted.collect_schema()["item"], UNREADABLE)
+    if domain is None:
+        return partial(counted.select, "item", "units")
+    if isinstance(domain, nw.LazyFrame):
+        own = quietly(lambda: domain.collect_schema()["item"], _TWO_TABLES)
+        _require_column(own, kind)
+        require_exact_text(engine, domain, "domain")
+        return partial(keep_items, engine.plain(domain), own, counted, kind)
+    if isinstance(domain.labels, range):
+        _require_range(domain.labels, kind)
+        return partial(keep_range, counted, kind, domain.labels)
+    _require_list(domain, kind)
+    return partial(_keep_list, engine, domain, counted, kind)
+
+
+def require_exact_text(engine: Engine, column: Lazy, name: str) -> None:
     """Refuse a column whose collation takes different texts for equal.
 
     Which of them an item is called would then hang on whose row comes first.
@@ -271,7 +275,7 @@ def require_exact_text(engine: Engine, column: Any, name: str) -> None:
         )
 
 
-def _freeze(engine: Engine, wanted: Any, resources: ExitStack) -> tuple[Any, Integers, Integers]:
+def _freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, Integers, Integers]:
     """The counts frozen, and their count of counts."""
     with engine.quiet():
         frozen = engine.freeze(wanted)
@@ -281,21 +285,21 @@ def _freeze(engine: Engine, wanted: Any, resources: ExitStack) -> tuple[Any, Int
     return frozen, tallied[:, 0].copy(), tallied[:, 1].copy()
 
 
-def _require_range(labels: range, kind: Any) -> None:
+def _require_range(labels: range, kind: DType) -> None:
     if kind == nw.Boolean:
         raise ValueError("domain must be a list for an item column of true and false")
     if kind == nw.String and max(abs(labels[0]), abs(labels[-1])) >= 10**18:
         raise ValueError("domain must lie within ±10^18 where the item column is text")
 
 
-def _require_list(domain: Domain, kind: Any) -> None:
+def _require_list(domain: Domain, kind: DType) -> None:
     if kind.is_numeric():
         domain.require_numbers()
     if kind.is_float() and any("." in text for text in domain.texts):
         raise ValueError("domain must be whole numbers: cast the item column to text for others")
 
 
-def _require_column(own: Any, kind: Any) -> None:
+def _require_column(own: DType, kind: DType) -> None:
     if kind.is_float() and own == nw.String:
         raise ValueError("domain must be whole numbers: cast the item column to text for others")
     if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
@@ -304,7 +308,7 @@ def _require_column(own: Any, kind: Any) -> None:
         raise ValueError("domain must be a column of text or whole numbers, like the item column")
 
 
-def _keep_list(engine: Engine, domain: Domain, counted: Any, kind: Any) -> Any:
+def _keep_list(engine: Engine, domain: Domain, counted: Lazy, kind: DType) -> Lazy:
     """The counts of listed items, compared by their text; each is called by its position."""
     texts = [_in_utf_8(text) for text in domain.texts]
     known = engine.list_items(texts).rename({"item": "text", "position": "item"})
