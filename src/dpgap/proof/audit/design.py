@@ -41,6 +41,11 @@ class Design(NamedTuple):
         return self.law(self.mechanism, answers)
 
 
+def variant_of(mechanism: Any) -> str:
+    """Its noise and its kind of answers, in words."""
+    return f"{mechanism.noise}, {'monotonic' if mechanism.monotonic else 'general'}"
+
+
 def audit_design(design: Design, source: str, samples: int, *, real: Any = None) -> Audit:
     """Audit a shipped mechanism on `samples` runs, half of them on each side.
 
