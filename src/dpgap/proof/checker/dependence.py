@@ -31,12 +31,13 @@ class Dependence:
 
     def add(self, trial: Trial) -> None:
         """Take one more path into account."""
-        known = self.laws.setdefault(trial.skeleton, trial.laws)
-        if known != trial.laws:
+        laws = trial.draws.laws
+        known = self.laws.setdefault(trial.skeleton, laws)
+        if known != laws:
             raise Violation(
                 "draws",
                 f"the output {trial.skeleton} comes from {len(known)} draws or from "
-                f"{len(trial.laws)}, or from other laws: the output must tell which",
+                f"{len(laws)}, or from other laws: the output must tell which",
             )
         key = (trial.skeleton, _answers_before_noise(trial.questions))
         draws_in = [shift.draws if isinstance(shift, Affine) else set() for shift in trial.shifts]

@@ -22,7 +22,7 @@ from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.paper import gap_variances
-from dpgap.research.simulation import AboveRuns, MeasuredRuns, Ranked, TopKRuns, batches
+from dpgap.research.simulation import AboveRuns, MeasuredRuns, Ranked, batches
 
 FIGURES = (1, 2, 3, 4)
 EPSILON = "0.7"
@@ -194,8 +194,8 @@ def _errors(
     had on average at the same ε, which is known.
     """
     selected = found.selected
-    improved = _summed(selected, kept * (found.estimates - found.truth) ** 2)
-    baseline = _summed(selected, kept * (found.measurements - found.truth) ** 2)
+    improved = selected.sums(kept * (found.estimates - found.truth) ** 2)
+    baseline = selected.sums(kept * (found.measurements - found.truth) ** 2)
     laplace = Laplace(pipeline.measurement.epsilon)
     if not (isinstance(selected, AboveRuns) and isinstance(pipeline, MeasuredAbove)):
         k = pipeline.selection.k
@@ -209,14 +209,6 @@ def _errors(
         return improved, known, known, known
     gap = gap_variances(pipeline.selection)[selected.branch_of - 1]
     return improved, baseline, selected.sums(kept * gap * own / (gap + own)), known
-
-
-def _summed(selected: TopKRuns | AboveRuns, values: Floats) -> Floats:
-    """The sum over each run."""
-    if isinstance(selected, AboveRuns):
-        return selected.sums(values)
-    sums: Floats = values.sum(axis=1)
-    return sums
 
 
 def _is_clear(

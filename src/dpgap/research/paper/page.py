@@ -59,10 +59,7 @@ _CLAIM_HEAD = ["figure", "the paper", "measured", "verdict", "remark"]
 
 
 def _claim_rows(claims: Sequence[Claim]) -> Rows:
-    return [
-        [str(each.figure), each.statement, each.measured, each.verdict, each.remark]
-        for each in claims
-    ]
+    return [[str(cell) for cell in claim] for claim in claims]
 
 
 def as_html(

@@ -109,7 +109,6 @@ def _above(
         gaps += offsets[sifted.branches]
         gaps += np.repeat(thresholds.rounded_up[part], sifted.found)
         return AboveRuns(
-            run=np.repeat(np.arange(sifted.found.size), sifted.found),
             indices=sifted.indices,
             gaps=gaps,
             branch_of=sifted.branches.astype(np.int64),
