@@ -6,7 +6,7 @@ without looking at the program. To compare all outcomes with their exact law is 
 wrong scales (χ²).
 
 - `finding`: what an audit finds, and the two tests behind it.
-- `events`, `path_sampling`: how often an event happens in runs of any program.
+- `path_sampling`: how often an event happens in runs of any program.
 - `design`, `designs`: how each shipped mechanism is audited. `winners`, `first_above` and
   `measured` know the exact laws of what is released.
 - `quadrature`: integrals over noise.

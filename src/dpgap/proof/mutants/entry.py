@@ -1,19 +1,49 @@
 """What the catalogue says of a mechanism: how to prove or refute it, and what damns it."""
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from dpgap.exact.laws import LaplaceNoise, Scalar
-from dpgap.proof.audit.events import Event
-from dpgap.proof.audit.finding import Audit
+from dpgap.proof.audit.finding import Audit, lower_bound
+from dpgap.proof.audit.path_sampling import frequency
 
 MUTANT, ACCEPT = "mutant", "accept"
 
 Answers = Sequence[Scalar]
 Shifts = list[Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happens more than e times as often on the answers as on their neighbour.
+
+    `chance` computes its probability; it is given where sampling would take too long.
+    """
+
+    answers: tuple[int, ...]
+    neighbour: tuple[int, ...]
+    happens: Callable[[Any], bool]
+    chance: Callable[[Sequence[int]], float] | None = None
+    on_grid: bool = False
+    samples: int = 1_000_000
+    """How many make it certain to be seen, half of them on each side."""
+
+    def least_epsilon(self, mechanism: Any) -> float:
+        """What the mechanism's ε is at least: exactly, or by samples of its program."""
+        sides = self.answers, self.neighbour
+        if self.chance is not None:
+            likely, unlikely = map(self.chance, sides)
+            return math.log(likely / unlikely)
+        runs = self.samples // 2
+        hits, hits_neighbour = (
+            frequency(mechanism.run, side, self.happens, runs, on_grid=self.on_grid)
+            for side in sides
+        )
+        return lower_bound(hits, hits_neighbour, runs)
 
 
 @dataclass(frozen=True, slots=True)

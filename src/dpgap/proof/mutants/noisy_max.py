@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from dpgap.exact.laws import Law, Noise, Scalar
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.proof.audit.events import Event
 from dpgap.proof.checker.families import altered
-from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Shifts, laplace, repeat
+from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Event, Shifts, laplace, repeat
 
 _LAW = laplace(2)
 

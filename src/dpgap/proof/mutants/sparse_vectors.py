@@ -10,9 +10,8 @@ import numpy as np
 from dpgap.exact.laws import ExponentialNoise, Law, Noise, Scalar
 from dpgap.exact.tails import tail
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.proof.audit.events import Event
 from dpgap.proof.audit.quadrature import integrate
-from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Shifts, laplace, repeat
+from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Event, Shifts, laplace, repeat
 
 Happens = Callable[[Iterable[Any]], bool]
 Outcome = tuple[int, Scalar]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from dpgap.research.paper.datasets import Dataset
 from dpgap.research.paper.experiments import CLEAR, Result
 
-_INK, _PALE = "#1f2933", "#9aa5b1"
+_INK = "#1f2933"
 _COLOURS = {
     "top-k": "#0b6e99",
     "sparse-vector": "#0b6e99",
@@ -22,26 +23,7 @@ _COLOURS = {
     "best": "#15803d",
     "clear": "#c2410c",
 }
-_STYLE: dict[Any, Any] = {
-    "figure.facecolor": "white",
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": _PALE,
-    "axes.labelcolor": _INK,
-    "axes.titlesize": 10,
-    "axes.grid": True,
-    "grid.color": "#e4e7eb",
-    "grid.linewidth": 0.6,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "dpgap",
-    "savefig.dpi": 120,
-}
+_STYLE = Path(__file__).with_suffix(".mplstyle")
 
 FORMATS = ("svg", "png")
 
@@ -74,10 +56,10 @@ def draw_datasets(datasets: Sequence[Dataset], made: Dataset) -> Drawing:
 
 
 def _render(draw_on: Any, *given: Any) -> Drawing:
-    import matplotlib
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_STYLE):
+    with style.context(_STYLE):
         page = Figure(layout="constrained")
         draw_on(page, *given)
         files = {}

@@ -7,7 +7,6 @@ an interrupted reproduction leaves the figures that were finished, and nothing e
 import json
 import os
 import signal
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -136,17 +135,12 @@ def _work(task: Task, seed: np.random.SeedSequence) -> tuple[Task, list[Result]]
 def write(path: Path, content: str | bytes) -> None:
     """Write a whole file, or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(path)
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+        part.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 
