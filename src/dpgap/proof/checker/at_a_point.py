@@ -121,9 +121,8 @@ def check(
             dependence.add(
                 _otherwise(mechanism, before, after, made, Point(fixed, allowed), number)
             )
-    for key, cycle in dependence.cycles():
-        if not (general and dependence.is_affine(key)):
-            raise Violation("acyclic", cycle_message(cycle))
+    for cycle in dependence.cycles(general=general):
+        raise Violation("acyclic", cycle_message(cycle))
 
 
 def _otherwise(

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
 
-GENERAL, RISING, FALLING = DIRECTIONS = ("general", "rising", "falling")
-"""How answers may differ on neighbouring data: any way, none falls, or none rises."""
+DIRECTIONS = {"general": (-1, 1), "rising": (0, 1), "falling": (-1, 0)}
+"""How far answers may move on neighbouring data: any way, none falls, or none rises."""
+GENERAL, RISING, FALLING = DIRECTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +162,7 @@ def _explore(
     paths = Paths(claim.epsilon, ties=claim.ties)
     made: Mechanism = _build(mechanism, paths.unknown)
     answers = [paths.unknown(f"q{i}") for i in range(claim.n)]
-    low = 0 if kind == RISING else -claim.sensitivity
-    high = 0 if kind == FALLING else claim.sensitivity
+    low, high = (end * claim.sensitivity for end in DIRECTIONS[kind])
     neighbour = [q + paths.between(f"d{i}", low, high) for i, q in enumerate(answers)]
     for answer in [*answers, *neighbour] if claim.within else []:
         paths.confine(answer, *claim.within)  # type: ignore[misc]
@@ -193,9 +193,7 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
 
 
 def _find_cyclic(dependence: Dependence, *, general: bool) -> Violation | None:
-    for key, cycle in dependence.cycles():
-        if general and dependence.is_affine(key):
-            continue
+    for cycle in dependence.cycles(general=general):
         more = (
             ", and it is not one affine map: it branches on noise"
             if general

@@ -88,7 +88,6 @@ def entries() -> list[CatalogueEntry]:
         CatalogueEntry(
             "adaptive leaking the failed branch",
             LeaksFailedBranch(threshold=FAR),
-            2,
             late(
                 10,
                 10,
@@ -99,15 +98,13 @@ def entries() -> list[CatalogueEntry]:
         CatalogueEntry(
             "adaptive middle branch charged as the top",
             TwoBranches(stop=2),
-            2,
             late(8, 2, branch=2, samples=12_000_000),
         ),
         CatalogueEntry(
             "middle branch reusing half the noise",
             HalvedNoise(),
-            2,
             late(8, 1, branch=2, fits=lambda gap: gap >= 5, samples=8_000_000),
         ),
-        CatalogueEntry("middle branch reusing the noise as it is", ReusedNoise(), 3),
-        CatalogueEntry("adaptive with any margins", any_margin, 3, how={"ties": True}),
+        CatalogueEntry("middle branch reusing the noise as it is", ReusedNoise(), n=3),
+        CatalogueEntry("adaptive with any margins", any_margin, n=3, how={"ties": True}),
     ]

@@ -55,8 +55,8 @@ class CatalogueEntry:
 
     name: str
     mechanism: Any
-    n: int
     event: Event | None = None
+    n: int = 2
     k: int = 1
     how: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the proof."""

@@ -29,13 +29,11 @@ def entries() -> list[CatalogueEntry]:
         CatalogueEntry(
             "measured with noise for fewer answers",
             TooMany(1),
-            2,
             Event((0, 0), (-1, -1), lambda values: bool(values[0] >= 0) and bool(values[1] >= 0)),
         ),
         CatalogueEntry(
             "count hull on answers that move both ways",
             hull,
-            2,
             Event((0, 0), (1, -1), _is_zero, hull_releases_zero),
             k=2,
             how={"neighbours": "general"},
@@ -43,7 +41,6 @@ def entries() -> list[CatalogueEntry]:
         CatalogueEntry(
             "count hull that ignores the sensitivity",
             hull,
-            2,
             Event((0, 0), (3, 3), _is_zero, hull_releases_zero),
             k=2,
             how={"neighbours": "rising", "sensitivity": 3},

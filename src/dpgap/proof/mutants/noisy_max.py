@@ -86,67 +86,70 @@ def entries() -> list[CatalogueEntry]:
         CatalogueEntry(
             "noisy max releasing the value",
             ValueOfMax(),
-            3,
             Event(repeat((0, 5)), repeat((1, 5)), lambda output: output[1] <= 0),
+            n=3,
         ),
         CatalogueEntry(
             "noisy max at scale 1/ε",
             altered(NoisyTopK(1, 1), law=laplace(1)),
-            3,
             winners_fall(1, 4, lambda output: output[0] == (0,)),
+            n=3,
         ),
         CatalogueEntry(
             "top-k at the scale of noisy max",
             altered(NoisyTopK(2, 1), law=laplace(2)),
-            3,
             winners_fall(2, 2, _first_two_win),
+            n=3,
             k=2,
         ),
         CatalogueEntry(
-            "noisy max naming the runner-up", Max(aligned=2), 3, winners_fall(2, 4, _first_two_win)
+            "noisy max naming the runner-up",
+            Max(aligned=2),
+            winners_fall(2, 4, _first_two_win),
+            n=3,
         ),
         CatalogueEntry(
             "gap from the winner's own true answer",
             OwnNoise(),
-            3,
             winners_fall(1, 4, lambda output: output[0] == (0,) and output[1] <= 0),
+            n=3,
         ),
         CatalogueEntry(
             "gap from the runner-up's true answer",
             TrueRunnerUp(),
-            3,
             Event(
                 repeat((0, 4)),
                 (0, -1, 1, 1),
                 lambda output: output[0] == (0,) and output[1][0] == 1 and output[1][1] <= 0,
             ),
+            n=3,
         ),
         CatalogueEntry(
             "ties to the lowest index, gap released",
             NoisyTopK(1, 1),
-            3,
             Event(
                 repeat((0, 4)),
                 (1, 1, -1, -1),
                 lambda output: output[0] == (2,) and output[1][0] <= 0,
                 on_grid=True,
             ),
+            n=3,
             how={"ties": True},
         ),
         CatalogueEntry(
             "noisy max with two gaps",
             TwoGaps(),
-            3,
             Event(
                 (0, 0, -8, -8),
                 (-1, -1, -7, -7),
                 lambda output: output[0] == (0,) and output[1][1] >= 8,
             ),
+            n=3,
         ),
         CatalogueEntry(
             "top-k of all answers at half the price",
             NoisyTopK(3, 1),
-            3,
+            n=3,
             k=3,
             how={"epsilon": Fraction(1, 2)},
         ),
@@ -154,7 +157,7 @@ def entries() -> list[CatalogueEntry]:
             CatalogueEntry(
                 "index-only top-k with ties",
                 IndicesOfWinners(laplace(2 * k), k),
-                4,
+                n=4,
                 k=k,
                 how={"ties": True},
             )
