@@ -89,14 +89,14 @@ def _fits(point: Result) -> bool:
 
 def _reduction(series: str, statement: str) -> Callable[[_Points], Claim]:
     name = "Top-K" if series.startswith("top-k") else "Sparse Vector"
+    below = (
+        f"{name} approaches the stated limit from below as k grows; at k = {_LARGEST} it "
+        "is not there yet, as the formula says."
+    )
 
     def judged(points: _Points) -> Claim:
         found, largest = points.of(1, series), points.of(1, series, _LARGEST)
         verdict = _agreement(found)
-        below = (
-            f"{name} approaches the stated limit from below as k grows; at k = {_LARGEST} it "
-            "is not there yet, as the formula says."
-        )
         return Claim(
             1,
             statement,
