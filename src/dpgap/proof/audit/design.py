@@ -10,7 +10,7 @@ from dpgap.exact.draws import Floats, Integers
 from dpgap.proof.audit.finding import Audit, fit, lower_bound
 
 MOST = 12
-"""Gaps of this many steps or more, over the least, are one cell; so are noisy values."""
+"""Gaps that are at least this many steps over the least one share a cell; so do noisy values."""
 _AT_ONCE = 1_000_000
 
 Sampler = Callable[[Any, Sequence[int], int], Integers]

@@ -1,9 +1,9 @@
 """One point at a time: the conditions of a proof on given answers, neighbour and noise.
 
 Everything is exact: answers, noise and costs are fractions, and nothing is judged in floats. The
-program gets its noise as unknowns whose values are known here, so each shift shows which draws it
-depends on. A question of the alignment is also answered the other way: the shifts that then change
-depend on it.
+program gets its noise as unknowns, whose values are known here. So each shift shows which draws it
+depends on. Each question of the alignment is then answered the other way as well: the shifts that
+change depend on the draws that the question is about.
 """
 
 from collections.abc import Sequence

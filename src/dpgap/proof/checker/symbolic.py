@@ -144,7 +144,7 @@ class Paths(PathExplorer):
             self._scopes += 1
 
     def learn(self, form: Affine, negative: bool) -> None:
-        """Keep the answer, for what plainly follows from it."""
+        """Keep the answer, so that z3 need not be asked about what follows from it."""
         if not negative and self._range(form)[1] == 0:
             # It is as large as it can be, so each unknown is at that end of its interval.
             for unknown, by in form.terms.items():
@@ -171,7 +171,7 @@ class Paths(PathExplorer):
         return False, other, None
 
     def implied(self, form: Affine) -> bool | None:
-        """An answer that follows from an earlier one by what is known of the neighbour alone."""
+        """An answer that follows from intervals, or from an earlier answer and intervals."""
         if self._is_in_box(form):
             low, high = self._range(form)
             return False if low >= 0 else True if high < 0 else None

@@ -19,9 +19,10 @@ Shifts = list[Scalar]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens more than e times as often on the answers as on their neighbour.
+    """What gives a mutant away: it happens more than e times as often as on a neighbour.
 
-    `chance` computes its probability; it is given where sampling would take too long.
+    `happens` looks at an output. `chance` computes the event's probability on some answers; it is
+    given where sampling would take too long.
     """
 
     answers: tuple[int, ...]

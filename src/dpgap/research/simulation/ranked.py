@@ -1,9 +1,11 @@
 """Answers in order of size, and where the few that matter end.
 
-Most answers are far too small to matter in nearly every run. They are not drawn one by one: an
-answer below the bar reaches it with a known chance, so the few that do are found directly, in
-strata of similar answers, and given noise that reaches the bar. The law is exactly that of
-drawing them all. Where to put the border between the two ways is a question of speed alone.
+The *bar* of a run is the noisy value that an answer must reach to matter in it. Most answers are
+far too small for that in nearly every run, and they are not drawn one by one. Each reaches the bar
+with a known chance. So the few that do are found directly, in *strata* (groups of similar answers),
+and are given noise that reaches the bar. The law is exactly that of drawing them all.
+
+The *border* is the rank where drawing every answer ends. Where it lies changes the speed alone.
 """
 
 from itertools import pairwise

@@ -29,16 +29,8 @@ _COST_OF_A_FAR_HIT = 400.0
 """In draws."""
 
 
-class SiftedRuns(NamedTuple):
-    """The answers found above, run by run in the order asked, and the state of each run."""
-
-    indices: Integers
-    branches: Branches
-    gaps: Floats
-    """Whole steps."""
-    found: Integers
-    used: Integers
-    processed: Integers
+Answers = tuple[Integers, Branches, Floats]
+"""Indices, branches and gaps, in whole steps, of answers above, run by run in the order asked."""
 
 
 class _Far(NamedTuple):
@@ -62,7 +54,7 @@ def sift_runs(
     thresholds: Integers,
     rng: Rng,
     max_answers: int | None = None,
-) -> SiftedRuns:
+) -> tuple[Answers, RunStates]:
     """One run for each of `thresholds`, which replace the program's own; all in whole steps."""
     noisy = np.floor(draw(program.threshold_law, rng, thresholds.size))
     noisy += thresholds
@@ -75,11 +67,7 @@ def sift_runs(
         for start, border in zip(starts.tolist(), borders, strict=True)
     ]
     indices, branches, gaps = map(np.concatenate, zip(*parts, strict=True))
-    processed = np.where(states.going(slice(None)), ranked.size, states.last + 1)
-    return SiftedRuns(indices, branches, gaps, states.found, states.used, processed)
-
-
-_Answers = tuple[Integers, Branches, Floats]
+    return (indices, branches, gaps), states
 
 
 class _Stream(NamedTuple):
@@ -98,7 +86,7 @@ class _Stream(NamedTuple):
         needs = [(way.law, thresholds + float(way.margin)) for way in ways]
         return self.ranked.border(needs, _COST_OF_A_FAR_HIT)
 
-    def block(self, runs: slice, border: int) -> _Answers:
+    def block(self, runs: slice, border: int) -> Answers:
         """Take neighbouring runs through the whole stream: indices, branches, gaps, run by run."""
         thresholds = self.states.thresholds[runs]
         far = self._far(thresholds, border)
