@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from dpgap.mechanisms.measuring.laplace import Laplace
     from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
     from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
-    from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
+    from dpgap.pipelines.arrays import measured_above, measured_top_k
+    from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
     from dpgap.pipelines.plan import Plan, plan
     from dpgap.pipelines.tables import above, top_k
     from dpgap.research.simulation import simulate
@@ -78,7 +79,8 @@ _HOMES = {
         "dpgap.mechanisms.measuring.laplace": "Laplace",
         "dpgap.mechanisms.sparse_vector.mechanism": "AdaptiveSparseVector SparseVector",
         "dpgap.mechanisms.top_k.mechanism": "NoisyMax NoisyTopK",
-        "dpgap.pipelines.measured": "MeasuredAbove MeasuredTopK measured_above measured_top_k",
+        "dpgap.pipelines.arrays": "measured_above measured_top_k",
+        "dpgap.pipelines.measured": "MeasuredAbove MeasuredTopK",
         "dpgap.pipelines.plan": "Plan plan",
         "dpgap.pipelines.tables": "above top_k",
         "dpgap.research.simulation.running": "simulate",

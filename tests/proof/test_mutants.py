@@ -12,8 +12,8 @@ from dpgap.proof import Violation, prove, replay
 from dpgap.proof.audit import frequency
 from dpgap.proof.audit.quadrature import integrate
 from dpgap.proof.mutants.adaptive import TwoBranches
-from dpgap.proof.mutants.catalogue import accepted, mutants
-from dpgap.proof.mutants.entry import audit_mutant
+from dpgap.proof.mutants.catalogue import catalogue, mutants
+from dpgap.proof.mutants.entry import ACCEPT, audit_mutant
 from dpgap.proof.mutants.measuring import hull_releases_zero
 from dpgap.proof.mutants.noisy_max import Max
 from dpgap.proof.mutants.sparse_vectors import IndicesOnly
@@ -82,7 +82,7 @@ def test_only_rare_events_and_joint_noise_are_computed_instead_of_sampled():
     assert all(event.chance(event.answers) < 1e-4 for event in computed if event not in joint)
 
 
-@pytest.mark.parametrize("entry", accepted(), ids=lambda entry: f"{entry.name} {entry.k}")
+@pytest.mark.parametrize("entry", catalogue(ACCEPT), ids=lambda entry: f"{entry.name} {entry.k}")
 def test_what_must_be_accepted_is_proved(entry):
     assert prove(entry.mechanism, entry.n, **entry.how).verdict == "PROVED"
 

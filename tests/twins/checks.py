@@ -3,6 +3,7 @@
 - Counts move by at most one and all the same way.
 - What was done up to the count of counts is the same. After it, it is the same as long as the same
   items won, and the same of them were present.
+- The public facts of both are the same, but for where the tables are.
 - Both are refused or neither, before any charge, in words that show nothing of a row. What is no
   record may be refused.
 - Items are asked in a fresh random order over the whole domain.
@@ -43,6 +44,7 @@ class Side(NamedTuple):
     counts: dict[Any, int] | None = None
     twice: bool = False
     kind: str = ""
+    facts: Any = None
     before: Record | None = None
     after: Record | None = None
     winners: list[Any] | None = None
@@ -81,6 +83,8 @@ def _differences(base: Side, twin: Side, malformed: bool) -> list[str]:
     if not base.refusal and not twin.refusal:
         if base.kind != twin.kind:
             found.append(f"another kind of answers: {base.kind}, {twin.kind}")
+        if base.facts != twin.facts:
+            found.append(f"other facts: base {base.facts}, twin {twin.facts}")
         found += _decisions("up to the count of counts", base.before, twin.before)
         if _same_winners(base, twin):
             found += _decisions("after the count of counts", base.after, twin.after)
@@ -106,6 +110,7 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
             answers = dpgap.counts(asked.pop("table"), **asked)
         with closing(answers):
             seen["kind"] = f"{type(answers).__name__} {answers!r}"
+            seen["facts"] = answers.origin._replace(table=None, address=None)
             seen["counts"], seen["twice"] = _present(answers.in_order())
             with bits_are(InsecureSeededBits(1)), recorded() as seen["after"]:
                 release = QUESTIONS[question].ask(answers, account)

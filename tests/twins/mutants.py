@@ -14,10 +14,10 @@ import numpy as np
 
 from dpgap.data import counts as sources
 from dpgap.data import domain
+from dpgap.data.addresses import Source
 from dpgap.data.domain import Domain
-from dpgap.data.engines import Engine
+from dpgap.data.engines.base import Engine
 from dpgap.data.engines.counted import CountsInEngine
-from dpgap.data.files import Columns
 from dpgap.data.private_counts import CountsInMemory
 
 
@@ -69,12 +69,21 @@ def _read_by(sql: str) -> Callable[[], AbstractContextManager[Any]]:
     """Files read by one expression of DuckDB's."""
 
     @contextmanager
-    def read_file(path: str, unit: str, item: str) -> Iterator[Columns]:
+    def read_file(path: str, unit: str, item: str) -> Iterator[Source]:
         with duckdb.connect(config={"threads": 2}) as database:
             table = database.sql(f"SELECT * FROM {sql.format(path=path)}")
-            yield Columns(table, unit, item, database)
+            yield Source(table, unit, item, columns=(), database=database)
 
     return lambda: mock.patch.object(sources, "read_file", read_file)
+
+
+def _columns_by_rows() -> AbstractContextManager[Any]:
+    """Facts that tell how many values a column has."""
+
+    def columns_of(frame: Any) -> Any:
+        return tuple((name, frame[name].n_unique()) for name in frame.columns)
+
+    return mock.patch.object(sources, "columns_of", columns_of)
 
 
 def _by_width() -> AbstractContextManager[Any]:
@@ -130,6 +139,7 @@ MUTANTS: dict[str, Mutant] = {
     "json-columns-seen": Mutant(_read_by(_JSON), "json", "counts", 15, "only one is refused"),
     "guessed-types": Mutant(_read_by(_GUESSED), "csv", "counts", 9, "other statements"),
     "short-lines": Mutant(_read_by(_SHORT), "csv", "counts", 1, "only one is refused"),
+    "columns-by-rows": Mutant(_columns_by_rows, "polars", "counts", 0, "other facts"),
     "width-of-literals": Mutant(_by_width, "duckdb", "top-1", 0, "other statements"),
     "fixed-width": Mutant(_FIXED, "pyarrow", "counts", 8, _TWO),
     "without-case": Mutant(_LOWER, "pandas", "counts", 25, _TWO),

@@ -8,6 +8,7 @@ import csv
 import gzip
 import json
 import uuid
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -82,7 +83,8 @@ class Reader(ABC):
             return self.column(table, twins)
         if twins.domain_kind != "file":
             return twins.labels
-        path = self._path(".csv")
+        # Both twins name one file, as it is a public one.
+        path = self.folder / f"{zlib.crc32(repr(twins.labels).encode())}.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, quoting=csv.QUOTE_ALL).writerows(
                 [["label"], *([x] for x in twins.labels)]

@@ -1,32 +1,149 @@
-"""Tables in databases, named by an address: postgresql://user@host/database?table=sales.
+"""Tables by their address, and what is public of any table: where it is, and its columns.
 
-Ibis speaks to the database; whatever it accepts as an address will do. What the address names is
-never shown again, since it may hold a password.
+An address is postgresql://user@host/database?table=sales. Ibis speaks to the database; whatever it
+accepts as an address will do. The address as it was given is never shown again, since it may hold a
+password.
+
+Public facts come from names and schemas, never from rows. The same table has the same facts whoever
+reads it, as far as its types are stated at all:
+
+- A CSV file states no types. Its columns are text, which is how they are read.
+- Lines of JSON state no columns. Which keys they have is private, so no column is told.
+- An object column of pandas could hold anything, and categories are made of whatever occurs. Both
+  are called text, whatever their rows hold. pandas has no type for days; they are objects.
+- Every other column has the type that its frame, file or database states.
 """
 
+import os
 from contextlib import ExitStack, suppress
-from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-from dpgap.data.files import quietly, require_columns
-from dpgap.data.own_column import OWN_COLUMN
+import narwhals as nw
+from narwhals.dtypes import DType
 
+from dpgap.data.tracebacks import quietly
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Lazy = nw.LazyFrame[Any]
+Frame = nw.DataFrame[Any] | Lazy
+
+
+Families = tuple[tuple[str, str], ...]
+"""Names of columns, and the families of their types."""
+
+FIMI_COLUMNS: Families = (("line", "integer"), ("item", "integer"))
+"""What every FIMI file has."""
+
+GUESSED = ("object", "category")
+"""Types of pandas that say nothing of the values."""
+
+_FAMILIES = {
+    "String": "text",
+    "Categorical": "text",
+    "Enum": "text",
+    "Boolean": "boolean",
+    "Decimal": "float",
+    "Date": "date",
+    "Datetime": "time",
+    "Time": "time",
+    "Binary": "bytes",
+    "List": "list",
+    "Array": "list",
+}
 _NO_TABLE = "table must name a table in its address: postgresql://user@host/database?table=sales"
 _UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
+_PORTS = {"postgresql": "5432", "mysql": "3306"}
+_IN_FILES = ("duckdb", "sqlite")
 
 
-def is_url(table: object) -> bool:
+class Source(NamedTuple):
+    """A table that was found, which of its columns to look at, and what is public of it."""
+
+    table: Any
+    """What Narwhals can make a frame of."""
+    unit: str
+    item: str
+    domain: Any = None
+    """As it was stated, or a column that stands beside the table."""
+    domain_address: str | None = None
+    """Where the table of that column is."""
+    name: str | None = None
+    address: str | None = None
+    columns: Families | None = None
+    """All columns that a file states; None where a frame states them."""
+    database: "DuckDBPyConnection | None" = None
+    """What a file was opened in."""
+
+
+def columns_of(frame: Frame) -> Families:
+    """The columns of a frame of Narwhals."""
+    families = {str(name): _family(kind) for name, kind in frame.collect_schema().items()}
+    if frame.implementation.is_pandas_like():
+        kinds = frame.to_native().dtypes.items()
+        families |= {str(name): "text" for name, kind in kinds if str(kind) in GUESSED}
+    return tuple(families.items())
+
+
+def _family(kind: DType) -> str:
+    if kind.is_integer():
+        return "integer"
+    return "float" if kind.is_float() else _FAMILIES.get(type(kind).__name__, "other")
+
+
+def file_address(path: str | os.PathLike[str]) -> str:
+    """Where a file is, whichever way its path is written."""
+    return os.path.realpath(path)
+
+
+def table_address(url: SplitResult, options: dict[str, str], names: dict[str, str]) -> str:
+    """Where a table in a database is, without a user, a password and what else is for connecting.
+
+    `names` are of the table and its schema, and `options` what the URL says beside them.
+
+    >>> from urllib.parse import urlsplit
+    >>> url = urlsplit("postgres://ann:secret@DB.example.org:5432/shop?sslmode=require")
+    >>> table_address(url, {"sslmode": "require"}, {"schema": "public", "table": "sales"})
+    'postgresql://db.example.org/shop?schema=public&table=sales'
+    """
+    kind = "postgresql" if url.scheme == "postgres" else url.scheme
+    if kind in _IN_FILES:
+        place = file_address(url.netloc + url.path)
+    else:
+        host = url.hostname or options.get("host", "")
+        port = str(url.port or options.get("port", _PORTS.get(kind, "")))
+        colon = "" if port == _PORTS.get(kind, "") else f":{port}"
+        database = url.path.strip("/").partition("/")[0] or options.get("dbname", "")
+        place = f"{quote(host, safe='')}{colon}/{database}"
+    return f"{kind}://{place}?{urlencode(sorted(filter(all, names.items())))}"
+
+
+def require_columns(columns: list[str], *names: str) -> None:
+    """Refuse names that are not columns."""
+    for name in names:
+        if name not in columns:
+            # Which columns there are is not said: without a header they are somebody's row.
+            raise ValueError(f"there is no column {name!r} in the table")
+
+
+def is_url(table: object) -> TypeGuard[str]:
     """Whether a table is named by the address of a database."""
     return isinstance(table, str) and "://" in table
 
 
-def tables_of(url: str, domain: Any, resources: ExitStack) -> tuple[Any, Any]:
-    """The table that an address names, and the domain: "products:id" is a column beside it.
+def table_named_by(url: str) -> str | None:
+    """The name of the table in an address, if it has one."""
+    return _read_url(url)[1].get("table")
+
+
+def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStack) -> Source:
+    """The table that a URL names, and the domain: "products:id" is a column beside it.
 
     `resources` keep the connection.
     """
-    parts = quietly(lambda: urlsplit(url), _UNREACHABLE)
-    options = dict(parse_qsl(parts.query))
+    parts, options = _read_url(url)
     name, schema = options.pop("table", None), options.pop("schema", None)
     if not name:
         raise ValueError(_NO_TABLE)
@@ -34,13 +151,27 @@ def tables_of(url: str, domain: Any, resources: ExitStack) -> tuple[Any, Any]:
         import ibis
     except ImportError:
         raise ImportError("tables in databases need Ibis: pip install 'dpgap[postgres]'") from None
-    address = urlunsplit(parts._replace(query=urlencode(options)))
-    database = quietly(lambda: ibis.connect(address), _UNREACHABLE)
+    connection = urlunsplit(parts._replace(query=urlencode(options)))
+    database = quietly(lambda: ibis.connect(connection), _UNREACHABLE)
     resources.callback(_disconnect, database)
     table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
-    if isinstance(domain, str) and domain.rpartition(":")[0] == name:
-        raise ValueError(OWN_COLUMN)
-    return table, _column_beside(database, schema, domain)
+    home = schema or _current_schema(database)
+    address = table_address(parts, options, {"schema": home, "table": name})
+    source = Source(table, unit, item, domain, None, name, address)
+    own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
+    known = quietly(lambda: database.list_tables(database=schema), _UNREACHABLE) if colon else ()
+    if own not in known:
+        return source
+    public = quietly(lambda: database.table(own, database=schema), _UNREACHABLE)
+    require_columns(list(public.columns), column)
+    beside = table_address(parts, options, {"schema": home, "table": own})
+    return source._replace(domain=public.select(column), domain_address=beside)
+
+
+def _read_url(url: str) -> tuple[SplitResult, dict[str, str]]:
+    """An address and the options in it."""
+    parts = quietly(lambda: urlsplit(url), _UNREACHABLE)
+    return parts, dict(parse_qsl(parts.query))
 
 
 def _disconnect(database: Any) -> None:
@@ -48,12 +179,8 @@ def _disconnect(database: Any) -> None:
         database.disconnect()
 
 
-def _column_beside(database: Any, schema: str | None, domain: Any) -> Any:
-    """The column of another table that "table:column" names, if there is such a table."""
-    name, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
-    known = quietly(lambda: database.list_tables(database=schema), _UNREACHABLE) if colon else ()
-    if name not in known:
-        return domain
-    table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
-    require_columns(list(table.columns), column)
-    return table.select(column)
+def _current_schema(database: Any) -> str:
+    """The schema that is meant where none is named."""
+    with suppress(Exception):  # some databases have none
+        return str(database.current_database)
+    return ""

@@ -3,23 +3,36 @@
 Items are compared by their text, so that 7 and "7" are the same item. What a release shows are the
 domain's own labels. A range of whole numbers is never written out. A domain is public, so whatever
 looks like a slip in it is named in a `DomainWarning`.
+
+A domain that is read from the private table says which items somebody has. Then nothing is private.
+This can be told, without looking at any value, where both come from one file, from one frame or
+from the same memory, and where an engine says that two expressions are the same. A copy of the
+column cannot be told from public values: the guarantee says that they must be public.
 """
 
 import gzip
+import hashlib
+import json
+import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from operator import eq
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgap import public
-from dpgap.data.files import FIMI_ITEM, Columns, column_in, column_of, is_table, quietly
+from dpgap.data.addresses import Lazy, Source, file_address, is_url, table_named_by
+from dpgap.data.files import FIMI_ITEM, column_in, column_of, is_table
 from dpgap.data.private_counts import Integers
+from dpgap.data.tracebacks import quietly
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.releases.questions import OBSERVED
 
@@ -28,10 +41,17 @@ ACCEPTED = (
     f'line, "table.parquet:column", "0..16469", or "{OBSERVED}"'
 )
 
+_OWN_COLUMN = (
+    "domain must be public, but this is a column of the private table itself: state a list, a "
+    'range or a column of a public table; or "observed-not-private" to explore without privacy'
+)
 _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _LIST = "a list of {count} items"
 _MARK = "\ufeff"
+
+Span = tuple[int, int]
+"""Where memory starts and where it ends."""
 
 
 @public
@@ -45,11 +65,18 @@ class Domain:
 
     labels: range | tuple[Any, ...]
     words: str
+    texts: tuple[str, ...] = field(default=(), repr=False)
+    """What the labels are compared by; none for a range."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of the items in order."""
+        return digest_of(self.labels, self.texts)
 
     def positions(self, items: NDArray[Any]) -> Integers:
         """Where in the domain each item is; −1 for those outside it."""
         if not isinstance(self.labels, range):
-            place = {text_of(label): at for at, label in enumerate(self.labels)}
+            place = dict(zip(self.texts, range(len(self.texts)), strict=True))
             found = (place.get(text_of(item), -1) for item in items.tolist())
             return np.fromiter(found, dtype=np.int64, count=items.size)
         if items.dtype.kind not in "iu":
@@ -63,9 +90,14 @@ class Domain:
         at, rest = np.divmod(offset, self.labels.step)
         return np.where(inside & (rest == 0), at, -1)
 
-    def has_numbers(self) -> bool:
-        """Whether any label could be found in a column of numbers."""
-        return isinstance(self.labels, range) or any(whole(x) is not None for x in self.labels)
+    def require_numbers(self) -> None:
+        """Refuse a domain of which no label can be found in a column of numbers."""
+        if not isinstance(self.labels, range) and all(whole(x) is None for x in self.labels):
+            raise ValueError("domain has no numbers, but the item column holds nothing else")
+
+
+Stated = Domain | Lazy | None
+"""A domain, a table in an engine with its items in the column `item`, or whatever is observed."""
 
 
 def read_domain(domain: object) -> Domain:
@@ -86,21 +118,22 @@ def read_domain(domain: object) -> Domain:
         return _of_text(domain)
     for name in ("to_list", "tolist", "to_pylist"):
         if hasattr(domain, name):  # a column, which may well repeat its items
-            return checked(listed(getattr(domain, name)(), _LIST))
+            return warn_of_oddities(domain_of(getattr(domain, name)(), _LIST))
     if isinstance(domain, bytes | dict) or not isinstance(domain, Iterable):
         raise TypeError(f"domain must be {ACCEPTED}, not {type(domain).__name__}")
     return _each_once(list(domain), _LIST)
 
 
-def column_beside(domain: Any, table: Columns) -> Any:
-    """A domain that is a column of a file, opened beside the table; any other as it is."""
-    if not isinstance(domain, str) or table.item == FIMI_ITEM or table.database is None:
-        return domain
-    path, colon, column = domain.rpartition(":")
-    return column_in(table.database, path, column) if colon and is_table(path) else domain
+def with_domain(source: Source, domain: Any) -> Source:
+    """A file with its domain. If that is a column of a file, it is opened beside the table."""
+    path, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
+    if not colon or source.database is None or source.item == FIMI_ITEM or not is_table(path):
+        return source._replace(domain=domain)
+    beside = column_in(source.database, path, column)
+    return source._replace(domain=beside, domain_address=file_address(path))
 
 
-def listed(labels: Iterable[Any], words: str) -> Domain:
+def domain_of(labels: Iterable[Any], words: str) -> Domain:
     """The domain of these labels, each once."""
     unique: dict[str, Any] = {}
     for label in labels:
@@ -108,17 +141,18 @@ def listed(labels: Iterable[Any], words: str) -> Domain:
             unique.setdefault(text_of(label), label)
     if not unique:
         raise ValueError("domain must not be empty")
-    return Domain(tuple(unique.values()), words.replace("{count}", str(len(unique))))
+    words = words.replace("{count}", str(len(unique)))
+    return Domain(tuple(unique.values()), words, tuple(unique))
 
 
 def _each_once(labels: list[Any], words: str, empty_lines: int = 0) -> Domain:
     """The domain of these labels, of which each should be named once."""
-    domain = listed(labels, words)
+    domain = domain_of(labels, words)
     named = sum(not _missing(label) for label in labels)
-    return checked(domain, named - len(domain.labels), empty_lines)
+    return warn_of_oddities(domain, named - len(domain.labels), empty_lines)
 
 
-def checked(domain: Domain, repeated: int = 0, empty_lines: int = 0) -> Domain:
+def warn_of_oddities(domain: Domain, repeated: int = 0, empty_lines: int = 0) -> Domain:
     """The same domain; a warning tells of all its oddities together."""
     texts = [label for label in domain.labels if isinstance(label, str)]
     odd = {
@@ -136,7 +170,7 @@ def checked(domain: Domain, repeated: int = 0, empty_lines: int = 0) -> Domain:
 
 
 def _steps_outside() -> int:
-    """How many calls above our caller the first is that is not of this package."""
+    """How many calls up the first caller is that does not belong to this package."""
     steps, frame = 1, sys._getframe(1)
     package = __name__.partition(".")[0] + "."
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
@@ -195,7 +229,7 @@ def _of_text(domain: str) -> Domain:
     path, colon, column = domain.rpartition(":")
     if colon and is_table(path):
         words = f"column {column!r} of a public table: {{count}} items"
-        return checked(listed(column_of(path, column), words))
+        return warn_of_oddities(domain_of(column_of(path, column), words))
     if is_table(domain):
         raise ValueError(f"domain must name a column of that table, as in {domain}:column")
     try:
@@ -217,3 +251,131 @@ def _lines(path: Path) -> list[str]:
     with open_text(path, "rt", encoding="utf-8-sig", newline="") as file:
         lines = file.read().removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
+
+
+def digest_of(labels: range | Sequence[Any], texts: Sequence[str]) -> str:
+    """A hash of a domain's items in order, by their texts; a range is hashed by its ends.
+
+    >>> digest_of(range(3), ()) == digest_of(["0", 1, 2], ["0", "1", "2"])
+    True
+    """
+    numbers = labels if isinstance(labels, range) else _as_range(texts)
+    if numbers is None:
+        return _hash_of_texts(texts)
+    step = numbers.step if len(numbers) > 1 else 1
+    return _hash({"first": numbers[0], "last": numbers[-1], "step": step})
+
+
+def column_digest(address: str, column: str) -> str:
+    """A hash for a domain that is a column of a table and never fetched: of where it is."""
+    return _hash({"address": address, "column": column})
+
+
+def _as_range(texts: Sequence[str]) -> range | None:
+    """The range that has these texts, if there is one."""
+    try:
+        first, second, last = (int(texts[at]) for at in (0, min(1, len(texts) - 1), -1))
+    except ValueError:
+        return None
+    step = second - first or 1
+    if first + step * (len(texts) - 1) != last:
+        return None
+    numbers = range(first, last + step, step)
+    return numbers if all(map(eq, map(str, numbers), texts)) else None
+
+
+def _hash_of_texts(texts: Sequence[str]) -> str:
+    joined = "\0".join(texts)  # several times as fast as JSON
+    if joined.count("\0") >= len(texts):
+        return _hash(texts)
+    hashed = hashlib.sha256(b"items\0")  # no JSON begins like this
+    hashed.update(joined.encode(errors="surrogatepass"))
+    return hashed.hexdigest()
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
+
+
+def refuse_own_column(table: Any, item: str | None, domain: Any) -> None:
+    """Refuse a domain that is the table or a column of it."""
+    if is_url(table):
+        name = table_named_by(table)
+        is_own = isinstance(domain, str) and domain.rpartition(":")[0] == name
+    elif isinstance(table, str | os.PathLike):
+        is_own = _is_same_file(os.fspath(table), domain)
+    else:
+        table, domain = (nw.to_native(each, pass_through=True) for each in (table, domain))
+        is_own = table is domain or _is_told(_is_same_expression, table, item, domain)
+        is_own = is_own or _is_told(_shares_memory, table, item, domain)
+    if is_own:
+        raise ValueError(_OWN_COLUMN)
+
+
+def _is_told(test: Callable[[Any, str | None, Any], bool], *given: Any) -> bool:
+    """What a test says; two things that cannot be compared are not the same."""
+    with suppress(Exception):
+        return test(*given)
+    return False
+
+
+def _is_same_file(table: str, domain: object) -> bool:
+    if not isinstance(domain, str | os.PathLike):
+        return False
+    path, colon, _ = os.fspath(domain).rpartition(":")
+    with suppress(OSError, ValueError):
+        return bool(colon) and is_table(path) and os.path.samefile(table, path)
+    return False
+
+
+def _is_same_expression(table: Any, item: str | None, domain: Any) -> bool:
+    """Whether an engine says that the domain is the item column of the table, or its values."""
+    column = table.select(item)
+    if hasattr(table, "sql_query"):  # DuckDB
+        return domain.sql_query() in (column.sql_query(), column.distinct().sql_query())
+    if hasattr(table, "sameSemantics"):  # Spark
+        return any(domain.sameSemantics(each) for each in (column, column.distinct()))
+    if hasattr(table, "equals") and hasattr(table, "get_backend"):  # Ibis
+        return any(domain.equals(each) for each in (column, column.distinct(), table[item]))
+    return False
+
+
+def _shares_memory(table: Any, item: str | None, domain: Any) -> bool:
+    frame = nw.from_native(table, eager_only=True)
+    known = nw.from_native(domain, pass_through=True, allow_series=True)
+    columns = known.iter_columns() if isinstance(known, nw.DataFrame) else [known]
+    # Both are held until they are compared: memory that was let go of is soon somebody else's.
+    stated = [
+        each for column in columns for each in _buffers(nw.to_native(column, pass_through=True))
+    ]
+    if not stated:
+        return False
+    own = [each for column in frame.iter_columns() for each in _buffers(column.to_native())]
+    return any(_overlap(_span(one), _span(other)) for one in own for other in stated)
+
+
+def _buffers(column: Any) -> list[Any]:
+    """Arrays that hold the values of a column, as its library tells; it may copy them."""
+    if hasattr(column, "to_physical"):  # Polars
+        import polars
+
+        column = column.to_physical().to_arrow(compat_level=polars.CompatLevel.newest())
+    elif hasattr(column, "array"):  # pandas
+        column = getattr(column.array, "codes", column.array)
+        column = column.__arrow_array__() if hasattr(column, "__arrow_array__") else column
+    if not hasattr(column, "chunks") and not hasattr(column, "buffers"):
+        return [np.asarray(column)] if hasattr(column, "__array__") else []
+    chunks = getattr(column, "chunks", [column])
+    values = [getattr(chunk, "indices", chunk) for chunk in chunks]
+    # The first buffer says which values are NULL.
+    return [buffer for chunk in values for buffer in chunk.buffers()[1:] if buffer is not None]
+
+
+def _span(buffer: Any) -> Span:
+    if isinstance(buffer, np.ndarray):
+        return np.lib.array_utils.byte_bounds(buffer)
+    return buffer.address, buffer.address + buffer.size
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one[0] < other[1] and other[0] < one[1]

@@ -3,11 +3,10 @@
 How a file is read depends on its name and, for CSV, on its first line; never on its rows. Columns
 of CSV files are text, and an empty field is NULL. A line of JSON is read by itself: its keys are
 exact, its plain values are text, and a line that is no object has no item. So a key that no line
-has is no error: all counts are 0. Lines may have 16 MB.
+has is no error: all counts are 0. A line may have up to 16 MB.
 
 A CSV record that is torn, too long or has too many or too few fields is refused, as is text that is
-not UTF-8. Engines quote rows in their error messages, so none of those passes through: `quietly`
-answers in words of our own.
+not UTF-8.
 """
 
 import codecs
@@ -16,10 +15,22 @@ import gzip
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+
+from dpgap.data.addresses import (
+    FIMI_COLUMNS,
+    Families,
+    Source,
+    columns_of,
+    file_address,
+    require_columns,
+)
+from dpgap.data.tracebacks import quietly
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -51,35 +62,6 @@ _BYTES_AT_ONCE = 1 << 16
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SPACE = ord(" ")
 
-UNREADABLE = (
-    "table could not be read: the engine that holds it refused or was stopped; nothing was charged"
-)
-
-OURS_TO_PASS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What is no engine's, and so is let through."""
-
-T = TypeVar("T")
-
-
-class Columns(NamedTuple):
-    """A table and which of its columns to look at; and the database that a file was opened in."""
-
-    table: Any
-    unit: str
-    item: str
-    database: "DuckDBPyConnection | None" = None
-
-
-def quietly(action: Callable[[], T], otherwise: str) -> T:
-    """What `action` gives, or an error that says `otherwise` and nothing of the engine's."""
-    try:
-        return action()
-    except OURS_TO_PASS:
-        raise
-    except BaseException:  # whatever it says may quote a row; Polars panics outside Exception
-        pass
-    raise ValueError(otherwise) from None
-
 
 def kind_of(path: str) -> str | None:
     """Which kind of table the file's name promises."""
@@ -98,25 +80,30 @@ def is_table(path: str) -> bool:
 
 
 @contextmanager
-def read_file(path: str, unit: str | None, item: str | None) -> Iterator[Columns]:
+def read_file(path: str, unit: str | None, item: str | None) -> Iterator[Source]:
     """Open a file as a table, for as long as the block lasts."""
     kind = _require_kind(path)
     with _database() as database:
-        if kind == "fimi":
-            yield _fimi(database, path, unit)
-        else:
-            if unit is None or item is None:
-                raise TypeError(
-                    "unit and item must be given: the column that says whose row it is (or "
-                    '"row" where every row is its own unit), and the column to count'
-                )
-            # Text files may call their columns anything, which not every engine takes.
-            is_typed = kind == "parquet"
-            names = {item if is_typed else "item": item}
-            if unit != "row":
-                names |= {unit if is_typed else "unit": unit}
-            own_item, own_unit = [*names, "row"][:2]
-            yield Columns(_table(database, kind, path, names), own_unit, own_item, database)
+        read = _fimi(database, path, unit) if kind == "fimi" else _named(database, path, unit, item)
+        name, address = os.path.basename(path), file_address(path)
+        yield read._replace(name=name, address=address, database=database)
+
+
+def _named(database: "DuckDBPyConnection", path: str, unit: str | None, item: str | None) -> Source:
+    """A file whose columns have names."""
+    if unit is None or item is None:
+        raise TypeError(
+            "unit and item must be given: the column that says whose row it is (or "
+            '"row" where every row is its own unit), and the column to count'
+        )
+    # Text files may call their columns anything, which not every engine takes.
+    is_typed = kind_of(path) == "parquet"
+    names = {item if is_typed else "item": item}
+    if unit != "row":
+        names |= {unit if is_typed else "unit": unit}
+    own_item, own_unit = [*names, "row"][:2]
+    table, columns = _table(database, path, names)
+    return Source(table, own_unit, own_item, columns=columns)
 
 
 def column_of(path: str, column: str) -> list[Any]:
@@ -129,18 +116,9 @@ def column_of(path: str, column: str) -> list[Any]:
 
 def column_in(database: "DuckDBPyConnection", path: str, column: str) -> "DuckDBPyRelation":
     """One column of a public table, as a table in a database."""
-    kind = _require_kind(path)
-    if kind == "fimi":
+    if _require_kind(path) == "fimi":
         raise ValueError("domain must be a table with named columns, not a .dat file")
-    return _table(database, kind, path, {column: column})
-
-
-def require_columns(columns: list[str], *names: str) -> None:
-    """Refuse names that are not columns."""
-    for name in names:
-        if name not in columns:
-            # Which columns there are is not said: without a header they are somebody's row.
-            raise ValueError(f"there is no column {name!r} in the table")
+    return _table(database, path, {column: column})[0]
 
 
 def quoted(name: str) -> str:
@@ -176,9 +154,13 @@ def _database() -> Iterator["DuckDBPyConnection"]:
 
 
 def _table(
-    database: "DuckDBPyConnection", kind: str, path: str, names: dict[str, str]
-) -> "DuckDBPyRelation":
-    """Some columns of a file, each as what it is to be called and its name there."""
+    database: "DuckDBPyConnection", path: str, names: dict[str, str]
+) -> tuple["DuckDBPyRelation", Families]:
+    """Some columns of a file, each as what it is to be called and its name there.
+
+    And all columns that the file states.
+    """
+    kind = _require_kind(path)
     refusal = (
         f"table could not be read: it must be a {kind.upper()} file in UTF-8 with {_HAS[kind]}"
     )
@@ -187,14 +169,14 @@ def _table(
         require_columns(columns, *names.values())
     elif kind == "json":
         quietly(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
-        return quietly(lambda: database.sql(_from_json(path, names)), refusal)
+        return quietly(lambda: database.sql(_from_json(path, names)), refusal), ()
     else:
         # A folder called "customer=5" is no column.
         reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
     table = quietly(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
     require_columns(table.columns, *names.values())
     called = (f"{quoted(name)} AS {quoted(alias)}" for alias, name in names.items())
-    return table.select(", ".join(called))
+    return table.select(", ".join(called)), columns_of(nw.from_native(table))
 
 
 _HAS = {"csv": "named columns", "parquet": "named columns", "json": "a JSON object on each line"}
@@ -280,10 +262,10 @@ def _header(path: str) -> tuple[list[str], str]:
 def _ends_in_quotes(path: str, delimiter: str) -> bool:
     """Whether a CSV file ends inside a quoted field.
 
-    Quotes with nothing but spaces between them go together. In even number they leave a field open
-    or shut, as it was. In odd number they shut an open one, or open one if they stand where a field
-    may begin: after a border and at most one space. So after the last that stand elsewhere it is
-    shut, and all that follow turn it.
+    Quotes with only spaces between them form a group. A group of even size changes nothing. A group
+    of odd size closes a field that is open. It opens a field only where one may begin: after a
+    border and at most one space. So after the last odd group that stands elsewhere no field is
+    open, and every odd group after that opens or closes one: a turn.
     """
     borders = b"\r\n" + delimiter.encode()
     turns = 0
@@ -300,9 +282,9 @@ def _ends_in_quotes(path: str, delimiter: str) -> bool:
 
 
 def _last_turns(data: bytes, borders: bytes) -> tuple[int, bool]:
-    """How many odd numbers of quotes stand where a field may begin, after the last elsewhere.
+    """How many odd groups of quotes follow the last one that stands where no field may begin.
 
-    And whether there are none elsewhere. What stands before the data is a border.
+    And whether there is no such one. What stands before the data is a border.
     """
     turns, end = 0, len(data)
     while (end := data.rfind(b'"', 0, end)) >= 0:
@@ -334,7 +316,7 @@ def _literal(path: str) -> str:
     return _sql_text(plain)
 
 
-def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Columns:
+def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Source:
     """One row for each word on each line."""
     if unit not in LINE_UNITS:
         raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
@@ -352,4 +334,4 @@ def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Column
         lambda: database.sql(query).filter(f"{quoted(FIMI_ITEM)} <> ''"),
         NOT_FIMI,
     )
-    return Columns(table, FIMI_LINE, FIMI_ITEM, database)
+    return Source(table, FIMI_LINE, FIMI_ITEM, columns=FIMI_COLUMNS)

@@ -1,7 +1,7 @@
 """Answers given by value: how many there are of each, however many that is.
 
-A Top-K needs no more than this to choose, so that ten values that a billion answers share cost no
-more than ten answers. Values and sizes are as private as the answers themselves; what is released
+A Top-K needs no more than this to choose. So a billion answers with ten different values cost no
+more than ten answers. Values and sizes are as private as the answers themselves. What is released
 of a winner is the position that `member` gives, which must say nothing but who it is.
 """
 

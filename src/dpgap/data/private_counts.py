@@ -1,12 +1,12 @@
 """Private answers with their facts: what mechanisms may know of counts, and nobody may see.
 
 A count says how many units (people, baskets, rows) an item has. Counts over a public domain can be
-looked at in three ways. As *groups* they are values and how many items have each, which is all
-that a Top-K needs; its winners are then looked up. As a *stream* they come a chunk at a time, which
-is what a Sparse Vector goes through. *Expanded* they are one number for every item.
+looked at in three ways. As *groups* they are values, and how many items have each. A Top-K needs no
+more; its winners are then looked up. As a *stream* they come a chunk at a time, for a Sparse
+Vector. *Expanded* they are one number for every item.
 
-Mechanisms compare the facts with their own claims and refuse answers that contradict them; a bare
-array takes the mechanism's word.
+Mechanisms compare the facts with their own claims. They refuse answers that contradict them. A bare
+array states no facts, so there the mechanism's claims are taken as they are.
 """
 
 from abc import ABC, abstractmethod
@@ -84,7 +84,7 @@ class Chunk(NamedTuple):
 
 
 def standing(taken: Integers, places: Integers) -> tuple[NDArray[np.bool_], Integers]:
-    """Which of some places are taken, and where among those taken, which are in order, they are.
+    """Which places are taken, and where each of those stands in `taken`, which is in order.
 
     >>> standing(np.array([2, 5, 7]), np.array([7, 3, 2]))
     (array([ True, False,  True]), array([2, 0]))
@@ -123,9 +123,17 @@ class PrivateCounts(ABC):
     def groups(self) -> Groups:
         """The counts by value."""
 
-    @abstractmethod
     def expanded(self) -> Integers:
         """All counts in the order of the domain, absent items included."""
+        if len(self) > MAX_EXPANDED:
+            raise ValueError(
+                f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
+                f"not {len(self):,}"
+            )
+        return self._expand()
+
+    @abstractmethod
+    def _expand(self) -> Integers: ...
 
     @abstractmethod
     def in_order(self) -> Iterator[Chunk]:
@@ -134,6 +142,10 @@ class PrivateCounts(ABC):
     @abstractmethod
     def shuffled(self) -> Chunks:
         """All counts in a fresh random order that does not depend on them, a chunk at a time."""
+
+    def _at(self, positions: Integers) -> Found:
+        labels = self.labels or ()
+        return Found(positions, tuple(labels[at] for at in positions.tolist()))
 
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
         """Let go of what an engine keeps for these answers, where one does."""
@@ -176,7 +188,7 @@ class CountsInMemory(PrivateCounts):
 
     def groups(self) -> Groups:
         """The counts by value; all absent items are one more group, at 0."""
-        values, sizes = tallied(self.counts)
+        values, sizes = tally(self.counts)
         present = values.size
         if self.absent:
             values, sizes = np.append(values, 0), np.append(sizes, self.absent)
@@ -204,13 +216,7 @@ class CountsInMemory(PrivateCounts):
             found = np.append(found, fresh)[:many]
         return found
 
-    def expanded(self) -> Integers:
-        """All counts in the order of the domain, absent items included."""
-        if len(self) > MAX_EXPANDED:
-            raise ValueError(
-                f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
-                f"not {len(self):,}"
-            )
+    def _expand(self) -> Integers:
         counts = np.zeros(len(self), dtype=np.int64)
         counts[self.positions] = self.counts
         return counts
@@ -223,8 +229,8 @@ class CountsInMemory(PrivateCounts):
     def shuffled(self) -> Chunks:
         """All counts in a fresh random order, as one chunk: every order is equally likely.
 
-        What is present gets distinct places, and all other places are for what is absent. Which
-        absent item stands at which of them is drawn when one is named.
+        Present items get distinct random places, and absent items have all the others. Which
+        absent item stands at a place is drawn only when that place is named.
         """
         taken, order = secure_bits().scattered(self.positions.size, len(self))
 
@@ -237,13 +243,8 @@ class CountsInMemory(PrivateCounts):
 
         yield Chunk(self.counts[order], found, taken, len(self))
 
-    def _at(self, positions: Integers) -> Found:
-        return Found(positions, tuple(self.labels[at] for at in positions.tolist()))
 
-    __repr__ = PrivateCounts.__repr__
-
-
-def tallied(counts: Integers) -> tuple[Integers, Integers]:
+def tally(counts: Integers) -> tuple[Integers, Integers]:
     """The values that occur and how often; in linear time where they are not far apart."""
     if not counts.size or int(counts.min()) < 0 or int(counts.max()) > 4 * counts.size + _FEW:
         return np.unique(counts, return_counts=True)
@@ -277,7 +278,7 @@ def require_facts(
         raise ValueError("monotonic must be False: replacing a unit moves these answers both ways")
 
 
-def opened(
+def array_of(
     answers: "ArrayLike | PrivateCounts", *, sensitivity: Fraction, monotonic: bool = False
 ) -> ArrayLike:
     """The answers as an array, if they do not contradict what a mechanism claims."""

@@ -1,7 +1,10 @@
-"""Errors that carry no private answers away.
+"""Errors that carry nothing private away.
 
-An exception holds the frames that it went through, and a frame holds its variables. Whoever logs an
-error with its variables, as error trackers do, would log private answers. So everything that takes
+Engines quote rows in their error messages. None of those passes through: `quietly` answers in words
+of our own.
+
+An exception also holds the frames that it went through, and a frame holds its variables. Error
+trackers log errors with their variables, and would log private answers. So everything that takes
 answers empties the frames of its errors before they reach the caller. Which lines failed can still
 be read. Frames of the caller, and errors that the caller was handling, are left as they are.
 """
@@ -14,6 +17,26 @@ from typing import ParamSpec, TypeVar
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
+
+UNREADABLE = (
+    "table could not be read: the engine that holds it refused or was stopped; nothing was charged"
+)
+
+_LET_THROUGH = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""Errors that no engine makes."""
+
+
+def quietly(
+    action: Callable[[], _Result], otherwise: str, error: type[Exception] = ValueError
+) -> _Result:
+    """What `action` gives, or an error that says `otherwise` and nothing of the engine's."""
+    try:
+        return action()
+    except _LET_THROUGH:
+        raise
+    except BaseException:  # what it says may quote a row; Polars panics outside Exception
+        pass
+    raise error(otherwise) from None
 
 
 def errors_without_answers(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:

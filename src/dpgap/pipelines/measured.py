@@ -9,11 +9,11 @@ free and make the measurements more accurate. Two methods:
   Vector.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,17 +33,64 @@ from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, Spars
 from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
-from dpgap.pipelines.paper import Estimated
+from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.releases.results import AboveRelease, Measured, TopKRelease
 
-METHODS = ("best", "paper")
+_METHODS: dict[str, ModuleType] = {"best": best, "paper": paper}
 _NOISE = {"best": "exponential", "paper": "laplace"}
 _BRANCHES = {"best": 3, "paper": 2}
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class Pipeline:
+    """What both pipelines are made of: a selection, a measurement, and how they are combined."""
+
+    selection: NoisyTopK | SparseVector
+    measurement: Laplace | Joint
+    method: str
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The guarantee for both steps together."""
+        return self.selection.epsilon + self.measurement.epsilon
+
+    def _keep(
+        self, selection: NoisyTopK | SparseVector, most: int, epsilon: Fraction, method: str
+    ) -> None:
+        """Select like this, and measure up to `most` answers with the rest of ε."""
+        joint = CountHull if selection.monotonic else Cube
+        kind: type[Laplace | Joint] = joint if method == "best" else Laplace
+        measurement = kind.after(selection, epsilon)
+        require_scale(measurement.law_in_steps(most).scale)
+        keep = object.__setattr__
+        keep(self, "selection", selection)
+        keep(self, "measurement", measurement)
+        keep(self, "method", method)
+
+    def _release(
+        self,
+        selected: TopKRelease | AboveRelease,
+        measurements: Floats,
+        found: EstimatedWinners,
+        spent: Fraction,
+    ) -> Measured:
+        grid = self.selection.grid
+        return Measured(
+            indices=selected.indices,
+            gaps=selected.gaps,
+            labels=selected.labels,
+            measurements=measurements,
+            **found._asdict(),
+            rounding=0.0 if grid is None else float(grid) / 2,
+            epsilon=self.epsilon,
+            spent=spent,
+            promise=selected.promise._replace(epsilon=self.epsilon),
+        )
+
+
 @public
 @dataclass(frozen=True, slots=True, init=False)
-class MeasuredTopK:
+class MeasuredTopK(Pipeline):
     """Find the k largest answers and estimate them: `measured_top_k` as a value to use again.
 
     Parameters
@@ -58,8 +105,6 @@ class MeasuredTopK:
     """
 
     selection: NoisyTopK
-    measurement: Laplace | Joint
-    method: str
 
     def __init__(
         self,
@@ -73,24 +118,17 @@ class MeasuredTopK:
         noise: str | None = None,
         grid: Rational | None = None,
     ) -> None:
-        keep = object.__setattr__
-        keep(self, "method", require_method(method))
-        to_select, to_measure = _divided(epsilon, split)
+        method = require_method(method)
+        to_select, to_measure = _divide(epsilon, split)
         selection = NoisyTopK(
             k,
             to_select,
             monotonic=monotonic,
             sensitivity=sensitivity,
-            noise=_fitting(noise, self.method),
+            noise=_require_noise(noise, method),
             grid=grid,
         )
-        keep(self, "selection", selection)
-        keep(self, "measurement", _measurement(selection, to_measure, self.method, selection.k))
-
-    @property
-    def epsilon(self) -> Fraction:
-        """The guarantee for both steps together."""
-        return self.selection.epsilon + self.measurement.epsilon
+        self._keep(selection, selection.k, to_measure, method)
 
     @errors_without_answers
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
@@ -110,13 +148,14 @@ class MeasuredTopK:
         with charged(account, self.epsilon, self):
             selected, private_answers = self.selection.draw_paid(candidates)
             values = self.measurement.measure_selected(private_answers)
-        found = _TOP_K[self.method](self.selection, self.measurement, selected, values)
-        return _release(self, selected, values, found, self.epsilon)
+        estimate = _METHODS[self.method].top_k_estimates
+        found = estimate(self.selection, self.measurement, selected, values)
+        return self._release(selected, values, found, self.epsilon)
 
 
 @public
 @dataclass(frozen=True, slots=True, init=False)
-class MeasuredAbove:
+class MeasuredAbove(Pipeline):
     """Find answers above a threshold and estimate them: `measured_above` as a value to use again.
 
     Parameters
@@ -130,8 +169,6 @@ class MeasuredAbove:
     """
 
     selection: SparseVector
-    measurement: Laplace | Joint
-    method: str
 
     def __init__(
         self,
@@ -148,32 +185,24 @@ class MeasuredAbove:
         noise: str | None = None,
         grid: Rational | None = None,
     ) -> None:
-        keep = object.__setattr__
-        keep(self, "method", require_method(method))
-        to_select, to_measure = _divided(epsilon, split)
+        method = require_method(method)
+        to_select, to_measure = _divide(epsilon, split)
         facts: dict[str, Any] = {
             "monotonic": monotonic,
             "sensitivity": sensitivity,
-            "noise": _fitting(noise, self.method),
+            "noise": _require_noise(noise, method),
             "grid": grid,
         }
         selection: SparseVector
         if boolean("adaptive", adaptive):
-            facts["branches"] = _BRANCHES[self.method] if branches is None else branches
-            facts["drain"] = self.method == "best"
+            facts["branches"] = _BRANCHES[method] if branches is None else branches
+            facts["drain"] = method == "best"
             selection = AdaptiveSparseVector(threshold, k, to_select, **facts)
         elif branches is not None:
             raise ValueError("branches must be left out unless adaptive=True")
         else:
             selection = SparseVector(threshold, k, to_select, **facts)
-        keep(self, "selection", selection)
-        most = selection.capacity
-        keep(self, "measurement", _measurement(selection, to_measure, self.method, most))
-
-    @property
-    def epsilon(self) -> Fraction:
-        """The guarantee for both steps together."""
-        return self.selection.epsilon + self.measurement.epsilon
+        self._keep(selection, selection.capacity, to_measure, method)
 
     @errors_without_answers
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
@@ -198,54 +227,21 @@ class MeasuredAbove:
             if selected.indices.size:
                 values = self.measurement.measure_selected(private_answers)
                 charge.spent += self.measurement.epsilon
-        found = Estimated(values, values, "measurements", ())
+        found = EstimatedWinners(values, values, "measurements", ())
         if values.size:
-            found = _ABOVE[self.method](self.selection, self.measurement, selected, values)
-        return _release(self, selected, values, found, charge.spent)
-
-
-Pipeline = TypeVar("Pipeline", MeasuredTopK, MeasuredAbove)
-
-
-def _release(
-    pipeline: MeasuredTopK | MeasuredAbove,
-    selected: TopKRelease | AboveRelease,
-    measurements: Floats,
-    found: Estimated,
-    spent: Fraction,
-) -> Measured:
-    grid = pipeline.selection.grid
-    return Measured(
-        indices=selected.indices,
-        gaps=selected.gaps,
-        labels=selected.labels,
-        measurements=measurements,
-        **found._asdict(),
-        rounding=0.0 if grid is None else float(grid) / 2,
-        epsilon=pipeline.epsilon,
-        spent=spent,
-        promise=selected.promise._replace(epsilon=pipeline.epsilon),
-    )
-
-
-_TOP_K: dict[str, Any] = {
-    "best": best.top_k_estimates,
-    "paper": paper.top_k_estimates,
-}
-_ABOVE: dict[str, Any] = {
-    "best": best.above_estimates,
-    "paper": paper.above_estimates,
-}
+            estimate = _METHODS[self.method].above_estimates
+            found = estimate(self.selection, self.measurement, selected, values)
+        return self._release(selected, values, found, charge.spent)
 
 
 def require_method(method: object) -> str:
     """`method`, if there is one of that name."""
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}")
+    if method not in tuple(_METHODS):
+        raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, not {method!r}")
     return str(method)
 
 
-def _fitting(noise: str | None, method: str) -> str:
+def _require_noise(noise: str | None, method: str) -> str:
     if noise is not None and noise != _NOISE[method]:
         raise ValueError(
             f"noise must be {_NOISE[method]!r} for method={method!r}, not {noise!r}: "
@@ -254,176 +250,7 @@ def _fitting(noise: str | None, method: str) -> str:
     return _NOISE[method]
 
 
-def _divided(epsilon: Rational, split: Rational) -> tuple[Fraction, Fraction]:
+def _divide(epsilon: Rational, split: Rational) -> tuple[Fraction, Fraction]:
     """ε for selecting and ε for measuring."""
     whole, part = positive_rational("epsilon", epsilon), share("split", split)
     return part * whole, (1 - part) * whole
-
-
-def _measurement(
-    selection: NoisyTopK | SparseVector, epsilon: Fraction, method: str, most: int
-) -> Laplace | Joint:
-    """What measures up to `most` answers with the rest of ε."""
-    joint = CountHull if selection.monotonic else Cube
-    kind: type[Laplace | Joint] = joint if method == "best" else Laplace
-    measurement = kind.after(selection, epsilon)
-    require_scale(measurement.law_in_steps(most).scale)
-    return measurement
-
-
-def _made(kind: type[Pipeline], *given: Any, **named: Any) -> Pipeline:
-    """A pipeline with these parameters, which are public; the last ones made are remembered."""
-    hashable = all(isinstance(each, Hashable) for each in (*given, *named.values()))
-    made: Pipeline = (_remembered if hashable else _made_anew)(kind, *given, **named)
-    return made
-
-
-def _made_anew(kind: Any, *given: Any, **named: Any) -> Any:
-    return kind(*given, **named)
-
-
-_remembered: Any = lru_cache(maxsize=64, typed=True)(_made_anew)
-
-
-@public
-@errors_without_answers
-def measured_top_k(
-    answers: ArrayLike | PrivateCounts | GroupedAnswers,
-    k: int,
-    epsilon: Rational,
-    *,
-    monotonic: bool = False,
-    sensitivity: Rational = 1,
-    method: str = "best",
-    split: Rational = 0.5,
-    noise: str | None = None,
-    grid: Rational | None = None,
-    labels: Sequence[Any] | None = None,
-    account: Account | None = None,
-) -> Measured:
-    """The k largest answers with estimates and error bars, for ε in all.
-
-    Parameters
-    ----------
-    answers
-        The private answers: an array or a Series, or counts that `dpgap.counts` made.
-    k
-        How many answers to find.
-    epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
-    monotonic
-        Whether one person can only move all answers the same way, as adding a person to counts
-        can only raise them. It halves the noise; to say so where it is not true voids the promise.
-    sensitivity
-        The most that one person can move any one answer.
-    method
-        "best", the default: exponential noise, all winners measured together, intervals that hold
-        after selection. Or "paper": Laplace noise and the estimators of the paper.
-    split
-        The share of ε for selecting; the rest measures.
-    noise
-        The method's own noise; another one is refused, since estimates would be wrong for it.
-    grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
-    labels
-        Public names of the answers, in the same order. A Series brings its own.
-    account
-        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
-
-    >>> import dpgap
-    >>> best = dpgap.measured_top_k([10, 50, 90, 20], k=2, epsilon=1000, monotonic=True)
-    >>> best.indices.tolist(), best.estimates.round().tolist()
-    ([2, 1], [90.0, 50.0])
-    """
-    pipeline = _made(
-        MeasuredTopK,
-        k,
-        epsilon,
-        monotonic=monotonic,
-        sensitivity=sensitivity,
-        method=method,
-        split=split,
-        noise=noise,
-        grid=grid,
-    )
-    return pipeline.release(answers, labels=labels, account=account)
-
-
-@public
-@errors_without_answers
-def measured_above(
-    answers: ArrayLike | PrivateCounts,
-    threshold: Rational,
-    k: int,
-    epsilon: Rational,
-    *,
-    adaptive: bool = False,
-    branches: int | None = None,
-    monotonic: bool = False,
-    sensitivity: Rational = 1,
-    method: str = "best",
-    split: Rational = 0.5,
-    noise: str | None = None,
-    grid: Rational | None = None,
-    labels: Sequence[Any] | None = None,
-    account: Account | None = None,
-) -> Measured:
-    """The answers above a threshold with estimates and error bars, for ε in all.
-
-    Parameters
-    ----------
-    answers
-        The private answers: an array or a Series, or counts that `dpgap.counts` made.
-    threshold
-        What answers are compared with.
-    k
-        How many times "above" can be paid for.
-    epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
-    adaptive
-        Whether to charge less for answers far above the threshold, and so find more of them.
-    branches
-        How many branches an adaptive run has. A *branch* is one way to be above, with its own
-        noise and its own price. Cheap branches have much noise, so only answers far above clear
-        them. For adaptive runs only: 3 for the best method, 2 for the paper's, unless said.
-    monotonic
-        Whether one person can only move all answers the same way, as adding a person to counts
-        can only raise them. It halves the noise; to say so where it is not true voids the promise.
-    sensitivity
-        The most that one person can move any one answer.
-    method
-        "best", the default: exponential noise, all winners measured together, intervals that hold
-        after selection. Or "paper": Laplace noise and the estimators of the paper.
-    split
-        The share of ε for selecting; the rest measures.
-    noise
-        The method's own noise; another one is refused, since estimates would be wrong for it.
-    grid
-        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
-        without it they must be whole.
-    labels
-        Public names of the answers, in the same order. A Series brings its own.
-    account
-        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
-
-    >>> import dpgap
-    >>> found = dpgap.measured_above([3, 250, 7, 180], 100, k=2, epsilon=1000, monotonic=True)
-    >>> found.indices.tolist(), found.interval(0.95).shape
-    ([1, 3], (2, 2))
-    """
-    pipeline = _made(
-        MeasuredAbove,
-        threshold,
-        k,
-        epsilon,
-        adaptive=adaptive,
-        branches=branches,
-        monotonic=monotonic,
-        sensitivity=sensitivity,
-        method=method,
-        split=split,
-        noise=noise,
-        grid=grid,
-    )
-    return pipeline.release(answers, labels=labels, account=account)

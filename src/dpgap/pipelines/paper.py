@@ -1,8 +1,8 @@
 """The paper's method: Laplace noise throughout, and gaps combined by their variances.
 
 After a Top-K the best linear unbiased estimates (Theorem 3), after a Sparse Vector each gap with
-its measurement by inverse variance (Section 6.2). Both take the noise as it is before looking at
-who was selected; where winners are hard to tell from losers, they are off.
+its measurement by inverse variance (Section 6.2). Both ignore that the noise also decided who was
+selected. So they are off where winners are hard to tell from losers.
 """
 
 from fractions import Fraction
@@ -19,7 +19,7 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.releases.results import AboveRelease, TopKRelease
 
 
-class Estimated(NamedTuple):
+class EstimatedWinners(NamedTuple):
     """What a method makes of a selection and its measurements."""
 
     estimates: Floats
@@ -30,7 +30,7 @@ class Estimated(NamedTuple):
 
 def top_k_estimates(
     selection: NoisyTopK, measurement: Laplace, selected: TopKRelease, measurements: Floats
-) -> Estimated:
+) -> EstimatedWinners:
     """Estimate the winners of a Top-K."""
     k, grid = selection.k, float(selection.grid or 1)
     ratio = variance_ratio(selection, measurement)
@@ -38,7 +38,7 @@ def top_k_estimates(
     if gaps.size == k - 1 and k > 1:
         gaps[-1] += grid / 2  # with no loser, the floored leads meet one that is exact
     estimates = blue(measurements, gaps, ratio)
-    return Estimated(
+    return EstimatedWinners(
         estimates,
         np.full(k, blue_variance(k, measurement.variance(k), ratio)),
         "estimates",
@@ -72,13 +72,13 @@ def top_k_error(selection: NoisyTopK, measurement: Laplace) -> MeasurementError 
 
 def above_estimates(
     selection: SparseVector, measurement: Laplace, selected: AboveRelease, measurements: Floats
-) -> Estimated:
+) -> EstimatedWinners:
     """Estimate what a Sparse Vector found above, at least one answer."""
     branches = selected.branch_of
     variance = gap_variances(selection)[branches - 1]
     measured = measurement.variance(branches.size)
     estimates = combine(measurements, selected.gaps, float(selection.threshold), measured, variance)
-    return Estimated(
+    return EstimatedWinners(
         estimates,
         combined_variance(measured, variance),
         "estimates",

@@ -1,10 +1,11 @@
 """What to expect before anything is spent: the error of each method, or the ε for a wanted error.
 
-Errors depend on k, ε, the sensitivity and the noise, never on the data, with one exception: gaps
-help the best method where winners are clear, and do not where they are not. So it has two errors,
-for clear winners (least squares; in practice a few per cent better) and for a close race (the
-measurement alone; never worse). The paper's method has no such floor: in a close race its error
-may exceed that of ignoring gaps, so none is given.
+Errors depend on k, ε, the sensitivity and the noise. They do not depend on the data, with one
+exception: gaps help the best method only where winners are clear. In a *close race* winners are
+hard to tell from losers. So the best method has two errors: one for clear winners (least squares;
+in practice a few per cent better) and one for a close race (the measurement alone; never worse).
+The paper's method has no such limit: in a close race its error may exceed that of ignoring gaps, so
+none is given.
 """
 
 import math
@@ -199,13 +200,13 @@ def _cheapest(expected: Callable[[Fraction], Expected], error: float) -> Expecte
         low, high = high, 2 * high
     while expected(low).error <= wanted:
         low /= 2
-    while _rounded_up(low) < high and high - low > high / 10**_DIGITS / 2:
+    while _round_up(low) < high and high - low > high / 10**_DIGITS / 2:
         middle = (low + high) / 2
         low, high = (middle, high) if expected(middle).error > wanted else (low, middle)
-    return expected(_rounded_up(high))
+    return expected(_round_up(high))
 
 
-def _rounded_up(epsilon: Fraction) -> Fraction:
+def _round_up(epsilon: Fraction) -> Fraction:
     unit = Fraction(10) ** (math.floor(math.log10(epsilon)) - _DIGITS + 1)
     return math.ceil(epsilon / unit) * unit
 
@@ -243,11 +244,11 @@ def _after_above(method: str, pipeline: MeasuredAbove, count: int) -> Expected:
         correlation = measurement.law(count).correlation
         own, noise = alone * (1 - correlation), gap - shared
         common, noise_mean = alone * correlation + own / count, shared + noise / count
-        best = _joined(common, noise_mean) + (count - 1) / count * _joined(own, noise)
+        best = _of_best_mean(common, noise_mean) + (count - 1) / count * _of_best_mean(own, noise)
     return _expected(method, pipeline.epsilon, best, close, half, gap)
 
 
-def _joined(one: float, other: float) -> float:
+def _of_best_mean(one: float, other: float) -> float:
     """The variance of the best mean of two independent numbers."""
     return one * other / (one + other) if one and other else 0.0
 

@@ -16,7 +16,7 @@ import pytest
 
 import dpgap
 from dpgap.budget.ledger import LedgerAccount
-from dpgap.data.engines import EngineError
+from dpgap.data.engines.base import EngineError
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.engines.in_duckdb import DuckDB
 from dpgap.exact.bits import InsecureSeededBits
@@ -281,7 +281,7 @@ def test_a_count_that_fails_half_way_leaves_nothing(
     def failing(*_: Any) -> Any:
         raise RuntimeError("secret")
 
-    for stage, domain in (("_collect", range(400)), ("listed", ["7"])):
+    for stage, domain in (("_collect", range(400)), ("list_items", ["7"])):
         with monkeypatch.context() as patch:
             patch.setattr(DuckDB, stage, failing)
             with pytest.raises(ValueError, match="could not be read") as refusal:

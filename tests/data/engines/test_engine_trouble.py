@@ -18,7 +18,7 @@ import pytest
 
 import dpgap
 from dpgap.budget.ledger import LedgerAccount
-from dpgap.data.engines import EngineError
+from dpgap.data.engines.base import EngineError
 from dpgap.data.engines.in_duckdb import DuckDB
 from dpgap.data.engines.in_ibis import Ibis
 from dpgap.data.engines.in_spark import Spark

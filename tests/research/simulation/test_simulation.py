@@ -164,7 +164,7 @@ def _asks_for_too_much(self, law, bars, border, rng):
 _reaching = Ranked.reaching
 
 
-def _early(self, needs, **costs):
+def _early(self, needs, cost_of_a_hit):
     return [int(self.borders[9])] * needs[0][1].size
 
 

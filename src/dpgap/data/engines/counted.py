@@ -1,14 +1,14 @@
 """Counts that stay in an engine: what the driver knows of them, and how it asks for more.
 
-The frozen table has a row for every item of the domain, with 0 for those that are absent; except
-where the domain is a range of whole numbers. Then it has the present ones only, the absent are one
-more group, and a winner among them is drawn by rejection: uniform numbers of the range until one
-is not in the table. So what is asked of the engine depends on the public domain alone, and after
-the count of counts on which groups won.
+The frozen table has a row for every item of the domain, with 0 for absent ones. A domain that is a
+range of whole numbers may be too large for that. Then the table has rows for present items only,
+and all absent items are one more group. A winner among them is found by drawing numbers of the
+range until one is not in the table. So what is asked of the engine depends on the public domain
+alone; after the count of counts it also depends on which groups won.
 """
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 
 import narwhals as nw
 import numpy as np
+from narwhals.dtypes import DType
 
-from dpgap.data.domain import Domain, text_of
-from dpgap.data.engines import Columns, Engine
-from dpgap.data.files import UNREADABLE, quietly
+from dpgap.data.addresses import Lazy
+from dpgap.data.domain import Domain, Stated
+from dpgap.data.engines.base import Batch, Engine
 from dpgap.data.private_counts import (
-    MAX_EXPANDED,
     Chunk,
     Chunks,
     Found,
@@ -31,15 +31,14 @@ from dpgap.data.private_counts import (
     PrivateCounts,
     standing,
 )
+from dpgap.data.query import keep_items, keep_range, keep_texts
+from dpgap.data.tracebacks import UNREADABLE, quietly
 from dpgap.exact.bits import secure_bits
 from dpgap.releases.questions import ADD_OR_REMOVE, Origin
 
 _ROWS_AT_ONCE = 1 << 18
 _DRAWN_AT_ONCE = 1 << 16
-_LARGEST = (1 << 63) - 1024
-"""The largest float that is a whole number of 64 bits."""
 _TWO_TABLES = f"{UNREADABLE} (where domain is a table too, it must be of the same connection)"
-_WHOLE_TEXT = "^(0|-?[1-9][0-9]{0,17})$"
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False, eq=False)
@@ -47,7 +46,7 @@ class CountsInEngine(PrivateCounts):
     """Frozen counts in an engine. The engine lets go of them when these answers are closed."""
 
     engine: Engine
-    frozen: Any
+    frozen: Lazy
     """A frame of `item` and `units`; items of a list are their positions in it."""
     labels: range | tuple[Any, ...] | None
     """The public domain, where it was stated here; None where it is a table in the engine."""
@@ -106,8 +105,8 @@ class CountsInEngine(PrivateCounts):
     def _absent_items(self, many: int, known: dict[int, None]) -> list[int]:
         """Distinct uniform items of the range that have no row, and are not `known`; now they are.
 
-        The fewer are absent, the more numbers are drawn for one of them, and the less likely it
-        is that one is wanted: on average only a few are drawn for each winner.
+        Where few are absent, many numbers are drawn to find one of them. But then it is unlikely
+        that one is wanted. On average only a few numbers are drawn for each winner.
         """
         found: list[int] = []
         while len(found) < many:
@@ -116,7 +115,7 @@ class CountsInEngine(PrivateCounts):
             fresh = [item for at in drawn.tolist() if (item := self._range[at]) not in known]
             if not fresh:
                 continue
-            absent = self.engine.listed(fresh).join(self.frozen, on="item", how="anti")
+            absent = self.engine.list_items(fresh).join(self.frozen, on="item", how="anti")
             rows = self.engine.rows(absent.sort("position").head(many - len(found)))
             found += [row[0] for row in rows]
             known |= dict.fromkeys(found)
@@ -140,18 +139,8 @@ class CountsInEngine(PrivateCounts):
             positions = (positions - self.labels.start) // self.labels.step
         return positions
 
-    def _at(self, positions: Integers) -> Found:
-        labels = self.labels or ()
-        return Found(positions, tuple(labels[at] for at in positions.tolist()))
-
-    def expanded(self) -> Integers:
-        """All counts in the order of the domain: every one of them crosses the wire."""
-        self._require_open()
-        if len(self) > MAX_EXPANDED:
-            raise ValueError(
-                f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
-                f"not {len(self):,}"
-            )
+    def _expand(self) -> Integers:
+        """Every count crosses the wire."""
         chunks = self.in_order()
         return np.concatenate([chunk.at(np.arange(chunk.length)) for chunk in chunks])
 
@@ -168,7 +157,7 @@ class CountsInEngine(PrivateCounts):
         rows = self.engine.shuffled(self.frozen, secure_bits().token())
         return self._sparse_shuffled(rows) if isinstance(self.labels, range) else self._chunks(rows)
 
-    def _chunks(self, frame: Any) -> Chunks:
+    def _chunks(self, frame: Lazy) -> Chunks:
         for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
             items = batch["item"]
 
@@ -177,7 +166,7 @@ class CountsInEngine(PrivateCounts):
 
             yield Chunk(batch["units"].astype(np.int64), found)
 
-    def _sparse_in_order(self, frame: Any) -> Chunks:
+    def _sparse_in_order(self, frame: Lazy) -> Chunks:
         """Rows of a range in its order, with what is absent in between."""
         low = 0
         for batch in self._batches_and_end(frame):
@@ -191,10 +180,10 @@ class CountsInEngine(PrivateCounts):
                 yield Chunk(batch["units"].astype(np.int64), found, positions - low, high - low)
             low = high
 
-    def _sparse_shuffled(self, frame: Any) -> Chunks:
-        """Rows of a range as they come, in distinct random places; all others are for the absent.
+    def _sparse_shuffled(self, frame: Lazy) -> Chunks:
+        """Rows of a range as they come, in distinct random places; absent items have the others.
 
-        Which absent item stands at which place is drawn when one is named.
+        Which absent item stands at a place is drawn only when that place is named.
         """
         present = int(self.sizes.sum())
         places, _ = secure_bits().scattered(present, len(self))
@@ -215,13 +204,11 @@ class CountsInEngine(PrivateCounts):
                 yield Chunk(batch["units"].astype(np.int64), found, taken, high - low)
             low, done = high, done + taken.size
 
-    def _batches_and_end(self, frame: Any) -> Iterator[Columns]:
+    def _batches_and_end(self, frame: Lazy) -> Iterator[Batch]:
         """The rows, some at a time, and at last none: the rest of a range is absent."""
         yield from self.engine.batches(frame, _ROWS_AT_ONCE)
         none = np.empty(0, dtype=np.int64)
         yield {"item": none, "units": none}
-
-    __repr__ = PrivateCounts.__repr__
 
 
 def _let_go(engine: Engine, kept: ExitStack) -> None:
@@ -229,33 +216,18 @@ def _let_go(engine: Engine, kept: ExitStack) -> None:
         kept.close()
 
 
-def counted_in_engine(
-    engine: Engine, counted: Any, domain: Any, origin: Origin, resources: ExitStack
+def count_in_engine(
+    engine: Engine, counted: Lazy, domain: Stated, origin: Origin, resources: ExitStack
 ) -> CountsInEngine:
     """Freeze the counts of a domain's items. `counted` is a frame of `item` and `units`.
 
     `domain` is a stated domain, a frame of the engine with the one column `item`, or None for
     whatever was observed. `resources` are kept until the answers are closed.
     """
-    counted = quietly(lambda: engine.plain(counted), UNREADABLE)
-    kind = quietly(lambda: counted.collect_schema()["item"], UNREADABLE)
+    refusal = _TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
+    wanted = _narrow(engine, quietly(lambda: engine.plain(counted), UNREADABLE), domain)
+    frozen, values, sizes = quietly(lambda: _freeze(engine, wanted(), resources), refusal)
     labels = domain.labels if isinstance(domain, Domain) else None
-    refusal = _TWO_TABLES if domain is not None and labels is None else UNREADABLE
-    if isinstance(labels, range):
-        _require_range(labels, kind)
-        wanted = partial(_of_range, counted, kind, labels)
-    elif labels is not None:
-        _require_list(domain, kind)
-        wanted = partial(_of_list, engine, domain, counted, kind)
-    elif domain is not None:
-        own = quietly(lambda: domain.collect_schema()["item"], refusal)
-        _require_column(own, kind)
-        require_exact_text(engine, domain, "domain")
-        domain = engine.plain(domain)
-        wanted = partial(_of_table, domain, own, counted, kind)
-    else:
-        wanted = partial(counted.select, "item", "units")
-    frozen, values, sizes = quietly(lambda: _frozen(engine, wanted(), resources), refusal)
     absent = len(labels) - int(sizes.sum()) if isinstance(labels, range) else 0
     if not sizes.size and not absent:
         raise ValueError("domain must not be empty")
@@ -273,7 +245,24 @@ def counted_in_engine(
     )
 
 
-def require_exact_text(engine: Engine, column: Any, name: str) -> None:
+def _narrow(engine: Engine, counted: Lazy, domain: Stated) -> Callable[[], Lazy]:
+    """The query for the counts of a domain's items, if their types go together."""
+    kind = quietly(lambda: counted.collect_schema()["item"], UNREADABLE)
+    if domain is None:
+        return partial(counted.select, "item", "units")
+    if isinstance(domain, nw.LazyFrame):
+        own = quietly(lambda: domain.collect_schema()["item"], _TWO_TABLES)
+        _require_column(own, kind)
+        require_exact_text(engine, domain, "domain")
+        return partial(keep_items, engine.plain(domain), own, counted, kind)
+    if isinstance(domain.labels, range):
+        _require_range(domain.labels, kind)
+        return partial(keep_range, counted, kind, domain.labels)
+    _require_list(domain, kind)
+    return partial(_keep_list, engine, domain, counted, kind)
+
+
+def require_exact_text(engine: Engine, column: Lazy, name: str) -> None:
     """Refuse a column whose collation takes different texts for equal.
 
     Which of them an item is called would then hang on whose row comes first.
@@ -286,7 +275,7 @@ def require_exact_text(engine: Engine, column: Any, name: str) -> None:
         )
 
 
-def _frozen(engine: Engine, wanted: Any, resources: ExitStack) -> tuple[Any, Integers, Integers]:
+def _freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, Integers, Integers]:
     """The counts frozen, and their count of counts."""
     with engine.quiet():
         frozen = engine.freeze(wanted)
@@ -296,21 +285,21 @@ def _frozen(engine: Engine, wanted: Any, resources: ExitStack) -> tuple[Any, Int
     return frozen, tallied[:, 0].copy(), tallied[:, 1].copy()
 
 
-def _require_range(labels: range, kind: Any) -> None:
+def _require_range(labels: range, kind: DType) -> None:
     if kind == nw.Boolean:
         raise ValueError("domain must be a list for an item column of true and false")
     if kind == nw.String and max(abs(labels[0]), abs(labels[-1])) >= 10**18:
         raise ValueError("domain must lie within ±10^18 where the item column is text")
 
 
-def _require_list(domain: Domain, kind: Any) -> None:
-    if kind.is_numeric() and not domain.has_numbers():
-        raise ValueError("domain has no numbers, but the item column holds nothing else")
-    if kind.is_float() and any("." in text_of(label) for label in domain.labels):
+def _require_list(domain: Domain, kind: DType) -> None:
+    if kind.is_numeric():
+        domain.require_numbers()
+    if kind.is_float() and any("." in text for text in domain.texts):
         raise ValueError("domain must be whole numbers: cast the item column to text for others")
 
 
-def _require_column(own: Any, kind: Any) -> None:
+def _require_column(own: DType, kind: DType) -> None:
     if kind.is_float() and own == nw.String:
         raise ValueError("domain must be whole numbers: cast the item column to text for others")
     if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
@@ -319,67 +308,13 @@ def _require_column(own: Any, kind: Any) -> None:
         raise ValueError("domain must be a column of text or whole numbers, like the item column")
 
 
-def _of_range(counted: Any, kind: Any, labels: range) -> Any:
-    """The counts of the items that are whole numbers of a range."""
-    low, high = min(labels[0], labels[-1]), max(labels[0], labels[-1])
-    item = nw.col("item")
-    numbers = counted.select(_number(kind, low, high).alias("number"), "item", "units")
-    if kind == nw.String:  # a number has one spelling only
-        numbers = numbers.filter(nw.col("number").cast(nw.String) == item)
-    inside = numbers.select(nw.col("number").alias("item"), "units").filter(
-        item.is_between(low, high)
-    )
-    if abs(labels.step) > 1:
-        inside = inside.filter((item - low) % abs(labels.step) == 0)
-    return inside
-
-
-def _number(kind: Any, low: int, high: int) -> Any:
-    """Items as whole numbers, NULL where they are none; in a CASE, so that no cast can fail."""
-    item = nw.col("item")
-    if kind == nw.String:
-        # To Java "$" also stands before a last line break of any kind, which no cast would take.
-        is_number = item.str.contains(_WHOLE_TEXT) & ~item.str.contains("[^0-9-]")
-    elif kind.is_float():
-        is_number = item.is_between(float(-_LARGEST), float(_LARGEST)) & (item.floor() == item)
-    else:
-        is_number = item.is_between(low, high)
-    return nw.when(is_number).then(item).otherwise(None).cast(nw.Int64)
-
-
-def _of_list(engine: Engine, domain: Domain, counted: Any, kind: Any) -> Any:
+def _keep_list(engine: Engine, domain: Domain, counted: Lazy, kind: DType) -> Lazy:
     """The counts of listed items, compared by their text; each is called by its position."""
-    texts = [_in_utf_8(text_of(label)) for label in domain.labels]
-    known = engine.listed(texts).rename({"item": "text", "position": "item"})
-    return _joined(known, counted, kind)
+    texts = [_in_utf_8(text) for text in domain.texts]
+    known = engine.list_items(texts).rename({"item": "text", "position": "item"})
+    return keep_texts(known, counted, kind)
 
 
 def _in_utf_8(text: str) -> str | None:
     """Text that an engine can hold; other text can be no item of its tables."""
     return None if any("\ud800" <= letter <= "\udfff" for letter in text) else text
-
-
-def _of_table(domain: Any, own: Any, counted: Any, kind: Any) -> Any:
-    """The counts of the items of a table in the engine."""
-    known = domain.drop_nulls().unique()
-    if not (own.is_integer() and kind.is_integer()):
-        return _joined(known.with_columns(_text(own).alias("text")), counted, kind)
-    joined = known.join(counted, on="item", how="left")
-    return joined.select("item", nw.col("units").fill_null(0))
-
-
-def _joined(known: Any, counted: Any, kind: Any) -> Any:
-    """The counts of known items, whose `text` says how they are found."""
-    found = counted.select(_text(kind).alias("found"), "units")
-    joined = known.join(found, left_on="text", right_on="found", how="left")
-    return joined.select("item", nw.col("units").fill_null(0))
-
-
-def _text(kind: Any) -> Any:
-    """Items as the text that they are compared by; NULL where numbers are not whole."""
-    item = nw.col("item")
-    if kind == nw.Boolean:
-        return nw.when(item).then(nw.lit("true")).otherwise(nw.lit("false"))
-    if kind.is_float():
-        return _number(kind, -_LARGEST, _LARGEST).cast(nw.String)
-    return item if kind == nw.String else item.cast(nw.String)

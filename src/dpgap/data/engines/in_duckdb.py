@@ -13,9 +13,9 @@ from itertools import count
 from typing import Any
 
 import duckdb
-import narwhals as nw
 
-from dpgap.data.engines import FEW, Columns, Engine, Member, Row
+from dpgap.data.addresses import Lazy
+from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
 
 
 class DuckDB(Engine):
@@ -26,23 +26,23 @@ class DuckDB(Engine):
         self._relation = relation
         self._tables: dict[int, str] = {}
 
-    def _sql(self, query: str) -> Any:
-        return nw.from_native(_asked(self._relation, query))
+    def _sql(self, query: str) -> Lazy:
+        return lazy(_run(self._relation, query))
 
-    def freeze(self, frame: Any) -> Any:
+    def freeze(self, frame: Lazy) -> Lazy:
         name, view = _fresh_name(), _fresh_name()
-        _asked(frame.to_native(), f"CREATE TEMP TABLE {name} AS SELECT * FROM {view}", view)
+        _run(frame.to_native(), f"CREATE TEMP TABLE {name} AS SELECT * FROM {view}", view)
         frozen = self._sql(f"SELECT * FROM {name}")
         self._tables[id(frozen.to_native())] = name
         return frozen
 
-    def drop(self, frozen: Any) -> None:
+    def drop(self, frozen: Lazy) -> None:
         name = self._tables.pop(id(frozen.to_native()), None)
         with suppress(Exception):  # a connection that is gone has dropped it
             if name is not None:
-                _asked(self._relation, f"DROP TABLE IF EXISTS {name}")
+                _run(self._relation, f"DROP TABLE IF EXISTS {name}")
 
-    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+    def list_items(self, items: Sequence[str | None] | Sequence[int]) -> Lazy:
         kind = "BIGINT" if items and isinstance(items[0], int) else "VARCHAR"
         nul = secrets.token_hex(8)  # DuckDB takes no NUL in JSON
         plain = [each.replace("\0", nul) if isinstance(each, str) else each for each in items]
@@ -52,7 +52,7 @@ class DuckDB(Engine):
             item = f"replace({item}, '{nul}', chr(0))"
         return self._sql(f"SELECT {item} AS item, unnest(range({len(items)})) AS position")
 
-    def shuffled(self, frame: Any, salt: str) -> Any:
+    def shuffled(self, frame: Lazy, salt: str) -> Lazy:
         name = self._tables[id(frame.to_native())]
         return self._sql(f"SELECT * FROM {name} ORDER BY md5(concat('{salt}', item))")
 
@@ -60,15 +60,13 @@ class DuckDB(Engine):
         rows: list[Row] = native.fetchall()
         return rows
 
-    def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
+    def _batches(self, frame: Lazy, size: int) -> Iterator[Batch]:
         frozen = self.freeze(frame)  # in order, so that pages are ranges of rows
         name = self._tables[id(frozen.to_native())]
         try:
             for start in count(0, size):
                 page = f"WHERE rowid >= {start} AND rowid < {start + size}"
-                columns: Columns = (
-                    self._sql(f"SELECT * FROM {name} {page}").to_native().fetchnumpy()
-                )
+                columns: Batch = self._sql(f"SELECT * FROM {name} {page}").to_native().fetchnumpy()
                 if not columns["units"].size:
                     return
                 yield columns
@@ -102,7 +100,7 @@ class DuckDB(Engine):
         return bool(setting.to_native().fetchall()[0][0])
 
 
-def _asked(relation: Any, query: str, view: str = "dpgap_unused") -> Any:
+def _run(relation: Any, query: str, view: str = "dpgap_unused") -> Any:
     """Run a query on the connection of a relation, which it may call `view`.
 
     DuckDB 1 makes a view for this, and leaves it there; the second query makes it once more and

@@ -14,8 +14,9 @@ import ibis
 import narwhals as nw
 import pyarrow
 
-from dpgap.data.engines import FEW, Columns, Engine, Member, Row
-from dpgap.data.files import quietly
+from dpgap.data.addresses import Lazy
+from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
+from dpgap.data.tracebacks import quietly
 
 _TEXT_TYPES = (19, 25, 1042, 1043)
 """What PostgreSQL calls name, text, char(n) and varchar by."""
@@ -38,14 +39,14 @@ class Ibis(Engine):
         self._database = expression.get_backend()
         self._lists: list[str] = []
 
-    def freeze(self, frame: Any) -> Any:
+    def freeze(self, frame: Lazy) -> Lazy:
         name = f"dpgap_{secrets.token_hex(8)}"
         try:
-            return nw.from_native(self._database.create_table(name, frame.to_native(), temp=True))
+            return lazy(self._database.create_table(name, frame.to_native(), temp=True))
         finally:
             self._forget_lists()
 
-    def drop(self, frozen: Any) -> None:
+    def drop(self, frozen: Lazy) -> None:
         self._drop("TABLE", frozen.to_native().get_name())
 
     def _drop(self, kind: str, name: str) -> None:
@@ -58,12 +59,12 @@ class Ibis(Engine):
         while self._lists:
             self._drop(kind, self._lists.pop())
 
-    def merges(self, column: Any) -> bool:
+    def merges(self, column: Lazy) -> bool:
         if self._database.name == "postgres" and (kind := self._type(column)) not in _TEXT_TYPES:
             return not self._is_enumeration(kind)  # types of extensions compare as they please
         return Engine.merges(self, column)
 
-    def _type(self, column: Any) -> int:
+    def _type(self, column: Lazy) -> int:
         """The number by which PostgreSQL knows the type of a column."""
         query = ibis.to_sql(column.head(0).to_native(), dialect="postgres")
         with closing(self._database.raw_sql(str(query))) as cursor:
@@ -74,24 +75,24 @@ class Ibis(Engine):
         with closing(self._database.raw_sql(named)) as cursor:
             return bool(cursor.fetchone()[0] == "e")
 
-    def plain(self, frame: Any) -> Any:
+    def plain(self, frame: Lazy) -> Lazy:
         """The same rows; in PostgreSQL text of a fixed width without what fills it up."""
         if self._database.name != "postgres" or frame.collect_schema()["item"] != nw.String:
             return frame
         return frame.with_columns(nw.col("item") + "")
 
-    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
-        return nw.from_native(self._table({"item": items, "position": range(len(items))}))
+    def list_items(self, items: Sequence[str | None] | Sequence[int]) -> Lazy:
+        return lazy(self._table({"item": items, "position": range(len(items))}))
 
     def _table(self, columns: dict[str, Sequence[Any]]) -> Any:
         made = ibis.memtable(pyarrow.table({name: list(each) for name, each in columns.items()}))
         self._lists.append(made.get_name())
         return made
 
-    def shuffled(self, frame: Any, salt: str) -> Any:
+    def shuffled(self, frame: Lazy, salt: str) -> Lazy:
         native = frame.to_native()
         quietly(lambda: self._database.to_pyarrow(md5(ibis.literal(salt))), _NO_ORDER)
-        return nw.from_native(native.order_by(md5(ibis.literal(salt) + native.item.cast("string"))))
+        return lazy(native.order_by(md5(ibis.literal(salt) + native.item.cast("string"))))
 
     def _collect(self, native: Any) -> list[Row]:
         # Without a limit of our own the user's default would cut the rows short.
@@ -101,7 +102,7 @@ class Ibis(Engine):
             self._forget_lists()
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
-    def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
+    def _batches(self, frame: Lazy, size: int) -> Iterator[Batch]:
         native = frame.to_native()
         if self._database.name == "duckdb":  # in memory anyway; Ibis 12 has no batches of DuckDB 2
             batches = self._database.to_pyarrow(native, limit=None).to_batches(size)

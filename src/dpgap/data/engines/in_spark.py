@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
-from dpgap.data.engines import FEW, Columns, Engine, Member, Row
+from dpgap.data.addresses import Lazy
+from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
 
 _BY_BYTES = "UTF8_BINARY"
 _PLACE_BITS = 33
@@ -32,34 +32,34 @@ class Spark(Engine):
         Engine.__init__(self)
         self._session = frame.sparkSession
 
-    def freeze(self, frame: Any) -> Any:
+    def freeze(self, frame: Lazy) -> Lazy:
         rows = frame.to_native().withColumn("row", f.monotonically_increasing_id())
         with self.quiet():
-            return nw.from_native(rows.localCheckpoint(eager=True))
+            return lazy(rows.localCheckpoint(eager=True))
 
-    def drop(self, frozen: Any) -> None:
+    def drop(self, frozen: Lazy) -> None:
         """Free what a checkpoint takes at once; Spark by itself would do so some time."""
         with suppress(Exception):  # a session that is gone has dropped it
             frozen.to_native()._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
-    def listed(self, items: Sequence[str | None] | Sequence[int]) -> Any:
+    def list_items(self, items: Sequence[str | None] | Sequence[int]) -> Lazy:
         kind = "bigint" if items and isinstance(items[0], int) else "string"
         rows = [(item, position) for position, item in enumerate(items)]
-        return nw.from_native(self._session.createDataFrame(rows, f"item {kind}, position bigint"))
+        return lazy(self._session.createDataFrame(rows, f"item {kind}, position bigint"))
 
-    def merges(self, column: Any) -> bool:
+    def merges(self, column: Lazy) -> bool:
         kind = column.to_native().schema["item"].dataType
         return getattr(kind, "collation", _BY_BYTES) != _BY_BYTES
 
-    def shuffled(self, frame: Any, salt: str) -> Any:
-        return nw.from_native(
+    def shuffled(self, frame: Lazy, salt: str) -> Lazy:
+        return lazy(
             frame.to_native().orderBy(f.md5(f.concat(f.lit(salt), f.col("item").cast("string"))))
         )
 
     def _collect(self, native: Any) -> list[Row]:
         return [tuple(row) for row in native.collect()]
 
-    def _batches(self, frame: Any, size: int) -> Iterator[Columns]:
+    def _batches(self, frame: Lazy, size: int) -> Iterator[Batch]:
         rows, names = frame.to_native().toLocalIterator(), frame.to_native().columns
         while batch := list(islice(rows, size)):
             yield dict(zip(names, map(_array, zip(*batch, strict=True)), strict=True))
@@ -67,9 +67,9 @@ class Spark(Engine):
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
         look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
         parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
-        return self._collect(look_up(parted, self._located(parted, wanted)))
+        return self._collect(look_up(parted, self._locate(parted, wanted)))
 
-    def _located(self, parted: Any, wanted: Sequence[Member]) -> Any:
+    def _locate(self, parted: Any, wanted: Sequence[Member]) -> Any:
         """For each member: its count, its partition, its place there, and its place in all."""
         asked = f.broadcast(
             self._session.createDataFrame(list(wanted), "units bigint, place bigint")

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import Found, Groups, PrivateCounts, sealed, tallied
+from dpgap.data.private_counts import Found, Groups, PrivateCounts, sealed, tally
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.draws import Integers
@@ -238,7 +238,7 @@ def _by_value(candidates: Candidates) -> tuple[Integers, Groups]:
     if isinstance(candidates, InGroups):
         return answers, candidates.groups
     least = answers.min()
-    values, sizes = tallied(answers - least)
+    values, sizes = tally(answers - least)
     values = values + least
 
     def find(groups: Integers, places: Integers) -> Found:

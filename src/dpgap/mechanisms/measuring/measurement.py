@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap.budget.account import Account, charged
-from dpgap.data.private_counts import PrivateCounts, opened
+from dpgap.data.private_counts import PrivateCounts, array_of
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.errors import MeasurementError, ValueLaw
 from dpgap.exact.bits import Bits, secure_bits
@@ -129,7 +129,7 @@ class Measurement(ABC, Generic[L]):
 
     def prepare(self, values: ArrayLike | PrivateCounts) -> Integers:
         """The values in steps; refused before anything is charged."""
-        array = opened(values, sensitivity=self.sensitivity, monotonic=self.same_way)
+        array = array_of(values, sensitivity=self.sensitivity, monotonic=self.same_way)
         steps = on_grid(array, self.grid, "values")
         require_scale(self.law_in_steps(steps.size).scale)
         return steps

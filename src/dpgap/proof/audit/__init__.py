@@ -6,9 +6,9 @@ without looking at the program. To compare all outcomes with their exact law is 
 wrong scales (χ²).
 
 - `finding`: what an audit finds, and the two tests behind it.
-- `events`, `path_sampling`: how often an event happens in runs of any program.
-- `design`, `designs`: how each shipped mechanism is audited. `winners`, `first_above`,
-  `one_measured` and `joint_measured` know the exact laws of what is released.
+- `path_sampling`: how often an event happens in runs of any program.
+- `design`, `designs`: how each shipped mechanism is audited. `winners`, `first_above` and
+  `measured` know the exact laws of what is released.
 - `quadrature`: integrals over noise.
 
 May import `checker`, `mechanisms` and what is below.

@@ -10,7 +10,7 @@ from dpgap.exact.draws import Floats, Integers
 from dpgap.proof.audit.finding import Audit, fit, lower_bound
 
 MOST = 12
-"""Gaps of this many steps or more, over the least, are one cell; so are noisy values."""
+"""Gaps that are at least this many steps over the least one share a cell; so do noisy values."""
 _AT_ONCE = 1_000_000
 
 Sampler = Callable[[Any, Sequence[int], int], Integers]
@@ -39,6 +39,11 @@ class Design(NamedTuple):
     def chances(self, answers: Sequence[int]) -> Floats:
         """The chance of each cell on these answers."""
         return self.law(self.mechanism, answers)
+
+
+def variant_of(mechanism: Any) -> str:
+    """Its noise and its kind of answers, in words."""
+    return f"{mechanism.noise}, {'monotonic' if mechanism.monotonic else 'general'}"
 
 
 def audit_design(design: Design, source: str, samples: int, *, real: Any = None) -> Audit:

@@ -1,31 +1,28 @@
 """How each shipped mechanism is audited, with every noise. Add new mechanisms here."""
 
+from itertools import product
+
 from dpgap.exact.laws import NOISES
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
 from dpgap.proof.audit.design import Design
 from dpgap.proof.audit.first_above import first_above
-from dpgap.proof.audit.joint_measured import joint_measured
-from dpgap.proof.audit.one_measured import one_measured
-from dpgap.proof.audit.winners import largest, top_two
+from dpgap.proof.audit.measured import one_measured, two_measured
+from dpgap.proof.audit.winners import winners
 
 
 def designs() -> list[Design]:
     """All of them."""
-    return [
+    all_designs = [
         one_measured(),
-        joint_measured(CountHull(1, monotonic=True), "hull, monotonic"),
-        joint_measured(Cube(1), "cube, general"),
-        *(
-            design
-            for noise in NOISES
-            for monotonic in (False, True)
-            for design in (
-                first_above(AdaptiveSparseVector, noise, monotonic),
-                first_above(SparseVector, noise, monotonic),
-                top_two(noise, monotonic),
-                largest(noise, monotonic),
-            )
-        ),
+        two_measured(CountHull(1, monotonic=True), "hull, monotonic"),
+        two_measured(Cube(1), "cube, general"),
     ]
+    for noise, monotonic in product(NOISES, (False, True)):
+        for kind in (AdaptiveSparseVector, SparseVector):
+            all_designs.append(first_above(kind(0, 1, 1, monotonic=monotonic, noise=noise)))
+        all_designs.append(winners(NoisyTopK(2, 1, monotonic=monotonic, noise=noise)))
+        all_designs.append(winners(NoisyMax(1, monotonic=monotonic, noise=noise)))
+    return all_designs

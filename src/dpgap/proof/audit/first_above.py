@@ -13,19 +13,19 @@ from dpgap.exact.laws import Law
 from dpgap.exact.tails import tail
 from dpgap.mechanisms.sparse_vector.kernel import sift
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.proof.audit.design import MOST, Design
+from dpgap.proof.audit.design import MOST, Design, variant_of
 
 _REACH = 40
 """How many scales away tails are cut off: below 1e-17."""
 
 
-def first_above(kind: type[SparseVector], noise: str, monotonic: bool) -> Design:
+def first_above(mechanism: SparseVector) -> Design:
     """The event: the second answer is above, by the last branch."""
     return Design(
-        kind(0, 1, 1, monotonic=monotonic, noise=noise),
-        f"{noise}, {'monotonic' if monotonic else 'general'}",
+        mechanism,
+        variant_of(mechanism),
         (0, 0),
-        (0 if monotonic else 1, -1),
+        (0 if mechanism.monotonic else 1, -1),
         lambda counts: int(counts[1, -1].sum()),
         _chances,
         _by_kernel,

@@ -5,6 +5,7 @@ one-dimensional integral.
 """
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import numpy as np
 
@@ -13,74 +14,45 @@ from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import Law
 from dpgap.exact.tails import tail
 from dpgap.mechanisms.top_k.kernel import select
-from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
-from dpgap.proof.audit.design import MOST, Design
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.proof.audit.design import MOST, Design, variant_of
 from dpgap.proof.audit.quadrature import density, nodes
 
 
-def largest(noise: str, monotonic: bool) -> Design:
-    """The event: the answer that falls on the neighbour wins, with a lead."""
+def winners(mechanism: NoisyTopK) -> Design:
+    """The event: all answers that fall on the neighbour win, with a lead; k is 1 or 2."""
+    k = mechanism.k
     return Design(
-        NoisyMax(1, monotonic=monotonic, noise=noise),
-        _variant(noise, monotonic),
-        (0, 0, 0),
-        (-1, *[0 if monotonic else 1] * 2),
-        lambda counts: int(counts[0, 1:].sum()),
-        _chances_of_one,
+        mechanism,
+        variant_of(mechanism),
+        (0,) * (k + 2),
+        (-1,) * k + (0 if mechanism.monotonic else 1,) * 2,
+        lambda counts: sum(int(counts[order][1:].sum()) for order in permutations(range(k))),
+        _chances,
         _by_kernel,
         _by_release,
     )
 
 
-def top_two(noise: str, monotonic: bool) -> Design:
-    """The event: two answers that fall on the neighbour win, with a lead."""
-    return Design(
-        NoisyTopK(2, 1, monotonic=monotonic, noise=noise),
-        _variant(noise, monotonic),
-        (0, 0, 0, 0),
-        (-1, -1, *[0 if monotonic else 1] * 2),
-        lambda counts: int(counts[0, 1, 1:].sum() + counts[1, 0, 1:].sum()),
-        _chances_of_two,
-        _by_kernel,
-        _by_release,
-    )
-
-
-def _variant(noise: str, monotonic: bool) -> str:
-    return f"{noise}, {'monotonic' if monotonic else 'general'}"
-
-
-def _chances_of_one(mechanism: NoisyTopK, answers: Sequence[int]) -> Floats:
-    """The chance of each winner and its lead."""
-    law = mechanism.in_steps().law
-    points, weights = nodes(law)
-    return np.array(
-        [
-            _leads(law, points, weights * density(law, points - answer), answers, {first})
-            for first, answer in enumerate(answers)
-        ]
-    )
-
-
-def _chances_of_two(mechanism: NoisyTopK, answers: Sequence[int]) -> Floats:
-    """The chance of each first winner, second winner and lead of the second."""
+def _chances(mechanism: NoisyTopK, answers: Sequence[int]) -> Floats:
+    """The chance of each ranking of the winners and lead of the last."""
     law, n = mechanism.in_steps().law, len(answers)
     points, weights = nodes(law)
-    chances = np.zeros((n, n, MOST + 1))
-    for first in range(n):
-        for second in range(n):
-            if first != second:
-                base = weights * density(law, points - answers[second])
-                base = base * tail(law, points - answers[first])
-                chances[first, second] = _leads(law, points, base, answers, {first, second})
+    chances = np.zeros((n,) * mechanism.k + (MOST + 1,))
+    for order in permutations(range(n), mechanism.k):
+        *better, last = (answers[place] for place in order)
+        base = weights * density(law, points - last)
+        for answer in better:
+            base = base * tail(law, points - answer)
+        chances[order] = _leads(law, points, base, answers, order)
     return chances
 
 
 def _leads(
-    law: Law, points: Floats, base: Floats, answers: Sequence[int], winners: set[int]
+    law: Law, points: Floats, base: Floats, answers: Sequence[int], order: tuple[int, ...]
 ) -> Floats:
     """The chance of each lead over the best loser; `base` is that of the last winner's value."""
-    losers = [answer for place, answer in enumerate(answers) if place not in winners]
+    losers = [answer for place, answer in enumerate(answers) if place not in order]
     at_least = np.array(
         [
             (base * np.prod([1 - tail(law, points - g - a) for a in losers], axis=0)).sum()

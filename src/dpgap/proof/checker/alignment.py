@@ -19,7 +19,7 @@ the `Judge` that the caller brings knows which.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from dpgap.exact.laws import Law, Noise, Scalar
 from dpgap.exact.parameters import readable
@@ -76,20 +76,12 @@ class Judge(Path, Protocol):
         """For each question of the alignment, the draws it is about, and the answer."""
 
 
-class Draws:
+class Draws(NamedTuple):
     """Noise that remembers what was drawn."""
 
-    __slots__ = ("_judge", "laws", "values")
-
-    _judge: Judge
+    judge: Judge
     laws: list[Law]
     values: list[Affine]
-
-    def __init__(self, judge: Judge) -> None:
-        keep = object.__setattr__
-        keep(self, "_judge", judge)
-        keep(self, "laws", [])
-        keep(self, "values", [])
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise BadProgram("the program changes its noise: it may only draw from it")
@@ -98,44 +90,32 @@ class Draws:
         """The next draw, a new unknown."""
         if len(self.values) >= _MOST_DRAWS:
             raise BadProgram(f"run never stops: it drew more than {_MOST_DRAWS:,} times")
-        value = Affine(self._judge, {len(self.values): 1})
-        self._judge.assume(law.supports(value))
+        value = Affine(self.judge, {len(self.values): 1})
+        self.judge.assume(law.supports(value))
         self.laws.append(law)
         self.values.append(value)
         return value
 
 
-class ShiftedDraws:
+class ShiftedDraws(NamedTuple):
     """The same draws, shifted, for the second run."""
 
-    __slots__ = ("_laws", "_shifts", "_values", "taken")
-
-    _laws: list[Law]
-    _shifts: Sequence[Scalar]
-    _values: list[Affine]
+    draws: Draws
+    shifts: Sequence[Scalar]
     taken: list[int]
-
-    def __init__(self, draws: Draws, shifts: Sequence[Scalar]) -> None:
-        keep = object.__setattr__
-        keep(self, "_laws", draws.laws)
-        keep(self, "_values", draws.values)
-        keep(self, "_shifts", shifts)
-        keep(self, "taken", [])
-
-    __setattr__ = Draws.__setattr__
 
     def draw(self, law: Law) -> Affine:
         """The next draw of the first run, shifted."""
         number = len(self.taken)
-        if number >= len(self._values):
+        if number >= len(self.draws.values):
             raise Violation("draws", "on the neighbour, the shifted noise makes it draw more often")
-        if law != self._laws[number]:
+        before = self.draws.laws[number]
+        if law != before:
             raise Violation(
-                "draws",
-                f"on the neighbour, draw {number} comes from {law}, not from {self._laws[number]}",
+                "draws", f"on the neighbour, draw {number} comes from {law}, not from {before}"
             )
         self.taken.append(number)
-        return Affine.__add__(self._values[number], self._shifts[number])
+        return Affine.__add__(self.draws.values[number], self.shifts[number])
 
 
 class Given(tuple[Any, ...]):
@@ -158,17 +138,12 @@ class Trial:
     shifts: list[Scalar]
     questions: list[tuple[set[int], bool]]
 
-    @property
-    def laws(self) -> list[Law]:
-        """The laws drawn from."""
-        return self.draws.laws
-
 
 def run_and_align(
     mechanism: Mechanism, answers: Sequence[Scalar], neighbour: Sequence[Scalar], judge: Judge
 ) -> Trial:
     """Run the mechanism and its alignment."""
-    draws = Draws(judge)
+    draws = Draws(judge, [], [])
     output = _run(mechanism, Given(answers), draws)
     skeleton, numbers = take_apart(output)
     judge.watch_alignment(True)
@@ -203,7 +178,7 @@ def trial(
         _require_joint_cost(mechanism, made, judge, judge.epsilon - extra)
     else:
         judge.require_cost(draws.laws, shifts, extra)
-    again = ShiftedDraws(draws, shifts)
+    again = ShiftedDraws(draws, shifts, [])
     same = _run(mechanism, Given(neighbour), again)
     _require_same(made, same, judge)
     if len(again.taken) < len(draws.values):

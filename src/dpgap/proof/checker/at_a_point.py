@@ -1,9 +1,9 @@
 """One point at a time: the conditions of a proof on given answers, neighbour and noise.
 
 Everything is exact: answers, noise and costs are fractions, and nothing is judged in floats. The
-program gets its noise as unknowns whose values are known here, so each shift shows which draws it
-depends on. A question of the alignment is also answered the other way: the shifts that then change
-depend on it.
+program gets its noise as unknowns, whose values are known here. So each shift shows which draws it
+depends on. Each question of the alignment is then answered the other way as well: the shifts that
+change depend on the draws that the question is about.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,8 @@ from dpgap.proof.checker.numbers import (
     BadProgram,
     Condition,
     Exact,
-    Unknown,
     Violation,
     exact,
-    value_at,
 )
 from dpgap.proof.checker.output import seal
 
@@ -37,7 +35,6 @@ class Point:
 
     def __init__(self, noise: Sequence[Exact], epsilon: Exact) -> None:
         self._noise = noise
-        self._values: dict[Unknown, Exact] = dict(enumerate(noise))
         self.epsilon = epsilon
         self._watching = False
         self._asked = 0
@@ -58,12 +55,14 @@ class Point:
         return negative
 
     def _at(self, number: Scalar) -> Exact:
-        if isinstance(number, Affine) and any(draw >= len(self._noise) for draw in number.draws):
+        if not isinstance(number, Affine):
+            return exact(number)
+        if any(draw >= len(self._noise) for draw in number.draws):
             raise BadNoise(
                 f"noise must have a value for every draw: the program takes more than "
                 f"{len(self._noise)}"
             )
-        return value_at(number, self._values)
+        return number.at(self._noise)
 
     def assume(self, condition: Condition | bool) -> None:
         """Refuse noise that could not have been drawn."""
@@ -112,8 +111,9 @@ def check(
     before, after = [exact(a) for a in answers], [exact(a) for a in neighbour]
     point = Point(fixed, allowed)
     made = trial(mechanism, before, after, point, general=general)
-    if len(made.laws) < len(fixed):
-        raise BadNoise(f"noise has {len(fixed)} values, but only {len(made.laws)} were drawn")
+    drawn = len(made.draws.laws)
+    if drawn < len(fixed):
+        raise BadNoise(f"noise has {len(fixed)} values, but only {drawn} were drawn")
     dependence = Dependence()
     dependence.add(made)
     for number, (about, _) in enumerate(made.questions):
@@ -121,9 +121,8 @@ def check(
             dependence.add(
                 _otherwise(mechanism, before, after, made, Point(fixed, allowed), number)
             )
-    for key, cycle in dependence.cycles():
-        if not (general and dependence.is_affine(key)):
-            raise Violation("acyclic", cycle_message(cycle))
+    for cycle in dependence.cycles(general=general):
+        raise Violation("acyclic", cycle_message(cycle))
 
 
 def _otherwise(
@@ -137,6 +136,6 @@ def _otherwise(
     """The shifts of the alignment, had one of its questions been answered the other way."""
     point.contrary = question
     point.watch_alignment(True)
-    noise = Given(Affine(point, {number: 1}) for number in range(len(made.laws)))
+    noise = Given(Affine(point, {number: 1}) for number in range(len(made.draws.laws)))
     shifts = list(mechanism.align(Given(before), Given(after), noise, seal(made.output)))
     return replace(made, shifts=shifts, questions=made.questions[: question + 1])

@@ -125,7 +125,7 @@ def require_described(mechanism: NoisyTopK, n: int) -> None:
 
 
 def _require_on_path(mechanism: NoisyTopK, answers: Sequence[Affine], paths: Any) -> None:
-    draws = Draws(paths)
+    draws = Draws(paths, [], [])
     indices, leads = collect(mechanism.run(Given(answers), draws))
     noisy = [answer + value for answer, value in zip(answers, draws.values, strict=True)]
     wrong = Violation("output", "the program does not return the ranking and its leads")

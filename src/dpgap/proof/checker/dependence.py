@@ -15,6 +15,27 @@ from dpgap.proof.checker.output import Skeleton
 
 
 @dataclass(slots=True)
+class Aligned:
+    """What the shifts are on the paths with one kind of output."""
+
+    shifts: list[Scalar]
+    """Those of the first path."""
+    within: list[set[int]]
+    """For each shift the draws in it, on any path."""
+    varying: set[int] = field(default_factory=set)
+    """The shifts that are not the same form on all paths."""
+    asked: set[int] = field(default_factory=set)
+    """The draws that the alignment asked about."""
+
+    def needs(self) -> list[set[int]]:
+        """For each shift, the draws that it depends on."""
+        return [
+            inside | (self.asked if number in self.varying else set())
+            for number, inside in enumerate(self.within)
+        ]
+
+
+@dataclass(slots=True)
 class Dependence:
     """Which draws each shift depends on, over all paths with the same discrete output.
 
@@ -23,51 +44,38 @@ class Dependence:
     about noise, are part of what is given.
     """
 
-    shifts: dict[Any, list[Scalar]] = field(default_factory=dict)
-    varying: dict[Any, set[int]] = field(default_factory=dict)
-    within: dict[Any, list[set[int]]] = field(default_factory=dict)
-    asked: dict[Any, set[int]] = field(default_factory=dict)
+    kinds: dict[Any, Aligned] = field(default_factory=dict)
     laws: dict[Skeleton, list[Law]] = field(default_factory=dict)
 
     def add(self, trial: Trial) -> None:
         """Take one more path into account."""
-        known = self.laws.setdefault(trial.skeleton, trial.laws)
-        if known != trial.laws:
+        laws = trial.draws.laws
+        known = self.laws.setdefault(trial.skeleton, laws)
+        if known != laws:
             raise Violation(
                 "draws",
                 f"the output {trial.skeleton} comes from {len(known)} draws or from "
-                f"{len(trial.laws)}, or from other laws: the output must tell which",
+                f"{len(laws)}, or from other laws: the output must tell which",
             )
         key = (trial.skeleton, _answers_before_noise(trial.questions))
-        draws_in = [shift.draws if isinstance(shift, Affine) else set() for shift in trial.shifts]
-        first = self.shifts.setdefault(key, trial.shifts)
-        within = self.within.setdefault(key, [set() for _ in draws_in])
-        varying = self.varying.setdefault(key, set())
-        asked = self.asked.setdefault(key, set())
-        for number, (shift, before) in enumerate(zip(trial.shifts, first, strict=True)):
-            within[number] |= draws_in[number]
+        kind = self.kinds.setdefault(key, Aligned(trial.shifts, [set() for _ in trial.shifts]))
+        for number, (shift, before) in enumerate(zip(trial.shifts, kind.shifts, strict=True)):
+            if isinstance(shift, Affine):
+                kind.within[number] |= shift.draws
             if not _same_form(shift, before):
-                varying.add(number)
+                kind.varying.add(number)
         for about, _ in trial.questions:
-            asked |= about
+            kind.asked |= about
 
-    def needs(self, key: Any) -> list[set[int]]:
-        """For each shift, the draws that it depends on."""
-        return [
-            inside | (self.asked[key] if number in self.varying[key] else set())
-            for number, inside in enumerate(self.within[key])
-        ]
+    def cycles(self, *, general: bool) -> Iterator[list[int]]:
+        """A cycle for each kind of output whose alignment is not acyclic.
 
-    def cycles(self) -> Iterator[tuple[Any, list[int]]]:
-        """For each kind of output whose alignment is not acyclic, a cycle."""
-        for key in self.shifts:
-            cycle = find_cycle(self.needs(key))
-            if cycle:
-                yield key, cycle
-
-    def is_affine(self, key: Any) -> bool:
-        """Whether the alignment is one affine map for this kind of output."""
-        return not self.varying[key]
+        With `general`, one affine map for all paths with such an output need not be acyclic.
+        """
+        for kind in self.kinds.values():
+            cycle = find_cycle(kind.needs())
+            if cycle and not (general and not kind.varying):
+                yield cycle
 
 
 def _answers_before_noise(questions: Sequence[tuple[set[int], bool]]) -> tuple[bool, ...]:

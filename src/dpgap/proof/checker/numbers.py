@@ -9,7 +9,7 @@ Noise is named by the number of its draw, everything else by a word.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NoReturn, Protocol
@@ -86,9 +86,9 @@ class Affine:
         """The draws of noise that this number depends on."""
         return {unknown for unknown in self.terms if isinstance(unknown, int)}
 
-    def at(self, point: Mapping[Unknown, Exact]) -> Exact:
-        """The value where the unknowns have the values of `point`."""
-        return sum((by * point[unknown] for unknown, by in self.terms.items()), self.constant)
+    def at(self, noise: Sequence[Exact]) -> Exact:
+        """The value at this noise, where nothing else is unknown."""
+        return sum((self.terms[draw] * noise[draw] for draw in self.draws), self.constant)
 
     def __add__(self, other: Any) -> "Affine":
         if not isinstance(other, Affine):
@@ -216,8 +216,3 @@ class Condition:
 
     def __ne__(self, other: object) -> bool:
         return bool(self) != other
-
-
-def value_at(number: Any, point: Mapping[Unknown, Exact]) -> Exact:
-    """A number, known or not, where the unknowns have the values of `point`."""
-    return number.at(point) if isinstance(number, Affine) else exact(number)

@@ -10,16 +10,16 @@ says which condition fails and where. It refutes the *alignment*: usually the me
 private either, but a better alignment may exist.
 """
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.exact.laws import Scalar
 from dpgap.exact.parameters import positive_integer, positive_rational
-from dpgap.proof.checker.alignment import Mechanism, run_and_align, trial
+from dpgap.proof.checker.alignment import Mechanism, Trial, run_and_align, trial
 from dpgap.proof.checker.at_a_point import check
 from dpgap.proof.checker.dependence import Dependence, cycle_message
 from dpgap.proof.checker.numbers import Exact, Unknown, Violation, exact
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
 
-GENERAL, RISING, FALLING = DIRECTIONS = ("general", "rising", "falling")
-"""How answers may differ on neighbouring data: any way, none falls, or none rises."""
+DIRECTIONS = {"general": (-1, 1), "rising": (0, 1), "falling": (-1, 0)}
+"""How far answers may move on neighbouring data: any way, none falls, or none rises."""
+GENERAL, RISING, FALLING = DIRECTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,42 +153,34 @@ class _Claim(NamedTuple):
     general: bool
 
 
-class _Setting(NamedTuple):
-    """A mechanism and its answers, all unknown, and the paths through them."""
-
-    paths: "Paths"
-    mechanism: Mechanism
-    answers: list[Scalar]
-    neighbour: list[Scalar]
-
-
-def _setting(mechanism: Any, kind: str, claim: _Claim) -> _Setting:
+def _explore(
+    mechanism: Any, kind: str, claim: _Claim, on_path: Callable[..., Trial]
+) -> tuple["Paths", Dependence, Violation | None]:
+    """Go down all paths, on unknown answers; or up to the first path with a violation."""
     from dpgap.proof.checker.symbolic import Paths  # z3 takes its time to load
 
     paths = Paths(claim.epsilon, ties=claim.ties)
     made: Mechanism = _build(mechanism, paths.unknown)
     answers = [paths.unknown(f"q{i}") for i in range(claim.n)]
-    low = 0 if kind == RISING else -claim.sensitivity
-    high = 0 if kind == FALLING else claim.sensitivity
+    low, high = (end * claim.sensitivity for end in DIRECTIONS[kind])
     neighbour = [q + paths.between(f"d{i}", low, high) for i, q in enumerate(answers)]
     for answer in [*answers, *neighbour] if claim.within else []:
         paths.confine(answer, *claim.within)  # type: ignore[misc]
-    return _Setting(paths, made, answers, neighbour)
+    dependence = Dependence()
+    try:
+        paths.explore(lambda: dependence.add(on_path(made, answers, neighbour, paths)))
+    except Violation as violation:
+        return paths, dependence, violation
+    return paths, dependence, None
 
 
 def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     start = time.perf_counter()
-    paths, made, answers, neighbour = _setting(mechanism, kind, claim)
-    dependence = Dependence()
-    violation, example = None, None
-    try:
-        paths.explore(
-            lambda: dependence.add(trial(made, answers, neighbour, paths, general=claim.general))
-        )
-    except Violation as found:
-        violation, example = found, _example(paths.point(), claim.n)
-        if not claim.general:  # a cycle is what is wrong first of all
-            dependence = _dependence(mechanism, kind, claim)
+    on_path = partial(trial, general=claim.general)
+    paths, dependence, violation = _explore(mechanism, kind, claim, on_path)
+    example = None if violation is None else _example(paths.point(), claim.n)
+    if violation is not None and not claim.general:  # a cycle is what is wrong first of all
+        _, dependence, _ = _explore(mechanism, kind, claim, run_and_align)
     cyclic = _find_cyclic(dependence, general=claim.general)
     if cyclic is not None:
         violation, example = cyclic, None
@@ -199,19 +192,8 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     )
 
 
-def _dependence(mechanism: Any, kind: str, claim: _Claim) -> Dependence:
-    """Which draws the shifts depend on, on the paths up to the first that cannot be aligned."""
-    paths, made, answers, neighbour = _setting(mechanism, kind, claim)
-    dependence = Dependence()
-    with contextlib.suppress(Violation):
-        paths.explore(lambda: dependence.add(run_and_align(made, answers, neighbour, paths)))
-    return dependence
-
-
 def _find_cyclic(dependence: Dependence, *, general: bool) -> Violation | None:
-    for key, cycle in dependence.cycles():
-        if general and dependence.is_affine(key):
-            continue
+    for cycle in dependence.cycles(general=general):
         more = (
             ", and it is not one affine map: it branches on noise"
             if general

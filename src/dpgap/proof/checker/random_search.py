@@ -11,14 +11,7 @@ from dpgap.exact.laws import Law
 from dpgap.exact.parameters import positive_integer
 from dpgap.proof.checker.at_a_point import check
 from dpgap.proof.checker.numbers import Violation
-from dpgap.proof.checker.proving import (
-    FALLING,
-    GENERAL,
-    RISING,
-    Counterexample,
-    directions,
-    stated,
-)
+from dpgap.proof.checker.proving import DIRECTIONS, Counterexample, directions, stated
 
 
 class _MadeUpNoise:
@@ -58,7 +51,6 @@ def search(
     allowed = stated(mechanism, "epsilon", epsilon)
     delta = stated(mechanism, "sensitivity", sensitivity, 1)
     numbers = st.fractions(-50, 50, max_denominator=64)
-    ends = {GENERAL: (-1, 1), RISING: (0, 1), FALLING: (-1, 0)}
     found: list[tuple[Violation, Counterexample]] = []
 
     @settings(
@@ -72,7 +64,7 @@ def search(
     @given(data=st.data(), kind=st.sampled_from(list(directions(neighbours, mechanism))))
     def try_point(data: Any, kind: str) -> None:
         answers = data.draw(st.lists(numbers, min_size=count, max_size=count))
-        moves = st.fractions(*ends[kind], max_denominator=8)
+        moves = st.fractions(*DIRECTIONS[kind], max_denominator=8)
         steps = data.draw(st.lists(moves, min_size=count, max_size=count))
         neighbour = [a + delta * step for a, step in zip(answers, steps, strict=True)]
         noise = _MadeUpNoise(lambda: data.draw(numbers))

@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import z3
 
@@ -73,24 +73,6 @@ def _number(value: Exact) -> Any:
     return z3.RealVal(value) if isinstance(value, int) else z3.Q(value.numerator, value.denominator)
 
 
-class Interval(NamedTuple):
-    """Where a bounded unknown lies; an open end does not belong to it."""
-
-    low: Exact
-    high: Exact
-    open_low: bool = False
-    open_high: bool = False
-
-    def cut(self, by: Exact, constant: Exact, negative: bool) -> "Interval":
-        """The part where by·x + constant is negative, or is not."""
-        zero = Fraction(-constant) / by
-        if negative is (by > 0):  # keep what is below
-            tighter = zero < self.high or (zero == self.high and negative)
-            return self._replace(high=zero, open_high=negative) if tighter else self
-        tighter = zero > self.low or (zero == self.low and negative)
-        return self._replace(low=zero, open_low=negative) if tighter else self
-
-
 class Paths(PathExplorer):
     """The judge of whole regions: explores every path of a program."""
 
@@ -103,13 +85,15 @@ class Paths(PathExplorer):
         self._sums: dict[tuple[Any, ...], Any] = {}
         self._model: Any = None
         self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
-        self._known_box: dict[Unknown, Interval] = {}
-        self._box: dict[Unknown, Interval] = {}
-        self._tied: set[Unknown] = set()
-        """Unknowns about which something was asked together with others."""
-        self._always_tied: set[Unknown] = set()
+        self._known_box: dict[Unknown, tuple[Exact, Exact]] = {}
+        self._box: dict[Unknown, tuple[Exact, Exact]] = {}
         self._bound: set[Unknown] = set()
-        self._seen: set[Unknown] = set()
+        self._tied: set[Unknown] = set()
+        """Unknowns that are confined together with others."""
+        self._known: set[Unknown] = set()
+        """Unknowns that are confined, or that something was asked about."""
+        self._related: set[Unknown] = set()
+        """Unknowns of which more is known than an interval of their own."""
         self._entered: list[tuple[Affine, bool]] = []
         self._scopes = 0
 
@@ -122,12 +106,12 @@ class Paths(PathExplorer):
         term = self._term_of(form)
         self._bound.update(form.terms)
         if len(form.terms) > 1:
-            self._always_tied.update(form.terms)
+            self._tied.update(form.terms)
         self._solver.add(term >= _number(low), term <= _number(high))
 
     def between(self, name: str, low: Exact, high: Exact) -> Affine:
         """An unknown number between two known ones."""
-        self._known_box[name] = Interval(low, high)
+        self._known_box[name] = low, high
         number = self.unknown(name)
         self.confine(number, low, high)
         return number
@@ -136,9 +120,9 @@ class Paths(PathExplorer):
         """Forget what was learnt on the last path."""
         super().start_over()
         self._facts = {}
-        self._seen = set(self._bound)
         self._box = dict(self._known_box)
-        self._tied = set(self._always_tied)
+        self._known = set(self._bound)
+        self._related = set(self._tied)
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
         """Go on where the answer is this; `state` is a point there, or `_SOMEWHERE`."""
@@ -160,29 +144,19 @@ class Paths(PathExplorer):
             self._scopes += 1
 
     def learn(self, form: Affine, negative: bool) -> None:
-        """Keep the answer, for what plainly follows from it."""
-        if len(form.terms) > 1:
-            self._tied.update(form.terms)
-        self._narrow(form, negative)
+        """Keep the answer, so that z3 need not be asked about what follows from it."""
+        if not negative and self._range(form)[1] == 0:
+            # It is as large as it can be, so each unknown is at that end of its interval.
+            for unknown, by in form.terms.items():
+                end = self._box[unknown][by > 0]
+                self._box[unknown] = end, end
         self._facts.setdefault(_direction(form), []).append((form, negative))
-        self._seen.update(form.terms)
-
-    def _narrow(self, form: Affine, negative: bool) -> None:
-        """Narrow the intervals: each unknown must make up for what the others cannot reach."""
-        if not all(unknown in self._box for unknown in form.terms):
-            return
-        low, high = self._range(form)
-        for unknown, by in form.terms.items():
-            ends = self._box[unknown]
-            own_low, own_high = by * ends.low, by * ends.high
-            rest = low - min(own_low, own_high) if negative else high - max(own_low, own_high)
-            self._box[unknown] = ends.cut(by, exact(rest), negative)
+        self._known.update(form.terms)
+        self._related.update(form.terms)
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """A possible answer, a point there, and a point where the other is right, if any."""
-        if self._is_boxed(form) or not self._seen.issuperset(form.terms):
-            # Both answers were found possible; or an unknown that nothing was asked about yet
-            # can make the form anything.
+        if self._is_in_box(form) or self._is_anything(form):
             return True, _SOMEWHERE, _SOMEWHERE
         first = self._in_model(form)
         here = self._model
@@ -197,9 +171,10 @@ class Paths(PathExplorer):
         return False, other, None
 
     def implied(self, form: Affine) -> bool | None:
-        """An answer that follows from an earlier one by what is known of the neighbour alone."""
-        if self._is_boxed(form):
-            return self._sign(form)
+        """An answer that follows from intervals, or from an earlier answer and intervals."""
+        if self._is_in_box(form):
+            low, high = self._range(form)
+            return False if low >= 0 else True if high < 0 else None
         for fact, negative in self._facts.get(_direction(form), ()):
             low, high = self._range(form - fact)
             if negative and high <= 0:
@@ -208,32 +183,22 @@ class Paths(PathExplorer):
                 return False
         return None
 
-    def _is_boxed(self, form: Affine) -> bool:
+    def _is_in_box(self, form: Affine) -> bool:
         """Whether all that is known about what is in the form are intervals, one for each."""
-        return all(unknown in self._box and unknown not in self._tied for unknown in form.terms)
+        return all(unknown in self._box and unknown not in self._related for unknown in form.terms)
 
-    def _sign(self, form: Affine) -> bool | None:
-        """Whether a boxed form is negative everywhere; None if it depends."""
-        low, high = self._range(form)
-        if low >= 0:
-            return False
-        if high > 0:
-            return None
-        reached = not any(
-            self._box[unknown].open_high if by > 0 else self._box[unknown].open_low
-            for unknown, by in form.terms.items()
-        )
-        return None if high == 0 and reached else True
+    def _is_anything(self, form: Affine) -> bool:
+        """Whether there is an unknown in the form that nothing is known about."""
+        return not self._known.issuperset(form.terms)
 
     def _range(self, form: Affine) -> tuple[Exact | float, Exact | float]:
         low: Exact | float = form.constant
         high: Exact | float = form.constant
         for unknown, by in form.terms.items():
-            ends = self._box.get(unknown)
-            if ends is None:
+            if unknown not in self._box:
                 return -math.inf, math.inf
-            low += by * (ends.low if by > 0 else ends.high)
-            high += by * (ends.high if by > 0 else ends.low)
+            ends = sorted(by * end for end in self._box[unknown])
+            low, high = low + ends[0], high + ends[1]
         return low, high
 
     def _in_model(self, form: Affine) -> bool | None:
@@ -295,8 +260,7 @@ class Paths(PathExplorer):
         if isinstance(condition, bool):
             if not condition:
                 raise Stop
-        elif not self._seen.issuperset(condition.form.terms):
-            # Something that nothing was asked about yet can be anything.
+        elif self._is_anything(condition.form):
             self.take_for_granted(condition.form, condition.expected)
         elif not condition:
             raise Stop

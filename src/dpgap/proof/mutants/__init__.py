@@ -5,7 +5,7 @@ answers of sensitivity 1. It comes with the alignment its author might have had 
 an event that damns it: answers, a neighbour, and something that is more than e times as likely on
 the one as on the other. The prover must refute every mutant, and the audit must catch it.
 
-- `entry`: what the catalogue says of a mechanism.
+- `entry`: what the catalogue says of a mechanism, and the event that damns it.
 - `sparse_vectors`, `adaptive`, `noisy_max`, `measuring`: the programs and their entries.
 - `catalogue`: all of them.
 

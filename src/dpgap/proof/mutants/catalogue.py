@@ -6,17 +6,12 @@ from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry
 _ROOMS = (sparse_vectors, noisy_max, adaptive, measuring)
 
 
-def catalogue() -> list[CatalogueEntry]:
-    """Mutants first, then what must be accepted."""
+def catalogue(*kinds: str) -> list[CatalogueEntry]:
+    """The entries of these kinds: by default mutants first, then what must be accepted."""
     entries = [entry for room in _ROOMS for entry in room.entries()]
-    return [entry for kind in (MUTANT, ACCEPT) for entry in entries if entry.kind == kind]
+    return [e for kind in kinds or (MUTANT, ACCEPT) for e in entries if e.kind == kind]
 
 
 def mutants() -> list[CatalogueEntry]:
     """What must be refuted."""
-    return [entry for entry in catalogue() if entry.kind == MUTANT]
-
-
-def accepted() -> list[CatalogueEntry]:
-    """What must be proved although it looks odd."""
-    return [entry for entry in catalogue() if entry.kind == ACCEPT]
+    return catalogue(MUTANT)

@@ -1,14 +1,15 @@
 """What the catalogue says of a mechanism: how to prove or refute it, and what damns it."""
 
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from dpgap.exact.laws import LaplaceNoise, Scalar
-from dpgap.proof.audit.events import Event
-from dpgap.proof.audit.finding import Audit
+from dpgap.proof.audit.finding import Audit, lower_bound
+from dpgap.proof.audit.path_sampling import frequency
 
 MUTANT, ACCEPT = "mutant", "accept"
 
@@ -17,34 +18,59 @@ Shifts = list[Scalar]
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """What gives a mutant away: it happens more than e times as often as on a neighbour.
+
+    `happens` looks at an output. `chance` computes the event's probability on some answers; it is
+    given where sampling would take too long.
+    """
+
+    answers: tuple[int, ...]
+    neighbour: tuple[int, ...]
+    happens: Callable[[Any], bool]
+    chance: Callable[[Sequence[int]], float] | None = None
+    on_grid: bool = False
+    samples: int = 1_000_000
+    """How many make it certain to be seen, half of them on each side."""
+
+    def least_epsilon(self, mechanism: Any) -> float:
+        """What the mechanism's ε is at least: exactly, or by samples of its program."""
+        sides = self.answers, self.neighbour
+        if self.chance is not None:
+            likely, unlikely = map(self.chance, sides)
+            return math.log(likely / unlikely)
+        runs = self.samples // 2
+        hits, hits_neighbour = (
+            frequency(mechanism.run, side, self.happens, runs, on_grid=self.on_grid)
+            for side in sides
+        )
+        return lower_bound(hits, hits_neighbour, runs)
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """A mechanism with the verdict that it must get."""
+    """A mechanism, and how many answers it is judged on.
+
+    With an event that damns it, it must be refuted. Without one it must be proved, odd as it looks.
+    """
 
     name: str
-    kind: str
     mechanism: Any
-    n: int
-    k: int = 1
     event: Event | None = None
+    n: int = 2
+    k: int = 1
     how: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the proof."""
+
+    @property
+    def kind(self) -> str:
+        """Which verdict it must get."""
+        return ACCEPT if self.event is None else MUTANT
 
     @property
     def variant(self) -> str:
         """Which neighbours it is judged on."""
         return str(self.how.get("neighbours", "general"))
-
-
-def mutant(
-    name: str, mechanism: Any, n: int, event: Event, *, k: int = 1, **how: Any
-) -> CatalogueEntry:
-    """An entry that must be refuted, on n answers."""
-    return CatalogueEntry(name, MUTANT, mechanism, n, k, event, how)
-
-
-def accept(name: str, mechanism: Any, n: int, *, k: int = 1, **how: Any) -> CatalogueEntry:
-    """An entry that must be proved although it looks odd."""
-    return CatalogueEntry(name, ACCEPT, mechanism, n, k, how=how)
 
 
 def audit_mutant(entry: CatalogueEntry) -> Audit:
@@ -79,19 +105,3 @@ def repeat(*runs: tuple[int, int]) -> tuple[int, ...]:
     (1, 1, -1)
     """
     return tuple(value for value, times in runs for _ in range(times))
-
-
-def outcomes_are(
-    wanted: Sequence[int], fits: Callable[[Scalar], Any] = lambda number: True
-) -> Callable[[Iterable[Any]], bool]:
-    """Whether outcomes are exactly as wanted, 0 for below, with numbers that fit where above."""
-
-    def happens(output: Iterable[Any]) -> bool:
-        seen = 0
-        for (branch, number), want in zip(output, wanted, strict=False):
-            if int(branch or 0) != want or (want and not fits(number)):
-                return False
-            seen += 1
-        return seen == len(wanted)
-
-    return happens

@@ -1,22 +1,14 @@
 """Noisy Max and Top-K gone wrong: which answer is the largest, and by how much?"""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
 from dpgap.exact.laws import Law, Noise, Scalar
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.proof.audit.events import Event
 from dpgap.proof.checker.families import altered
-from dpgap.proof.mutants.entry import (
-    Answers,
-    CatalogueEntry,
-    Shifts,
-    accept,
-    laplace,
-    mutant,
-    repeat,
-)
+from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Event, Shifts, laplace, repeat
 
 _LAW = laplace(2)
 
@@ -83,86 +75,91 @@ class IndicesOfWinners(Max):
         return [answers[i] - neighbour[i] + 1 if i in winners else 0 for i in range(len(answers))]
 
 
+def winners_fall(winners: int, losers: int, happens: Callable[[Any], bool]) -> Event:
+    """An event in which the first answers win: on the neighbour they fall, and all others rise."""
+    return Event(repeat((0, winners + losers)), repeat((-1, winners), (1, losers)), happens)
+
+
 def entries() -> list[CatalogueEntry]:
     """What must be refuted, and what must be proved."""
     return [
-        mutant(
+        CatalogueEntry(
             "noisy max releasing the value",
             ValueOfMax(),
-            3,
             Event(repeat((0, 5)), repeat((1, 5)), lambda output: output[1] <= 0),
+            n=3,
         ),
-        mutant(
+        CatalogueEntry(
             "noisy max at scale 1/ε",
             altered(NoisyTopK(1, 1), law=laplace(1)),
-            3,
-            Event(repeat((0, 5)), repeat((-1, 1), (1, 4)), lambda output: output[0] == (0,)),
+            winners_fall(1, 4, lambda output: output[0] == (0,)),
+            n=3,
         ),
-        mutant(
+        CatalogueEntry(
             "top-k at the scale of noisy max",
             altered(NoisyTopK(2, 1), law=laplace(2)),
-            3,
-            Event(repeat((0, 4)), repeat((-1, 2), (1, 2)), _first_two_win),
+            winners_fall(2, 2, _first_two_win),
+            n=3,
             k=2,
         ),
-        mutant(
+        CatalogueEntry(
             "noisy max naming the runner-up",
             Max(aligned=2),
-            3,
-            Event(repeat((0, 6)), repeat((-1, 2), (1, 4)), _first_two_win),
+            winners_fall(2, 4, _first_two_win),
+            n=3,
         ),
-        mutant(
+        CatalogueEntry(
             "gap from the winner's own true answer",
             OwnNoise(),
-            3,
-            Event(
-                repeat((0, 5)),
-                repeat((-1, 1), (1, 4)),
-                lambda output: output[0] == (0,) and output[1] <= 0,
-            ),
+            winners_fall(1, 4, lambda output: output[0] == (0,) and output[1] <= 0),
+            n=3,
         ),
-        mutant(
+        CatalogueEntry(
             "gap from the runner-up's true answer",
             TrueRunnerUp(),
-            3,
             Event(
                 repeat((0, 4)),
                 (0, -1, 1, 1),
                 lambda output: output[0] == (0,) and output[1][0] == 1 and output[1][1] <= 0,
             ),
+            n=3,
         ),
-        mutant(
+        CatalogueEntry(
             "ties to the lowest index, gap released",
             NoisyTopK(1, 1),
-            3,
             Event(
                 repeat((0, 4)),
                 (1, 1, -1, -1),
                 lambda output: output[0] == (2,) and output[1][0] <= 0,
                 on_grid=True,
             ),
-            ties=True,
+            n=3,
+            how={"ties": True},
         ),
-        mutant(
+        CatalogueEntry(
             "noisy max with two gaps",
             TwoGaps(),
-            3,
             Event(
                 (0, 0, -8, -8),
                 (-1, -1, -7, -7),
                 lambda output: output[0] == (0,) and output[1][1] >= 8,
             ),
+            n=3,
         ),
-        accept(
+        CatalogueEntry(
             "top-k of all answers at half the price",
             NoisyTopK(3, 1),
-            3,
+            n=3,
             k=3,
-            epsilon=Fraction(1, 2),
+            how={"epsilon": Fraction(1, 2)},
         ),
         *(
-            accept(
-                "index-only top-k with ties", IndicesOfWinners(laplace(2 * k), k), 4, k=k, ties=True
+            CatalogueEntry(
+                "index-only top-k with ties",
+                IndicesOfWinners(laplace(2 * k), k),
+                n=4,
+                k=k,
+                how={"ties": True},
             )
             for k in (1, 2)
         ),

@@ -1,6 +1,6 @@
 """Sparse Vectors gone wrong: which answers are above a noisy threshold?"""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -10,21 +10,13 @@ import numpy as np
 from dpgap.exact.laws import ExponentialNoise, Law, Noise, Scalar
 from dpgap.exact.tails import tail
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.proof.audit.events import Event
 from dpgap.proof.audit.quadrature import integrate
-from dpgap.proof.mutants.entry import (
-    Answers,
-    CatalogueEntry,
-    Shifts,
-    accept,
-    laplace,
-    mutant,
-    outcomes_are,
-    repeat,
-)
+from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Event, Shifts, laplace, repeat
 
-Outcome = tuple[bool, Scalar]
-BELOW: Outcome = (False, None)
+Happens = Callable[[Iterable[Any]], bool]
+Outcome = tuple[int, Scalar]
+BELOW: Outcome = (0, None)
+TWO, FOUR, EIGHT = map(laplace, (2, 4, 8))
 
 FAR = 1000
 """A threshold that no noise reaches."""
@@ -32,10 +24,13 @@ FAR = 1000
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """A Sparse Vector like the textbook's, for mutants to spoil: T = 0, stops after `stop`."""
+    """A Sparse Vector like the textbook's, for mutants to spoil: it stops after so many above.
 
-    threshold_law: Law
-    answer_law: Law
+    An outcome is the branch that the answer cleared, 0 for below, and what is said beside it.
+    """
+
+    threshold_law: Law = TWO
+    answer_law: Law = FOUR
     stop: int | None = 1
     threshold: int = 0
 
@@ -45,7 +40,7 @@ class Sparse:
     def outcome(self, answer: Scalar, noise: Noise, threshold: Scalar) -> Outcome:
         """What is said of one answer: above or not, and its gap."""
         gap = answer + noise.draw(self.answer_law) - threshold
-        return (True, gap) if gap >= 0 else BELOW
+        return (1, gap) if gap >= 0 else BELOW
 
     def run(self, answers: Answers, noise: Noise) -> Iterator[Outcome]:
         """Compare each answer with a noisy threshold."""
@@ -53,17 +48,21 @@ class Sparse:
         found = 0
         for answer in answers:
             outcome = self.outcome(answer, noise, threshold)
-            found += outcome[0]
+            found += outcome[0] > 0
             yield outcome
             if found == self.stop:
                 return
 
+    def shifts(self, branch: int, move: Scalar) -> Shifts:
+        """How far to shift the draws for one answer; `move` is what it must make up for."""
+        return [move if branch else 0]
+
     def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
         """Raise the threshold by 1; answers above make up for that and for their own change."""
-        return [1] + [
-            1 + before - after if above else 0
-            for before, after, (above, _) in zip(answers, neighbour, output, strict=False)
-        ]
+        shifts: Shifts = [self.sign]
+        for before, after, (branch, _) in zip(answers, neighbour, output, strict=False):
+            shifts += self.shifts(branch, 1 + before - after)
+        return shifts
 
 
 class ValueForAbove(Sparse):
@@ -71,24 +70,24 @@ class ValueForAbove(Sparse):
 
     def outcome(self, answer: Scalar, noise: Noise, threshold: Scalar) -> Outcome:
         noisy = answer + noise.draw(self.answer_law)
-        return (True, noisy) if noisy >= threshold else BELOW
+        return (1, noisy) if noisy >= threshold else BELOW
 
 
 class IndicesOnly(Sparse):
     """Says above or below and nothing else."""
 
     def outcome(self, answer: Scalar, noise: Noise, threshold: Scalar) -> Outcome:
-        return (True, None) if answer + noise.draw(self.answer_law) >= threshold else BELOW
+        return (1, None) if answer + noise.draw(self.answer_law) >= threshold else BELOW
 
 
 class NoAnswerNoise(Sparse):
     """Trusts the noise of the threshold to hide the answers."""
 
     def outcome(self, answer: Scalar, noise: Noise, threshold: Scalar) -> Outcome:
-        return (True, None) if answer >= threshold else BELOW
+        return (1, None) if answer >= threshold else BELOW
 
-    def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
-        return [1]
+    def shifts(self, branch: int, move: Scalar) -> Shifts:
+        return []
 
 
 class OneDrawForAll(Sparse):
@@ -99,13 +98,12 @@ class OneDrawForAll(Sparse):
         shared = noise.draw(self.answer_law)
         for answer in answers:
             above = bool(answer + shared >= threshold)
-            yield above, None
+            yield int(above), None
             if above:
                 return
 
     def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
-        last = len(output) - 1
-        return [1, 1 + answers[last] - neighbour[last] if output[last][0] else 0]
+        return [1, Sparse.align(self, answers, neighbour, noise, output)[-1]]
 
 
 class GapsBelowToo(Sparse):
@@ -113,7 +111,7 @@ class GapsBelowToo(Sparse):
 
     def outcome(self, answer: Scalar, noise: Noise, threshold: Scalar) -> Outcome:
         gap = answer + noise.draw(self.answer_law) - threshold
-        return bool(gap >= 0), gap
+        return int(bool(gap >= 0)), gap
 
 
 class FreshGap(Sparse):
@@ -121,23 +119,53 @@ class FreshGap(Sparse):
 
     def outcome(self, answer: Scalar, noise: Noise, threshold: Scalar) -> Outcome:
         above = answer + noise.draw(self.answer_law) >= threshold
-        return (True, answer + noise.draw(self.answer_law) - threshold) if above else BELOW
+        return (1, answer + noise.draw(self.answer_law) - threshold) if above else BELOW
 
-    def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
-        shifts: Shifts = [1]
-        for before, after, (above, _) in zip(answers, neighbour, output, strict=False):
-            shifts += [1 + before - after] * 2 if above else [0]
-        return shifts
+    def shifts(self, branch: int, move: Scalar) -> Shifts:
+        return [move, move] if branch else [0]
 
 
 class Subtracted(Sparse):
-    """Takes one-sided noise off the threshold instead of adding it."""
+    """Takes one-sided noise off the threshold. To raise it by 1, less must be taken off."""
 
     sign = -1
 
-    def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
-        """To raise the threshold by 1, less must be taken off it."""
-        return [-1, *Sparse.align(self, answers, neighbour, noise, output)[1:]]
+
+def outcomes_are(
+    wanted: Sequence[int], fits: Callable[[Scalar], Any] = lambda number: True
+) -> Happens:
+    """Whether outcomes are exactly as wanted, 0 for below, with numbers that fit where above."""
+
+    def happens(output: Iterable[Any]) -> bool:
+        seen = 0
+        for (branch, number), want in zip(output, wanted, strict=False):
+            if int(branch or 0) != want or (want and not fits(number)):
+                return False
+            seen += 1
+        return seen == len(wanted)
+
+    return happens
+
+
+def late(
+    below: int,
+    above: int,
+    *,
+    branch: int = 1,
+    fits: Callable[[Scalar], Any] = lambda number: True,
+    happens: Happens | None = None,
+    **more: Any,
+) -> Event:
+    """An event in a stream: so many answers are below, then so many above, with fitting numbers.
+
+    On the neighbour those below have risen by 1, and those above have fallen by 1.
+    """
+    return Event(
+        repeat((0, below + above)),
+        repeat((1, below), (-1, above)),
+        happens or outcomes_are([0] * below + [branch] * above, fits),
+        **more,
+    )
 
 
 def low_then_high(output: Iterable[Any], lows: int) -> bool:
@@ -157,130 +185,85 @@ def below_then_above(answers: Sequence[int], above: int, law: Law) -> float:
             chance = chance * (clears if at >= len(answers) - above else 1 - clears)
         return chance
 
-    return integrate(given, laplace(2))
+    return integrate(given, TWO)
 
 
 def _below_then_two_above(answers: Sequence[int]) -> float:
-    return below_then_above(answers, 2, laplace(4))
+    return below_then_above(answers, 2, FOUR)
 
 
 def _values_low(answers: Sequence[int]) -> float:
     """All below the threshold, scales 2 and 4; then a value that is above it but not above 0."""
     *below, last = answers
-    law = laplace(4)
 
     def given(threshold: Any) -> Any:
-        chance = tail(law, threshold - last) - tail(law, np.array(-last))
+        chance = tail(FOUR, threshold - last) - tail(FOUR, np.array(-last))
         for answer in below:
-            chance = chance * (1 - tail(law, threshold - answer))
+            chance = chance * (1 - tail(FOUR, threshold - answer))
         return chance * (threshold <= 0)
 
-    return integrate(given, laplace(2))
-
-
-def _is_not_positive(number: Scalar) -> Any:
-    return number <= 0
+    return integrate(given, TWO)
 
 
 def entries() -> list[CatalogueEntry]:
     """What must be refuted, and what must be proved."""
-    two, four = laplace(2), laplace(4)
-    late = Event(
-        repeat((0, 22)),
-        repeat((1, 20), (-1, 2)),
-        outcomes_are([0] * 20 + [1, 1]),
-        _below_then_two_above,
-    )
+    two_late = late(20, 2, chance=_below_then_two_above)
+    crossing = Event((0, 1), (1, 0), outcomes_are([0, 1]))
     return [
-        mutant(
+        CatalogueEntry(
             "sparse vector releasing the value",
-            ValueForAbove(two, two),
-            2,
-            Event(
-                repeat((0, 6)),
-                repeat((1, 5), (-1, 1)),
-                outcomes_are([0] * 5 + [1], _is_not_positive),
-                samples=20_000_000,
-            ),
+            ValueForAbove(answer_law=TWO),
+            late(5, 1, fits=_is_not_positive, samples=20_000_000),
         ),
-        mutant(
+        CatalogueEntry(
             "sparse vector releasing the value, right scale",
-            ValueForAbove(two, four),
-            2,
-            Event(
-                repeat((0, 11)),
-                repeat((1, 10), (-1, 1)),
-                outcomes_are([0] * 10 + [1], _is_not_positive),
-                _values_low,
-            ),
+            ValueForAbove(),
+            late(10, 1, fits=_is_not_positive, chance=_values_low),
         ),
-        mutant(
+        CatalogueEntry(
             "answer noise not scaled by k",
-            IndicesOnly(four, laplace(Fraction(4, 3)), stop=3),
-            3,
-            Event(repeat((0, 5)), repeat((1, 2), (-1, 3)), outcomes_are([0, 0, 1, 1, 1])),
+            IndicesOnly(FOUR, laplace(Fraction(4, 3)), stop=3),
+            late(2, 3),
+            n=3,
             k=3,
         ),
-        mutant(
-            "no answer noise",
-            NoAnswerNoise(two, four),
-            2,
-            Event((0, 1), (1, 0), outcomes_are([0, 1])),
-        ),
-        mutant(
-            "one draw for all answers",
-            OneDrawForAll(two, four),
-            2,
-            Event((0, 1), (1, 0), outcomes_are([0, 1])),
-        ),
-        mutant(
-            "never stops paying",
-            IndicesOnly(two, two, stop=None),
-            2,
-            Event(repeat((0, 6)), repeat((1, 3), (-1, 3)), outcomes_are([0, 0, 0, 1, 1, 1])),
-        ),
-        mutant(
+        CatalogueEntry("no answer noise", NoAnswerNoise(), crossing),
+        CatalogueEntry("one draw for all answers", OneDrawForAll(), crossing),
+        CatalogueEntry("never stops paying", IndicesOnly(answer_law=TWO, stop=None), late(3, 3)),
+        CatalogueEntry(
             "gaps below the threshold too",
-            GapsBelowToo(two, four, threshold=FAR),
-            2,
-            Event(
-                repeat((0, 12)),
-                repeat((1, 6), (-1, 6)),
-                lambda output: low_then_high(output, 6),
-                samples=20_000_000,
-            ),
+            GapsBelowToo(threshold=FAR),
+            late(6, 6, happens=lambda output: low_then_high(output, 6), samples=20_000_000),
         ),
-        mutant(
+        CatalogueEntry(
             "gap from fresh uncharged noise",
-            FreshGap(two, four),
-            2,
-            Event(
-                repeat((0, 9)),
-                repeat((1, 8), (-1, 1)),
-                outcomes_are([0] * 8 + [1], lambda gap: gap >= 0),
-                samples=4_000_000,
-            ),
+            FreshGap(),
+            late(8, 1, fits=lambda gap: gap >= 0, samples=4_000_000),
         ),
-        mutant(
+        CatalogueEntry(
             "monotonic scale on general answers",
             SparseVector(0, 2, 1, monotonic=True, threshold_share=Fraction(1, 2)),
-            3,
-            late,
+            two_late,
+            n=3,
             k=2,
-            neighbours="general",
+            how={"neighbours": "general"},
         ),
-        mutant("stops only when the cost is above ε", Sparse(two, four, stop=2), 2, late),
-        mutant(
+        CatalogueEntry("stops only when the cost is above ε", Sparse(stop=2), two_late),
+        CatalogueEntry(
             "one-sided noise subtracted",
             Subtracted(ExponentialNoise(Fraction(2)), ExponentialNoise(Fraction(4))),
-            1,
             Event((-1,), (0,), outcomes_are([0])),
+            n=1,
         ),
-        accept(
+        CatalogueEntry(
             "sparse vector with one-sided noise",
             SparseVector(0, 2, 1, noise="exponential"),
-            3,
+            n=3,
             k=2,
-            ties=True,
+            how={"ties": True},
         ),
     ]
+
+
+def _is_not_positive(number: Scalar) -> Any:
+    return number <= 0

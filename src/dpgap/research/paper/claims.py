@@ -6,7 +6,7 @@ differs from the paper's, the remark says why; nothing is tuned.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ _LUCK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What the paper says, what was measured, and whether they agree."""
 
     figure: int
@@ -58,7 +57,7 @@ def judge(results: Sequence[Result]) -> list[Claim]:
     """All claims about the figures that there are results for."""
     points = _Points(results)
     finished = {each.figure for each in results}
-    return [judged(points) for figure, judged in _JUDGES if figure in finished]
+    return [judged(points) for figure in sorted(finished) for judged in _JUDGES[figure]]
 
 
 def _span(values: Sequence[float], unit: str = " %", digits: int = 1) -> str:
@@ -88,14 +87,16 @@ def _fits(point: Result) -> bool:
     return _distance(point) <= max(1.5, 4 * point.error)
 
 
-def _reduction(name: str, series: str, statement: str) -> Callable[[_Points], Claim]:
+def _reduction(series: str, statement: str) -> Callable[[_Points], Claim]:
+    name = "Top-K" if series.startswith("top-k") else "Sparse Vector"
+    below = (
+        f"{name} approaches the stated limit from below as k grows; at k = {_LARGEST} it "
+        "is not there yet, as the formula says."
+    )
+
     def judged(points: _Points) -> Claim:
         found, largest = points.of(1, series), points.of(1, series, _LARGEST)
         verdict = _agreement(found)
-        below = (
-            f"{name} approaches the stated limit from below as k grows; at k = {_LARGEST} it "
-            "is not there yet, as the formula says."
-        )
         return Claim(
             1,
             statement,
@@ -244,38 +245,23 @@ def _budget_left(points: _Points) -> Claim:
     )
 
 
-_JUDGES: list[tuple[int, Callable[[_Points], Claim]]] = [
-    *(
-        (1, _reduction(name, series, statement))
-        for name, series, statement in (
-            (
-                "Top-K",
-                "top-k monotonic",
-                "Gaps reduce the squared error of Top-K with Measures by up to 50 % (monotonic).",
-            ),
-            (
-                "Sparse Vector",
-                _PLAIN,
-                "Gaps reduce that of Sparse Vector with Measures by up to 50 % (monotonic).",
-            ),
-            (
-                "Top-K",
-                "top-k general",
-                "For general queries the reduction approaches 20 % (Top-K).",
-            ),
-            (
-                "Sparse Vector",
-                "sparse-vector general",
-                "For general queries the reduction approaches 20 % (Sparse Vector).",
-            ),
-        )
-    ),
-    (1, _adaptive_reduction),
-    (2, _stable),
-    (2, _stable_if_clear),
-    (3, _more_answers),
-    (3, _top_branch),
-    (3, _precision),
-    (3, _f_measure),
-    (4, _budget_left),
-]
+_JUDGES: dict[int, list[Callable[[_Points], Claim]]] = {
+    1: [
+        _reduction(
+            "top-k monotonic",
+            "Gaps reduce the squared error of Top-K with Measures by up to 50 % (monotonic).",
+        ),
+        _reduction(
+            _PLAIN, "Gaps reduce that of Sparse Vector with Measures by up to 50 % (monotonic)."
+        ),
+        _reduction("top-k general", "For general queries the reduction approaches 20 % (Top-K)."),
+        _reduction(
+            "sparse-vector general",
+            "For general queries the reduction approaches 20 % (Sparse Vector).",
+        ),
+        _adaptive_reduction,
+    ],
+    2: [_stable, _stable_if_clear],
+    3: [_more_answers, _top_branch, _precision, _f_measure],
+    4: [_budget_left],
+}

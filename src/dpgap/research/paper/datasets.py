@@ -17,7 +17,7 @@ import numpy as np
 
 from dpgap.exact.draws import Integers
 from dpgap.research.paper.files import Counted, read_counts
-from dpgap.research.paper.quest import Quest
+from dpgap.research.paper.quest import make_t40i10
 
 FOLDER_VARIABLE = "DPGAP_DATA"
 PUBLISHED = {
@@ -160,8 +160,8 @@ _CURVES = {
 def _make(name: str) -> Dataset:
     records, items = PUBLISHED[name]
     if name == "T40I10D100K":
-        made = Quest(transactions=records).generate(seed=1994)
-        counted = Counted(*made.counts(), records)
+        _, bought = make_t40i10(records, seed=1994)
+        counted = Counted(*np.unique(bought, return_counts=True), records)
         return _dataset(name, counted, "made by the Quest generator, seed 1994")
     ranks, counts = np.array(_CURVES[name], dtype=np.float64).T
     curve = np.exp(np.interp(np.log(np.arange(1, items + 1)), np.log(ranks), np.log(counts)))

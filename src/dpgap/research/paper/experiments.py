@@ -22,7 +22,7 @@ from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.paper import gap_variances
-from dpgap.research.simulation import AboveRuns, MeasuredRuns, Ranked, TopKRuns, batches
+from dpgap.research.simulation import AboveRuns, MeasuredRuns, Ranked, batches
 
 FIGURES = (1, 2, 3, 4)
 EPSILON = "0.7"
@@ -194,8 +194,8 @@ def _errors(
     had on average at the same ε, which is known.
     """
     selected = found.selected
-    improved = _summed(selected, kept * (found.estimates - found.truth) ** 2)
-    baseline = _summed(selected, kept * (found.measurements - found.truth) ** 2)
+    improved = selected.sums(kept * (found.estimates - found.truth) ** 2)
+    baseline = selected.sums(kept * (found.measurements - found.truth) ** 2)
     laplace = Laplace(pipeline.measurement.epsilon)
     if not (isinstance(selected, AboveRuns) and isinstance(pipeline, MeasuredAbove)):
         k = pipeline.selection.k
@@ -209,14 +209,6 @@ def _errors(
         return improved, known, known, known
     gap = gap_variances(pipeline.selection)[selected.branch_of - 1]
     return improved, baseline, selected.sums(kept * gap * own / (gap + own)), known
-
-
-def _summed(selected: TopKRuns | AboveRuns, values: Floats) -> Floats:
-    """The sum over each run."""
-    if isinstance(selected, AboveRuns):
-        return selected.sums(values)
-    sums: Floats = values.sum(axis=1)
-    return sums
 
 
 def _is_clear(
@@ -278,8 +270,9 @@ def _adaptivity(
     mechanism = _MECHANISMS[task.series](task.k, task.epsilon)
     measures: dict[tuple[int, str], list[Floats]] = {}
     for found, thresholds in _parts(mechanism, task, subject, runs, seed):
-        for key, values in _measures(task, mechanism, subject.ranked, thresholds, found):
-            measures.setdefault(key, []).append(values)
+        for figure, name, values in _measures(mechanism, subject.ranked, thresholds, found):
+            if figure in task.figures:
+                measures.setdefault((figure, name), []).append(values)
     cheapest = float(mechanism.ways[0].units / mechanism.ways[-1].units)
     bound = 100 * float(1 - mechanism.threshold_share) * (1 - cheapest)
     for (figure, name), parts in measures.items():
@@ -291,29 +284,20 @@ def _adaptivity(
 
 
 def _measures(
-    task: Task, mechanism: SparseVector, ranked: Ranked, thresholds: Floats, found: AboveRuns
-) -> Iterator[tuple[tuple[int, str], Floats]]:
-    """All that is averaged over runs, by figure and name."""
-    if 3 in task.figures:
-        for name, values in _quality(mechanism, ranked, thresholds, found):
-            yield (3, name), values
-    if 4 in task.figures and isinstance(mechanism, AdaptiveSparseVector):
-        yield (4, "budget left"), 100 * _left_after(mechanism, found, task.k)
-
-
-def _quality(
     mechanism: SparseVector, ranked: Ranked, thresholds: Floats, found: AboveRuns
-) -> Iterator[tuple[str, Floats]]:
-    yield "answers", found.found.astype(np.float64)
+) -> Iterator[tuple[int, str, Floats]]:
+    """All that is averaged over runs, by figure and name."""
+    yield 3, "answers", found.found.astype(np.float64)
     if len(mechanism.ways) > 1:
         for way in mechanism.ways:
             in_branch = (found.branch_of == way.number).astype(np.float64)
-            yield f"answers in branch {way.number}", found.sums(in_branch)
+            yield 3, f"answers in branch {way.number}", found.sums(in_branch)
+        yield 4, "budget left", 100 * _left_after(mechanism, found, mechanism.k)
     right = found.sums((ranked.answers[found.indices] >= thresholds[found.run]).astype(np.float64))
     true = ranked.size - np.searchsorted(ranked.descending[::-1], thresholds)
-    yield "precision", right / np.maximum(found.found, 1)
+    yield 3, "precision", right / np.maximum(found.found, 1)
     # The harmonic mean of right/found and right/true.
-    yield "F-measure", 2 * right / np.maximum(found.found + true, 1)
+    yield 3, "F-measure", 2 * right / np.maximum(found.found + true, 1)
 
 
 def _left_after(mechanism: SparseVector, found: AboveRuns, answers: int) -> Floats:

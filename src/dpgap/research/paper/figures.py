@@ -3,8 +3,10 @@
 import hashlib
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy as np
 from dpgap.research.paper.datasets import Dataset
 from dpgap.research.paper.experiments import CLEAR, Result
 
-_INK, _PALE = "#1f2933", "#9aa5b1"
+_INK = "#1f2933"
 _COLOURS = {
     "top-k": "#0b6e99",
     "sparse-vector": "#0b6e99",
@@ -21,26 +23,7 @@ _COLOURS = {
     "best": "#15803d",
     "clear": "#c2410c",
 }
-_STYLE: dict[Any, Any] = {
-    "figure.facecolor": "white",
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": _PALE,
-    "axes.labelcolor": _INK,
-    "axes.titlesize": 10,
-    "axes.grid": True,
-    "grid.color": "#e4e7eb",
-    "grid.linewidth": 0.6,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "dpgap",
-    "savefig.dpi": 120,
-}
+_STYLE = Path(__file__).with_suffix(".mplstyle")
 
 FORMATS = ("svg", "png")
 
@@ -73,10 +56,10 @@ def draw_datasets(datasets: Sequence[Dataset], made: Dataset) -> Drawing:
 
 
 def _render(draw_on: Any, *given: Any) -> Drawing:
-    import matplotlib
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_STYLE):
+    with style.context(_STYLE):
         page = Figure(layout="constrained")
         draw_on(page, *given)
         files = {}
@@ -137,46 +120,57 @@ def _theory(axes: Any, line: list[Result], colour: str, style: str = "-") -> Non
         )
 
 
-def _panels(page: Any, rows: int, names: Sequence[str]) -> Any:
-    page.set_size_inches(3.4 * len(names) + 0.6, 2.7 * rows + 0.3)
-    return page.subplots(rows, len(names), squeeze=False, sharex=True, sharey="row")
+Panel = Callable[[Any, str], None]
+"""Draws on axes what belongs to a column."""
 
 
-def _legend(page: Any, *panels: Any) -> None:
-    """One for all panels, where each label stands once."""
+def _panels(page: Any, rows: Mapping[str, Panel], columns: Sequence[str], x: str) -> Any:
+    """A panel for each row and column, with titles above, `x` below and one legend for all."""
+    page.set_size_inches(3.4 * len(columns) + 0.6, 2.7 * len(rows) + 0.3)
+    panels = page.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey="row")
     shown: dict[str, Any] = {}
-    for axes in panels:
-        handles, labels = axes.get_legend_handles_labels()
+    for row, (label, draw_on) in zip(panels, rows.items(), strict=True):
+        for axes, column in zip(row, columns, strict=True):
+            draw_on(axes, column)
+        row[0].set_ylabel(label)
+        handles, labels = row[0].get_legend_handles_labels()
         shown = dict(zip(labels, handles, strict=True)) | shown
+    for top, bottom, column in zip(panels[0], panels[-1], columns, strict=True):
+        top.set_title(column)
+        bottom.set_xlabel(x)
     page.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
+    return panels
+
+
+def _from_zero(panels: Any) -> None:
+    """Show all that was drawn, down to zero; at the end, since panels of a row share an axis."""
+    for axes in panels.flat:
+        axes.set_ylim(bottom=0)
 
 
 def _reductions(page: Any, figure: int, results: Sequence[Result], names: Sequence[str]) -> None:
+    def draw_on(mechanism: str, axes: Any, name: str) -> None:
+        for kind, fill, line_style in (("monotonic", "full", "-"), ("general", "none", "--")):
+            line = _line(results, name, f"{mechanism} {kind}")
+            _theory(axes, line, _COLOURS["top-k"], line_style)
+            _points(axes, line, kind, _COLOURS["top-k"], fillstyle=fill)
+            clear = _line(results, name, f"{mechanism} {kind}{CLEAR}")
+            _theory(axes, clear, _COLOURS["clear"], line_style)
+            label = f"{kind}, clear answers alone"
+            _points(axes, clear, label, _COLOURS["clear"], fillstyle=fill, marker="s")
+        best = _line(results, name, f"{mechanism} best")
+        _points(axes, best, 'method="best"', _COLOURS["best"], marker="D")
+
     rows = {
         "Top-K": "top-k",
         "Sparse Vector": "sparse-vector",
         "Adaptive Sparse Vector": "adaptive-sparse-vector",
     }
-    panels = _panels(page, 3, names)
-    for row, (title, mechanism) in enumerate(rows.items()):
-        for axes, name in zip(panels[row], names, strict=True):
-            for kind, fill, line_style in (("monotonic", "full", "-"), ("general", "none", "--")):
-                line = _line(results, name, f"{mechanism} {kind}")
-                _theory(axes, line, _COLOURS["top-k"], line_style)
-                _points(axes, line, kind, _COLOURS["top-k"], fillstyle=fill)
-                clear = _line(results, name, f"{mechanism} {kind}{CLEAR}")
-                _theory(axes, clear, _COLOURS["clear"], line_style)
-                label = f"{kind}, clear answers alone"
-                _points(axes, clear, label, _COLOURS["clear"], fillstyle=fill, marker="s")
-            best = _line(results, name, f"{mechanism} best")
-            _points(axes, best, 'method="best"', _COLOURS["best"], marker="D")
-            if row == 0:
-                axes.set_title(name)
-        panels[row][0].set_ylabel(f"{title}\nless squared error (%)")
-    for axes in panels[-1]:
-        axes.set_xlabel("k" if figure == 1 else "ε")
-    _from_zero(panels)
-    _legend(page, *panels[:, 0])
+    labelled = {
+        f"{title}\nless squared error (%)": partial(draw_on, mechanism)
+        for title, mechanism in rows.items()
+    }
+    _from_zero(_panels(page, labelled, names, "k" if figure == 1 else "ε"))
 
 
 _MONOTONIC = {
@@ -189,7 +183,6 @@ _GENERAL = {
     "sparse-vector general": ("plain", "sparse-vector"),
     "adaptive-sparse-vector general": ("adaptive", "adaptive-sparse-vector"),
 }
-_MEASURES = ("answers", "precision", "F-measure")
 
 
 def _adaptivity(
@@ -198,82 +191,56 @@ def _adaptivity(
     results: Sequence[Result],
     names: Sequence[str],
 ) -> None:
-    panels = _panels(page, len(_MEASURES), names)
-    for row, measure in zip(panels, _MEASURES, strict=True):
-        for axes, name in zip(row, names, strict=True):
-            for series, (label, colour) in shown.items():
-                line = _line(results, name, f"{series}: {measure}")
-                _points(axes, line, label, _COLOURS[colour], marker="", linestyle="-")
-            if measure == "F-measure":
-                axes.set_ylim(0, 1.002)
-        row[0].set_ylabel(measure)
-    _from_zero(panels[:1])
-    _named(panels, names)
-    _legend(page, panels[0][0])
+    def draw_on(measure: str, axes: Any, name: str) -> None:
+        for series, (label, colour) in shown.items():
+            line = _line(results, name, f"{series}: {measure}")
+            _points(axes, line, label, _COLOURS[colour], marker="", linestyle="-")
+        if measure == "F-measure":
+            axes.set_ylim(0, 1.002)
+
+    rows = {each: partial(draw_on, each) for each in ("answers", "precision", "F-measure")}
+    _from_zero(_panels(page, rows, names, "k")[0])
+
+
+_SHADES = {"cheapest branch": "#9ecae1", "second branch": "#4292c6", "third branch": "#08306b"}
 
 
 def _branches(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:
     """How many of the answers come from which branch, one upon the other."""
-    kinds = {
-        "adaptive-sparse-vector monotonic": ("2 branches, monotonic", 2),
-        "adaptive-sparse-vector general": ("2 branches, general", 2),
-        "best monotonic": ("3 branches, drained", 3),
-    }
-    panels = _panels(page, len(kinds), names)
-    shades = ("#9ecae1", "#4292c6", "#08306b")
-    for row, (series, (title, branches)) in zip(panels, kinds.items(), strict=True):
-        for axes, name in zip(row, names, strict=True):
-            lines = [
-                _line(results, name, f"{series}: answers in branch {number}")
-                for number in range(1, branches + 1)
-            ]
-            below = np.zeros(len(lines[0]))
-            for number, (line, shade) in enumerate(zip(lines, shades, strict=False), start=1):
-                upper = below + [each.value for each in line]
+
+    def draw_on(series: str, axes: Any, name: str) -> None:
+        below: Any = 0
+        for number, (label, shade) in enumerate(_SHADES.items(), start=1):
+            line = _line(results, name, f"{series}: answers in branch {number}")
+            if line:
+                upper = below + np.array([each.value for each in line])
                 x = [each.x for each in line]
-                axes.fill_between(x, below, upper, color=shade, lw=0, label=_ORDINALS[number])
+                axes.fill_between(x, below, upper, color=shade, lw=0, label=label)
                 below = upper
-        row[0].set_ylabel(f"{title}\nanswers")
-    _from_zero(panels)
-    _named(panels, names)
-    _legend(page, panels[-1][0])
 
-
-_ORDINALS = {1: "cheapest branch", 2: "second branch", 3: "third branch"}
-
-
-def _from_zero(panels: Any) -> None:
-    """Show all that was drawn, down to zero; at the end, since panels of a row share an axis."""
-    for axes in panels.flat:
-        axes.set_ylim(bottom=0)
-
-
-def _named(panels: Any, names: Sequence[str]) -> None:
-    """Data sets above the panels, k below."""
-    for axes, name in zip(panels[0], names, strict=True):
-        axes.set_title(name)
-    for axes in panels[-1]:
-        axes.set_xlabel("k")
+    rows = {
+        "2 branches, monotonic\nanswers": partial(draw_on, "adaptive-sparse-vector monotonic"),
+        "2 branches, general\nanswers": partial(draw_on, "adaptive-sparse-vector general"),
+        "3 branches, drained\nanswers": partial(draw_on, "best monotonic"),
+    }
+    _from_zero(_panels(page, rows, names, "k"))
 
 
 def _budgets(page: Any, results: Sequence[Result], names: Sequence[str]) -> None:
     kinds = {
-        "adaptive-sparse-vector monotonic": "adaptive, monotonic",
-        "adaptive-sparse-vector general": "adaptive, general",
-        "best monotonic": "3 branches, drained, monotonic",
+        "adaptive, monotonic": "adaptive-sparse-vector monotonic",
+        "adaptive, general": "adaptive-sparse-vector general",
+        "3 branches, drained, monotonic": "best monotonic",
     }
     colours = ("#0b6e99", "#c2410c", "#15803d", "#7c3aed")
-    panels = _panels(page, 1, list(kinds))
-    for axes, (series, title) in zip(panels[0], kinds.items(), strict=True):
+
+    def draw_on(axes: Any, kind: str) -> None:
         for name, colour in zip(names, colours, strict=False):
-            line = _line(results, name, f"{series}: budget left")
+            line = _line(results, name, f"{kinds[kind]}: budget left")
             _points(axes, line, name, colour, marker="", linestyle="-")
         _theory(axes, line, _INK, ":")
-        axes.set_title(title)
-        axes.set_xlabel("k")
-    _from_zero(panels)
-    panels[0][0].set_ylabel("budget left (%)")
-    _legend(page, panels[0][0])
+
+    _from_zero(_panels(page, {"budget left (%)": draw_on}, list(kinds), "k"))
 
 
 def _curves(page: Any, datasets: Sequence[Dataset], made: Dataset) -> None:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.data.domain import whole
-from dpgap.data.files import kind_of, quietly, quoted, read_file
+from dpgap.data.files import kind_of, quoted, read_file
+from dpgap.data.tracebacks import quietly
 from dpgap.exact.draws import Integers
 
 

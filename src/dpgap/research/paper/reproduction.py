@@ -7,14 +7,12 @@ an interrupted reproduction leaves the figures that were finished, and nothing e
 import json
 import os
 import signal
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -25,7 +23,6 @@ from dpgap.research.paper.datasets import Dataset
 from dpgap.research.paper.experiments import FIGURES, Result, Subject, Task, run, tasks
 
 SEED = 2020
-_TASKS_AT_ONCE = 40
 
 Progress = Callable[[int, int], None]
 
@@ -74,13 +71,10 @@ def finished_figures(
                 yield figure, sorted(points[figure], key=lambda each: each[:4])
 
 
-_Work = tuple[Task, np.random.SeedSequence]
-
-
 def _all_results(
     plan: ReproductionPlan, subjects: list[Subject], todo: list[Task]
 ) -> Iterator[tuple[Task, list[Result]]]:
-    work = iter(zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True))
+    work = zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True)
     if plan.workers == 1:
         for task, seed in work:
             yield task, run(task, subjects[task.dataset], plan.runs, seed)
@@ -93,13 +87,9 @@ def _all_results(
     )
     try:
         with _ignored_by_children():
-            first = islice(work, _TASKS_AT_ONCE * plan.workers)
-            waiting = {_submit(pool, each) for each in first}
-        while waiting:
-            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in finished:
-                waiting |= {_submit(pool, each) for each in islice(work, 1)}
-                yield future.result()
+            under_way = [pool.submit(_work, *each) for each in work]
+        for future in as_completed(under_way):
+            yield future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -127,10 +117,6 @@ def _ignored_by_children() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _submit(pool: ProcessPoolExecutor, work: _Work) -> "Future[tuple[Task, list[Result]]]":
-    return pool.submit(_work, *work)
-
-
 _remembered: tuple[list[Subject], int] | None = None
 
 
@@ -149,17 +135,12 @@ def _work(task: Task, seed: np.random.SeedSequence) -> tuple[Task, list[Result]]
 def write(path: Path, content: str | bytes) -> None:
     """Write a whole file, or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode() if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(path)
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+        part.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 

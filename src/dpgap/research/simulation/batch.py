@@ -1,4 +1,7 @@
-"""What turns some of the runs, and a generator of random numbers, into results."""
+"""How a batch of runs is made: from a mechanism, its answers and a generator of random numbers.
+
+A `Batch` is asked for some of the runs at a time. It is the same function for all of them.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -103,20 +106,19 @@ def _above(
     first, unit = float(mechanism.spent(0)), float(mechanism.unit)
 
     def batch(part: slice, rng: Rng) -> AboveRuns:
-        sifted = sift_runs(program, ranked, whole[part], rng, max_answers)
-        gaps = sifted.gaps
+        found, states = sift_runs(program, ranked, whole[part], rng, max_answers)
+        indices, branches, gaps = found
         gaps *= grid
-        gaps += offsets[sifted.branches]
-        gaps += np.repeat(thresholds.rounded_up[part], sifted.found)
+        gaps += offsets[branches]
+        gaps += np.repeat(thresholds.rounded_up[part], states.found)
         return AboveRuns(
-            run=np.repeat(np.arange(sifted.found.size), sifted.found),
-            indices=sifted.indices,
+            indices=indices,
             gaps=gaps,
-            branch_of=sifted.branches.astype(np.int64),
-            found=sifted.found,
-            used=sifted.used,
-            spent=np.add(first, unit * sifted.used, dtype=np.float64),
-            processed=sifted.processed,
+            branch_of=branches.astype(np.int64),
+            found=states.found,
+            used=states.used,
+            spent=np.add(first, unit * states.used, dtype=np.float64),
+            processed=states.processed(ranked.size),
         )
 
     return batch

@@ -1,7 +1,8 @@
 """Float draws of shell noise: first how large the largest coordinate is, then the others.
 
-Real points have a gamma distributed largest coordinate. Points on whole steps are the floors (for
-either sign: the roundings) of real ones, provided that a shell as a whole gets its own weight.
+A *shell* is all points with the same largest coordinate. Points of one shell are equally likely.
+The largest coordinate of real points has a gamma distribution. Points on whole steps are floors of
+real ones (roundings, where coordinates have either sign), once each shell has its own weight.
 """
 
 import numpy as np

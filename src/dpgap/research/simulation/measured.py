@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.estimates.linear import blue_variance
+from dpgap.estimates.linear import blue_variance, combine, combined_variance
 from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.measuring.measurement import Joint
@@ -84,14 +84,10 @@ def _paper_above(
     measurements -= unit.floor_mean
     measurements *= grid
     own = np.repeat(of_count[selected.found], selected.found)
-    of_gap = np.append(0.0, gap_variances(selection))[selected.branch_of]
-    weight = own / (own + of_gap)  # of the gap
-    estimates = selected.gaps - measurements
-    estimates += np.repeat(thresholds, selected.found)
-    estimates *= weight
-    estimates += measurements
-    weight *= of_gap  # now the variance: one over the sum of both precisions
-    return measurements, estimates, weight
+    of_gap = gap_variances(selection)[selected.branch_of - 1]
+    noisy = selected.gaps + np.repeat(thresholds, selected.found)
+    estimates = combine(measurements, noisy, 0.0, own, of_gap)
+    return measurements, estimates, combined_variance(own, of_gap)
 
 
 def _best_above(

@@ -1,12 +1,13 @@
 """Answers in order of size, and where the few that matter end.
 
-Most answers are far too small to matter in nearly every run. They are not drawn one by one: an
-answer below the bar reaches it with a known chance, so the few that do are found directly, in
-strata of similar answers, and given noise that reaches the bar. The law is exactly that of
-drawing them all. Where to put the border between the two ways is a question of speed alone.
+The *bar* of a run is the noisy value that an answer must reach to matter in it. Most answers are
+far too small for that in nearly every run, and they are not drawn one by one. Each reaches the bar
+with a known chance. So the few that do are found directly, in *strata* (groups of similar answers),
+and are given noise that reaches the bar. The law is exactly that of drawing them all.
+
+The *border* is the rank where drawing every answer ends. Where it lies changes the speed alone.
 """
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,8 +21,6 @@ from dpgap.exact.laws import Law
 from dpgap.exact.tails import tail
 from dpgap.research.simulation.floats import Rng, beyond, hits
 
-COST_OF_A_HIT = 16.0
-"""How many draws a hit costs."""
 _FEW = 8.0
 
 
@@ -67,20 +66,15 @@ class Ranked(NamedTuple):
         answers = self.answers - origin
         return self._replace(answers=answers, descending=answers[self.order].astype(np.float64))
 
-    def border(
-        self,
-        needs: list[tuple[Law, Floats]],
-        *,
-        at_least: int,
-        cost_of_a_hit: float = COST_OF_A_HIT,
-    ) -> list[int]:
+    def border(self, needs: list[tuple[Law, Floats]], cost_of_a_hit: float) -> list[int]:
         """For each bar, the rank where drawing every answer should end: the cheapest choice.
 
-        `needs` are the laws that an answer is drawn from and the bars that it must then reach.
+        `needs` are the laws that an answer is drawn from and the bars that it must then reach. The
+        largest answer is always drawn.
         """
         starts = self.borders[:-1]
         cost = starts + cost_of_a_hit * self.hits_from(needs)
-        cost[:, starts < at_least] = np.inf
+        cost[:, 0] = np.inf
         best = cost.argmin(axis=1)
         chosen = np.where(cost.min(axis=1) < self.size, starts[best], self.size)
         return [int(each) for each in chosen]
@@ -94,10 +88,6 @@ class Ranked(NamedTuple):
             hits_from += in_stratum[:, ::-1].cumsum(axis=1)[:, ::-1]
         return hits_from
 
-    def strata(self, border: int) -> Iterator[tuple[int, int]]:
-        """The ranks of each stratum from `border` on: first, and one past the last."""
-        yield from pairwise(self.borders[np.searchsorted(self.borders, border) :].tolist())
-
     def reaching(
         self, law: Law, bars: Floats, border: int, rng: Rng
     ) -> tuple[Integers, Integers, Floats]:
@@ -109,7 +99,8 @@ class Ranked(NamedTuple):
         runs, ranks, values = [], [], []
         lowest = float(bars.min())
         end = border
-        for first, following in self.strata(border):
+        strata = self.borders[np.searchsorted(self.borders, border) :].tolist()
+        for first, following in pairwise(strata):
             if first < end:
                 continue
             most = law.tail(lowest - float(self.descending[first]))

@@ -27,7 +27,8 @@ class RunStates:
     """How far each run has come; `thresholds` are noisy."""
 
     def __init__(self, program: SparseVector, thresholds: Floats, max_answers: int | None) -> None:
-        # Without draining all branches die at once.
+        # A run that drains goes on with cheap branches when dear ones can no longer be paid.
+        # Otherwise all branches end at once, and one level is left.
         self._levels = [
             (live, limit)
             for live, limit in enumerate(program.limits, start=1)
@@ -45,6 +46,10 @@ class RunStates:
         if self._most is not None:
             going &= self.found[runs] < self._most
         return going
+
+    def processed(self, size: int) -> Integers:
+        """How many of all `size` answers each run has looked at, once all have been taken."""
+        return np.where(self.going(slice(None)), size, self.last + 1)
 
     def take(
         self, runs: Integers, indices: Integers, branches: Branches, gaps: Floats
@@ -65,7 +70,8 @@ class RunStates:
     def _charge(self, runs: Integers, branches: Branches) -> Flags:
         """Charge for the answers that are above, and say which they are.
 
-        Outcomes are final up to where a branch dies; from there on they are looked at again.
+        Outcomes are final up to where a branch can no longer be paid. From there on they are
+        looked at again, with the branches that are left.
         """
         said, ahead = self._charge_up_to(runs, branches, self._levels[0][1])
         for live, limit in self._levels[1:]:

@@ -40,17 +40,21 @@ class TopKRuns(Runs):
     indices: Integers
     gaps: Floats
 
+    def sums(self, values: Floats) -> Floats:
+        """The sum over each run of values that have one entry a winner."""
+        sums: Floats = values.sum(axis=1)
+        return sums
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AboveRuns(Runs):
     """Runs of a Sparse Vector.
 
-    One entry an answer found, run by run in the order asked: `run` says which run it belongs to;
-    `indices`, `gaps` and `branch_of` are as released. One entry a run: `found` answers, `used`
+    One entry an answer found, run by run in the order asked: `indices`, `gaps` and `branch_of` are
+    as released, and `run` says which run it belongs to. One entry a run: `found` answers, `used`
     units of budget (exact), `spent` ε (as a float) and `processed` answers looked at.
     """
 
-    run: Integers
     indices: Integers
     gaps: Floats
     branch_of: Integers
@@ -59,11 +63,10 @@ class AboveRuns(Runs):
     spent: Floats
     processed: Integers
 
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        joined = super(AboveRuns, cls).joined(parts)
-        runs = np.repeat(np.arange(joined.found.size), joined.found)
-        return cls(runs, *(getattr(joined, each.name) for each in fields(cls)[1:]))
+    @property
+    def run(self) -> Integers:
+        """The run that each answer was found in."""
+        return np.repeat(np.arange(self.found.size), self.found)
 
     def sums(self, values: Floats | Integers) -> Floats:
         """The sum over each run of values that have one entry an answer found."""

@@ -12,9 +12,11 @@ import numpy as np
 from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.research.simulation.floats import Rng, draw, has_known_tail
-from dpgap.research.simulation.ranked import COST_OF_A_HIT, Ranked
+from dpgap.research.simulation.ranked import Ranked
 
 _AT_ONCE = 1 << 17
+_COST_OF_A_HIT = 16.0
+"""In draws."""
 _FEW_OF = 16
 
 
@@ -45,11 +47,11 @@ def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> tuple[int, float]:
         return ranked.size, 0.0
     bars = _bars(program, ranked, need, starts[tried], rng)
     hits = ranked.hits_from([(program.law, bars)])[np.arange(tried.size), tried]
-    cost = starts[tried] + COST_OF_A_HIT * hits
+    cost = starts[tried] + _COST_OF_A_HIT * hits
     best = int(cost.argmin())
     if cost[best] >= ranked.size:
         return ranked.size, 0.0
-    return int(starts[tried[best]]), COST_OF_A_HIT * float(hits[best])
+    return int(starts[tried[best]]), _COST_OF_A_HIT * float(hits[best])
 
 
 def _bars(program: NoisyTopK, ranked: Ranked, need: int, borders: Integers, rng: Rng) -> Floats:

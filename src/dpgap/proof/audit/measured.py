@@ -1,0 +1,98 @@
+"""Audits of measurements: one value with Laplace noise, or two with the count hull or the cube.
+
+Each noisy value is a cell; far ones are put together at the ends. On whole steps the chance of each
+pair of noises from a hull or a cube is known exactly: e^(−‖x‖/scale), with its own norm, over the
+sum of them all.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpgap.exact.bits import secure_bits
+from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.tails import tail
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.proof.audit.design import MOST, Design
+
+_REACH = 60
+
+
+def one_measured() -> Design:
+    """The event: the noisy value is at least 0."""
+    return Design(
+        Laplace(1),
+        "laplace, general",
+        (0,),
+        (-1,),
+        lambda counts: int(counts[MOST:].sum()),
+        _chances_of_one,
+        _by_kernel,
+        _by_release,
+    )
+
+
+def two_measured(mechanism: CountHull | Cube, variant: str) -> Design:
+    """The event: both noisy values are at least 1."""
+    return Design(
+        mechanism,
+        variant,
+        (0, 0),
+        (-1, -1),
+        lambda counts: int(counts[MOST + 1 :, MOST + 1 :].sum()),
+        chances_of_pairs,
+        _by_kernel,
+        _by_release,
+    )
+
+
+def _chances_of_one(mechanism: Laplace, values: Sequence[int]) -> Floats:
+    """The chance of each noisy value."""
+    edges = np.arange(-MOST + 1, MOST + 1, dtype=np.float64) - values[0]
+    above = np.concatenate([[1.0], tail(mechanism.law_in_steps(1), edges), [0.0]])
+    return -np.diff(above)
+
+
+def chances_of_pairs(mechanism: CountHull | Cube, values: Sequence[int]) -> Floats:
+    """The chance of each pair of noisy values."""
+    norm = _hull_norm if isinstance(mechanism, CountHull) else _cube_norm
+    steps = np.arange(-_REACH, _REACH + 1)
+    x, y = np.meshgrid(steps, steps, indexing="ij")
+    weights = np.exp(-norm(x, y) / float(mechanism.law_in_steps(2).scale))
+    cells = np.zeros((2 * MOST + 1, 2 * MOST + 1))
+    np.add.at(cells, (_cell(x + values[0]), _cell(y + values[1])), weights / weights.sum())
+    return cells
+
+
+def _hull_norm(x: Integers, y: Integers) -> Integers:
+    """How far a pair reaches up, plus how far it reaches down."""
+    return np.maximum(np.maximum(x, y), 0) - np.minimum(np.minimum(x, y), 0)
+
+
+def _cube_norm(x: Integers, y: Integers) -> Integers:
+    """How far a pair reaches either way."""
+    return np.maximum(np.abs(x), np.abs(y))
+
+
+def _cell(noisy: Integers) -> Integers:
+    return np.clip(noisy, -MOST, MOST) + MOST
+
+
+def _count(noisy: Integers) -> Integers:
+    """How often each cell occurred, for one value or two."""
+    shape = (2 * MOST + 1,) * noisy.shape[1]
+    cells = np.ravel_multi_index(tuple(_cell(noisy).T), shape)
+    return np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
+
+
+def _by_kernel(mechanism: Laplace | CountHull | Cube, values: Sequence[int], runs: int) -> Integers:
+    return _count(np.array(values) + mechanism.draws(len(values), runs, secure_bits()))
+
+
+def _by_release(
+    mechanism: Laplace | CountHull | Cube, values: Sequence[int], runs: int
+) -> Integers:
+    released = np.array([mechanism.release(values).values for _ in range(runs)])
+    return _count(np.rint(released - mechanism.lost).astype(np.int64))
