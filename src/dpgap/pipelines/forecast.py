@@ -15,7 +15,6 @@ Both come within a few hundredths of what happens. Ranks are taken in cells, so 
 grows with k or n. Nothing here is private or random: all of it is computed from released numbers.
 """
 
-import math
 from functools import lru_cache
 
 import numpy as np
@@ -41,13 +40,17 @@ class Forecast:
         self._counts = np.concatenate([top_sizes, high - low + 1.0])
         self._cells = top.size
         places = np.concatenate([top, [k, k + 1], low, high]).astype(np.float64)
-        self._weights = _weights(places, np.array(ranks, dtype=np.float64))
+        self._ranks = np.array(ranks, dtype=np.float64)
+        self._weights = _weights(places, self._ranks)
         self._log_counts = np.log(self._counts)
+
+    def counts_at(self, looks: Floats, ranks: tuple[int, ...]) -> Floats:
+        """The curve through each row of looks at other ranks."""
+        return _counts(looks, _weights(np.array(ranks, dtype=np.float64), self._ranks))
 
     def _curve(self, looks: Floats) -> tuple[Floats, Floats, Floats]:
         """Counts of the top cells and the low cells, and the lead of rank k, for rows of looks."""
-        logs = np.log1p(np.maximum(-np.sort(-looks, axis=-1), 0.0))
-        counts = np.expm1(np.maximum(logs @ self._weights, 0.0))
+        counts = _counts(looks, self._weights)
         top, (last, next_one), ends = np.split(
             counts.swapaxes(0, -1), [self._cells, self._cells + 2]
         )
@@ -55,7 +58,9 @@ class Forecast:
         return top.swapaxes(0, -1), low.swapaxes(0, -1), (last - next_one).swapaxes(0, -1)
 
     @np.errstate(all="ignore")
-    def precisions(self, looks: Floats, set_rates: Floats, rank_rate: float) -> tuple[Floats, Floats]:
+    def precisions(
+        self, looks: Floats, set_rates: Floats, rank_rate: float
+    ) -> tuple[Floats, Floats]:
         """For each row of looks: as a set at each of the rates, and ranked at the other.
 
         A rate is one over the scale of the noise, in units of the sensitivity.
@@ -77,7 +82,7 @@ class Forecast:
         return found
 
     def _as_ranked(self, top: Floats, low: Floats, rate: float) -> Floats:
-        """The line lies between two cells; there the sum of chances is a number plus e^(−z/b)·sum."""
+        """Between two cells the sum of chances is a number plus e^(−line) times another."""
         heights = np.concatenate([top, low], axis=1) * rate
         above = np.concatenate([[0.0], np.cumsum(self._counts)])
         logs = np.logaddexp.accumulate((heights + self._log_counts)[:, ::-1], axis=1)[:, ::-1]
@@ -111,7 +116,7 @@ def _low_cells(k: int, n: int) -> tuple[Integers, Integers]:
 
 
 def _log_sizes(k: int, top: Integers, widths: Floats, low: Integers, high: Integers) -> Floats:
-    """How many sets leave out one rank first and take a lowest rank within a cell, as logarithms."""
+    """Logarithms of how many sets leave out a rank first and have their lowest in a cell."""
     kept = (top - 1)[:, None]
     upto, before = (_log_choose(ends - kept - 1, k - kept) for ends in (high, low - 1))
     inside = upto + np.log1p(-np.exp(np.minimum(before - upto, -1e-12)))
@@ -130,6 +135,12 @@ def _shares_right(k: int, top: Integers, low: Integers, high: Integers) -> Float
     open_places, between = k - kept - 1, (low + high) / 2 - kept - 2
     by_chance = open_places**2 / np.maximum(between, 1.0)
     return np.minimum((kept + np.where(between > 0, by_chance, 0.0)) / k, (k - 1) / k)
+
+
+def _counts(looks: Floats, weights: Floats) -> Floats:
+    logs = np.log1p(np.maximum(-np.sort(-looks, axis=-1), 0.0))
+    counts: Floats = np.expm1(np.maximum(logs @ weights, 0.0))
+    return counts
 
 
 def _weights(places: Floats, ranks: Floats) -> Floats:

@@ -10,7 +10,7 @@ public data; nothing private decides.
 A look is noisy, so the rule asks what follows from two dozen places around it, spread by the law of
 the look's own noise:
 
-- From ten winners on: a set, if what is gained on average is at least six times what is lost.
+- From ten winners on: a set, if what it gains is at least three and a half times what it loses.
 - For fewer: a set, if it is right nearly everywhere.
 
 Of the shares of ε that could choose a set it takes the smallest that is as good as the best.
@@ -28,13 +28,11 @@ from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.joint_laws import ShellNoise
 from dpgap.pipelines.forecast import forecast
 
-RANKED = -1
-"""The rule's word for: none of the shares, rank them."""
-
-_PLACES = 24
-_CAUTION = 0.9
+_PLACES = 16
+CAUTION = 0.9
+"""A set is forecast as if it had this part of its share: the forecast is a little too good."""
 _AS_GOOD = 0.004
-_AT_ONCE = 1 << 21
+_AT_ONCE = 1 << 11
 
 
 class Terms(NamedTuple):
@@ -56,51 +54,54 @@ def _fractions(*texts: str) -> tuple[Fraction, ...]:
     return tuple(map(Fraction, texts))
 
 
-_MANY = Terms(
+_SHARES = _fractions("0.15", "0.2", "0.25", "0.3", "0.4")
+_SOME = Terms(
     look=Fraction("0.05"),
-    parts_of_k=_fractions("0", "1/4", "1/2", "1", "5"),
-    set_shares=_fractions("0.15", "0.2", "0.25", "0.3", "0.4", "0.5"),
+    parts_of_k=_fractions("0", "1/4", "1/2", "1", "5", "25"),
+    set_shares=(*_SHARES, Fraction("0.5")),
     rank_share=Fraction("0.5"),
-    worth=6.0,
+    worth=3.5,
 )
 _FEW = Terms(
     look=Fraction("0.012"),
-    parts_of_k=_fractions("1", "5"),
-    set_shares=_fractions("0.15", "0.2", "0.25", "0.3", "0.4", "0.45"),
+    parts_of_k=_fractions("1", "5", "25"),
+    set_shares=(*_SHARES, Fraction("0.45")),
     rank_share=Fraction("0.49"),
     worth=None,
 )
+_TERMS = {
+    20: _SOME._replace(look=Fraction("0.08"), set_shares=(*_SHARES, *_fractions("0.5", "0.53"))),
+    10: _SOME,
+    2: _FEW,
+}
+"""By the fewest winners. The more there are, the less error costs a longer look."""
 _NEARLY_CERTAIN = 0.99
 
 
 def terms_for(k: int) -> Terms:
     """How to look for k winners; k is at least 2."""
-    return _MANY if k >= 10 else _FEW
+    return next(terms for least, terms in _TERMS.items() if k >= least)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which of the shares chooses a set, or none: decided by a look, which is public.
-
-    `sensitivity` and ε are those of the whole release; `set_shares` and `rank_share` are what
-    may select.
-    """
+    """Which share of ε chooses a set, or none: decided by a look at `ranks` of n answers."""
 
     k: int
     n: int
-    epsilon: Fraction
-    sensitivity: Fraction
-    noise: ShellNoise
-    """The look's own, in units of answers."""
     ranks: tuple[int, ...]
-    set_shares: tuple[Fraction, ...]
-    rank_share: Fraction
-    monotonic: bool
-    worth: float | None
+    noise: ShellNoise
+    """The look's own, in the units of answers."""
+    unit: float
+    """How much of an answer ε protects with noise of scale 1: the sensitivity over ε."""
+    terms: Terms
 
     def decide(self, looks: Floats) -> Integers:
-        """For every row of looks: the number of the share that chooses a set, or `RANKED`."""
-        rows = max(1, _AT_ONCE // (_PLACES * len(self.set_shares) * 16 * min(self.k, 32)))
+        """For every row of looks: 0 to rank, else the number of the share of ε for a set, from 1.
+
+        A look has a measured value for each rank.
+        """
+        rows = max(1, _AT_ONCE // (_PLACES * self.k))
         parts = [self._decide(looks[at : at + rows]) for at in range(0, len(looks), rows)]
         return np.concatenate(parts)
 
@@ -109,22 +110,22 @@ class Rule:
         mean = as_set.mean(axis=2)
         share = np.argmax(mean >= mean.max(axis=0) - _AS_GOOD, axis=0)
         chosen = as_set[share, np.arange(share.size)]
-        if self.worth is None:
+        if self.terms.worth is None:
             takes_set = chosen.min(axis=1) >= _NEARLY_CERTAIN
         else:
             gain = chosen - as_ranked
             lost = np.maximum(-gain, 0.0).mean(axis=1)
-            takes_set = np.maximum(gain, 0.0).mean(axis=1) >= self.worth * lost
-        return np.where(takes_set, share, RANKED)
+            takes_set = np.maximum(gain, 0.0).mean(axis=1) >= self.terms.worth * lost
+        return np.where(takes_set, 1 + share, 0)
 
     def precisions(self, looks: Floats) -> tuple[Floats, Floats]:
-        """What to expect at each place around each look: for each share a set, and ranked."""
-        around = looks[:, None, :] - places_around(self.noise, _PLACES)
-        in_units = around.reshape(-1, looks.shape[1]) / float(self.sensitivity)
-        rate = float(self.epsilon) / (1 if self.monotonic else 2)
-        shares = np.array([float(share) for share in self.set_shares])
+        """What to expect at each place around each look: of a set for each share, and ranked."""
+        around = (looks[:, None, :] - places_around(self.noise, _PLACES)) / self.unit
+        shares = np.array([float(share) for share in self.terms.set_shares])
         as_set, as_ranked = forecast(self.k, self.n, self.ranks).precisions(
-            in_units, _CAUTION * rate * shares, rate * float(self.rank_share) / self.k
+            around.reshape(-1, len(self.ranks)),
+            CAUTION * shares,
+            float(self.terms.rank_share) / self.k,
         )
         return as_set.reshape(shares.size, -1, _PLACES), as_ranked.reshape(-1, _PLACES)
 

@@ -41,13 +41,11 @@ class LookFirst:
                     f"which looks with {float(terms.look)} of ε first"
                 )
             terms = terms._replace(set_shares=(split,), rank_share=split)
-        shares = (terms.rank_share, *terms.set_shares)
-        kinds = (RankedRoute, *[JointRoute] * len(terms.set_shares))
-        routes = tuple(
-            kind.of(facts, share * epsilon, (1 - terms.look - share) * epsilon)
-            for kind, share in zip(kinds, shares, strict=True)
-        )
-        return cls(epsilon, together(routes[0].selection, terms.look * epsilon, 5), routes, terms)
+        left = 1 - terms.look
+        ranked = RankedRoute.of(facts, *_parts(epsilon, terms.rank_share, left))
+        sets = (JointRoute.of(facts, *_parts(epsilon, each, left)) for each in terms.set_shares)
+        looking = together(ranked.selection, terms.look * epsilon)
+        return cls(epsilon, looking, (ranked, *sets), terms)
 
     def look_paid(self, candidates: Candidates) -> Looked:
         """Measure the answers at a few ranks; the caller has paid."""
@@ -66,14 +64,19 @@ class LookFirst:
 
     def rule(self, n: int) -> Rule:
         """What decides among n answers, more than there are winners."""
-        selection, terms = self.routes[0].selection, self.terms
+        selection = self.routes[0].selection
         ranks = ranks_for(selection.k, n)
+        doubled = 1 if selection.monotonic else 2
         return Rule(
             k=selection.k,
             n=n,
-            rate=self.epsilon / self.measurement.sensitivity / (1 if selection.monotonic else 2),
-            sensitivity=self.measurement.sensitivity,
-            noise=self.measurement.law(len(ranks)),
             ranks=ranks,
-            terms=terms,
+            noise=self.measurement.law(len(ranks)),
+            unit=float(doubled * self.measurement.sensitivity / self.epsilon),
+            terms=self.terms,
         )
+
+
+def _parts(epsilon: Fraction, select: Fraction, left: Fraction) -> tuple[Fraction, Fraction]:
+    """ε for selecting, and what is then left for measuring."""
+    return select * epsilon, (left - select) * epsilon

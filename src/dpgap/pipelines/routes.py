@@ -19,6 +19,7 @@ import numpy as np
 
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.draws import Floats, Integers, require_scale
+from dpgap.exact.parameters import Rational
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
@@ -27,7 +28,8 @@ from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
-from dpgap.pipelines.paper import Estimated
+from dpgap.pipelines.paper import EstimatedWinners
+from dpgap.releases.results import Promise
 
 
 class Facts(NamedTuple):
@@ -35,8 +37,13 @@ class Facts(NamedTuple):
 
     k: int
     monotonic: bool
-    sensitivity: Fraction
-    grid: Fraction | None
+    sensitivity: Rational
+    grid: Rational | None
+
+    @classmethod
+    def of(cls, selection: NoisyTopK | JointTopK) -> "Facts":
+        """What a selection was told, in exact numbers."""
+        return cls(*(getattr(selection, name) for name in cls._fields))
 
     def of_answers(self) -> dict[str, Any]:
         """What one person can change, as mechanisms are told."""
@@ -52,7 +59,8 @@ class Winners(NamedTuple):
     lead: float | None
     """By how much a set leads every other; None where winners are ranked."""
     measurements: Floats
-    found: Estimated
+    found: EstimatedWinners
+    promise: Promise
 
 
 class Expectation(NamedTuple):
@@ -121,7 +129,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
         """The route with these parts of ε."""
         selection = JointTopK(facts.k, to_select, **facts.of_answers())
-        return cls(selection, _together(selection, to_measure))
+        return cls(selection, together(selection, to_measure))
 
     def release_paid(self, candidates: Candidates) -> Winners:
         """Release; the caller has paid. The order is that of the measurements."""
@@ -132,9 +140,15 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
         if labels is not None:
             labels = tuple(labels[at] for at in order.tolist())
         error = self.measurement.error(self.k)
-        found = Estimated(values, np.full(self.k, error.variance), "measurements", (error,))
+        found = EstimatedWinners(values, np.full(self.k, error.variance), "measurements", (error,))
         return Winners(
-            selected.indices[order], labels, np.empty(0), selected.lead, values, found
+            selected.indices[order],
+            labels,
+            np.empty(0),
+            selected.lead,
+            values,
+            found,
+            selected.promise,
         )
 
     def expectation(self) -> Expectation:
@@ -154,14 +168,22 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
     def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
         """The route with these parts of ε."""
         selection = NoisyTopK(facts.k, to_select, noise="exponential", **facts.of_answers())
-        return cls(selection, _together(selection, to_measure))
+        return cls(selection, together(selection, to_measure))
 
     def release_paid(self, candidates: Candidates) -> Winners:
         """Release; the caller has paid."""
         selected, private_answers = self.selection.draw_paid(candidates)
         values = self.measurement.measure_selected(private_answers)
         found = best.top_k_estimates(self.selection, self.measurement, selected, values)
-        return Winners(selected.indices, selected.labels, selected.gaps, None, values, found)
+        return Winners(
+            selected.indices,
+            selected.labels,
+            selected.gaps,
+            None,
+            values,
+            found,
+            selected.promise,
+        )
 
     def expectation(self) -> Expectation:
         """Which errors to expect: gaps help where winners are clear (least squares)."""
@@ -191,7 +213,15 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
         selected, private_answers = self.selection.draw_paid(candidates)
         values = self.measurement.measure_selected(private_answers)
         found = paper.top_k_estimates(self.selection, self.measurement, selected, values)
-        return Winners(selected.indices, selected.labels, selected.gaps, None, values, found)
+        return Winners(
+            selected.indices,
+            selected.labels,
+            selected.gaps,
+            None,
+            values,
+            found,
+            selected.promise,
+        )
 
     def expectation(self) -> Expectation:
         """Which errors to expect; in a close race they may be worse than without gaps."""
@@ -201,7 +231,7 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
         return Expectation(clear, None, half, _selection_variance(self.selection))
 
 
-def _together(selection: NoisyTopK | JointTopK, epsilon: Fraction) -> Joint:
+def together(selection: NoisyTopK | JointTopK, epsilon: Fraction) -> Joint:
     """What measures the winners, all of them together."""
     kind: type[Joint] = CountHull if selection.monotonic else Cube
     measurement = kind.after(selection, epsilon)

@@ -8,7 +8,7 @@ import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -270,6 +270,14 @@ class Measured(Table):
     """What those may be off by: one for all of them, or one for each."""
     rounding: float
     """How far a true answer may be from the one on the grid."""
+    route: str | None = field(default=None, kw_only=True)
+    """How a top k was found: "joint" (as a set), "ranked" or "paper"."""
+    looked: tuple[tuple[int, float], ...] = field(default=(), kw_only=True)
+    """The ranks that were looked at before, and what was measured there."""
+    lead: float | None = field(default=None, kw_only=True)
+    """By how much a set's half-margin leads that of every other set; None where it is no set."""
+    parts: tuple[tuple[str, Fraction], ...] = field(default=(), kw_only=True)
+    """What of ε each step of a top k took: to look, to select, to measure."""
 
     @property
     def remaining(self) -> Fraction:

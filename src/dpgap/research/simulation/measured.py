@@ -16,31 +16,43 @@ from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.measured import MeasuredAbove
 from dpgap.pipelines.paper import gap_variances, variance_ratio
+from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
 from dpgap.research.simulation.floats import Rng, draw
 from dpgap.research.simulation.joint_draws import shells
-from dpgap.research.simulation.runs import AboveRuns, MeasuredRuns, TopKRuns
+from dpgap.research.simulation.runs import AboveRuns, JointRuns, MeasuredRuns, TopKRuns
 
 
 def measure_top_k(
-    pipeline: MeasuredTopK, answers: Integers, selected: TopKRuns, rng: Rng
+    route: RankedRoute | JointRoute | PaperRoute,
+    answers: Integers,
+    selected: TopKRuns | JointRuns,
+    rng: Rng,
 ) -> MeasuredRuns:
     """Measure and estimate the winners of every run."""
-    grid = float(pipeline.selection.grid or 1)
+    grid, k = float(route.selection.grid or 1), route.k
     truth = answers[selected.indices]
-    measurements = _measure(pipeline.measurement, truth, rng)
-    if isinstance(pipeline.measurement, Laplace):
-        ratio = variance_ratio(pipeline.selection, pipeline.measurement)
+    measurements = measure(route.measurement, truth, rng)
+    if isinstance(selected, JointRuns):
+        order = np.argsort(-measurements, axis=1, kind="stable")
+        selected, truth, measurements = (
+            JointRuns(np.take_along_axis(selected.indices, order, axis=1), selected.leads),
+            np.take_along_axis(truth, order, axis=1),
+            np.take_along_axis(measurements, order, axis=1),
+        )
+        estimates = measurements
+        variances = np.full_like(estimates, route.measurement.variance(k))
+    elif isinstance(route, PaperRoute):
+        ratio = variance_ratio(route.selection, route.measurement)
         estimates = _blue(measurements, selected.gaps, ratio, grid)
-        k = pipeline.selection.k
-        variance = blue_variance(k, pipeline.measurement.variance(k), ratio)
+        variance = blue_variance(k, route.measurement.variance(k), ratio)
         variances = np.full_like(estimates, variance)
-    else:
+    elif isinstance(route, RankedRoute):
         _load_scipy()
         leads = np.cumsum(selected.gaps[:, ::-1], axis=1)[:, ::-1]
         estimates, variances = estimates_after_top_k(
-            pipeline.selection, pipeline.measurement, measurements, leads
+            route.selection, route.measurement, measurements, leads
         )
     return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
 
@@ -111,7 +123,7 @@ def _best_above(
     for count in np.unique(selected.found[selected.found > 0]).tolist():
         runs = np.flatnonzero(selected.found == count)[:, None]
         places = starts[runs] + np.arange(count)
-        measurements[places] = measured = _measure(measurement, truth[places], rng)
+        measurements[places] = measured = measure(measurement, truth[places], rng)
         found = estimates_after_above(
             selection,
             measurement,
@@ -128,7 +140,7 @@ def _load_scipy() -> None:
     import scipy.special  # noqa: F401
 
 
-def _measure(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
+def measure(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
     """Released values of answers in the selection's steps; one row for every run."""
     count, grid = truth.shape[1], float(measurement.grid or 1)
     if isinstance(measurement, Laplace):
