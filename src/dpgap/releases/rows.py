@@ -69,6 +69,10 @@ def to_json(release: TableRelease, remaining: Fraction | None) -> str:
         "epsilon_spent": number(release.spent),
         "epsilon_remaining": None if remaining is None else number(remaining),
         "exact": {"epsilon_spent": str(release.spent), "epsilon_remaining": left},
+        "route": release.route,
+        "looked": [list(each) for each in release.looked],
+        "lead": release.lead,
+        "parts": {step: number(part) for step, part in release.parts},
         "guarantee": release.guarantee,
         "private": question.origin.is_private,
         "question": {
