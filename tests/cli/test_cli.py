@@ -324,13 +324,23 @@ def test_a_plan_says_what_to_expect_and_spends_nothing() -> None:
     assert errors["best"] < errors["paper"] < errors["baseline"]
     assert "Nothing has been spent" in _run("plan", "-k", "10", "--epsilon", "0.7")
     wanted = json.loads(_run("plan", "-k", "10", "--error", "10", "--method", "best", "--json"))
-    assert wanted["methods"][0]["epsilon"] == pytest.approx(0.994)
+    assert wanted["methods"][0]["epsilon"] == pytest.approx(0.638)
     assert wanted["methods"][0]["error"] <= 10
     above = json.loads(_run("plan", "-k", "5", "--epsilon", "1", "--select", "above", "--json"))
     assert above["select"] == "above"
     replace = ["--neighbours", "replace", "--json"]
     general = json.loads(_run("plan", "-k", "10", "--epsilon", "0.7", *replace))
     assert general["methods"][0]["error"] > errors["best"]
+
+
+def test_a_plan_for_stated_counts_names_the_route_and_refuses_what_it_cannot_read() -> None:
+    ask = ("plan", "-k", "10", "--epsilon", "0.7", "--items", "10000")
+    said = json.loads(_run(*ask, "--counts", "1:9000,10:2000,100:300", "--json"))
+    assert said["outlook"]["route"] == "joint"
+    assert said["outlook"]["split"] == 0.15
+    assert said["methods"][0]["precision"] > 0.99
+    assert "chosen as a set" in " ".join(_run(*ask, "--counts", "1:9000,10:2000,100:300").split())
+    assert "--counts must be ranks and counts" in _fails(*ask, "--counts", "many")
 
 
 def test_commands_of_other_parts_are_loaded_when_they_are_called(

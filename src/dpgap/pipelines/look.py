@@ -10,7 +10,7 @@ public data; nothing private decides.
 A look is noisy, so the rule asks what follows from two dozen places around it, spread by the law of
 the look's own noise:
 
-- From ten winners on: a set, if what it gains is at least three and a half times what it loses.
+- From ten winners on: a set, if what it gains is at least 3.75 times what it loses.
 - For fewer: a set, if it is right nearly everywhere.
 
 Of the shares of ε that could choose a set it takes the smallest that is as good as the best.
@@ -60,7 +60,7 @@ _SOME = Terms(
     parts_of_k=_fractions("0", "1/4", "1/2", "1", "5", "25"),
     set_shares=(*_SHARES, Fraction("0.5")),
     rank_share=Fraction("0.5"),
-    worth=3.5,
+    worth=3.75,
 )
 _FEW = Terms(
     look=Fraction("0.012"),
