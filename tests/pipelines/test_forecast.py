@@ -21,7 +21,7 @@ def test_forecasts_are_near_what_happens_if_the_look_is_right(name: str, k: int)
     counts = CURVES[name]
     ranks = tuple(sorted({1, k // 4 or 1, k // 2, k, 2 * k, 5 * k, 25 * k if k < 40 else 1_000}))
     looks = counts[np.array(ranks) - 1][None].astype(np.float64)
-    shares = np.array([0.02, 0.1, 0.35])
+    shares = np.array([0.02, 0.1, 0.25])
     as_set, ranked = Forecast(k, counts.size, ranks).precisions(looks, shares, 0.35 / k)
     mechanisms = [dpgap.JointTopK(k, str(share), monotonic=True) for share in shares]
     one_shot = dpgap.NoisyTopK(k, "0.35", monotonic=True, noise="exponential")

@@ -84,7 +84,7 @@ def test_a_decision_is_a_function_of_the_released_look() -> None:
 
 
 def test_many_looks_are_decided_as_each_alone() -> None:
-    looking = dpgap.MeasuredTopK(10, "0.1", monotonic=True).looking
+    looking = dpgap.MeasuredTopK(10, "0.4", monotonic=True).looking
     assert looking is not None
     rng = np.random.default_rng(1)
     ranks = np.array(ranks_for(10, 2_000))
