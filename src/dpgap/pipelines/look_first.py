@@ -12,8 +12,8 @@ import numpy as np
 from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.top_k.candidates import Candidates
-from dpgap.pipelines.look import Rule, Terms, ranks_for, terms_for
 from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute, together
+from dpgap.pipelines.rule import Rule, Terms, ranks_for, terms_for
 
 Looked = tuple[tuple[int, float], ...]
 """Ranks and what was measured there."""

@@ -3,7 +3,7 @@
 Part of ε (`split`) selects, the rest measures what was selected. Methods for the k largest:
 
 - `"best"`, the default: looks at a few order statistics first, and takes the route that will be
-  better (`dpgap.pipelines.look`).
+  better (`dpgap.pipelines.rule`).
 - `"joint"`: the winners are chosen as one set, whose noise does not grow with k.
 - `"ranked"`: the winners are ranked by exponential noise, with gaps, which come free and make the
   estimates more accurate.

@@ -14,9 +14,9 @@ import numpy as np
 from dpgap.exact.draws import Floats
 from dpgap.exact.parameters import positive_integer, readable
 from dpgap.pipelines.forecast import forecast
-from dpgap.pipelines.look import CAUTION
 from dpgap.pipelines.measured import MeasuredTopK
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
+from dpgap.pipelines.rule import CAUTION
 
 Sizes = Sequence[float] | Mapping[int, float]
 """The largest answers in order, or answers by rank, from 1."""

@@ -130,6 +130,7 @@ class Rule:
         return as_set.reshape(shares.size, -1, _PLACES), as_ranked.reshape(-1, _PLACES)
 
 
+@lru_cache(maxsize=64)
 def ranks_for(k: int, n: int) -> tuple[int, ...]:
     """The ranks to look at, from 1, of n answers."""
     parts = terms_for(k).parts_of_k

@@ -8,7 +8,7 @@ import pytest
 
 import dpgap
 from dpgap.exact.joint_laws import CubeNoise, HullNoise
-from dpgap.pipelines.look import places_around, ranks_for, terms_for
+from dpgap.pipelines.rule import places_around, ranks_for, terms_for
 from seams import SpyAccount, WatchedBits, bits_are
 
 FALLING = (90_000 / np.arange(1, 2_001)).astype(np.int64)
