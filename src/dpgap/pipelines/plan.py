@@ -180,13 +180,15 @@ def plan(
 
     >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS
       method    ε  error  close race  95% ±  selection noise
-        best  0.7   14.2        14.6   28.9             28.6
+        best  0.7    9.1        16.2   18.1             19.0
+       joint  0.7    9.7         9.7   19.3             11.4
+      ranked  0.7   14.2        14.6   28.9             28.6
        paper  0.7   30.0               62.1             40.4
     baseline  0.7   40.4        40.4   85.5             40.4
     <BLANKLINE>
-    For k = 10, counts that all move the same way, 0.5 of ε for selecting (top-k)...
+    For k = 10, counts that all move the same way (top-k)...
     >>> float(plan(k=10, error=10, method="best", monotonic=True).epsilon)
-    0.994
+    0.638
     """
     top = require_select(select) == "top-k"
     known = (*(TOP_K_METHODS if top else ABOVE_METHODS), BASELINE)
