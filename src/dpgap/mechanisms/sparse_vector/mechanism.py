@@ -27,7 +27,7 @@ from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers, require_scale
 from dpgap.exact.grid import MAX_STEPS, on_grid, require_labels, steps_up
-from dpgap.exact.laws import Law, Noise, Scalar, StaircaseNoise, law_named, require_noise
+from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, law_named, require_noise
 from dpgap.exact.parameters import (
     Rational,
     boolean,
@@ -325,7 +325,7 @@ class SparseVector:
             return answers
         if isinstance(answers, PrivateCounts):
             names = require_labels(labels, len(answers))
-            if isinstance(self.threshold_law, StaircaseNoise):  # none of it can be left undrawn
+            if not isinstance(self.threshold_law, MemorylessLaw):  # none can be left undrawn
                 names = answers.labels if names is None else names
                 return Stream.of(on_grid(answers.expanded(), self.grid), names)
             return Stream.on_grid(answers, answers.in_order(), self.grid, names)

@@ -12,7 +12,6 @@ overlap the program decides on decimals and further bits.
 
 import math
 from collections.abc import Iterator
-from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -25,13 +24,10 @@ from dpgap.exact.draws import (
     Integers,
     Real,
     Uniform,
-    decimals,
-    unit_exponential_bounds,
+    exponential_bounds,
 )
-from dpgap.exact.laws import Law, StaircaseNoise
+from dpgap.exact.laws import MemorylessLaw, require_memoryless
 from dpgap.mechanisms.top_k.kernel import TopKProgram, ranked
-
-_LN_2 = math.log(2)
 
 
 class GroupedSelection(NamedTuple):
@@ -50,8 +46,8 @@ def select_grouped(
     program: TopKProgram, values: Integers, sizes: Integers, bits: Bits
 ) -> GroupedSelection:
     """Run the program once on answers given as values and how many answers have each."""
-    require_groupable(program.law)
-    tops = _Tops(program, values, sizes, bits)
+    law = require_memoryless(program.law, "for grouped answers")
+    tops = _Tops(law, program.k, values, sizes, bits)
     order, leads, certain = ranked(tops.low[None], tops.high[None], program.k)
     winners, whole = order[0], leads[0]
     if not certain[0]:
@@ -61,18 +57,14 @@ def select_grouped(
     return GroupedSelection(groups, _places(groups, sizes, bits), whole)
 
 
-def require_groupable(law: Law) -> None:
-    """Refuse a law whose largest draws of many have no short form."""
-    if isinstance(law, StaircaseNoise):
-        raise ValueError("noise must be 'laplace' or 'exponential' for grouped answers")
-
-
 class _Tops:
     """The noisy answers that may be among the best k + 1, as enclosing floats and as reals."""
 
-    def __init__(self, program: TopKProgram, values: Integers, sizes: Integers, bits: Bits) -> None:
-        self._law, self._bits, self._sizes = program.law, bits, sizes
-        need = min(program.k + 1, int(sizes.sum()))
+    def __init__(
+        self, law: MemorylessLaw, k: int, values: Integers, sizes: Integers, bits: Bits
+    ) -> None:
+        self._law, self._bits, self._sizes = law, bits, sizes
+        need = min(k + 1, int(sizes.sum()))
         offsets = (values - values.max()).astype(np.float64)
         self.groups = np.empty(0, dtype=np.int64)
         self._positions = np.empty(0, dtype=np.int64)
@@ -87,7 +79,7 @@ class _Tops:
             words = bits.words(active.size)
             self._words.append(dict(zip(active.tolist(), words.tolist(), strict=True)))
             left = (sizes[active] - position).astype(np.float64)
-            grown = np.stack(unit_exponential_bounds(words)) / left * _OUTWARDS
+            grown = np.stack(exponential_bounds(1.0, words)) / left * _OUTWARDS
             sums[:, active] = (sums[:, active] + grown) * _OUTWARDS
             low, high = noise_bounds(self._law, sums[:, active])
             slack = (np.abs(offsets[active]) + np.abs(low)) * 2.0**-50
@@ -112,14 +104,14 @@ class _Tops:
         self.groups, self._positions = self.groups[kept], self._positions[kept]
         self.low, self.high = self.low[kept], self.high[kept]
 
-    def draw(self, law: Law) -> Real:
+    def draw(self, law: MemorylessLaw) -> Real:
         """The next contender's noise: what the program asks for where floats do not decide."""
         return next(self._next)
 
     def _reals(self) -> Iterator[Real]:
         for group, position in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
             uniforms = [self._uniform(group, earlier) for earlier in range(position + 1)]
-            yield Real(0, TopDraw(self._law, int(self._sizes[group]), uniforms))
+            yield Real(0, TopDraw(self._law, int(self._sizes[group]), uniforms).enclosure)
 
     def _uniform(self, group: int, position: int) -> Uniform:
         """One uniform, shared by all the draws that depend on it."""
@@ -133,20 +125,12 @@ class _Tops:
 _OUTWARDS = np.array([[1 - 2.0**-48], [1 + 2.0**-48]])
 
 
-def noise_bounds(law: Law, sums: Floats) -> tuple[Floats, Floats]:
+def noise_bounds(law: MemorylessLaw, sums: Floats) -> tuple[Floats, Floats]:
     """The law's quantile at e^(−sum): it falls as the sum grows, so the ends change places."""
     scale = float(law.scale)
-    low, high = _quantile(law, sums[1]), _quantile(law, sums[0])
+    low, high = law.quantile(sums[1]), law.quantile(sums[0])
     slack = scale * 2.0**-48
     return scale * low - np.abs(low) * slack - slack, scale * high + np.abs(high) * slack + slack
-
-
-def _quantile(law: Law, sums: Floats) -> Floats:
-    """In units of the scale, for U = e^(−sum)."""
-    upper = -np.log(-np.expm1(-sums))  # infinite where the sum may be 0
-    if not law.symmetric:
-        return upper
-    return np.where(sums < _LN_2, upper - _LN_2, _LN_2 - sums)
 
 
 class TopDraw:
@@ -154,7 +138,7 @@ class TopDraw:
 
     __slots__ = ("_law", "_size", "_uniforms")
 
-    def __init__(self, law: Law, size: int, uniforms: list[Uniform]) -> None:
+    def __init__(self, law: MemorylessLaw, size: int, uniforms: list[Uniform]) -> None:
         self._law = law
         self._size = size
         self._uniforms = uniforms
@@ -168,8 +152,8 @@ class TopDraw:
         digits = 40 * (level + 2)
         slack = self._law.scale / 10 ** (digits // 2)
         return (
-            self._law.scale * _exact_quantile(self._law, high, digits) - slack,
-            self._law.scale * _exact_quantile(self._law, low, digits) + slack,
+            self._law.scale * self._law.exact_quantile(high, digits) - slack,
+            self._law.scale * self._law.exact_quantile(low, digits) + slack,
         )
 
     def _sum(self, level: int) -> Enclosure:
@@ -180,20 +164,6 @@ class TopDraw:
             low += near / (self._size - position)
             high += far / (self._size - position)
         return low, high
-
-
-def _exact_quantile(law: Law, total: Fraction, digits: int) -> Fraction:
-    """The quantile at e^(−total) in units of the scale, to half of the digits.
-
-    Half are to spare because 1 − e^(−total) may be as small as 10^−39 for sizes up to 2^60.
-    """
-    context = decimals(digits)
-    power = context.exp(context.divide(Decimal(-total.numerator), Decimal(total.denominator)))
-    upper = -Fraction(context.ln(context.subtract(Decimal(1), power)))
-    if not law.symmetric:
-        return upper
-    ln_2 = Fraction(context.ln(Decimal(2)))
-    return upper - ln_2 if total < ln_2 else ln_2 - total
 
 
 def _places(groups: Integers, sizes: Integers, bits: Bits) -> Integers:

@@ -26,7 +26,16 @@ from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Integers, require_scale
 from dpgap.exact.grid import on_grid, require_labels, steps_up
-from dpgap.exact.laws import Law, Noise, Scalar, StaircaseNoise, law_named, require_noise
+from dpgap.exact.laws import (
+    MemorylessLaw,
+    Noise,
+    RealLaw,
+    Scalar,
+    law_named,
+    require_memoryless,
+    require_noise,
+    require_real,
+)
 from dpgap.exact.parameters import (
     Rational,
     boolean,
@@ -35,7 +44,6 @@ from dpgap.exact.parameters import (
     power_of_two,
 )
 from dpgap.mechanisms.top_k.candidates import Candidates, InGroups, OneByOne
-from dpgap.mechanisms.top_k.grouped import require_groupable
 from dpgap.releases.results import MaxRelease, Promise, TopKRelease
 
 
@@ -76,7 +84,7 @@ class NoisyTopK:
     sensitivity: Fraction
     noise: str
     grid: Fraction | None
-    law: Law = field(init=False, repr=False, compare=False)
+    law: RealLaw = field(init=False, repr=False, compare=False)
     """The noise that each answer gets."""
 
     def __init__(
@@ -101,7 +109,7 @@ class NoisyTopK:
         doubled = 1 if self.monotonic else 2
         scale = doubled * self.k * delta / self.epsilon
         require_scale(scale / step, delta / step)
-        keep(self, "law", law_named(self.noise, scale, delta))
+        keep(self, "law", require_real(law_named(self.noise, scale, delta)))
 
     def in_steps(self) -> "NoisyTopK":
         """The same mechanism, for answers in whole grid steps."""
@@ -183,16 +191,14 @@ class NoisyTopK:
                 labelled=labels is not None,
                 grid=self.grid,
             )
-            if isinstance(self.law, StaircaseNoise):  # whose order statistics have no short form
+            if not isinstance(self.law, MemorylessLaw):  # the largest draws have no short form
                 if answers.labels is None:
-                    raise ValueError(
-                        "noise must be 'laplace' or 'exponential' where the domain is a table"
-                    )
+                    require_memoryless(self.law, "where the domain is a table")
                 labels = answers.labels if labels is None else labels
                 answers = answers.expanded()
         candidates: Candidates
         if isinstance(answers, PrivateCounts | GroupedAnswers):
-            require_groupable(self.law)
+            require_memoryless(self.law, "for grouped answers")
             groups = answers.groups()
             names = require_labels(labels, len(answers))
             candidates = InGroups(on_grid(groups.values, self.grid), names, groups)

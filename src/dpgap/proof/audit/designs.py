@@ -1,6 +1,6 @@
 """How each shipped mechanism is audited, with every noise. Add new mechanisms here."""
 
-from dpgap.exact.laws import NOISES
+from dpgap.exact.laws import NOISES, REAL_NOISES
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
@@ -18,14 +18,15 @@ def designs() -> list[Design]:
         joint_measured(CountHull(1, monotonic=True), "hull, monotonic"),
         joint_measured(Cube(1), "cube, general"),
         *(
-            design
+            first_above(kind, noise, monotonic)
             for noise in NOISES
             for monotonic in (False, True)
-            for design in (
-                first_above(AdaptiveSparseVector, noise, monotonic),
-                first_above(SparseVector, noise, monotonic),
-                top_two(noise, monotonic),
-                largest(noise, monotonic),
-            )
+            for kind in (AdaptiveSparseVector, SparseVector)
+        ),
+        *(
+            winning(noise, monotonic)
+            for noise in REAL_NOISES
+            for monotonic in (False, True)
+            for winning in (top_two, largest)
         ),
     ]

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats, Integers, floors
-from dpgap.exact.tails import tail
+from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.proof.audit.design import MOST, Design
 
@@ -28,7 +27,7 @@ def one_measured() -> Design:
 def _chances(mechanism: Laplace, values: Sequence[int]) -> Floats:
     """The chance of each noisy value; far ones are put together at the ends."""
     edges = np.arange(-MOST + 1, MOST + 1, dtype=np.float64) - values[0]
-    above = np.concatenate([[1.0], tail(mechanism.law_in_steps(1), edges), [0.0]])
+    above = np.concatenate([[1.0], mechanism.law_in_steps(1).tail(edges), [0.0]])
     return -np.diff(above)
 
 
@@ -37,7 +36,7 @@ def _count(noisy: Integers) -> Integers:
 
 
 def _by_kernel(mechanism: Laplace, answers: Sequence[int], runs: int) -> Integers:
-    return _count(answers[0] + floors(mechanism.law_in_steps(1), secure_bits(), runs))
+    return _count(answers[0] + mechanism.law_in_steps(1).floors(secure_bits(), runs))
 
 
 def _by_release(mechanism: Laplace, answers: Sequence[int], runs: int) -> Integers:

@@ -10,12 +10,11 @@ import numpy as np
 
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.laws import Law
-from dpgap.exact.tails import tail
+from dpgap.exact.laws import RealLaw
 from dpgap.mechanisms.top_k.kernel import select
 from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
 from dpgap.proof.audit.design import MOST, Design
-from dpgap.proof.audit.quadrature import density, nodes
+from dpgap.proof.audit.quadrature import nodes
 
 
 def largest(noise: str, monotonic: bool) -> Design:
@@ -56,7 +55,7 @@ def _chances_of_one(mechanism: NoisyTopK, answers: Sequence[int]) -> Floats:
     points, weights = nodes(law)
     return np.array(
         [
-            _leads(law, points, weights * density(law, points - answer), answers, {first})
+            _leads(law, points, weights * law.density(points - answer), answers, {first})
             for first, answer in enumerate(answers)
         ]
     )
@@ -70,20 +69,20 @@ def _chances_of_two(mechanism: NoisyTopK, answers: Sequence[int]) -> Floats:
     for first in range(n):
         for second in range(n):
             if first != second:
-                base = weights * density(law, points - answers[second])
-                base = base * tail(law, points - answers[first])
+                base = weights * law.density(points - answers[second])
+                base = base * law.tail(points - answers[first])
                 chances[first, second] = _leads(law, points, base, answers, {first, second})
     return chances
 
 
 def _leads(
-    law: Law, points: Floats, base: Floats, answers: Sequence[int], winners: set[int]
+    law: RealLaw, points: Floats, base: Floats, answers: Sequence[int], winners: set[int]
 ) -> Floats:
     """The chance of each lead over the best loser; `base` is that of the last winner's value."""
     losers = [answer for place, answer in enumerate(answers) if place not in winners]
     at_least = np.array(
         [
-            (base * np.prod([1 - tail(law, points - g - a) for a in losers], axis=0)).sum()
+            (base * np.prod([1 - law.tail(points - g - a) for a in losers], axis=0)).sum()
             for g in range(MOST + 1)
         ]
     )

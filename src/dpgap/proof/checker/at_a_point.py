@@ -39,6 +39,7 @@ class Point:
         self._noise = noise
         self._values: dict[Unknown, Exact] = dict(enumerate(noise))
         self.epsilon = epsilon
+        self.ties = True
         self._watching = False
         self._asked = 0
         self.contrary: int | None = None

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-import numpy as np
-
 from dpgap.exact.laws import ExponentialNoise, Law, Noise, Scalar
-from dpgap.exact.tails import tail
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.proof.audit.events import Event
 from dpgap.proof.audit.quadrature import integrate
@@ -153,7 +150,7 @@ def below_then_above(answers: Sequence[int], above: int, law: Law) -> float:
     def given(threshold: Any) -> Any:
         chance: Any = 1.0
         for at, answer in enumerate(answers):
-            clears = tail(law, threshold - answer)
+            clears = law.tail(threshold - answer)
             chance = chance * (clears if at >= len(answers) - above else 1 - clears)
         return chance
 
@@ -170,9 +167,9 @@ def _values_low(answers: Sequence[int]) -> float:
     law = laplace(4)
 
     def given(threshold: Any) -> Any:
-        chance = tail(law, threshold - last) - tail(law, np.array(-last))
+        chance = law.tail(threshold - last) - law.tail(-last)
         for answer in below:
-            chance = chance * (1 - tail(law, threshold - answer))
+            chance = chance * (1 - law.tail(threshold - answer))
         return chance * (threshold <= 0)
 
     return integrate(given, laplace(2))
