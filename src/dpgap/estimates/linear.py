@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law
 from dpgap.exact.parameters import confidence_level
 
@@ -169,8 +170,8 @@ def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, level: fl
     The gap's noise on the grid is N − N₀, and its exact law is used.
     """
     wanted = 1 - confidence_level(level)
-    steps = 1 / (grid or Fraction(1))
-    law, threshold_law = law.scaled(steps), threshold_law.scaled(steps)
+    where = Grid(grid)
+    law, threshold_law = law.scaled(1 / where.step), threshold_law.scaled(1 / where.step)
     low = high = 0
     while law.difference_tail(threshold_law, high) > wanted:
         low, high = high, 2 * high + 1
@@ -183,5 +184,5 @@ def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, level: fl
         else:
             high = middle
     centre = law.floor_mean - threshold_law.floor_mean
-    rounded = 0.0 if grid is None else 0.5  # a true answer may be above the one on the grid
-    return (high - centre + rounded) / float(steps)
+    # A true answer may be above the one on the grid.
+    return (high - centre) * where.width + where.rounding

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
+from dpgap.mechanisms.sparse_vector.branches import best_threshold_share
 from dpgap.mechanisms.sparse_vector.kernel import sift
-from dpgap.mechanisms.sparse_vector.mechanism import best_threshold_share
 from law_tests import LEVEL, chi_square_p, require_law
 from seams import bits_are
 

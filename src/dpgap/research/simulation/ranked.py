@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.grid import on_grid
+from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law
 from dpgap.research.simulation.floats import Rng, beyond, hits
 
@@ -48,7 +48,7 @@ class Ranked(NamedTuple):
     @classmethod
     def of(cls, answers: ArrayLike) -> "Ranked":
         """Rank whole numbers of any type."""
-        answers = on_grid(arrays_only(answers), None)
+        answers = Grid(None).steps(arrays_only(answers))
         order = np.argsort(-answers, kind="stable")
         borders = [0, 1]
         while borders[-1] < answers.size:
