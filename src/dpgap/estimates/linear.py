@@ -10,13 +10,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dpgap.exact.draws import Floats
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law
 from dpgap.exact.parameters import confidence_level
-
-Floats = NDArray[np.float64]
 
 
 def blue(measurements: ArrayLike, gaps: ArrayLike, variance_ratio: float) -> Floats:
