@@ -113,8 +113,8 @@ def scaled(factor: Fraction | int, number: Refined) -> Refined:
     """The number times a rational."""
 
     def product(level: int) -> Enclosure:
-        low, high = sorted(factor * end for end in number(level))
-        return low, high
+        low, high = number(level)
+        return (factor * low, factor * high) if factor > 0 else (factor * high, factor * low)
 
     return product
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache, partial
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -166,28 +166,36 @@ class StaircaseNoise(RealLaw):
     def size(self, words: list[int], bits: Bits) -> Refined:
         part, place = (Uniform(word, 64, bits) for word in words[1:])
 
-        @cache  # which stair, and which part of it, are decided once, when somebody asks
-        def cell() -> Enclosure:
-            uniform = Uniform.of_word(words[0], bits)
-            stair = decide(scaled(self.scale / self.step, uniform.exponential), math.floor)
-            near = partial(_near_chance, self.share, self.step / self.scale)
-            if decide(difference(part.enclosure, near), lambda bound: bound < 0):
-                return self.step * stair, self.step * self.share
-            return self.step * (stair + self.share), self.step * (1 - self.share)
+        cell: list[Enclosure] = []  # which stair, and which part of it, are decided once
 
         def size(level: int) -> Enclosure:
-            (origin, width), (low, high) = cell(), place.enclosure(level)
+            if not cell:
+                cell.append(self._cell(Uniform.of_word(words[0], bits), part))
+            (origin, width), (low, high) = cell[0], place.enclosure(level)
             return origin + width * low, origin + width * high
 
         return size
 
+    def _cell(self, uniform: Uniform, part: Uniform) -> Enclosure:
+        """Where a part of a stair begins, and how wide it is."""
+        stair = decide(scaled(self.scale / self.step, uniform.exponential), math.floor)
+        near = partial(_near_chance, self.share, self.step / self.scale)
+        if decide(difference(part.enclosure, near), lambda bound: bound < 0):
+            return self.step * stair, self.step * self.share
+        return self.step * (stair + self.share), self.step * (1 - self.share)
+
     def from_uniforms(self, uniforms: Floats) -> Floats:
-        noise = signed_exponentials(uniforms[0])
+        noise, part, place = signed_exponentials(uniforms[0]), uniforms[1], uniforms[2]
         step, share = float(self.step), float(self.share)
-        size = np.floor(np.abs(noise) * float(self.scale / self.step))
-        near, place = uniforms[1] < self.near, uniforms[2]
-        size += np.where(near, share * place, share + (1 - share) * place)
-        return np.copysign(step * size, noise)
+        size = np.abs(noise)
+        size *= float(self.scale / self.step)
+        np.floor(size, out=size)
+        far = part >= self.near
+        place *= np.where(far, 1 - share, share)
+        size += place
+        size += share * far
+        size *= step
+        return np.copysign(size, noise, out=noise)
 
 
 def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
