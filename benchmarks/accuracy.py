@@ -27,7 +27,6 @@ from timing import timed
 
 from dpgap.estimates.linear import blue, combine
 from dpgap.exact.bits import Bits, InsecureSeededBits
-from dpgap.exact.draws import floors
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.kernel import Sifted, sift
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
@@ -74,7 +73,7 @@ def measured(measurement: Any, values: Integers, bits: Bits) -> Floats:
     runs, count = values.shape
     if isinstance(measurement, Laplace):
         law = measurement.law_in_steps(count)
-        return values + floors(law, bits, runs, count) - law.floor_mean
+        return values + law.floors(bits, runs, count) - law.floor_mean
     return values + measurement.draws(count, runs, bits) / measurement.finer
 
 

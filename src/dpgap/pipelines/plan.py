@@ -19,6 +19,7 @@ import numpy as np
 
 from dpgap import public
 from dpgap.estimates.linear import blue_variance, combined_variance
+from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, require_method
@@ -213,7 +214,7 @@ def _round_up(epsilon: Fraction) -> Fraction:
 
 def _after_top_k(method: str, pipeline: MeasuredTopK) -> Expected:
     selection, measurement, k = pipeline.selection, pipeline.measurement, pipeline.selection.k
-    grid = float(selection.grid or 1)
+    grid = Grid(selection.grid).width
     noise = selection.in_steps().law.floor_variance * grid**2
     alone = measurement.variance(k)
     half = measurement.half_width(k, 0.95)
@@ -232,7 +233,7 @@ def _after_above(method: str, pipeline: MeasuredAbove, count: int) -> Expected:
     selection, measurement = pipeline.selection, pipeline.measurement
     branch = len(selection.ways)
     gap = float(gap_variances(selection)[branch - 1])
-    grid = float(selection.grid or 1)
+    grid = Grid(selection.grid).width
     shared = selection.in_steps().threshold_law.floor_variance * grid**2
     alone = measurement.variance(count)
     half = measurement.half_width(count, 0.95)

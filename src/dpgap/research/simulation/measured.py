@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.linear import blue_variance, combine, combined_variance
 from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.grid import Grid
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
@@ -27,7 +28,7 @@ def measure_top_k(
     pipeline: MeasuredTopK, answers: Integers, selected: TopKRuns, rng: Rng
 ) -> MeasuredRuns:
     """Measure and estimate the winners of every run."""
-    grid = float(pipeline.selection.grid or 1)
+    grid = Grid(pipeline.selection.grid).width
     truth = answers[selected.indices]
     measurements = _measure(pipeline.measurement, truth, rng)
     if isinstance(pipeline.measurement, Laplace):
@@ -60,7 +61,7 @@ def measure_above(
     else:
         made = _best_above(selection, measurement, truth, selected, thresholds, rng)
     measurements, estimates, variances = made
-    grid = float(selection.grid or 1)
+    grid = Grid(selection.grid).width
     return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
 
 
@@ -73,7 +74,7 @@ def _paper_above(
     rng: Rng,
 ) -> tuple[Floats, Floats, Floats]:
     """Measurements whose noise grows with how many there are, weighted with gaps by variance."""
-    grid = float(measurement.grid or 1)
+    grid = Grid(measurement.grid).width
     unit = measurement.law_in_steps(1)  # of all laws the smallest; they differ by scale alone
     most = int(selected.found.max(initial=0))
     of_count = np.array([0.0, *(measurement.variance(count) for count in range(1, most + 1))])
@@ -103,7 +104,7 @@ def _best_above(
     The estimates know one threshold, the selection's. All is moved there, and back.
     """
     _load_scipy()
-    grid, own = float(selection.grid or 1), float(selection.threshold)
+    grid, own = Grid(selection.grid).width, float(selection.threshold)
     up, own_up = np.ceil(thresholds / grid) * grid, np.ceil(own / grid) * grid
     moved, rounded_up = up - own_up, (up - thresholds) - (own_up - own)
     starts = selected.found.cumsum() - selected.found
@@ -130,7 +131,7 @@ def _load_scipy() -> None:
 
 def _measure(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
     """Released values of answers in the selection's steps; one row for every run."""
-    count, grid = truth.shape[1], float(measurement.grid or 1)
+    count, grid = truth.shape[1], Grid(measurement.grid).width
     if isinstance(measurement, Laplace):
         law = measurement.law_in_steps(count)
         return _floats(truth + np.floor(draw(law, rng, *truth.shape)) - law.floor_mean, grid)
