@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
     from dpgap.pipelines.plan import Plan, plan
     from dpgap.pipelines.tables import above, top_k
+    from dpgap.releases.document import read_release
     from dpgap.research.simulation import simulate
 
 __version__ = "0.1.0"
@@ -56,6 +57,7 @@ __all__ = [
     "measured_above",
     "measured_top_k",
     "plan",
+    "read_release",
     "simulate",
     "top_k",
 ]
@@ -78,6 +80,7 @@ _HOMES = {
         "dpgap.pipelines.measured": "MeasuredAbove MeasuredTopK measured_above measured_top_k",
         "dpgap.pipelines.plan": "Plan plan",
         "dpgap.pipelines.tables": "above top_k",
+        "dpgap.releases.document": "read_release",
         "dpgap.research.simulation.running": "simulate",
     }.items()
     for name in names.split()

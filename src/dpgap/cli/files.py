@@ -13,7 +13,7 @@ import secrets
 import stat
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -75,6 +75,24 @@ class Output:
                 _name_if_free(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which files to make of a release."""
+
+    csv: Path | None
+    html: Path | None
+    force: bool
+
+    def files(self, inputs: Callable[[], Sequence[Input]]) -> dict[str, Output]:
+        """The files by kind, none of which may be one that is read."""
+        paths = {"csv": self.csv, "html": self.html}
+        given = {kind: path for kind, path in paths.items() if path is not None}
+        read = inputs() if given else []
+        files = {kind: Output(f"--{kind}", path, read, self.force) for kind, path in given.items()}
+        require_outputs(list(files.values()))
+        return files
 
 
 def require_outputs(outputs: Sequence[Output]) -> None:

@@ -34,6 +34,7 @@ from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import Estimated
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import AboveRelease, Measured, TopKRelease
 
 METHODS = ("best", "paper")
@@ -225,6 +226,8 @@ def _release(
         epsilon=pipeline.epsilon,
         spent=spent,
         promise=selected.promise._replace(epsilon=pipeline.epsilon),
+        method=pipeline.method,
+        mechanisms=(*selected.mechanisms, MechanismUsed.of(pipeline.measurement)),
     )
 
 

@@ -36,6 +36,7 @@ from dpgap.exact.parameters import (
 )
 from dpgap.mechanisms.top_k.candidates import Candidates, InGroups, OneByOne
 from dpgap.mechanisms.top_k.grouped import require_groupable
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import MaxRelease, Promise, TopKRelease
 
 
@@ -215,6 +216,7 @@ class NoisyTopK:
             labels=chosen.labels,
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
+            mechanisms=(MechanismUsed.of(self),),
         )
         return DrawnTopK(release, chosen.private_answers)
 

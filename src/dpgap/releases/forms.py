@@ -1,0 +1,224 @@
+"""How the values of a release are written in JSON, and read again: one form for each type.
+
+A form is a pair of functions. `write` is given a value of a release. `read` is given whatever JSON
+had in its place, and where that was; it trusts nothing, and refuses what `write` would not have
+written. No class and no function is ever looked up by a name from a document.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpgap.releases.faults import DocumentError
+from dpgap.releases.labels import read_label, write_label
+from dpgap.releases.numbers import exact_text, exact_value
+from dpgap.releases.provenance import TIME
+
+_LARGEST = 1e100
+"""No released number comes near: answers lie within ±2^60 steps, and a step is at most 2^100."""
+_MOST = 1 << 60
+
+
+class Form(NamedTuple):
+    """How a value is written, and read."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any, str], Any]
+    """Called with what was found, and where."""
+
+
+def refuse(where: str, what: str) -> DocumentError:
+    """What to raise where something is not what it must be."""
+    return DocumentError(f"{where} must be {what}")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def text() -> Form:
+    """Any text."""
+
+    def read(found: Any, where: str) -> str:
+        if not isinstance(found, str):
+            raise refuse(where, "text")
+        return found
+
+    return Form(_same, read)
+
+
+def word(*words: str) -> Form:
+    """One of a few words."""
+
+    def read(found: Any, where: str) -> str:
+        if not (isinstance(found, str) and found in words):
+            raise refuse(where, f"one of {', '.join(map(repr, words))}, as far as is known here")
+        return found
+
+    return Form(_same, read)
+
+
+def flag() -> Form:
+    """True or false."""
+
+    def read(found: Any, where: str) -> bool:
+        if not isinstance(found, bool):
+            raise refuse(where, "true or false")
+        return found
+
+    return Form(_same, read)
+
+
+def whole(least: int) -> Form:
+    """A whole number that is not too small."""
+
+    def read(found: Any, where: str) -> int:
+        if type(found) is not int or not least <= found <= _MOST:
+            raise refuse(where, f"a whole number from {least} to 2^60")
+        return found
+
+    return Form(_same, read)
+
+
+def exact(is_right: Callable[[Any], bool], what: str) -> Form:
+    """An exact number, as text."""
+
+    def read(found: Any, where: str) -> Any:
+        value = exact_value(found) if isinstance(found, str) else None
+        if value is None or not is_right(value):
+            raise refuse(where, f"{what}, as text such as '7/10'")
+        return value
+
+    return Form(exact_text, read)
+
+
+def positive() -> Form:
+    """An exact number above 0."""
+    return exact(lambda value: value > 0, "a number above 0")
+
+
+def real(least: float = -_LARGEST) -> Form:
+    """A float."""
+
+    def read(found: Any, where: str) -> float:
+        if type(found) not in (int, float) or not least <= found <= _LARGEST:
+            raise refuse(where, "a number that a release can hold")
+        return float(found)
+
+    return Form(float, read)
+
+
+def moment() -> Form:
+    """A time in UTC, to the second."""
+
+    def read(found: Any, where: str) -> str:
+        try:
+            if f"{datetime.strptime(found, TIME):{TIME}}" == found:
+                return str(found)
+        except (ValueError, TypeError):
+            pass
+        raise refuse(where, "a time such as 2026-11-15T20:01:02Z")
+
+    return Form(_same, read)
+
+
+def label() -> Form:
+    """What an item is called."""
+    return Form(write_label, lambda found, where: read_label(found))
+
+
+def maybe(form: Form) -> Form:
+    """The same, or null."""
+    return Form(
+        lambda value: None if value is None else form.write(value),
+        lambda found, where: None if found is None else form.read(found, where),
+    )
+
+
+def each(form: Form) -> Form:
+    """A tuple of such values."""
+
+    def read(found: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(found, list):
+            raise refuse(where, "a list")
+        return tuple(form.read(one, where) for one in found)
+
+    return Form(lambda values: [form.write(one) for one in values], read)
+
+
+def floats(least: float = -_LARGEST) -> Form:
+    """An array of floats."""
+    return _array(each(real(least)), np.float64)
+
+
+def integers(least: int) -> Form:
+    """An array of whole numbers."""
+    return _array(each(whole(least)), np.int64)
+
+
+def _array(values: Form, kind: type) -> Form:
+    def read(found: Any, where: str) -> Any:
+        return np.array(values.read(found, where), dtype=kind)
+
+    return Form(lambda array: array.tolist(), read)
+
+
+def parts(forms: Mapping[str, Form]) -> Form:
+    """An object with just these fields, from and to a dictionary."""
+
+    def read(found: Any, where: str) -> dict[str, Any]:
+        if not isinstance(found, dict):
+            raise refuse(where, "an object")
+        for name in found:
+            if name not in forms:
+                raise DocumentError(
+                    f"{where} has a field that is not known here, {name[:40]!r}: "
+                    "a later version of dpgap may know it"
+                )
+        for name in forms:
+            if name not in found:
+                raise DocumentError(f"{where} lacks the field {name!r}")
+        return {name: form.read(found[name], name) for name, form in forms.items()}
+
+    return Form(
+        lambda values: {name: form.write(values[name]) for name, form in forms.items()}, read
+    )
+
+
+def record(make: Callable[..., Any], forms: Mapping[str, Form]) -> Form:
+    """An object with just these fields, from and to a value that has them."""
+    inside = parts(forms)
+    return Form(
+        lambda value: inside.write({name: getattr(value, name) for name in forms}),
+        lambda found, where: make(**inside.read(found, where)),
+    )
+
+
+def kinds(forms: Mapping[str, tuple[type, Mapping[str, Form]]]) -> Form:
+    """One of several records; the field `kind` says which."""
+    names = {made: name for name, (made, _) in forms.items()}
+    records = {name: record(made, fields) for name, (made, fields) in forms.items()}
+
+    def write(value: Any) -> dict[str, Any]:
+        name = names[type(value)]
+        return {"kind": name, **records[name].write(value)}
+
+    def read(found: Any, where: str) -> Any:
+        kind = found.get("kind") if isinstance(found, dict) else None
+        name = word(*records).read(kind, f"the kind of {where}")
+        return records[name].read({key: found[key] for key in found if key != "kind"}, where)
+
+    return Form(write, read)
+
+
+def pairs(forms: Sequence[Form]) -> Form:
+    """A tuple of as many values as there are forms."""
+
+    def read(found: Any, where: str) -> tuple[Any, ...]:
+        if not (isinstance(found, list) and len(found) == len(forms)):
+            raise refuse(where, f"a list of {len(forms)}")
+        return tuple(form.read(one, where) for form, one in zip(forms, found, strict=True))
+
+    return Form(lambda values: [f.write(v) for f, v in zip(forms, values, strict=True)], read)
