@@ -191,9 +191,16 @@ _RECORDS = {name: record(made, forms) for name, (made, forms) in _KINDS.items()}
 
 def document(release: Release) -> dict[str, Any]:
     """The release as a dictionary that JSON can hold."""
-    name = _NAMES[type(release)]
+    name = _name_of(release)
     header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "kind": name, "delta": "0"}
     return {**header, **_RECORDS[name].write(release), **_shown(release)}
+
+
+def _name_of(release: Release) -> str:
+    name = _NAMES.get(type(release))
+    if name is None:
+        raise TypeError(f"a release of class {type(release).__name__} is no kind of document")
+    return name
 
 
 def _shown(release: Release) -> dict[str, Any]:

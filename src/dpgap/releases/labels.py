@@ -5,8 +5,9 @@ Text, whole numbers, finite floats, true, false and null are written as they are
 and tuples of all these. They come back as they were.
 
 A value of NumPy or pandas comes back as the value of Python that equals it and reads the same: a
-`numpy.int64` as an `int`, a `pandas.Timestamp` as a `datetime`. Whatever else a label is, and
-whatever would not come back equal, is written as the text that people see, and comes back as text.
+`numpy.int64` as an `int`, a `pandas.Timestamp` as a `datetime`. Of a time zone only the distance to
+UTC is kept. Whatever else a label is, and whatever would not come back equal, is written as the
+text that people see, and comes back as text.
 """
 
 import math
