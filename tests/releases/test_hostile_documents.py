@@ -2,6 +2,7 @@
 
 import copy
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import dpgap
 from dpgap.releases.faults import DocumentError
+from dpgap.releases.forms import exact, maybe, parts, whole
 from dpgap.releases.page import page
 from dpgap.releases.rows import to_csv
 from faces import faces
@@ -48,6 +50,7 @@ TEXTS = {
     "NaN": '{"version": NaN}',
     "Infinity": '{"version": -Infinity}',
     "a field twice": '{"format": "dpgap release", "format": "dpgap release"}',
+    "many lists": "[" + "[]," * (1 << 22) + "[]]",
     "too long": " " * ((1 << 26) + 1),
 }
 
@@ -116,6 +119,8 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("max", "made.time", "2026-13-01T00:00:00Z"),
     ("max", "made.time", "2026-11-15T20:01:02+01:00"),
     ("max", "made.time", None),
+    ("max", "made.ledger", None),
+    ("max", "labels", None),
     ("max", "made.ledger", {"dataset": "a", "entry": -1, "hash": ""}),
     ("max", "made.ledger", "sales"),
     ("max", "mechanisms", "NoisyMax"),
@@ -176,8 +181,8 @@ def test_a_document_with_one_thing_wrong_is_refused(name: str, path: str, value:
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_a_document_that_lacks_a_field_is_refused(name: str):
-    shown = {"guarantee", "interval", "items", "private"}
-    for field in DOCUMENTS[name].keys() - shown:
+    not_needed = {"guarantee", "interval", "items", "private", "labels"}
+    for field in DOCUMENTS[name].keys() - not_needed:
         content = {key: value for key, value in DOCUMENTS[name].items() if key != field}
         with pytest.raises(DocumentError):
             dpgap.read_release(json.dumps(content))
@@ -188,6 +193,21 @@ def test_a_later_version_asks_for_a_newer_dpgap():
         dpgap.read_release(_but("max", "version", 2))
     with pytest.raises(ValueError, match="field that is not known here, 'route': a later version"):
         dpgap.read_release(_but("max", "route", "joint"))
+
+
+def test_a_field_that_is_added_is_left_out_where_it_has_its_default():
+    """So an older reader, which does not know it, reads all that does without it."""
+    older = parts({"k": whole(1)})
+    newer = parts(
+        {"k": whole(1), "delta": maybe(exact(lambda value: value >= 0, "δ"), Fraction(0))}
+    )
+    without, using = {"k": 2, "delta": Fraction(0)}, {"k": 2, "delta": Fraction(1, 9)}
+    assert newer.write(without) == {"k": 2}
+    assert older.read(newer.write(without), "it") == {"k": 2}
+    assert newer.read(older.write({"k": 2}), "it") == without
+    assert newer.read(newer.write(using), "it") == using
+    with pytest.raises(DocumentError, match="not known here, 'delta'"):
+        older.read(newer.write(using), "it")
 
 
 def test_many_different_errors_are_refused_before_any_is_worked_out():

@@ -9,6 +9,7 @@ version it was made, and who paid. It does not hold where the table is, nor anyt
 What is in a document
 ---------------------
 - `format`, `version` and `kind` come first. `_KINDS` lists the kinds and the fields of each.
+- What there is not (labels, a threshold, an entry of a ledger) is left out.
 - Exact numbers (ε, δ, scales) are text such as "7/10". Floats have all their digits. Labels have
   rules of their own: `dpgap.releases.labels`.
 - `delta` is "0" in this version: nothing else can be promised.
@@ -20,9 +21,9 @@ How it may change
 -----------------
 - **A new kind** gets a new name. A reader that does not know it refuses the document.
 - **A new field** must have a default that is true of every document written before. It is left out
-  where it has this default. So an older reader reads every document that does without the new
-  field, and refuses one that has it: it could not know what the numbers mean. δ above 0, a route,
-  a group and findings are such fields.
+  where it has this default (`forms.maybe`). So an older reader reads every document that does
+  without the new field, and refuses one that has it: it could not know what the numbers mean. δ
+  above 0, a route, a group and findings are such fields.
 - **A new word** in a field that lists its words, such as a method or a law, is like a new field.
 - **A field that changes its meaning** makes a new `version`. A reader refuses a later version, and
   says so. It reads all earlier ones.
@@ -84,16 +85,15 @@ def _parameters() -> Form:
     def read(found: Any, where: str) -> tuple[tuple[str, Any], ...]:
         if not isinstance(found, dict):
             raise DocumentError(f"{where} must be an object")
-        for value in found.values():
-            if not (value is None or isinstance(value, str | bool | int)):
-                raise DocumentError(f"{where} must be text, whole numbers, true, false or null")
+        if not all(value is None or isinstance(value, str | int) for value in found.values()):
+            raise DocumentError(f"{where} must be text, whole numbers, true, false or null")
         return tuple(found.items())
 
     return Form(dict, read)
 
 
 def _question() -> Form:
-    """The question, without the address of its table and its other columns."""
+    """The question; the address of its table and its columns are left out."""
     forms = {
         "kind": word("top-k", "above"),
         "k": whole(1),
@@ -113,28 +113,21 @@ def _question() -> Form:
         "identity": maybe(text()),
     }
     inside = parts(forms)
-    same = ("kind", "k", "epsilon", "split", "threshold", "adaptive", "method")
-    of_origin = {
-        "unit": "unit",
-        "item": "item",
-        "neighbours": "neighbours",
+    other = {  # what a question or its origin calls otherwise
+        "domain_size": "items",
+        "identity": "recorded",
         "private": "is_private",
-        "domain": "domain",
         "domain_digest": "digest",
-        "table": "table",
     }
 
     def write(asked: Question) -> Any:
-        values = {name: getattr(asked, name) for name in same}
-        values |= {name: getattr(asked.origin, field) for name, field in of_origin.items()}
-        return inside.write(values | {"domain_size": asked.items, "identity": asked.identity})
+        values = asked.origin._asdict() | asked._asdict() | {"recorded": asked.identity}
+        return inside.write({name: values[other.get(name, name)] for name in forms})
 
     def read(found: Any, where: str) -> Question:
-        values = inside.read(found, where)
-        origin = Origin(**{field: values[name] for name, field in of_origin.items()})
-        own = {name: values[name] for name in same}
-        items, recorded = values["domain_size"], values["identity"]
-        return Question(**own, origin=origin, items=items, recorded=recorded)
+        values = {other.get(name, name): each for name, each in inside.read(found, where).items()}
+        origin = Origin(**{name: values.pop(name) for name in Origin._fields if name in values})
+        return Question(**values, origin=origin)
 
     return Form(write, read)
 

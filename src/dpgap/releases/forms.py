@@ -19,6 +19,7 @@ from dpgap.releases.provenance import TIME
 _LARGEST = 1e100
 """No released number comes near: answers lie within ±2^60 steps, and a step is at most 2^100."""
 _MOST = 1 << 60
+_NEEDED = object()
 
 
 class Form(NamedTuple):
@@ -27,59 +28,62 @@ class Form(NamedTuple):
     write: Callable[[Any], Any]
     read: Callable[[Any, str], Any]
     """Called with what was found, and where."""
+    default: Any = _NEEDED
+    """What a field is that is not there, if it may be left out."""
 
 
-def refuse(where: str, what: str) -> DocumentError:
-    """What to raise where something is not what it must be."""
-    return DocumentError(f"{where} must be {what}")
+def _as_it_is(is_right: Callable[[Any], bool], what: str) -> Form:
+    """A value that JSON has as well."""
 
+    def read(found: Any, where: str) -> Any:
+        if not is_right(found):
+            raise DocumentError(f"{where} must be {what}")
+        return found
 
-def _same(value: Any) -> Any:
-    return value
+    return Form(lambda value: value, read)
 
 
 def text() -> Form:
     """Any text."""
-
-    def read(found: Any, where: str) -> str:
-        if not isinstance(found, str):
-            raise refuse(where, "text")
-        return found
-
-    return Form(_same, read)
+    return _as_it_is(lambda found: isinstance(found, str), "text")
 
 
 def word(*words: str) -> Form:
     """One of a few words."""
-
-    def read(found: Any, where: str) -> str:
-        if not (isinstance(found, str) and found in words):
-            raise refuse(where, f"one of {', '.join(map(repr, words))}, as far as is known here")
-        return found
-
-    return Form(_same, read)
+    what = f"one of {', '.join(map(repr, words))}, as far as is known here"
+    return _as_it_is(lambda found: isinstance(found, str) and found in words, what)
 
 
 def flag() -> Form:
     """True or false."""
-
-    def read(found: Any, where: str) -> bool:
-        if not isinstance(found, bool):
-            raise refuse(where, "true or false")
-        return found
-
-    return Form(_same, read)
+    return _as_it_is(lambda found: isinstance(found, bool), "true or false")
 
 
 def whole(least: int) -> Form:
     """A whole number that is not too small."""
+    what = f"a whole number from {least} to 2^60"
+    return _as_it_is(lambda found: type(found) is int and least <= found <= _MOST, what)
 
-    def read(found: Any, where: str) -> int:
-        if type(found) is not int or not least <= found <= _MOST:
-            raise refuse(where, f"a whole number from {least} to 2^60")
-        return found
 
-    return Form(_same, read)
+def moment() -> Form:
+    """A time in UTC, to the second."""
+    return _as_it_is(_is_moment, "a time such as 2026-11-15T20:01:02Z")
+
+
+def _is_moment(found: Any) -> bool:
+    try:
+        return bool(f"{datetime.strptime(found, TIME):{TIME}}" == found)
+    except (ValueError, TypeError):
+        return False
+
+
+def real(least: float = -_LARGEST) -> Form:
+    """A float."""
+    checked = _as_it_is(
+        lambda found: type(found) in (int, float) and least <= found <= _LARGEST,
+        "a number that a release can hold",
+    )
+    return Form(float, lambda found, where: float(checked.read(found, where)))
 
 
 def exact(is_right: Callable[[Any], bool], what: str) -> Form:
@@ -88,7 +92,7 @@ def exact(is_right: Callable[[Any], bool], what: str) -> Form:
     def read(found: Any, where: str) -> Any:
         value = exact_value(found) if isinstance(found, str) else None
         if value is None or not is_right(value):
-            raise refuse(where, f"{what}, as text such as '7/10'")
+            raise DocumentError(f"{where} must be {what}, as text such as '7/10'")
         return value
 
     return Form(exact_text, read)
@@ -99,42 +103,14 @@ def positive() -> Form:
     return exact(lambda value: value > 0, "a number above 0")
 
 
-def real(least: float = -_LARGEST) -> Form:
-    """A float."""
-
-    def read(found: Any, where: str) -> float:
-        if type(found) not in (int, float) or not least <= found <= _LARGEST:
-            raise refuse(where, "a number that a release can hold")
-        return float(found)
-
-    return Form(float, read)
-
-
-def moment() -> Form:
-    """A time in UTC, to the second."""
-
-    def read(found: Any, where: str) -> str:
-        try:
-            if f"{datetime.strptime(found, TIME):{TIME}}" == found:
-                return str(found)
-        except (ValueError, TypeError):
-            pass
-        raise refuse(where, "a time such as 2026-11-15T20:01:02Z")
-
-    return Form(_same, read)
-
-
 def label() -> Form:
     """What an item is called."""
     return Form(write_label, lambda found, where: read_label(found))
 
 
-def maybe(form: Form) -> Form:
-    """The same, or null."""
-    return Form(
-        lambda value: None if value is None else form.write(value),
-        lambda found, where: None if found is None else form.read(found, where),
-    )
+def maybe(form: Form, default: Any = None) -> Form:
+    """A field that is left out where it has its default."""
+    return form._replace(default=default)
 
 
 def each(form: Form) -> Form:
@@ -142,7 +118,7 @@ def each(form: Form) -> Form:
 
     def read(found: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(found, list):
-            raise refuse(where, "a list")
+            raise DocumentError(f"{where} must be a list")
         return tuple(form.read(one, where) for one in found)
 
     return Form(lambda values: [form.write(one) for one in values], read)
@@ -165,26 +141,45 @@ def _array(values: Form, kind: type) -> Form:
     return Form(lambda array: array.tolist(), read)
 
 
+def pairs(forms: Sequence[Form]) -> Form:
+    """A tuple of as many values as there are forms."""
+
+    def read(found: Any, where: str) -> tuple[Any, ...]:
+        if not (isinstance(found, list) and len(found) == len(forms)):
+            raise DocumentError(f"{where} must be a list of {len(forms)}")
+        return tuple(form.read(one, where) for form, one in zip(forms, found, strict=True))
+
+    return Form(lambda values: [f.write(v) for f, v in zip(forms, values, strict=True)], read)
+
+
 def parts(forms: Mapping[str, Form]) -> Form:
     """An object with just these fields, from and to a dictionary."""
 
+    def write(values: Mapping[str, Any]) -> dict[str, Any]:
+        there = (name for name in forms if not _is_default(forms[name], values[name]))
+        return {name: forms[name].write(values[name]) for name in there}
+
     def read(found: Any, where: str) -> dict[str, Any]:
         if not isinstance(found, dict):
-            raise refuse(where, "an object")
+            raise DocumentError(f"{where} must be an object")
         for name in found:
             if name not in forms:
                 raise DocumentError(
                     f"{where} has a field that is not known here, {name[:40]!r}: "
                     "a later version of dpgap may know it"
                 )
-        for name in forms:
-            if name not in found:
+        values = {name: form.default for name, form in forms.items()}
+        values |= {name: forms[name].read(value, name) for name, value in found.items()}
+        for name, value in values.items():
+            if value is _NEEDED:
                 raise DocumentError(f"{where} lacks the field {name!r}")
-        return {name: form.read(found[name], name) for name, form in forms.items()}
+        return values
 
-    return Form(
-        lambda values: {name: form.write(values[name]) for name, form in forms.items()}, read
-    )
+    return Form(write, read)
+
+
+def _is_default(form: Form, value: Any) -> bool:
+    return type(value) is type(form.default) and bool(value == form.default)
 
 
 def record(make: Callable[..., Any], forms: Mapping[str, Form]) -> Form:
@@ -211,14 +206,3 @@ def kinds(forms: Mapping[str, tuple[type, Mapping[str, Form]]]) -> Form:
         return records[name].read({key: found[key] for key in found if key != "kind"}, where)
 
     return Form(write, read)
-
-
-def pairs(forms: Sequence[Form]) -> Form:
-    """A tuple of as many values as there are forms."""
-
-    def read(found: Any, where: str) -> tuple[Any, ...]:
-        if not (isinstance(found, list) and len(found) == len(forms)):
-            raise refuse(where, f"a list of {len(forms)}")
-        return tuple(form.read(one, where) for form, one in zip(forms, found, strict=True))
-
-    return Form(lambda values: [f.write(v) for f, v in zip(forms, values, strict=True)], read)

@@ -1,7 +1,8 @@
 """JSON that may come from anybody: read within bounds, and written as plain ASCII.
 
-What is read is at most `MOST` letters long. It has no key twice, no NaN and no infinity, and no
-number that floats cannot hold. Lists within lists end where Python's own limit is.
+What is read is at most `MOST` letters long, and has a bounded number of lists and objects, which
+take most memory. It has no key twice, no NaN and no infinity, and no number that floats cannot
+hold. Lists within lists end where Python's own limit is.
 """
 
 import json
@@ -14,6 +15,7 @@ from dpgap.releases.faults import DocumentError
 MOST = 1 << 26
 """The most letters, or bytes, of a document that is read."""
 _MOST_DIGITS = 4300
+_MOST_BRACKETS = 1 << 22
 
 
 def parsed(text: str | bytes) -> dict[str, Any]:
@@ -23,9 +25,11 @@ def parsed(text: str | bytes) -> dict[str, Any]:
     if len(text) > MOST:
         raise DocumentError(f"this is too long for a release: more than {MOST >> 20} MiB")
     try:
-        letters = text if isinstance(text, str) else str(text, "utf-8-sig")
+        letters = (text if isinstance(text, str) else str(text, "utf-8")).removeprefix("\ufeff")
+        if letters.count("[") + letters.count("{") > _MOST_BRACKETS:
+            raise DocumentError("this has too many lists or objects for a release")
         found = json.loads(
-            letters.removeprefix("\ufeff"),
+            letters,
             object_pairs_hook=_object,
             parse_int=_integer,
             parse_float=_float,
