@@ -62,7 +62,7 @@ def test_a_line_is_standard_input() -> None:
     assert _show("-", input=text).stdout == _show(str(KEPT / "table-top-k.json")).stdout
     empty = _show("-", input="")
     assert (empty.exit_code, empty.stdout) == (1, "")
-    assert empty.stderr == "dpgap: this is no JSON: Expecting value in line 1, column 1\n"
+    assert empty.stderr == "dpgap: this is not JSON: Expecting value in line 1, column 1\n"
 
 
 def test_standard_input_that_is_closed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,8 +211,8 @@ def _shown(release: Release) -> dict[str, Any]:
 def read_release(text: str | bytes) -> Release:
     """The release that a document holds, free of charge: the same table, page and intervals.
 
-    A text that is no such document, or one that this version of dpgap does not understand, is a
-    `ValueError` that says why. Documents of up to 64 MiB are read.
+    Any other text, and a document that this version of dpgap does not understand, raise a
+    `ValueError` that says why. A document can be up to 64 MiB long.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def read_release(text: str | bytes) -> Release:
 def _kind_of(content: Mapping[str, Any]) -> str:
     """Which kind of release this is; refuses what cannot be understood."""
     if content.get("format") != FORMAT:
-        raise DocumentError(f"this is no release document: its format is not {FORMAT!r}")
+        raise DocumentError(f"this is not a release document: its format is not {FORMAT!r}")
     version = content.get("version")
     if type(version) is not int or version < 1:
         raise DocumentError("the version must be a whole number from 1 on")

@@ -2,4 +2,4 @@
 
 
 class DocumentError(ValueError):
-    """A text that is no release document, or one that this version of dpgap cannot read."""
+    """A text is not a release document, or this version of dpgap cannot read it."""

@@ -39,16 +39,16 @@ def parsed(text: str | bytes) -> dict[str, Any]:
         raise
     except json.JSONDecodeError as error:
         raise DocumentError(
-            f"this is no JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+            f"this is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         ) from None
     except UnicodeDecodeError:
-        raise DocumentError("this is no text in UTF-8") from None
+        raise DocumentError("this is not text in UTF-8") from None
     except RecursionError:
         raise DocumentError("this has too many lists or objects within each other") from None
     except ValueError:  # an interpreter may be told to read fewer digits than we do
         raise DocumentError("a number has too many digits") from None
     if not isinstance(found, dict):
-        raise DocumentError("this is no release: a release is an object of JSON")
+        raise DocumentError("this is not a release: a release is an object of JSON")
     return found
 
 
@@ -89,4 +89,4 @@ def _float(digits: str) -> float:
 
 
 def _constant(name: str) -> float:
-    raise DocumentError(f"{name} is no number of JSON")
+    raise DocumentError(f"{name} is not a number in JSON")

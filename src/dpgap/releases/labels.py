@@ -98,7 +98,7 @@ def read_label(found: Any, depth: int = 0) -> Any:
             return value
     except (ValueError, ArithmeticError, KeyError):
         pass
-    raise DocumentError(f"a label is no {name}: {inside[:40]!r}")
+    raise DocumentError(f"a label is not a {name}: {inside[:40]!r}")
 
 
 def _bound(name: str) -> float:

@@ -35,12 +35,12 @@ def exact_value(text: str) -> Fraction:
         raise DocumentError(f"a number has more than {_MOST_LETTERS:,} letters")
     base = 16 if _HEXADECIMAL.fullmatch(text) else 10
     if base == 10 and not _DECIMAL.fullmatch(text):
-        raise DocumentError(f"{text[:40]!r} is no exact number such as '7/10'")
+        raise DocumentError(f"{text[:40]!r} is not an exact number such as '7/10'")
     over, _, under = text.partition("/")
     try:
         return Fraction(int(over, base), int(under or "1", base))
     except (ValueError, ZeroDivisionError):
-        raise DocumentError(f"{text[:40]!r} is no number, or has too many digits") from None
+        raise DocumentError(f"{text[:40]!r} is not a number, or has too many digits") from None
 
 
 def number(value: Fraction) -> int | float:

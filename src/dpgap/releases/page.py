@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dpgap.exact.parameters import readable
 from dpgap.releases.numbers import exact_text
 from dpgap.releases.printable import printable
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.questions import Question, TableRelease
 from dpgap.releases.results import (
     AboveRelease,
@@ -71,7 +72,8 @@ footer { color: var(--quiet); font-size: .85rem; }
 def page(release: Release) -> str:
     """The whole page, as HTML."""
     if isinstance(release, TableRelease):
-        title, sections, table = _title(release.question), _of_table(release), _named(release)
+        title, sections = _title(release.question), _of_table(release)
+        table = release.question.origin.table
     else:
         title, sections, table = _TITLES[type(release)], _of_array(release), None
     made = html.escape(release.made.words(table))
@@ -99,7 +101,7 @@ def _of_table(release: TableRelease) -> list[str]:
         _facts(release),
         f"<section><h2>Estimates, intervals and gaps</h2>{chart(release)}</section>",
         f"<section>{_table(release)}</section>",
-        _guarantee(release),
+        _guarantee(release, question.origin.is_private),
         _section("How to read this page", _reading(question)),
         _section("Parameters", _terms(_parameters(question))),
     ]
@@ -117,16 +119,20 @@ _TITLES: dict[type[Release], str] = {
 
 def _of_array(release: Release) -> list[str]:
     """A release of an array, which has no question, as its table and its mechanisms."""
-    used = [
-        _section(_name(each.name), _terms({name: str(value) for name, value in each.parameters}))
-        for each in release.mechanisms
+    return [
+        f'<section><div class="scroll">{release.rows_in_html()}</div></section>',
+        _guarantee(release, is_private=True),
+        *(_section(_name(used.name), _terms(_used(used))) for used in release.mechanisms),
     ]
-    return [f'<section><div class="scroll">{release._repr_html_()}</div></section>', *used]
 
 
-def _named(release: TableRelease) -> str | None:
-    table = release.question.origin.table
-    return None if table is None else visible(table)
+def _used(mechanism: MechanismUsed) -> dict[str, str]:
+    words = {True: "yes", False: "no"}
+    return {
+        name: words[value] if isinstance(value, bool) else str(value)
+        for name, value in mechanism.parameters
+        if value is not None
+    }
 
 
 def chart(release: TableRelease) -> str:
@@ -279,9 +285,9 @@ def _table(release: TableRelease) -> str:
     return f'<div class="scroll"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
 
 
-def _guarantee(release: TableRelease) -> str:
+def _guarantee(release: Release, is_private: bool) -> str:
     words = html.escape(printable(release.guarantee))
-    if release.question.origin.is_private:
+    if is_private:
         return _section("What is guaranteed", f"<p>{words}</p>")
     return f'<section class="warning"><h2>Not private</h2><p>{words}</p></section>'
 

@@ -86,16 +86,17 @@ class Table(ABC):
         return "\n".join([*lines, "", self.guarantee])
 
     def _repr_html_(self) -> str:
+        return f"{self.rows_in_html()}<p>{html.escape(self.guarantee)}</p>"
+
+    def rows_in_html(self) -> str:
+        """The rows as a table of HTML, in which names are only text."""
         columns = self.columns()
         head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
             for row in zip(*map(texts, columns.values()), strict=True)
         )
-        return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"<p>{html.escape(self.guarantee)}</p>"
-        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def texts(column: Sequence[Any]) -> Iterator[str]:
