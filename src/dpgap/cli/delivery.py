@@ -64,7 +64,7 @@ def deliver(files: Sequence[tuple[Output, Render]], shown: Render, complete: Ren
 
 
 def _failure(put: Callable[[str], object], render: Render) -> str | None:
-    """Why a text got nowhere. After the charge nothing may stop us, not even an interruption."""
+    """Why a text could not be put there. It is paid for, so not even an interrupt stops us."""
     try:
         put(render())
     except KeyboardInterrupt:
@@ -75,7 +75,7 @@ def _failure(put: Callable[[str], object], render: Render) -> str | None:
 
 
 def _kept(complete: Render) -> str:
-    """Keep the release in the first folder that takes it, and say where; else say all of it."""
+    """Keep the release in the first folder that takes it, and say where. Else say all of it."""
     content = complete()
     moment = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):

@@ -146,7 +146,7 @@ def _files_of_url(url: str) -> Iterator[str]:
 
 
 def _with_journals(database: Path) -> Iterable[Path]:
-    """A file of SQLite's and those that SQLite keeps beside it, where a link leads to."""
+    """A file of SQLite, and those that SQLite keeps beside it. Links are followed."""
     for file in (str(database), os.path.realpath(database)):
         yield from (Path(file + ending) for ending in _BESIDE_A_DATABASE)
 
@@ -163,14 +163,14 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _place(path: Path) -> tuple[int, int, str]:
-    """The folder, and the name as file systems see it that do not tell capitals apart."""
+    """The folder, and the name. Some file systems do not tell capitals apart, so we do not."""
     real = Path(os.path.realpath(path))
     folder = os.stat(real.parent)
     return folder.st_dev, folder.st_ino, unicodedata.normalize("NFC", real.name).casefold()
 
 
 def _is_writable_kind(path: Path) -> bool:
-    """Whether there is nothing yet, a file, a pipe or a terminal: no folder, socket or disk."""
+    """Whether it can be written: nothing yet, a file, a pipe or a terminal, but no folder."""
     try:
         kind = os.stat(path).st_mode
     except FileNotFoundError:
@@ -181,7 +181,7 @@ def _is_writable_kind(path: Path) -> bool:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether to write straight into it: no plain file, or one that somebody opened for us."""
+    """Whether to write straight into it: a pipe, a device, or a file that is open for us."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return True

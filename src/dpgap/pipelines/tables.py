@@ -88,7 +88,7 @@ def top_k(
     with _counted(table, unit, item, domain, neighbours) as (answers, origin):
         question = _question("top-k", pipeline, answers, origin)
         release = pipeline.release(answers, account=account)
-    return TableRelease(**_values(release), question=question)
+    return _of_table(question, release)
 
 
 @public
@@ -156,7 +156,7 @@ def above(
         )
         stream = Stream.on_grid(answers, chunks, pipeline.selection.grid)
         release = pipeline.release(stream, account=account)
-    return TableRelease(**_largest_first(release), question=question)
+    return _of_table(question, release)
 
 
 def _question(
@@ -200,6 +200,12 @@ def _origin(answers: PrivateCounts) -> Origin:
     if answers.origin is None:
         raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
     return answers.origin
+
+
+def _of_table(question: Question, release: Measured) -> TableRelease:
+    """The answer to a question: items above a threshold are shown largest first."""
+    values = _values(release) if question.kind == "top-k" else _largest_first(release)
+    return TableRelease(**values, question=question)
 
 
 def _values(release: Measured) -> dict[str, Any]:

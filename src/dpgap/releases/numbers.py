@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from dpgap.releases.faults import DocumentError
 
-_MOST_LETTERS = 40_000
+_MOST_LETTERS = 20_000
 _DECIMAL = re.compile(r"-?[0-9]+(/[0-9]+)?")
 _HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+/0x[0-9a-f]+")
 

@@ -49,7 +49,7 @@ def rows_of(release: TableRelease, level: float = 0.95) -> list[Row]:
 
 
 def visible(name: object) -> str:
-    r"""A name with nothing invisible or moving in it.
+    r"""A name in which everything can be seen, and nothing moves the text around it.
 
     >>> print(visible("fig\x1b[2J\u202egnp"))
     fig\x1b[2J\u202egnp

@@ -77,7 +77,7 @@ def _columns(release: Release) -> list[Column]:
 
 
 def fitted(columns: Sequence[Column], console: Console) -> Table:
-    """A table of which this console cuts nothing."""
+    """A table that this console shows without cutting anything."""
     least, most = [], []
     for name, cells, wraps in columns:
         head, *body = (_letters(str(text)) for text in (name, *cells))
