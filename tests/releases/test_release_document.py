@@ -163,6 +163,24 @@ def test_bytes_and_a_byte_order_mark_are_read_as_well():
         dpgap.read_release(release.to_dict())
 
 
+@pytest.mark.parametrize("grid", [None, Fraction(1, 2**96), Fraction(2**100)])
+@pytest.mark.parametrize("epsilon", ["1e-9", 1, 10**6, 10**17])
+def test_whatever_parameters_dpgap_accepts_come_back(grid: Fraction | None, epsilon: Any):
+    step = grid or Fraction(1)
+    private = np.array([2**55, -(2**55), 700, 1, 0])
+    private = private if grid is None else private * float(grid)
+    options = {"grid": grid, "sensitivity": step}
+    for noise in ("laplace", "exponential", "staircase"):
+        own = options | {"noise": noise}
+        _require_same(dpgap.NoisyTopK(5, epsilon, **own).release(private))
+        adaptive = dpgap.AdaptiveSparseVector(100 * step, 3, epsilon, branches=4, **own)
+        _require_same(adaptive.release(private))
+    for method in ("best", "paper"):
+        own = options | {"method": method}
+        _require_same(dpgap.measured_top_k(private, 5, epsilon, **own))
+        _require_same(dpgap.measured_above(private, 100 * step, 3, epsilon, **own))
+
+
 def test_an_epsilon_with_more_digits_than_python_writes_comes_back():
     epsilon = Fraction(10**6000 + 1, 10**6000)
     again = _require_same(dpgap.measured_top_k([10, 20, 30], 2, epsilon, split="1/3"))

@@ -18,7 +18,7 @@ from dpgap.releases.provenance import TIME
 
 _LARGEST = 1e100
 """No released number comes near: answers lie within ±2^60 steps, and a step is at most 2^100."""
-_MOST = 1 << 60
+_MOST = (1 << 63) - 1
 _NEEDED = object()
 
 
@@ -61,7 +61,7 @@ def flag() -> Form:
 
 def whole(least: int) -> Form:
     """A whole number that is not too small."""
-    what = f"a whole number from {least} to 2^60"
+    what = f"a whole number from {least} to 2^63 - 1"
     return _as_it_is(lambda found: type(found) is int and least <= found <= _MOST, what)
 
 
