@@ -71,7 +71,7 @@ def write_label(label: Any, depth: int = 0) -> Any:
     if type(value) in _TAGS:
         name, to, back = _TAGS[type(value)]
         text = to(value)
-        if _is_same(back, text, value):
+        if len(text) <= _bound(name) and _is_same(back, text, value):
             return {name: text}
     return _text(label)
 
@@ -125,10 +125,11 @@ def _or_none(make: Callable[[], Any], label: Any) -> Any:
 def _is_same(back: Callable[[str], Any], text: str, value: Any) -> bool:
     try:
         again = back(text)
+        if type(again) is not type(value):
+            return False
+        return repr(again) == repr(value) or (again == value and str(again) == str(value))
     except (ValueError, ArithmeticError, KeyError):
         return False
-    is_equal = repr(again) == repr(value) or (again == value and str(again) == str(value))
-    return type(again) is type(value) and is_equal
 
 
 def _moment(text: str) -> np.datetime64:
