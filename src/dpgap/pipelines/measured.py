@@ -24,6 +24,7 @@ from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.draws import Floats, require_scale
+from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
@@ -34,6 +35,7 @@ from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import AboveRelease, Measured, TopKRelease
 
 _METHODS: dict[str, ModuleType] = {"best": best, "paper": paper}
@@ -74,17 +76,18 @@ class Pipeline:
         found: EstimatedWinners,
         spent: Fraction,
     ) -> Measured:
-        grid = self.selection.grid
         return Measured(
             indices=selected.indices,
             gaps=selected.gaps,
             labels=selected.labels,
             measurements=measurements,
             **found._asdict(),
-            rounding=0.0 if grid is None else float(grid) / 2,
+            rounding=Grid(self.selection.grid).rounding,
             epsilon=self.epsilon,
             spent=spent,
             promise=selected.promise._replace(epsilon=self.epsilon),
+            method=self.method,
+            mechanisms=(*selected.mechanisms, MechanismUsed.of(self.measurement)),
         )
 
 

@@ -7,10 +7,10 @@ import html
 import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
 from dpgap.exact.parameters import confidence_level, positive_integer, readable
 from dpgap.releases.plain import plain
+from dpgap.releases.provenance import MechanismUsed, Provenance
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -73,10 +74,7 @@ class Table(ABC):
         raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything that was released, as plain values that JSON can hold.
-
-        Exact numbers are text such as "7/10"; so is every label that JSON does not know.
-        """
+        """All of it as plain values that JSON can hold; exact numbers are text such as "7/10"."""
         values: dict[str, Any] = plain(self)
         return values | {"guarantee": self.guarantee}
 
@@ -88,16 +86,17 @@ class Table(ABC):
         return "\n".join([*lines, "", self.guarantee])
 
     def _repr_html_(self) -> str:
+        return f"{self.rows_in_html()}<p>{html.escape(self.guarantee)}</p>"
+
+    def rows_in_html(self) -> str:
+        """The rows as a table of HTML, in which names are only text."""
         columns = self.columns()
         head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
             for row in zip(*map(texts, columns.values()), strict=True)
         )
-        return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"<p>{html.escape(self.guarantee)}</p>"
-        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def texts(column: Sequence[Any]) -> Iterator[str]:
@@ -118,7 +117,50 @@ def named(indices: Integers, labels: Sequence[Any] | None) -> dict[str, Sequence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TopKRelease(Table):
+class Release(Table):
+    """What every release is besides its rows: when it was made, how, and how to keep it."""
+
+    epsilon: Fraction
+    """What is guaranteed for all of it."""
+    promise: Promise
+    made: Provenance = field(default_factory=Provenance.now, kw_only=True)
+    """When, by which version of dpgap, and which entry of a ledger paid."""
+    mechanisms: tuple[MechanismUsed, ...] = field(default=(), kw_only=True)
+    """What drew the noise, in order, with all parameters."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The release document as plain values: see `to_json`."""
+        from dpgap.releases.document import document
+
+        return document(self)
+
+    def to_json(self) -> str:
+        """The release document: all that was released, as JSON that `dpgap.read_release` reads.
+
+        Exact numbers are text such as "7/10", and all letters are ASCII.
+        """
+        from dpgap.releases.json_text import written
+
+        return written(self.to_dict())
+
+    def paid_by(self, reference: Mapping[str, Any]) -> Self:
+        """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
+        return replace(self, made=self.made.paid_by(reference))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexRelease(Release):
+    """Selected indices and nothing else."""
+
+    indices: Integers
+    labels: tuple[Any, ...] | None
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return named(self.indices, self.labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopKRelease(Release):
     """The winners of a Noisy Top-K, best first, and the gaps between them.
 
     `gaps[i]` is by how much rank i + 1 leads the next rank; the last one is the lead over the
@@ -128,8 +170,6 @@ class TopKRelease(Table):
     indices: Integers
     gaps: Floats
     labels: tuple[Any, ...] | None
-    epsilon: Fraction
-    promise: Promise
 
     def gap_between(self, better: int, worse: int) -> float:
         """By how much rank `better` leads rank `worse`; ranks count from 1."""
@@ -176,7 +216,7 @@ class MaxRelease(TopKRelease):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AboveRelease(Table):
+class AboveRelease(Release):
     """The answers that a Sparse Vector found above its threshold, in the order asked.
 
     `gaps[i]` is by how much `indices[i]` is above the threshold, `branch_of[i]` the branch that it
@@ -187,10 +227,8 @@ class AboveRelease(Table):
     gaps: Floats
     branch_of: Integers
     labels: tuple[Any, ...] | None
-    epsilon: Fraction
     spent: Fraction
     processed: int
-    promise: Promise
     errors: GapErrors
 
     @property
@@ -214,12 +252,10 @@ class AboveRelease(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MeasuredValues(Table):
+class MeasuredValues(Release):
     """Measured values, each with the same variance."""
 
     values: Floats
-    epsilon: Fraction
-    promise: Promise
     error: MeasurementError
     """What each value may be off by."""
     rounding: float
@@ -237,17 +273,13 @@ class MeasuredValues(Table):
         half = self.error.half_width(confidence_level(level)) + self.rounding
         return np.stack([self.values - half, self.values + half], axis=1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As of every release, and the ends of 95 % intervals."""
-        return Table.to_dict(self) | {"interval": self.interval().tolist()}
-
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().T
         return {"value": self.values.tolist(), "low": low.tolist(), "high": high.tolist()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured(Table):
+class Measured(Release):
     """Selected answers with estimates: what a pipeline releases.
 
     `measurements` are the values as measured; `estimates` also use the gaps, and `variances` are
@@ -261,15 +293,15 @@ class Measured(Table):
     measurements: Floats
     estimates: Floats
     variances: Floats
-    epsilon: Fraction
     spent: Fraction
-    promise: Promise
     centres: str
     """What intervals are around: "measurements" or "estimates"."""
     errors: tuple[MeasurementError | LaplaceSum, ...]
     """What those may be off by: one for all of them, or one for each."""
     rounding: float
     """How far a true answer may be from the one on the grid."""
+    method: str
+    """Which estimates these are: "best" or "paper"."""
 
     @property
     def remaining(self) -> Fraction:
@@ -288,10 +320,6 @@ class Measured(Table):
         half = np.array([error.half_width(level) for error in self.errors]) + self.rounding
         centres: Floats = getattr(self, self.centres)
         return np.stack([centres - half, centres + half], axis=1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As of every release, and the ends of 95 % intervals."""
-        return Table.to_dict(self) | {"interval": self.interval().tolist()}
 
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().T

@@ -26,6 +26,7 @@ from dpgap.exact.joint_draws import shells
 from dpgap.exact.joint_laws import ShellNoise
 from dpgap.exact.laws import Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_rational
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import MeasuredValues, Promise
 
 L = TypeVar("L", bound=ValueLaw)
@@ -125,6 +126,7 @@ class Measurement(ABC, Generic[L]):
             promise=Promise(self.epsilon, self.sensitivity, self.same_way),
             error=self.error(measured.size),
             rounding=Grid(self.grid).rounding,
+            mechanisms=(MechanismUsed.of(self),),
         )
 
     def prepare(self, values: ArrayLike | PrivateCounts) -> Integers:

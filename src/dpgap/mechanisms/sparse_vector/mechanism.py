@@ -44,6 +44,7 @@ from dpgap.mechanisms.sparse_vector.branches import (
 from dpgap.mechanisms.sparse_vector.kernel import Sifting
 from dpgap.mechanisms.sparse_vector.run import Run
 from dpgap.mechanisms.sparse_vector.streams import DrawnAbove, Stream
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import AboveRelease, Promise
 
 _MAX_BRANCHES = 16
@@ -316,6 +317,7 @@ class SparseVector:
             processed=int(sifting.processed[0]),
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
             errors=self.gap_errors,
+            mechanisms=(MechanismUsed.of(self),),
         )
         return DrawnAbove(release, np.concatenate(steps))
 

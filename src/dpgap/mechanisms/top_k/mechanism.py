@@ -43,6 +43,7 @@ from dpgap.exact.parameters import (
     positive_rational,
 )
 from dpgap.mechanisms.top_k.candidates import Candidates, InGroups, OneByOne
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import MaxRelease, Promise, TopKRelease
 
 
@@ -221,6 +222,7 @@ class NoisyTopK:
             labels=chosen.labels,
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
+            mechanisms=(MechanismUsed.of(self),),
         )
         return DrawnTopK(release, chosen.private_answers)
 
