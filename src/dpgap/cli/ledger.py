@@ -83,7 +83,7 @@ def verify(
 
 
 def _summary(book: "list[Entry]") -> dict[str, Any]:
-    from dpgap.budget.entries import readable_text
+    from dpgap.budget.amounts import readable_text
 
     last = book[-1]
     shown = ("number", "kind", "about", "epsilon", "purpose", "who", "at", "hash")
