@@ -99,7 +99,7 @@ def reserving(
             + (f"; {_figures('δ', last, charge, 'delta')}" if charge.delta else "")
         )
     own = before.own + charge if hand.person else NOTHING
-    if before.allowance is not None and not own.fits(before.allowance):
+    if before.allowance is not None and not _is_allowed(own, charge, before.allowance):
         raise BudgetExhausted(
             f"{hand.person!r} may spend {before.allowance} of data set {last.dataset!r} and has "
             f"spent or reserved {before.own}, so {charge} is too much: a steward can allow more"
@@ -115,6 +115,11 @@ def reserving(
         own=own,
         more=more or {},
     )
+
+
+def _is_allowed(own: Amount, charge: Amount, allowance: Amount) -> bool:
+    """Whether an allowance covers a charge; one without a δ needs no allowance of δ."""
+    return own.epsilon <= allowance.epsilon and (not charge.delta or own.delta <= allowance.delta)
 
 
 def _figures(name: str, last: Entry, charge: Amount, part: str) -> str:

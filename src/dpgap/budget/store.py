@@ -35,7 +35,7 @@ from dpgap.budget.entries import (
 
 _CREATING = 0x6470676170
 """The number of the lock that lets one process at a time open or migrate budgets in PostgreSQL."""
-_CHARGING = 0x64706761
+CHARGING = 0x64706761
 """With a hash of the data set's name, the lock that lets one process at a time write to it."""
 
 _FIRST, _SECOND = sql.MetaData(), sql.MetaData()
@@ -187,7 +187,7 @@ class Rows:
             self._connection.execute(first.with_for_update())
             return
         named = sql.func.hashtext(dataset)
-        self._connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CHARGING, named)))
+        self._connection.execute(sql.select(sql.func.pg_advisory_xact_lock(CHARGING, named)))
 
     def _of(self, dataset: str) -> sql.Select[Any]:
         return sql.select(self._table).where(self._table.c.dataset == dataset)
