@@ -1,6 +1,6 @@
-"""Who may do what in PostgreSQL: statements for a role that spends and can do nothing else.
+r"""Who may do what in PostgreSQL: statements for a role that spends and can do nothing else.
 
->>> "GRANT dpgap_spender TO \\"ann\\"" in spender_statements(["ann"])
+>>> "GRANT dpgap_spender TO \"ann\"" in spender_statements(["ann"])
 True
 """
 

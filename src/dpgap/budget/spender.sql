@@ -80,10 +80,10 @@ BEGIN
         IF charge < 0 OR (NEW.kind = 'settle' AND charge > gone)
             OR dpgap_spender.units(said #>> ARRAY['used', part::text])
                 <> dpgap_spender.units(before #>> ARRAY['used', part::text])
-                    + CASE NEW.kind WHEN 'settle' THEN charge ELSE 0 END
+                    + (CASE NEW.kind WHEN 'settle' THEN charge ELSE 0 END)
             OR dpgap_spender.units(said #>> ARRAY['held', part::text])
                 <> dpgap_spender.units(before #>> ARRAY['held', part::text]) - gone
-                    + CASE NEW.kind WHEN 'reserve' THEN charge ELSE 0 END
+                    + (CASE NEW.kind WHEN 'reserve' THEN charge ELSE 0 END)
             OR dpgap_spender.units(said #>> ARRAY['own', part::text]) <> own - gone + charge THEN
             RAISE 'this entry does not add up';
         END IF;
