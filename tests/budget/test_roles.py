@@ -200,3 +200,22 @@ def test_the_server_refuses_a_document_that_was_not_settled(
         pytest.raises(psycopg.errors.RaiseException, match="not the one that was settled"),
     ):
         connection.execute("INSERT INTO dpgap_documents VALUES ('sales', 3, 'a question', 'lie')")
+
+
+def test_a_program_that_asks_for_many_needs_no_right_to_edit(owner: Ledger) -> None:
+    name = f"desk_{uuid.uuid4().hex}"
+    tables = "dpgap_entries, dpgap_documents, dpgap_layout"
+    with psycopg.connect(_url(owner)) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN; GRANT SELECT, INSERT ON {tables} TO {name}")
+    desk = _as(owner, name)
+    desk.of("ann", key="one").reserve_for(ASKED).settle(QUARTER, "a document")
+    assert owner.entries("sales")[-1].person == "ann"
+    for statement in ("UPDATE dpgap_entries SET body = ''", "DELETE FROM dpgap_documents"):
+        with (
+            psycopg.connect(_url(desk.ledger)) as connection,
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+        ):
+            connection.execute(statement)
+    with psycopg.connect(_url(owner)) as connection:
+        connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+    assert owner.verify() == []

@@ -296,6 +296,7 @@ def _write(text: str, out: Path | None, ledger: str, force: bool) -> None:
     output = Output("--out", out, inputs, force)
     output.require_writable()
     output.write(text)
+    typer.echo(printable(f"{out} is written"))
 
 
 def _tell(last: "Entry", json: bool) -> None:
