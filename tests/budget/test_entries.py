@@ -170,6 +170,8 @@ def test_an_edit_with_a_fitting_hash_breaks_the_chain_or_the_sums() -> None:
     )
     cheaper = replace(book[2], charge=NOTHING, used=NOTHING).sealed()
     assert flaws([*book[:2], cheaper, book[3]])
+    gift = replace(book[1], charge=Amount(-HALF), held=Amount(-HALF), own=Amount(-HALF)).sealed()
+    assert "entry 1 does not add up" in flaws([book[0], gift])
     unpaid = replace(book[1], held=NOTHING).sealed()
     assert "entry 1 does not add up" in flaws([book[0], unpaid])
     twice = replace(book[3], key=book[1].key).sealed()

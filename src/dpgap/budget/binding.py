@@ -29,7 +29,8 @@ def stated_facts(
     >>> stated_facts("sales", "customer", None, [("customer", "integer")])["columns"]
     [['customer', 'integer']]
     """
-    if table is None and unit is None and neighbours is None and columns is None:
+    listed = sorted([name, kind] for name, kind in columns or ()) or None
+    if table is None and unit is None and neighbours is None and listed is None:
         return None
     if neighbours is not None and neighbours not in NEIGHBOURS:
         raise ValueError(f"neighbours must be one of {', '.join(NEIGHBOURS)}, not {neighbours!r}")
@@ -40,7 +41,7 @@ def stated_facts(
         "table": None if table is None else _place(table),
         "unit": unit,
         "neighbours": neighbours,
-        "columns": None if columns is None else sorted([name, kind] for name, kind in columns),
+        "columns": listed,
     }
 
 

@@ -90,6 +90,8 @@ def reserving(
 ) -> Entry:
     """The entry that sets an amount aside, or `BudgetExhausted`."""
     last, before = standing.last, _before(standing)
+    if not NOTHING.fits(charge):
+        raise ValueError(f"what is reserved must not be less than 0, not {charge}")
     if last.closed:
         raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
     if not charge.fits(last.left):

@@ -35,7 +35,14 @@ from dpgap.budget.book import Hand, Standing, flaws, has_head, opening, reservin
 from dpgap.budget.entries import FIRST, SECOND, Entry, UnreadableEntry, hash_of
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.names import look_alike, require_name
-from dpgap.budget.requests import answered_by, asked_by, charged_before, facts_of, require_words
+from dpgap.budget.requests import (
+    answered_by,
+    asked_by,
+    charged_before,
+    document_of,
+    facts_of,
+    require_words,
+)
 from dpgap.budget.store import Document, Rows, Store, matches, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
 
@@ -239,7 +246,9 @@ class LedgerAccount:
         """
         if person is not None:
             require_words("person", person)
-        return replace(self, person=person, reason=reason, key=key)
+        return replace(
+            self, person=person or self.person, reason=reason or self.reason, key=key or self.key
+        )
 
     def reserve(self, epsilon: Fraction, purpose: str) -> "LedgerReservation":
         """Set ε aside durably, or raise `BudgetExhausted` and change nothing."""
@@ -272,8 +281,7 @@ class LedgerAccount:
     def paid(self, identity: str) -> str | None:
         """The newest document of a question, if it was ever paid for."""
         with self.ledger._store.reading() as rows:
-            kept = rows.document(self.dataset, identity=identity)
-        return None if kept is None else kept.document
+            return document_of(rows, self.dataset, identity=identity)
 
     def answered(self, key: str) -> Answered | None:
         """What became of the request with this key; None if it was never charged."""
@@ -290,10 +298,10 @@ class LedgerAccount:
         with self.ledger._store.reading() as rows:
             settlement = rows.about(self.dataset, number)
             place = number if settlement is None else settlement.number
-            kept = rows.document(self.dataset, number=place)
+            kept = document_of(rows, self.dataset, number=place)
         if kept is None:
             raise ValueError(f"entry {number} of data set {self.dataset!r} has no document")
-        return kept.document
+        return kept
 
     @property
     def facts(self) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from dpgap.budget.account import AlreadyCharged, Answered, RefusedRequest, Request
 from dpgap.budget.amounts import rounded_up
-from dpgap.budget.entries import SETTLE, Entry
+from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.store import Rows
 
 _LONGEST = 200
@@ -33,14 +33,25 @@ def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
     return next((dict(it.more["facts"]) for it in stating if it.number == last.bound), None)
 
 
+def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
+    """A document, by the number of its settlement or by its question, if it is what was settled."""
+    kept = rows.document(dataset, **wanted)
+    if kept is None:
+        return None
+    found = [it for it in rows.find(dataset, number=kept.number) if it.number == kept.number]
+    if [it.more.get("document") for it in found] != [hash_of(kept.document)]:
+        raise LedgerError(f"the document of entry {kept.number} was edited: see `verify`")
+    return kept.document
+
+
 def answered_by(rows: Rows, reservation: Entry) -> Answered:
     """What became of the request that made a reservation."""
     ended = rows.about(reservation.dataset, reservation.number)
     if ended is None:
         return Answered(reservation.number, "under way", None)
-    kept = rows.document(reservation.dataset, number=ended.number)
+    kept = document_of(rows, reservation.dataset, number=ended.number)
     state = "settled" if ended.kind == SETTLE else "written off"
-    return Answered(reservation.number, state, None if kept is None else kept.document)
+    return Answered(reservation.number, state, kept)
 
 
 def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:

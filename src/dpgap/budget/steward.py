@@ -30,7 +30,7 @@ from dpgap.budget.book import (
     raising,
     writing_off,
 )
-from dpgap.budget.entries import FIRST, RESERVE, Entry
+from dpgap.budget.entries import FIRST, RESERVE, SECOND, Entry
 from dpgap.budget.requests import require_words
 from dpgap.exact.parameters import Rational, rational
 
@@ -109,7 +109,7 @@ class Steward:
                 )
             standing, _ = ledger._standing(rows, self.dataset, there[0].person)
             self._require_second(standing)
-            entry = writing_off(standing, there[0], ledger._hand(2, "", reason))
+            entry = writing_off(standing, there[0], ledger._hand(SECOND, "", reason))
             rows.append(entry)
         return entry
 
@@ -130,7 +130,7 @@ class Steward:
         with ledger._store.writing(self.dataset) as rows:
             standing, _ = ledger._standing(rows, self.dataset, person)
             self._require_second(standing)
-            entry = act(standing, ledger._hand(2, person, reason))
+            entry = act(standing, ledger._hand(SECOND, person, reason))
             rows.append(entry)
         return entry
 

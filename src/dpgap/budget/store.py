@@ -291,8 +291,8 @@ class Store:
             yield
         except IntegrityError:
             raise LedgerError(
-                f"the ledger {self.where} has this entry already: a data set is created once, "
-                "and a reservation settled once"
+                f"the ledger {self.where} has this entry already: a data set is created once, a "
+                "request charged once, and a reservation settled once"
             ) from None
         except NumberTooLong as error:
             raise LedgerError(f"the ledger {self.where} cannot go on: {error}") from None

@@ -283,7 +283,7 @@ def _facts(table: str | None, unit: str | None, neighbours: str | None) -> dict[
     address, columns = table_facts(table, unit)
     if columns and unit not in (None, "row", "line", *(name for name, _ in columns)):
         raise ValueError(f"there is no column {unit!r} in the table")
-    return stated | {"table": address, "columns": columns or None}
+    return stated | {"table": address, "columns": columns}
 
 
 def _write(text: str, out: Path | None, ledger: str, force: bool) -> None:
