@@ -64,6 +64,7 @@ _TROUBLES = {
     "not a database": "is damaged or no ledger at all",
     "malformed": "is damaged or no ledger at all",
     "no such table": "is no ledger yet (`dpgap ledger create` makes one)",
+    "column": "was given another layout meanwhile",
     "does not exist": "is no ledger yet (`dpgap ledger create` makes one)",
     "unable to open": "cannot be opened",
     "connection": "cannot be reached",

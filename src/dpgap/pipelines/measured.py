@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap import public
-from dpgap.budget.account import Account, charged
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
@@ -148,7 +148,7 @@ class MeasuredTopK(Pipeline):
         """
         candidates = self.selection.prepare(answers, labels)
         self.measurement.require_room(candidates.private_answers)
-        with charged(account, self.epsilon, self):
+        with charged(account, Request.for_mechanism(self.epsilon, self)):
             selected, private_answers = self.selection.draw_paid(candidates)
             values = self.measurement.measure_selected(private_answers)
         estimate = _METHODS[self.method].top_k_estimates
@@ -223,7 +223,7 @@ class MeasuredAbove(Pipeline):
         """
         stream = self.selection.prepare(answers, labels)
         self.measurement.require_room(stream.extremes)
-        with charged(account, self.epsilon, self) as charge:
+        with charged(account, Request.for_mechanism(self.epsilon, self)) as charge:
             selected, private_answers = self.selection.draw_paid(stream)
             charge.spent = selected.spent
             values = np.empty(0)

@@ -29,7 +29,7 @@ _PLOT_RIGHT = 690
 _LONGEST = 28
 _SMALLEST = 1e-200
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --quiet: #64748b; --line: #e2e8f0;
   --paper: #ffffff; --ground: #f4f6f9; --bar: #c9dcf7; --mark: #1f5fbf; --gap: #d97706; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6ebf2; --quiet: #94a3b8; --line: #2b3645;
@@ -89,7 +89,7 @@ def page(release: Release) -> str:
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body><main>\n{body}\n</main></body>\n</html>\n"
     )
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.budget.account import Account, charged
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.private_counts import PrivateCounts, array_of
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.errors import MeasurementError, ValueLaw
@@ -118,7 +118,7 @@ class Measurement(ABC, Generic[L]):
         This is the only method that spends ε.
         """
         steps = self.prepare(values)
-        with charged(account, self.epsilon, self):
+        with charged(account, Request.for_mechanism(self.epsilon, self)):
             measured = self.draw_paid(steps)
         return MeasuredValues(
             values=measured,
