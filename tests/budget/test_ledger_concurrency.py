@@ -3,6 +3,7 @@
 import multiprocessing
 import subprocess
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -59,6 +60,26 @@ def test_the_same_requests_from_eight_processes_are_charged_once_each(url: str) 
     assert sorted(it.document or "" for it in told if it) == sorted(released)
     assert {it.state for it in told if it} == {"settled"}
     assert account.ledger.verify("sales") == []
+
+
+def test_a_migration_in_the_middle_of_many_charges_loses_none(
+    url: str, stored: Callable[[int], str]
+) -> None:
+    each = Fraction(1, 1000)
+    ledger = Ledger(stored(1))
+    before = ledger.entries("sales")
+    with _fresh_processes().Pool(4) as pool:
+        spending = pool.starmap_async(spenders.spend, [(url, 25, each)] * 4)
+        while len(ledger.entries("sales")) < len(before) + 20:
+            assert not spending.ready(), "the migration must come in the middle"
+        ledger.migrate()
+        released = [document for own in spending.get() for document in own]
+    assert len(released) == 100
+    account = ledger.account("sales")
+    assert account.spent == before[-1].spent + 100 * each
+    assert account.reserved == before[-1].reserved
+    assert 0 < len(account.archive()) < 100
+    assert ledger.verify("sales", head=before[-1].hash) == []
 
 
 def test_two_hundred_killed_processes_never_overspend_and_never_release_unrecorded(

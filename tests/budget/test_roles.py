@@ -138,7 +138,7 @@ def test_who_has_the_role_does_nothing_that_a_steward_does(
 ) -> None:
     spender.reserve(QUARTER, "a reservation")
     before = owner.entries("sales")
-    with pytest.raises(LedgerError):
+    with pytest.raises(LedgerError, match="lets you reserve and settle in your own name, and do n"):
         ACTS[act](spender.ledger)
     assert owner.entries("sales") == before
     assert owner.datasets() == ["sales"]

@@ -37,6 +37,9 @@ DECLARE
     before jsonb;
     charge numeric; gone numeric; own numeric;
 BEGIN
+    IF NEW.kind NOT IN ('reserve', 'settle') OR NEW.person <> session_user THEN
+        RAISE 'this role may reserve and settle in its own name';
+    END IF;
     PERFORM pg_advisory_xact_lock({lock}, hashtext(NEW.dataset));
     SELECT * INTO last FROM {home}.dpgap_entries AS e
         WHERE e.dataset = NEW.dataset ORDER BY e.number DESC LIMIT 1;
@@ -46,9 +49,6 @@ BEGIN
         RAISE 'this book has another layout';
     END IF;
     before := last.body::jsonb;
-    IF NEW.kind NOT IN ('reserve', 'settle') OR NEW.person <> session_user THEN
-        RAISE 'this role may reserve and settle in its own name';
-    END IF;
     IF NEW.hash <> encode(sha256(convert_to(NEW.body, 'UTF8')), 'hex')
         OR said ->> 'previous' <> last.hash OR NEW.number <> last.number + 1 THEN
         RAISE 'this entry does not follow the last one';

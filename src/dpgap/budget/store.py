@@ -223,6 +223,8 @@ class Store:
         """A transaction that no other writer to this data set can overlap."""
         self._require_file()
         with self._plain_errors(), self._locking() as connection:
+            if not self._is_second:
+                _let_migrations_end(connection)
             rows = Rows(connection, self._layout(connection) or FIRST)
             rows.lock(dataset)
             yield rows
@@ -300,6 +302,12 @@ class Store:
             raise LedgerError(
                 f"the ledger {self.where} {trouble(error)}: nothing is released without it"
             ) from None
+
+
+def _let_migrations_end(connection: sql.Connection) -> None:
+    """Wait until no migration is under way, and let none begin in this transaction."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sql.select(sql.func.pg_advisory_xact_lock_shared(_CREATING)))
 
 
 def _make_tables(connection: sql.Connection) -> None:
