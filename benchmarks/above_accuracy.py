@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.linear import combine
 from dpgap.exact.bits import Bits, InsecureSeededBits
-from dpgap.exact.draws import floors
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.kernel import Sifted, sift
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
@@ -42,7 +41,7 @@ def measured(measurement: Any, values: Integers, bits: Bits) -> Floats:
     runs, count = values.shape
     if isinstance(measurement, Laplace):
         law = measurement.law_in_steps(count)
-        return values + floors(law, bits, runs, count) - law.floor_mean
+        return values + law.floors(bits, runs, count) - law.floor_mean
     return values + measurement.draws(count, runs, bits) / measurement.finer
 
 

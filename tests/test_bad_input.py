@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpgap
-from dpgap.exact.grid import on_grid, step
+from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import rational
 
 MECHANISMS = [
@@ -207,7 +207,7 @@ def test_a_float_means_its_shortest_decimal():
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.integers(-3, 12))
 def test_rounding_moves_answers_apart_by_less_than_a_step_more(x: float, y: float, fineness: int):
     grid = Fraction(2) ** -fineness
-    rounded = on_grid([x, y], grid)
+    rounded = Grid(grid).steps([x, y])
     apart = abs(Fraction(x) - Fraction(y)) / grid
     assert abs(int(rounded[0]) - int(rounded[1])) <= math.ceil(apart)
     assert int(rounded[0]) == math.floor(Fraction(x) / grid + Fraction(1, 2))
@@ -218,18 +218,18 @@ def test_whole_numbers_are_rounded_to_coarse_and_fine_grids_alike(x: int, finene
     grid = Fraction(2) ** -fineness
     if abs(x / grid) < 2**60:
         expected = math.floor(Fraction(x) / grid + Fraction(1, 2))
-        assert on_grid([x], grid).tolist() == [expected]
-        assert step(x, grid) == expected
+        assert Grid(grid).steps([x]).tolist() == [expected]
+        assert Grid(grid).steps_of_one(x) == expected
 
 
 def test_the_largest_half_below_a_half_is_rounded_down():
-    assert on_grid([0.49999999999999994, -0.5, 2.5], Fraction(1)).tolist() == [0, 0, 3]
+    assert Grid(Fraction(1)).steps([0.49999999999999994, -0.5, 2.5]).tolist() == [0, 0, 3]
 
 
 def test_answers_of_every_integer_width_are_accepted():
     for width in (np.int8, np.uint8, np.int32, np.uint64):
-        assert on_grid(np.array([1, 100], dtype=width), None).tolist() == [1, 100]
-    assert on_grid((5, 6), None).tolist() == [5, 6]
+        assert Grid(None).steps(np.array([1, 100], dtype=width)).tolist() == [1, 100]
+    assert Grid(None).steps((5, 6)).tolist() == [5, 6]
 
 
 ODD_NUMBERS = [

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
     from dpgap.pipelines.plan import Plan, plan
     from dpgap.pipelines.tables import above, top_k
+    from dpgap.releases.document import read_release
     from dpgap.research.simulation import simulate
 
 __version__ = "0.1.0"
@@ -59,6 +60,7 @@ __all__ = [
     "measured_above",
     "measured_top_k",
     "plan",
+    "read_release",
     "simulate",
     "top_k",
 ]
@@ -83,6 +85,7 @@ _HOMES = {
         "dpgap.pipelines.measured": "MeasuredAbove MeasuredTopK",
         "dpgap.pipelines.plan": "Plan plan",
         "dpgap.pipelines.tables": "above top_k",
+        "dpgap.releases.document": "read_release",
         "dpgap.research.simulation.running": "simulate",
     }.items()
     for name in names.split()

@@ -53,7 +53,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 HELP = [
     [],
-    *([name] for name in ("top-k", "above", "plan", "ledger", "prove", "audit", "reproduce")),
+    *(
+        [name]
+        for name in ("top-k", "above", "show", "plan", "ledger", "prove", "audit", "reproduce")
+    ),
     *(["ledger", name] for name in ("create", "show", "verify")),
 ]
 
@@ -110,6 +113,36 @@ def test_json_has_the_items_the_budget_and_the_guarantee(folder: Path) -> None:
         assert row["low"] < row["estimate"] < row["high"]
     assert (said["epsilon_spent"], said["epsilon_remaining"]) == (1, 0)
     assert "ε = 1" in said["guarantee"]
+
+
+def test_json_is_the_release_document(folder: Path) -> None:
+    said = _run("above", *ASK, "--threshold", "1500", "-k", "3", "--json")
+    written, release = json.loads(said), dpgap.read_release(said)
+    beside = {"epsilon_spent", "epsilon_remaining", "exact"}
+    assert written.keys() - release.to_dict().keys() == beside
+    assert {name: value for name, value in written.items() if name not in beside} == (
+        release.to_dict()
+    )
+    assert Fraction(written["exact"]["epsilon_spent"]) == release.spent
+
+
+def test_a_file_of_rows_says_what_was_asked_at_which_epsilon_and_when(folder: Path) -> None:
+    said = _run("top-k", *ASK, "-k", "2", "--epsilon", "2/3", "--json", "--csv", "out.csv")
+    with open("out.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[-3:] == ["question", "epsilon", "time"]
+    for row in rows:
+        assert row["question"] == "top 2 of what by who"
+        assert float(row["epsilon"]) == 2 / 3
+        assert row["time"] == json.loads(said)["made"]["time"]
+    _run("top-k", *ASK, "-k", "1", "--domain", "observed-not-private", "--csv", "seen.csv")
+    with open("seen.csv", newline="", encoding="utf-8") as file:
+        assert next(csv.DictReader(file))["question"] == "top 1 of what by who (NOT private)"
+
+
+def test_the_terminal_says_in_one_line_when_and_by_what_it_was_made(folder: Path) -> None:
+    last = _run("top-k", *ASK, "-k", "2").splitlines()[-1]
+    assert re.fullmatch(rf"(.*, )?\d{{4}}-\d\d-\d\d \d\d:\d\d UTC, dpgap {dpgap.__version__}", last)
 
 
 def test_above_finds_items_and_says_what_is_left(folder: Path) -> None:

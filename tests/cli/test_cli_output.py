@@ -15,6 +15,7 @@ import duckdb
 import pytest
 from typer.testing import CliRunner, Result
 
+import dpgap
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 from dpgap.cli.app import app
 from dpgap.pipelines import tables
@@ -51,6 +52,10 @@ def _kept(folder: Path) -> dict[str, Any]:
     (file,) = folder.glob("dpgap-release-*.json")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     content: dict[str, Any] = json.loads(file.read_text())
+    assert dpgap.read_release(file.read_bytes()).to_dict().items() <= content.items()
+    shown = _ask("show", str(file))
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert "ε spent 1" in shown.stdout
     assert content["items"][0]["item"] in ("fig", "pea")
     assert "ε = 1" in content["guarantee"]
     return content

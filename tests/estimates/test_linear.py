@@ -13,12 +13,10 @@ from dpgap.estimates.linear import (
     blue_variance,
     combine,
     combined_variance,
-    difference_tail,
     gap_shortfall,
     gap_tail,
 )
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.draws import floors
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, StaircaseNoise
 
 NUMBERS = st.floats(-1000, 1000)
@@ -45,8 +43,8 @@ def test_blues_measured_variance_is_that_of_the_corollary(k: int, ratio: float):
     bits, runs = InsecureSeededBits(80), 40_000
     measuring, selecting = LaplaceNoise(Fraction(20)), LaplaceNoise(Fraction(20))
     truth = np.arange(k)[::-1] * 10.0
-    xi = floors(measuring, bits, runs, k) + 0.5
-    eta = (floors(selecting, bits, runs, k) + 0.5) * math.sqrt(ratio)
+    xi = measuring.floors(bits, runs, k) + 0.5
+    eta = (selecting.floors(bits, runs, k) + 0.5) * math.sqrt(ratio)
     noisy = truth + eta
     gaps = noisy[:, :-1] - noisy[:, 1:]
     errors = np.array([blue(truth + xi[i], gaps[i], ratio) - truth for i in range(runs)])
@@ -128,14 +126,14 @@ def test_the_tail_of_a_difference_of_floors_is_the_sum_over_the_threshold(law, t
         direct = sum(
             threshold_law.floor_mass(n) * law.floor_tail(step + n) for n in range(-300, 300)
         )
-        assert difference_tail(law, threshold_law, step) == pytest.approx(direct, abs=1e-12)
+        assert law.difference_tail(threshold_law, step) == pytest.approx(direct, abs=1e-12)
 
 
 def test_floors_of_large_scales_have_the_tail_of_lemma_5():
     law, threshold_law = LaplaceNoise(Fraction(3000)), LaplaceNoise(Fraction(2000))
     for distance in (0, 1500, 9000):
         continuous = gap_tail(distance, 1 / 2000, 1 / 3000)
-        assert 1 - difference_tail(law, threshold_law, distance) == pytest.approx(
+        assert 1 - law.difference_tail(threshold_law, distance) == pytest.approx(
             continuous, abs=1e-3
         )
 
@@ -154,7 +152,7 @@ def test_floors_of_large_scales_have_the_tail_of_lemma_5():
 )
 def test_a_gap_falls_short_by_no_more_than_said(law, threshold_law, level: float):
     bits, runs = InsecureSeededBits(90), 200_000
-    noise = floors(law, bits, runs) - floors(threshold_law, bits, runs)
+    noise = law.floors(bits, runs) - threshold_law.floors(bits, runs)
     centred = noise - (law.floor_mean - threshold_law.floor_mean)
     shortfall = gap_shortfall(law, threshold_law, None, level)
     spread = 5 * math.sqrt(level * (1 - level) / runs)

@@ -2,6 +2,7 @@
 
 import decimal
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpgap.exact import draws as exact
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.draws import Draw, Real, RealNoise, bounds, floor, floors
+from dpgap.exact.draws import Real, RealNoise, decide
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, StaircaseNoise
 from law_tests import LEVEL, chi_square_p, require_law
 
@@ -41,7 +42,7 @@ def _stretched(law: Law, factor: float) -> Law:
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_a_million_floors_follow_the_law_and_no_law_nearby(law: Law):
-    samples = floors(law, InsecureSeededBits(11), 1_000_000)
+    samples = law.floors(InsecureSeededBits(11), 1_000_000)
     require_law(lambda factor: _p_value(law, samples, factor))
 
 
@@ -49,17 +50,17 @@ def test_a_million_floors_follow_the_law_and_no_law_nearby(law: Law):
 def test_single_floors_follow_the_same_law(law: Law):
     bits = InsecureSeededBits(12)
     count = 20_000 if law.words > 1 else 100_000
-    samples = np.array([floor(law, bits) for _ in range(count)])
+    samples = np.array([law.floor(bits) for _ in range(count)])
     assert _p_value(law, samples, 1.0) > LEVEL
     assert _p_value(law, samples, 1.1) < LEVEL
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_the_fall_back_alone_gives_the_very_same_floors(law: Law, monkeypatch):
-    quick = floors(law, InsecureSeededBits(13), 3_000)
-    monkeypatch.setattr(exact, "_magnitude_bounds", _nothing_known)
-    monkeypatch.setattr(exact, "_quick_exponential", lambda read, whole: (0.0, 1e6))
-    slow = floors(law, InsecureSeededBits(13), 3_000)
+    quick = law.floors(InsecureSeededBits(13), 3_000)
+    monkeypatch.setattr(type(law), "size_bounds", _nothing_known)
+    monkeypatch.setattr(exact, "quick_exponential", lambda read, whole: (0.0, 1e6))
+    slow = law.floors(InsecureSeededBits(13), 3_000)
     assert (quick == slow).all()
 
 
@@ -73,11 +74,11 @@ def _nothing_known(law: Law, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 @given(words=st.lists(WORDS, min_size=3, max_size=3), seed=st.integers(0, 9))
 def test_bounds_enclose_the_draw_at_every_level(law: Law, words: list[int], seed: int):
     words = words[: law.words]
-    low, high = bounds(law, np.array(words, dtype=np.uint64)[:, None])
-    draw = Draw(law, words, InsecureSeededBits(seed))
-    finest = draw.enclosure(3)
+    low, high = law.bounds(np.array(words, dtype=np.uint64)[:, None])
+    draw = law.real(words, InsecureSeededBits(seed))
+    finest = draw(3)
     for level in range(3):
-        coarse = draw.enclosure(level)
+        coarse = draw(level)
         assert coarse[0] <= finest[0] < finest[1] <= coarse[1]
     assert low[0] == -np.inf or Fraction(low[0]) <= finest[0]
     assert high[0] == np.inf or finest[1] <= Fraction(high[0])
@@ -85,7 +86,7 @@ def test_bounds_enclose_the_draw_at_every_level(law: Law, words: list[int], seed
 
 def test_bounds_are_tight_enough_to_decide_nearly_every_floor():
     words = InsecureSeededBits(14).words(1, 200_000)
-    low, high = bounds(LaplaceNoise(Fraction(2**22)), words)
+    low, high = LaplaceNoise(Fraction(2**22)).bounds(words)
     assert (np.floor(low) != np.floor(high)).mean() < 2.0**-15
 
 
@@ -105,10 +106,10 @@ def test_the_float_logarithm_keeps_to_the_error_that_bounds_rely_on():
 
 
 def test_a_zero_word_is_unbounded_above_and_settled_by_more_bits():
-    low, high = bounds(ExponentialNoise(Fraction(1)), np.zeros((1, 1), dtype=np.uint64))
+    low, high = ExponentialNoise(Fraction(1)).bounds(np.zeros((1, 1), dtype=np.uint64))
     assert low[0] > 42
     assert high[0] == np.inf
-    assert Draw(ExponentialNoise(Fraction(1)), [0], InsecureSeededBits(1)).floor() >= 43
+    assert decide(ExponentialNoise(Fraction(1)).real([0], InsecureSeededBits(1)), math.floor) >= 43
 
 
 def test_real_numbers_with_equal_floors_are_ordered_by_their_fractions():
@@ -126,7 +127,7 @@ def test_real_numbers_with_equal_floors_are_ordered_by_their_fractions():
 def test_fractions_of_draws_follow_the_law_within_a_step():
     # Within a step the density falls by e^(−1/scale); a winner's fraction is the larger one.
     bits, law = InsecureSeededBits(17), ExponentialNoise(Fraction(1, 2))
-    low, _ = bounds(law, bits.words(1, 400_000))
+    low, _ = law.bounds(bits.words(1, 400_000))
     fraction = low % 1
     counts, edges = np.histogram(fraction, bins=20, range=(0, 1))
     masses = np.diff(-np.expm1(-edges / 0.5)) / -np.expm1(-2.0)
@@ -139,8 +140,8 @@ def test_the_callers_decimal_settings_play_no_part():
     before = context.traps[decimal.Inexact], context.Emin
     context.traps[decimal.Inexact], context.Emin = True, -3
     try:
-        draw = Draw(LAWS[0], [12345], InsecureSeededBits(1))
-        assert draw.enclosure(2)[0] < draw.enclosure(2)[1]
+        draw = LAWS[0].real([12345], InsecureSeededBits(1))
+        assert draw(2)[0] < draw(2)[1]
     finally:
         context.traps[decimal.Inexact], context.Emin = before
 
@@ -155,17 +156,15 @@ def test_a_real_equals_only_itself():
     assert (one + 3) - one == 3
 
 
-def test_a_law_that_is_not_known_is_never_drawn_as_another() -> None:
-    class Other(ExponentialNoise.__mro__[1]):  # type: ignore[misc]
+def test_a_law_that_does_not_say_how_it_is_drawn_cannot_be_made() -> None:
+    class Other(Law):
         """A law of somebody else."""
 
-        words, symmetric = 1, False
+        words, signed = 1, False
         mean = variance = floor_mean = floor_variance = 0.0
 
         def tail(self, distance: float) -> float:
             return 0.0
 
-    law, bits = Other(Fraction(3)), InsecureSeededBits(5)
-    for draw in (lambda: floor(law, bits), lambda: floors(law, bits, 9)):
-        with pytest.raises(TypeError, match="no exact draws from Other"):
-            draw()
+    with pytest.raises(TypeError, match=r"abstract.*floors.*from_uniforms"):
+        Other(Fraction(3))

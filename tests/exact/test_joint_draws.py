@@ -27,8 +27,8 @@ SMALL = [
 
 def exact_law(law: ShellNoise) -> dict[tuple[int, ...], float]:
     """Every point's chance, from e^(−largest/scale) alone; beyond the reach lies less than 1e-5."""
-    reach = math.ceil(26 * float(law.scale)) if law.symmetric else 84 // law.dimension
-    each = range(-reach if law.symmetric else 0, reach + 1)
+    reach = math.ceil(26 * float(law.scale)) if law.signed else 84 // law.dimension
+    each = range(-reach if law.signed else 0, reach + 1)
     points = list(itertools.product(each, repeat=law.dimension))
     weights = [math.exp(-law.largest(point) / law.scale) for point in points]
     whole = math.fsum(weights)
@@ -68,7 +68,7 @@ def test_variance_and_tails_are_those_of_the_exact_law(law: ShellNoise) -> None:
     chances = exact_law(law)
 
     def noise(point: tuple[int, ...]) -> int:
-        return point[1] if law.symmetric else point[1] - point[0]
+        return point[1] if law.signed else point[1] - point[0]
 
     variance = math.fsum(p * noise(point) ** 2 for point, p in chances.items())
     assert law.value_variance == pytest.approx(variance, rel=1e-4)
@@ -105,7 +105,7 @@ def test_the_variance_tends_to_the_closed_form() -> None:
 def test_moments_hold_in_higher_dimension(law: ShellNoise) -> None:
     """Six standard errors of 200,000 draws; a scale 3 % off is 40 of them away."""
     draws = shells(law, InsecureSeededBits(4), 200_000).astype(np.float64)
-    values = draws if law.symmetric else draws[:, 1:] - draws[:, :1]
+    values = draws if law.signed else draws[:, 1:] - draws[:, :1]
     variance = law.value_variance
     each = values.var(axis=0)
     assert np.abs(each / variance - 1).max() < 0.03

@@ -12,6 +12,8 @@ import pytest
 import dpgap
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.pipelines import tables
+from seams import SpyAccount
 
 SIZES = {f"item {place}": 50 * (place + 1) for place in range(30)}
 SOLD = polars.DataFrame(
@@ -168,3 +170,31 @@ def test_a_stream_of_answers_that_move_both_ways_is_no_monotonic_one() -> None:
     stream = Stream.on_grid(answers, answers.in_order(), None)
     with pytest.raises(ValueError, match="monotonic must be False"):
         dpgap.MeasuredAbove(5, 1, 1, monotonic=True).release(stream)
+
+
+@pytest.mark.parametrize("function", ["top_k", "above"])
+def test_the_question_is_known_before_anything_is_charged(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy, asked = SpyAccount(), tables.Question
+
+    def noted(*args: Any, **options: Any) -> Any:
+        question = asked(*args, **options)
+        spy.diary.append((question.purpose, question.epsilon, question.facts()["unit"]))
+        return question
+
+    monkeypatch.setattr(tables, "Question", noted)
+    options = {"threshold": 100} if function == "above" else {}
+    getattr(dpgap, function)(SOLD, **TABLE, k=2, epsilon="1/2", account=spy, **options)
+    assert spy.diary[0] == ("top 2 of what by who", Fraction(1, 2), "who")
+    assert [move for move, _ in spy.moves[1:]] == ["reserve", "settle"]
+
+
+def test_rows_in_another_order_leave_mechanisms_in_theirs() -> None:
+    """There are two mechanisms, and here there are two rows."""
+    orders = set()
+    for _ in range(20):
+        found = dpgap.above(SOLD, **TABLE, threshold=1420, k=2, epsilon=1000)
+        orders.add(tuple(used.name for used in found.mechanisms))
+        assert found.indices.size == 2
+    assert orders == {("AdaptiveSparseVector", "CountHull")}

@@ -1,4 +1,4 @@
-"""The command line: `dpgap top-k`, `above`, `plan`, `ledger`, and what other parts add.
+"""The command line: `dpgap top-k`, `above`, `show`, `plan`, `ledger`, and what other parts add.
 
 Engines, NumPy and Rich tables are loaded by the command that needs them, so that help is at hand
 at once.
@@ -14,6 +14,7 @@ from dpgap.cli.later import add_later
 from dpgap.cli.ledger import ledger_app
 from dpgap.cli.plan import plan
 from dpgap.cli.release import above, top_k
+from dpgap.cli.show import show
 
 app = typer.Typer(name="dpgap", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -35,6 +36,7 @@ def dpgap(
 
 app.command("top-k")(top_k)
 app.command("above")(above)
+app.command("show")(show)
 app.command("plan")(plan)
 app.add_typer(ledger_app, name="ledger")
 for _name, _module, _summary in (

@@ -1,8 +1,8 @@
 """A release that is paid for reaches somebody: files, the terminal, or the next place that works.
 
-If a file or the terminal fails (a full disk, a closed pipe), the whole release goes as JSON into
-the present folder, else into the home folder, else into that for temporary files. Only its owner
-can read it there, a message says where it is, and the exit code is 1.
+If a file or the terminal fails (a full disk, a closed pipe), the release document goes into the
+present folder, else into the home folder, else into that for temporary files. Only its owner can
+read it there, a message says where it is, and the exit code is 1. `dpgap show` reads it.
 """
 
 import secrets
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -20,7 +21,26 @@ from dpgap.cli.files import Output, write_new
 from dpgap.cli.streams import let_go_if_broken, say
 from dpgap.releases.printable import printable
 
+if TYPE_CHECKING:
+    from dpgap.releases.results import Release
+
 Render = Callable[[], str]
+
+
+def renders(release: "Release") -> dict[str, Render]:
+    """What to write into a file of each kind."""
+
+    def csv() -> str:
+        from dpgap.releases.rows import to_csv
+
+        return to_csv(release)
+
+    def html() -> str:
+        from dpgap.releases.page import page
+
+        return page(release)
+
+    return {"csv": csv, "html": html}
 
 
 def deliver(files: Sequence[tuple[Output, Render]], shown: Render, complete: Render) -> None:
@@ -44,7 +64,7 @@ def deliver(files: Sequence[tuple[Output, Render]], shown: Render, complete: Ren
 
 
 def _failure(put: Callable[[str], object], render: Render) -> str | None:
-    """Why a text got nowhere. After the charge nothing may stop us, not even an interruption."""
+    """Why a text could not be put there. It is paid for, so not even an interrupt stops us."""
     try:
         put(render())
     except KeyboardInterrupt:
@@ -55,7 +75,7 @@ def _failure(put: Callable[[str], object], render: Render) -> str | None:
 
 
 def _kept(complete: Render) -> str:
-    """Keep the release in the first folder that takes it, and say where; else say all of it."""
+    """Keep the release in the first folder that takes it, and say where. Else say all of it."""
     content = complete()
     moment = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):
@@ -64,5 +84,5 @@ def _kept(complete: Render) -> str:
             write_new(path, (content + "\n").encode(), mode=0o600)
         except (OSError, RuntimeError):  # there may be no such folder
             continue
-        return f"it is in {path}"
+        return f"it is in {path}, which dpgap show reads"
     return f"no place could be found for it, so here it is:\n{content}"

@@ -17,9 +17,14 @@ from dpgap.cli.streams import accept_any_letter, let_go_if_broken
 from dpgap.releases.printable import printable
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""A command that was called wrongly; Typer brings the class, from where depends on its version."""
+"""A command that was called wrongly. Where the class is found depends on Typer's version."""
 
-_OURS = {"LedgerError", "BudgetExhausted", "EngineError"}  # by name: their modules load slowly
+_OURS = {
+    "LedgerError",
+    "BudgetExhausted",
+    "AlreadyCharged",
+    "EngineError",
+}  # by name: their modules load slowly
 
 
 class Commands(TyperGroup):
@@ -62,7 +67,7 @@ def say_error(message: str) -> None:
 
 
 def _say_usage(error: Any) -> None:
-    """Say what was wrong with a call, and where help is; or help itself, if nothing was asked."""
+    """Say what was wrong with a call, and where help is. If nothing was asked, show the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
@@ -73,10 +78,10 @@ def _say_usage(error: Any) -> None:
 
 @contextmanager
 def notes() -> Iterator[None]:
-    """Say what a domain looks odd for, in one line; others' warnings might quote data."""
+    """Say our own warnings in one line each. Those of other libraries might quote data."""
 
     def note(message: Warning | str, category: type[Warning], *_: object) -> None:
-        if category.__name__ in ("DomainWarning", "UnsettledWarning"):
+        if category.__name__ in ("DomainWarning", "UnsettledWarning", "OldLayoutWarning"):
             say_error(f"note: {message}")
 
     with warnings.catch_warnings():
@@ -85,7 +90,7 @@ def notes() -> Iterator[None]:
 
 
 def message_of(error: Exception) -> str:
-    """Our own words; of unforeseen errors only the kind, since theirs may quote data."""
+    """Our own words. Of an unforeseen error only its kind: its words may quote data."""
     if isinstance(error, OSError) and error.strerror is not None:
         return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
     if isinstance(error, MemoryError):

@@ -13,7 +13,7 @@ import secrets
 import stat
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -77,6 +77,24 @@ class Output:
             temporary.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which files to make of a release."""
+
+    csv: Path | None
+    html: Path | None
+    force: bool
+
+    def files(self, inputs: Callable[[], Sequence[Input]]) -> dict[str, Output]:
+        """The files by kind, none of which may be one that is read."""
+        paths = {"csv": self.csv, "html": self.html}
+        given = {kind: path for kind, path in paths.items() if path is not None}
+        read = inputs() if given else []
+        files = {kind: Output(f"--{kind}", path, read, self.force) for kind, path in given.items()}
+        require_outputs(list(files.values()))
+        return files
+
+
 def require_outputs(outputs: Sequence[Output]) -> None:
     """Refuse files that must not or cannot be written, before anything is counted or paid."""
     for output in outputs:
@@ -128,7 +146,7 @@ def _files_of_url(url: str) -> Iterator[str]:
 
 
 def _with_journals(database: Path) -> Iterable[Path]:
-    """A file of SQLite's and those that SQLite keeps beside it, where a link leads to."""
+    """A file of SQLite, and those that SQLite keeps beside it. Links are followed."""
     for file in (str(database), os.path.realpath(database)):
         yield from (Path(file + ending) for ending in _BESIDE_A_DATABASE)
 
@@ -145,14 +163,14 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _place(path: Path) -> tuple[int, int, str]:
-    """The folder, and the name as file systems see it that do not tell capitals apart."""
+    """The folder, and the name. Some file systems do not tell capitals apart, so we do not."""
     real = Path(os.path.realpath(path))
     folder = os.stat(real.parent)
     return folder.st_dev, folder.st_ino, unicodedata.normalize("NFC", real.name).casefold()
 
 
 def _is_writable_kind(path: Path) -> bool:
-    """Whether there is nothing yet, a file, a pipe or a terminal: no folder, socket or disk."""
+    """Whether it can be written: nothing yet, a file, a pipe or a terminal, but no folder."""
     try:
         kind = os.stat(path).st_mode
     except FileNotFoundError:
@@ -163,7 +181,7 @@ def _is_writable_kind(path: Path) -> bool:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether to write straight into it: no plain file, or one that somebody opened for us."""
+    """Whether to write straight into it: a pipe, a device, or a file that is open for us."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return True

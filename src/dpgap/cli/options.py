@@ -1,5 +1,6 @@
 """Options that several commands have, in one wording."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,3 +16,6 @@ Adaptive = Annotated[
     bool, typer.Option("--adaptive/--plain", help="Pay less for items far above a threshold.")
 ]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+CSVFile = Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")]
+HTMLFile = Annotated[Path | None, typer.Option("--html", help="Also write a report page.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]

@@ -36,7 +36,7 @@ def plan(
     from dpgap.data.counts import NEIGHBOURS, require_neighbours
     from dpgap.exact.parameters import rational
     from dpgap.pipelines.plan import plan as make_plan
-    from dpgap.releases.rows import number
+    from dpgap.releases.numbers import number
 
     made = make_plan(
         k=k,

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpgap.cli.errors import notes
-from dpgap.cli.files import Output, input_files, require_outputs
-from dpgap.cli.options import Adaptive, AsJSON, K, Neighbours, Split
+from dpgap.cli.files import Wanted, input_files
+from dpgap.cli.options import Adaptive, AsJSON, CSVFile, Force, HTMLFile, K, Neighbours, Split
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -48,9 +47,6 @@ TopKMethod = Annotated[
 Method = Annotated[str | None, typer.Option(help="best, the default, or paper.")]
 LedgerURL = Annotated[str | None, typer.Option("--ledger", help="The ledger to charge.")]
 Dataset = Annotated[str | None, typer.Option(help="The data set in the ledger.")]
-CSVFile = Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")]
-HTMLFile = Annotated[Path | None, typer.Option("--html", help="Also write a report page.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
 
 
 def top_k(
@@ -73,7 +69,7 @@ def top_k(
     """Find the k items with the most units, with estimates, error bars and gaps."""
     ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
     table = {"table": file, "unit": unit, "item": item, "domain": domain, "neighbours": neighbours}
-    _release("top_k", table, ask, _Payer(ledger, dataset), _Wanted(json, csv, html, force))
+    _release("top_k", table, ask, _Payer(ledger, dataset), json, Wanted(csv, html, force))
 
 
 def above(
@@ -99,7 +95,7 @@ def above(
     ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
     ask |= {"threshold": threshold, "adaptive": adaptive}
     table = {"table": file, "unit": unit, "item": item, "domain": domain, "neighbours": neighbours}
-    _release("above", table, ask, _Payer(ledger, dataset), _Wanted(json, csv, html, force))
+    _release("above", table, ask, _Payer(ledger, dataset), json, Wanted(csv, html, force))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,41 +115,25 @@ class _Payer:
         return Ledger(self.ledger).account(self.dataset)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What to make of a release: what to print, and which files to write."""
-
-    json: bool
-    csv: Path | None
-    html: Path | None
-    force: bool
-
-    def files(self, table: str, domain: str, ledger: str | None) -> dict[str, Output]:
-        """The files by kind, none of which may be one that is read."""
-        paths = {"csv": self.csv, "html": self.html}
-        given = {kind: path for kind, path in paths.items() if path is not None}
-        inputs = input_files(table, domain, ledger) if given else []
-        files = {
-            kind: Output(f"--{kind}", path, inputs, self.force) for kind, path in given.items()
-        }
-        require_outputs(list(files.values()))
-        return files
-
-
 def _release(
-    function: str, table: dict[str, Any], ask: dict[str, Any], payer: _Payer, wanted: _Wanted
+    function: str,
+    table: dict[str, Any],
+    ask: dict[str, Any],
+    payer: _Payer,
+    json: bool,
+    wanted: Wanted,
 ) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
-    files = wanted.files(table["table"], table["domain"], payer.ledger)
+    files = wanted.files(lambda: input_files(table["table"], table["domain"], payer.ledger))
     from dpgap.data.counts import counts
 
     # While the engine counts, Python loads the rest.
     with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
         counting = background.submit(counts, **table)
         account = payer.account()
-        from dpgap.cli.delivery import deliver
+        from dpgap.cli.delivery import deliver, renders
         from dpgap.pipelines import tables
-        from dpgap.releases.rows import to_csv, to_json
+        from dpgap.releases.rows import to_json
         from dpgap.releases.terminal import shown
 
         answers = counting.result()
@@ -162,18 +142,13 @@ def _release(
     remaining = release.remaining if account is None else _left(account)
     whose = None if account is None else account.dataset
 
-    def page() -> str:
-        from dpgap.releases.page import page
-
-        return page(release)
-
     def as_object() -> str:
         return to_json(release, remaining)
 
-    render = {"csv": lambda: to_csv(release), "html": page}
+    render = renders(release)
     deliver(
         [(output, render[kind]) for kind, output in files.items()],
-        shown=as_object if wanted.json else lambda: shown(release, remaining, whose),
+        shown=as_object if json else lambda: shown(release, remaining, whose),
         complete=as_object,
     )
 

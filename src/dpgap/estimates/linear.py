@@ -10,12 +10,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
+from dpgap.exact.draws import Floats
+from dpgap.exact.grid import Grid
+from dpgap.exact.laws import Law
 from dpgap.exact.parameters import confidence_level
-
-Floats = NDArray[np.float64]
 
 
 def blue(measurements: ArrayLike, gaps: ArrayLike, variance_ratio: float) -> Floats:
@@ -169,69 +169,19 @@ def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, level: fl
     The gap's noise on the grid is N − N₀, and its exact law is used.
     """
     wanted = 1 - confidence_level(level)
-    steps = 1 / (grid or Fraction(1))
-    law, threshold_law = law.scaled(steps), threshold_law.scaled(steps)
+    where = Grid(grid)
+    law, threshold_law = law.scaled(1 / where.step), threshold_law.scaled(1 / where.step)
     low = high = 0
-    while difference_tail(law, threshold_law, high) > wanted:
+    while law.difference_tail(threshold_law, high) > wanted:
         low, high = high, 2 * high + 1
-    while low > -(1 << 62) and difference_tail(law, threshold_law, low) <= wanted:
+    while low > -(1 << 62) and law.difference_tail(threshold_law, low) <= wanted:
         low = 2 * low - 1
     while high - low > 1:  # the tail is above `wanted` at low, and not at high
         middle = (low + high) // 2
-        if difference_tail(law, threshold_law, middle) > wanted:
+        if law.difference_tail(threshold_law, middle) > wanted:
             low = middle
         else:
             high = middle
     centre = law.floor_mean - threshold_law.floor_mean
-    rounded = 0.0 if grid is None else 0.5  # a true answer may be above the one on the grid
-    return (high - centre + rounded) / float(steps)
-
-
-def difference_tail(law: Law, threshold_law: Law, step: int) -> float:
-    """P(N − N₀ > step) for the floors N, N₀ of two independent draws.
-
-    Exact for Laplace and exponential noise. For staircase noise it is an upper bound: half of the
-    excess is allowed to each of the two.
-    """
-    if isinstance(law, LaplaceNoise) and isinstance(threshold_law, LaplaceNoise):
-        return _laplace_difference_tail(1 / float(law.scale), 1 / float(threshold_law.scale), step)
-    if isinstance(law, ExponentialNoise) and isinstance(threshold_law, ExponentialNoise):
-        return _exponential_difference_tail(
-            1 / float(law.scale), 1 / float(threshold_law.scale), step
-        )
-    half = step // 2
-    excess = law.floor_tail(half) + threshold_law.floor_tail(step - half - 1)
-    return min(1.0, excess)
-
-
-def _laplace_difference_tail(rate: float, rate0: float, step: int) -> float:
-    """Sum P(N₀ = n)·P(N > step + n) over n; three geometric series."""
-    if step < 0:
-        return 1 - _laplace_difference_tail(rate, rate0, -step - 1)  # N − N₀ is symmetric
-    p = math.exp(-rate)
-    both = -math.expm1(-rate - rate0)  # 1 − pr, with r = e^(−rate0)
-    rest = -math.expm1(-rate0)  # 1 − r
-    p_power, r_power = math.exp(-rate * (step + 1)), math.exp(-rate0 * (step + 1))
-    # Σ p^(step−j) r^j over j = 0..step, stable where p and r are close.
-    slope = rate - rate0
-    if slope < 0:
-        mixed = math.exp(-rate * step) * _geometric_sum(slope, step + 1)
-    else:
-        mixed = math.exp(-rate0 * step) * _geometric_sum(-slope, step + 1)
-    return (
-        rest * p_power / both / 4 + rest * mixed / 4 + r_power / 2 - rest * r_power * p / both / 4
-    )
-
-
-def _geometric_sum(exponent: float, count: int) -> float:
-    """1 + e^x + … , `count` terms, for x ≤ 0."""
-    if exponent == 0:
-        return float(count)
-    return math.expm1(exponent * count) / math.expm1(exponent)
-
-
-def _exponential_difference_tail(rate: float, rate0: float, step: int) -> float:
-    both = -math.expm1(-rate - rate0)
-    if step >= 0:
-        return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / both
-    return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both
+    # A true answer may be above the one on the grid.
+    return (high - centre) * where.width + where.rounding

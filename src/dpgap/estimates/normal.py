@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dpgap.exact.draws import Floats
 
 _FEW = 20_000
 _FEW_FOR_A_TABLE = 2_000

@@ -31,6 +31,7 @@ _BLOCK = 16
 _WORDS_PER_KEY = 1 << 34
 _NO_WORD = bytes(8)
 _SPARE = 8
+_FEW = 16
 
 
 class Bits:
@@ -74,6 +75,11 @@ class Bits:
 
     def distinct(self, many: int, limit: int) -> NDArray[np.int64]:
         """Distinct uniform whole numbers below the limit (at most 2^60), in random order."""
+        if many <= _FEW:  # NumPy would take longer to start
+            found: dict[int, None] = {}
+            while len(found) < many:
+                found[self.below(limit)] = None
+            return np.array(list(found), dtype=np.int64)
         places, which = self.scattered(many, limit)
         numbers = np.empty_like(places)
         numbers[which] = places

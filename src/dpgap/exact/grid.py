@@ -9,41 +9,85 @@ happens before anything is charged and names neither a value nor a position.
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Integers = NDArray[np.int64]
+from dpgap.exact.draws import Integers
+from dpgap.exact.parameters import power_of_two
 
 MAX_STEPS = 1 << 60
 """Answers and thresholds lie within ± this many grid steps, so that sums cannot wrap around."""
 
 
-def on_grid(answers: ArrayLike, grid: Fraction | None, name: str = "answers") -> Integers:
-    """One-dimensional `answers` as whole steps of `grid` (of 1 where none is declared).
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where answers lie: whole numbers, or multiples of the step that was declared.
 
-    >>> on_grid([0.3, 0.5, -0.5], Fraction(1))
+    >>> Grid(Fraction(1)).steps([0.3, 0.5, -0.5])
     array([0, 1, 0])
+    >>> Grid(None).step, Grid(Fraction(1, 8)).up(Fraction(1, 3))
+    (Fraction(1, 1), 3)
     """
-    array = as_array(answers, name)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, not of dimension {array.ndim}")
-    if array.size == 0:
-        raise ValueError(f"{name} must not be empty")
-    if array.dtype.kind in "iu":
-        return _whole_steps(array, grid, name)
-    if array.dtype.kind != "f":
-        raise TypeError(
-            f"{name} must be integers or floats, not of type {array.dtype.type.__name__}"
-        )
-    if grid is None:
-        raise TypeError(
-            f"{name} must be integers unless the mechanism declares a grid: "
-            "pass grid=1 to round to whole numbers, or a finer power of two such as grid=2**-10"
-        )
-    return _rounded_steps(array, grid, name)
+
+    declared: Fraction | None
+
+    @classmethod
+    def read(cls, grid: object) -> Self:
+        """The grid that an argument declares, which must be a power of two."""
+        return cls(None if grid is None else power_of_two("grid", grid))
+
+    @property
+    def step(self) -> Fraction:
+        """The length of a step: 1 where none is declared."""
+        return self.declared or Fraction(1)
+
+    @property
+    def width(self) -> float:
+        """The same as a float: what numbers of steps are multiplied with."""
+        return float(self.declared or 1)
+
+    @property
+    def rounding(self) -> float:
+        """How far an answer may be from the grid."""
+        return 0.0 if self.declared is None else self.width / 2
+
+    def up(self, length: Fraction) -> int:
+        """A sensitivity, or a threshold that whole steps are compared with, rounded up to steps."""
+        return math.ceil(length / (self.declared or 1))
+
+    def excess(self, length: Fraction) -> float:
+        """By how much rounding up to steps makes a length longer."""
+        return float(self.up(length) * self.step - length)
+
+    def steps(self, answers: ArrayLike, name: str = "answers") -> Integers:
+        """One-dimensional `answers` as whole steps."""
+        array = as_array(answers, name)
+        if array.ndim != 1:
+            raise ValueError(f"{name} must be one-dimensional, not of dimension {array.ndim}")
+        if array.size == 0:
+            raise ValueError(f"{name} must not be empty")
+        if array.dtype.kind not in "iuf":
+            kind = array.dtype.type.__name__
+            raise TypeError(f"{name} must be integers or floats, not of type {kind}")
+        if array.dtype.kind == "f" and self.declared is None:
+            raise TypeError(
+                f"{name} must be integers unless the mechanism declares a grid: "
+                "pass grid=1 to round to whole numbers, or a finer power of two such as grid=2**-10"
+            )
+        return _rounded_steps(array, self.step, name)
+
+    def steps_of_one(self, answer: Any) -> int:
+        """One answer as whole steps."""
+        if isinstance(answer, int) and not isinstance(answer, bool) and self.declared is None:
+            _require_range(answer, answer, "answer")
+            return answer
+        if not isinstance(answer, int | float | np.generic):
+            raise TypeError("answer must be one number")
+        return int(self.steps(np.array([answer]), "answer")[0])
 
 
 def as_array(answers: ArrayLike, name: str) -> NDArray[Any]:
@@ -67,14 +111,10 @@ def _array(answers: ArrayLike) -> NDArray[Any] | None:
         return None
 
 
-def _whole_steps(array: NDArray[Any], grid: Fraction | None, name: str) -> Integers:
-    if grid is not None and grid != 1:
-        return _rounded_steps(array, grid, name)
-    _require_range(int(array.min()), int(array.max()), name)
-    return array.astype(np.int64, copy=False)
-
-
 def _rounded_steps(array: NDArray[Any], grid: Fraction, name: str) -> Integers:
+    if array.dtype.kind in "iu" and grid == 1:
+        _require_range(int(array.min()), int(array.max()), name)
+        return array.astype(np.int64, copy=False)
     if array.dtype.kind in "iu" and grid.numerator == 1:  # a finer grid than the integers
         fine = int(1 / grid)
         _require_range(int(array.min()) * fine, int(array.max()) * fine, name)
@@ -102,22 +142,6 @@ def _require_range(low: float, high: float, name: str) -> None:
         raise ValueError(
             f"{name} must lie within ±2^60 grid steps: rescale them or use a coarser grid"
         )
-
-
-def step(answer: Any, grid: Fraction | None) -> int:
-    """One answer as whole steps."""
-    if isinstance(answer, int) and not isinstance(answer, bool) and grid is None:
-        _require_range(answer, answer, "answer")
-        return answer
-    if not isinstance(answer, int | float | np.generic):
-        raise TypeError("answer must be one number")
-    whole: int = on_grid(np.array([answer]), grid, "answer")[0].item()
-    return whole
-
-
-def steps_up(length: Fraction, grid: Fraction | None) -> int:
-    """A sensitivity, or a threshold that whole steps are compared with, rounded up."""
-    return math.ceil(length / (grid or 1))
 
 
 def require_labels(

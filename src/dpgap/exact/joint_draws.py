@@ -33,13 +33,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.draws import Draw, Enclosure, Floats, Integers, bounds, decide
+from dpgap.exact.draws import (
+    Enclosure,
+    Floats,
+    Integers,
+    Uniform,
+    decide,
+    exponential_bounds,
+)
 from dpgap.exact.joint_laws import ShellNoise
-from dpgap.exact.laws import ExponentialNoise
 
 Flags = NDArray[np.bool_]
 
-_UNIT = ExponentialNoise(Fraction(1))
 _ROUNDING = 2.0**-49
 _COORDINATES_AT_ONCE = 1 << 18
 
@@ -115,8 +120,8 @@ def _cells(law: ShellNoise) -> _Cells:
 
 def _try_radii(law: ShellNoise, bits: Bits, runs: int) -> tuple[Integers, Flags]:
     cells = _cells(law)
-    words = bits.words(1, runs, law.dimension + 1)
-    low, high = bounds(_UNIT, words)
+    words = bits.words(runs, law.dimension + 1)
+    low, high = exponential_bounds(1.0, words)
     first, last = _sums(low[:, :-1], high[:, :-1])
     # Scaling, adding the start and rounding the rationals cost at most 2^−50 each time.
     per_step, start, fall, end = cells.floats
@@ -129,7 +134,7 @@ def _try_radii(law: ShellNoise, bits: Bits, runs: int) -> tuple[Integers, Flags]
     radii[open_rows] = 0.0  # they may be infinite
     whole = radii.astype(np.int64)
     for row in open_rows:
-        whole[row], above[row] = _decided(cells, words[0, row], bits)
+        whole[row], above[row] = _decided(cells, words[row], bits)
     return whole, above
 
 
@@ -143,37 +148,37 @@ def _sums(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 def _decided(cells: _Cells, words: Words, bits: Bits) -> tuple[int, bool]:
     """The cell of the last but one arrival, and whether the last one clears the bar; exact."""
-    draws = [Draw(_UNIT, [word], bits) for word in words.tolist()]
+    waits = [Uniform.of_word(word, bits) for word in words.tolist()]
 
     def arrival(count: int, level: int) -> Enclosure:
-        ends = [draw.enclosure(level) for draw in draws[:count]]
+        ends = [wait.exponential(level) for wait in waits[:count]]
         return sum((low for low, _ in ends), Fraction(0)), sum(
             (high for _, high in ends), Fraction(0)
         )
 
-    cell: int = decide(lambda level: arrival(len(draws) - 1, level), cells.of)
+    cell: int = decide(lambda level: arrival(len(waits) - 1, level), cells.of)
     bar = cells.bar(cell)
-    clears: bool = decide(lambda level: arrival(len(draws), level), lambda time: time > bar)
+    clears: bool = decide(lambda level: arrival(len(waits), level), lambda time: time > bar)
     return cell, clears
 
 
 def _try_points(law: ShellNoise, radii: Integers, bits: Bits) -> tuple[Integers, Flags]:
     """Points of the box that ends at the radius; accepted where they are on its shell, evenly."""
     rows, dimension = np.arange(radii.size), law.dimension
-    size = 2 * radii + 1 if law.symmetric else radii + 1
+    size = 2 * radii + 1 if law.signed else radii + 1
     points = below(size[:, None], (radii.size, dimension), bits)
     rare = dimension <= radii + 1
     end = size - 1
-    if law.symmetric:
+    if law.signed:
         end = end * below(2, rows.shape, bits)
     place = below(dimension, rows.shape, bits)
     points[rows[rare], place[rare]] = end[rare]
     at_end = points == size[:, None] - 1
-    if law.symmetric:
+    if law.signed:
         at_end |= points == 0
     ends = at_end.sum(axis=1)
     kept = below(np.maximum(ends, 1), rows.shape, bits) == 0
-    if law.symmetric:
+    if law.signed:
         points -= radii[:, None]
     return points, (ends > 0) & (kept | ~rare)
 

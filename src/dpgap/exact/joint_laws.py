@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpgap.exact.draws import Floats
-from dpgap.exact.laws import Decay, Scalar
+from dpgap.exact.law import Decay, Scalar
 from dpgap.exact.parameters import confidence_level
 
 _MOST_SHELLS = 1 << 13
@@ -39,7 +39,7 @@ class ShellNoise(Decay):
 
     dimension: int
 
-    words: ClassVar[int] = 0  # no coordinate is drawn by itself: see dpgap.exact.joint_draws
+    can_tie: ClassVar[bool] = False  # for proofs, coordinates are real numbers
     first: ClassVar[float]
     """The half-width of the innermost shell."""
     correlation: ClassVar[float]
@@ -122,7 +122,7 @@ class HullNoise(ShellNoise):
     Fraction(4, 5)
     """
 
-    symmetric: ClassVar[bool] = False
+    signed: ClassVar[bool] = False
     first: ClassVar[float] = 1.0
     correlation: ClassVar[float] = 0.5
 
@@ -155,7 +155,7 @@ class CubeNoise(ShellNoise):
     Fraction(1, 1)
     """
 
-    symmetric: ClassVar[bool] = True
+    signed: ClassVar[bool] = True
     first: ClassVar[float] = 0.5
     correlation: ClassVar[float] = 0.0
 

@@ -1,98 +1,38 @@
-"""The laws of noise: Laplace, exponential and staircase.
+"""The laws of noise that dpgap ships, and their names.
 
-A law is a value. It knows the continuous noise of the paper (mean, variance, tails), what that
-noise becomes when floored to whole grid steps (its `floor_…` twins, which is what is released),
-and what it costs to shift one draw, which is what proofs add up. How to draw from a law exactly
-is `dpgap.exact.draws`'s business.
-
-All lengths, `scale` included, are in one unit of the caller's choice. The `floor_…` methods take
-that unit to be a grid step.
-
-Floors of symmetric noise are symmetric about −½: the values 0 and −1 are equally likely. Folding
-−1 onto 0 instead would double the mass at zero and break privacy.
+To add one, write its class and enter it in `LAWS`. What a law must say of itself is in
+`dpgap.exact.law`.
 """
 
 import math
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar
 
-Scalar = Any
-"""A number of any kind that a program can run on: int, float, Fraction, a symbol, …"""
+import numpy as np
+from numpy.typing import ArrayLike
 
+from dpgap.exact.draws import Floats, decimals
+from dpgap.exact.law import (
+    Law,
+    MemorylessLaw,
+    Noise,
+    RealLaw,
+    Scalar,
+    geometric_mean,
+    geometric_variance,
+    signed_exponentials,
+)
+from dpgap.exact.staircase import StaircaseNoise
 
-class Noise(Protocol):
-    """Where a program gets its draws: exact reals, whole steps, floats, symbols, …"""
+__all__ = ["Law", "MemorylessLaw", "Noise", "RealLaw", "Scalar", "StaircaseNoise"]  # as well
 
-    def draw(self, law: Any) -> Scalar:
-        """The next draw, from `law`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decay(ABC):
-    """What all noise has in common: its density decays e-fold over every `scale`."""
-
-    scale: Fraction
-
-    words: ClassVar[int]
-    """How many random words one draw begins with."""
-    symmetric: ClassVar[bool]
-    """Whether noise of either sign is equally likely; otherwise it is never negative."""
-
-    def scaled(self, factor: Fraction) -> Self:
-        """The same noise, in another unit of length."""
-        return replace(self, scale=self.scale * factor)
-
-    def cost(self, shift: Scalar) -> Scalar:
-        """The most that log(density) can fall when a draw moves by `shift` within the support."""
-        return abs(shift) / self.scale
-
-    def supports(self, value: Scalar) -> Any:
-        """Whether `value` can be drawn at all."""
-        return True if self.symmetric else value >= 0
+_LN_2 = math.log(2)
 
 
 @dataclass(frozen=True, slots=True)
-class Law(Decay):
-    """Noise that is drawn one number at a time."""
-
-    @property
-    @abstractmethod
-    def mean(self) -> float:
-        """The mean of the continuous noise."""
-
-    @property
-    @abstractmethod
-    def variance(self) -> float:
-        """The variance of the continuous noise."""
-
-    @abstractmethod
-    def tail(self, distance: float) -> float:
-        """P(noise > distance), continuous."""
-
-    @property
-    @abstractmethod
-    def floor_mean(self) -> float:
-        """The mean of the floored noise."""
-
-    @property
-    @abstractmethod
-    def floor_variance(self) -> float:
-        """The variance of the floored noise."""
-
-    def floor_tail(self, step: int) -> float:
-        """P(⌊noise⌋ > step)."""
-        return self.tail(step + 1)
-
-    def floor_mass(self, step: int) -> float:
-        """P(⌊noise⌋ = step)."""
-        nearer = -step - 1 if self.symmetric and step < 0 else step
-        return self.tail(nearer) - self.tail(nearer + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class LaplaceNoise(Law):
+class LaplaceNoise(MemorylessLaw):
     """Two-sided exponential noise.
 
     >>> round(LaplaceNoise(Fraction(3)).variance, 6)
@@ -101,8 +41,8 @@ class LaplaceNoise(Law):
     18.084255
     """
 
-    words: ClassVar[int] = 1
-    symmetric: ClassVar[bool] = True
+    name: ClassVar[str] = "laplace"
+    signed: ClassVar[bool] = True
 
     @property
     def mean(self) -> float:
@@ -112,9 +52,15 @@ class LaplaceNoise(Law):
     def variance(self) -> float:
         return 2 * float(self.scale) ** 2
 
-    def tail(self, distance: float) -> float:
-        half = math.exp(-abs(distance) / self.scale) / 2
-        return half if distance >= 0 else 1 - half
+    def tail(self, distance: ArrayLike) -> Floats:
+        at: Floats = np.asarray(distance, dtype=np.float64)
+        half = np.exp(-np.abs(at) / float(self.scale)) / 2
+        return np.where(at >= 0, half, 1 - half)
+
+    def density(self, at: Floats) -> Floats:
+        scale = float(self.scale)
+        density: Floats = np.exp(-np.abs(at) / scale) / (2 * scale)
+        return density
 
     @property
     def floor_mean(self) -> float:
@@ -122,7 +68,7 @@ class LaplaceNoise(Law):
 
     @property
     def floor_variance(self) -> float:
-        return 2 * _geometric_variance(self.scale) + 0.25
+        return 2 * geometric_variance(self.scale) + 0.25
 
     def floor_mass(self, step: int) -> float:
         nearer = step if step >= 0 else -step - 1
@@ -138,16 +84,43 @@ class LaplaceNoise(Law):
         steps = math.ceil(-float(self.scale) * math.log1p(-level))
         return max(1, steps) - 0.5
 
+    def difference_tail(self, other: Law, step: int) -> float:
+        """Exact where the other is Laplace noise too."""
+        if not isinstance(other, LaplaceNoise):
+            return Law.difference_tail(self, other, step)
+        return _laplace_difference_tail(1 / float(self.scale), 1 / float(other.scale), step)
+
+    def quantile(self, sums: Floats) -> Floats:
+        return np.where(sums < _LN_2, _upper_quantile(sums) - _LN_2, _LN_2 - sums)
+
+    def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
+        ln_2 = Fraction(decimals(digits).ln(Decimal(2)))
+        return _exact_upper_quantile(total, digits) - ln_2 if total < ln_2 else ln_2 - total
+
+    def from_uniforms(self, uniforms: Floats) -> Floats:
+        noise = signed_exponentials(uniforms[0])
+        noise *= float(self.scale)
+        return noise
+
+    def beyond(self, distance: Floats, uniform: Floats) -> Floats:
+        chance = uniform * self.tail(distance)
+        far = np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
+        with np.errstate(divide="ignore"):
+            high = -np.log(2 * np.minimum(chance, 0.5))
+            low = np.log(2 * np.minimum(1 - chance, 0.5))
+        near = float(self.scale) * np.where(chance <= 0.5, high, low)
+        return np.where(distance >= 0, far, np.maximum(near, distance))
+
 
 @dataclass(frozen=True, slots=True)
-class ExponentialNoise(Law):
+class ExponentialNoise(MemorylessLaw):
     """One-sided noise, never negative: half of the Laplace variance at the same cost.
 
     It is always added, to the threshold as well as to the answers.
     """
 
-    words: ClassVar[int] = 1
-    symmetric: ClassVar[bool] = False
+    name: ClassVar[str] = "exponential"
+    signed: ClassVar[bool] = False
 
     @property
     def mean(self) -> float:
@@ -157,144 +130,106 @@ class ExponentialNoise(Law):
     def variance(self) -> float:
         return float(self.scale) ** 2
 
-    def tail(self, distance: float) -> float:
-        return math.exp(-distance / self.scale) if distance > 0 else 1.0
+    def tail(self, distance: ArrayLike) -> Floats:
+        tail: Floats = np.exp(-np.maximum(distance, 0.0) / float(self.scale))
+        return tail
+
+    def density(self, at: Floats) -> Floats:
+        scale = float(self.scale)
+        return np.where(at >= 0, np.exp(-np.maximum(at, 0.0) / scale) / scale, 0.0)
 
     @property
     def floor_mean(self) -> float:
-        return 1 / math.expm1(1 / self.scale) if 1 / self.scale < 700 else 0.0
+        return geometric_mean(self.scale)
 
     @property
     def floor_variance(self) -> float:
-        return _geometric_variance(self.scale)
+        return geometric_variance(self.scale)
 
     def floor_mass(self, step: int) -> float:
         return _geometric_mass(self.scale, step) if step >= 0 else 0.0
 
+    def difference_tail(self, other: Law, step: int) -> float:
+        """Exact where the other is exponential noise too."""
+        if not isinstance(other, ExponentialNoise):
+            return Law.difference_tail(self, other, step)
+        return _exponential_difference_tail(1 / float(self.scale), 1 / float(other.scale), step)
 
-@dataclass(frozen=True, slots=True)
-class StaircaseNoise(Law):
-    """Geng and Viswanath's noise: flat stairs of width `step`, each split in two parts.
+    def quantile(self, sums: Floats) -> Floats:
+        return _upper_quantile(sums)
 
-    The magnitude is `step`·(C + W): C counts whole stairs, falling by e^(−step/scale) each; W is
-    uniform on [0, share) or, e^(−step/scale) times as densely, on [share, 1). The density jumps
-    from part to part, so moving a draw costs a whole stair for every part of a `step`.
-    """
+    def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
+        return _exact_upper_quantile(total, digits)
 
-    step: Fraction
-    share: Fraction
+    def from_uniforms(self, uniforms: Floats) -> Floats:
+        noise: Floats = uniforms[0]
+        np.subtract(1.0, noise, out=noise)  # in (0, 1]
+        np.log(noise, out=noise)
+        noise *= -float(self.scale)
+        return noise
 
-    words: ClassVar[int] = 3
-    symmetric: ClassVar[bool] = True
-
-    @staticmethod
-    def best(scale: Fraction, step: Fraction) -> "StaircaseNoise":
-        """The split of least variance, to the nearest rational with denominator ≤ 2^20."""
-        fall = math.exp(-step / scale)
-        if fall > 0.999:  # the closed form below cancels; this is its limit
-            share = 0.5
-        else:
-            cube = fall - 2 * fall**2 + 2 * fall**4 - fall**5
-            share = -fall / (1 - fall) + (cube / 2) ** (1 / 3) / (1 - fall) ** 2
-        closest = Fraction(share).limit_denominator(1 << 20)
-        return StaircaseNoise(scale, step, min(max(closest, Fraction(1, 1 << 20)), Fraction(1)))
-
-    def scaled(self, factor: Fraction) -> Self:
-        return replace(self, scale=self.scale * factor, step=self.step * factor)
-
-    def cost(self, shift: Scalar) -> Scalar:
-        return math.ceil(abs(shift) / self.step) * (self.step / self.scale)
-
-    @property
-    def fall(self) -> float:
-        """How much lower each stair is than the one before."""
-        return math.exp(-self.step / self.scale)
-
-    @property
-    def near(self) -> float:
-        """The chance of the near part of a stair."""
-        share = float(self.share)
-        return share / (share + self.fall * (1 - share))
-
-    @property
-    def mean(self) -> float:
-        return 0.0
-
-    @property
-    def variance(self) -> float:
-        share, near = float(self.share), self.near
-        first = near * share / 2 + (1 - near) * (1 + share) / 2
-        second = near * share**2 / 3 + (1 - near) * (1 + share + share**2) / 3
-        return float(self.step) ** 2 * self._second_moment(first, second)
-
-    def _second_moment(self, first: float, second: float) -> float:
-        """E(C + W)² from the first two moments of W; C is geometric and independent of W."""
-        stairs = self.scale / self.step
-        mean = ExponentialNoise(stairs).floor_mean
-        return _geometric_variance(stairs) + mean**2 + 2 * mean * first + second
-
-    def tail(self, distance: float) -> float:
-        stair, within = divmod(abs(Fraction(distance)) / self.step, 1)
-        share, near = float(self.share), self.near
-        inner = near * min(float(within) / share, 1.0)
-        if within > self.share:
-            inner += (1 - near) * float((within - self.share) / (1 - self.share))
-        beyond = math.exp(-stair * self.step / self.scale)
-        half = (beyond * (1 - inner) + beyond * self.fall * inner) / 2
-        return half if distance >= 0 else 1 - half
-
-    @property
-    def floor_mean(self) -> float:
-        return -0.5
-
-    @property
-    def floor_variance(self) -> float:
-        """Closed form where a step is a whole number of grid steps, as on every release."""
-        if self.step.denominator != 1:
-            raise ValueError("step must be a whole number of grid steps")
-        width = int(self.step)
-        edge, part = divmod(self.share * width, 1)
-        full, split = int(edge), float(part)
-        # Mass of each floor below, at and above the edge between the two parts of a stair.
-        total = float(self.share) * width + self.fall * float(1 - self.share) * width
-        at = split + self.fall * (1 - split) if full < width else 0.0
-        masses = ((0, full, 1.0), (full, min(full + 1, width), at), (full + 1, width, self.fall))
-        first = sum(mass * (_sum_odd(hi) - _sum_odd(lo)) for lo, hi, mass in masses if lo < hi)
-        second = sum(
-            mass * (_sum_odd_squares(hi) - _sum_odd_squares(lo))
-            for lo, hi, mass in masses
-            if lo < hi
-        )
-        return width**2 * self._second_moment(first / total / width, second / total / width**2)
+    def beyond(self, distance: Floats, uniform: Floats) -> Floats:
+        noise: Floats = np.maximum(distance, 0.0) - float(self.scale) * np.log(uniform)
+        return noise
 
 
-NOISES = ("laplace", "exponential", "staircase")
-
-
-def law_named(noise: str, scale: Fraction, sensitivity: Fraction) -> Law:
-    """The law that `noise` names, at a scale that shifting by `sensitivity` is measured in."""
-    if noise == "laplace":
-        return LaplaceNoise(scale)
-    if noise == "exponential":
-        return ExponentialNoise(scale)
-    return StaircaseNoise.best(scale, sensitivity)
+LAWS: dict[str, type[Law]] = {
+    law.name: law for law in (LaplaceNoise, ExponentialNoise, StaircaseNoise)
+}
+NOISES = tuple(LAWS)
+REAL_NOISES = tuple(name for name, law in LAWS.items() if issubclass(law, RealLaw))
+"""Those that a Top-K takes."""
 
 
 def require_noise(noise: object) -> str:
     """`noise`, if it names a law."""
-    if not (isinstance(noise, str) and noise in NOISES):
-        raise ValueError(f"noise must be one of {', '.join(map(repr, NOISES))}, not {noise!r}")
+    if not (isinstance(noise, str) and noise in LAWS):
+        raise ValueError(f"noise must be one of {', '.join(map(repr, LAWS))}, not {noise!r}")
     return noise
 
 
-def _sum_odd(count: int) -> float:
-    """½ + 1½ + …, `count` terms."""
-    return count**2 / 2
+def law_named(noise: str, scale: Fraction, sensitivity: Fraction) -> Law:
+    """The law that `noise` names, at a scale that shifting by `sensitivity` is measured in."""
+    return LAWS[noise].best(scale, sensitivity)
 
 
-def _sum_odd_squares(count: int) -> float:
-    """½² + 1½² + …, `count` terms."""
-    return count * (4 * count**2 - 1) / 12
+def require_real(law: Law) -> RealLaw:
+    """`law`, if a Top-K can use it."""
+    if not isinstance(law, RealLaw):
+        raise ValueError(f"noise must be {_either(RealLaw)} for a Top-K: {law.name} noise can tie")
+    return law
+
+
+def require_memoryless(law: Law, where: str) -> MemorylessLaw:
+    """`law`, if the largest of many draws can be drawn without the others."""
+    if not isinstance(law, MemorylessLaw):
+        raise ValueError(f"noise must be {_either(MemorylessLaw)} {where}")
+    return law
+
+
+def _either(kind: type) -> str:
+    """The names of laws of this kind."""
+    return " or ".join(repr(name) for name, law in LAWS.items() if issubclass(law, kind))
+
+
+def _upper_quantile(sums: Floats) -> Floats:
+    """What e^(−sum) of all unit exponentials are below; infinite where the sum may be 0."""
+    upper: Floats = -np.log(-np.expm1(-sums))
+    return upper
+
+
+def _exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
+    """−ln(1 − e^(−total)), to half of the digits.
+
+    Half are to spare, so that total may be as small as that. If it is smaller, because it is of a
+    huge size, −ln(total) is as good: the two differ by less than it.
+    """
+    context = decimals(digits)
+    exponent = context.divide(Decimal(total.numerator), Decimal(total.denominator))
+    beyond = exponent
+    if total.numerator * 10 ** (digits // 2) >= total.denominator:
+        beyond = context.subtract(Decimal(1), context.exp(exponent.copy_negate()))
+    return -Fraction(context.ln(beyond))
 
 
 def _geometric_mass(scale: Fraction, step: int) -> float:
@@ -302,10 +237,37 @@ def _geometric_mass(scale: Fraction, step: int) -> float:
     return -math.exp(-step / scale) * math.expm1(-1 / scale)
 
 
-def _geometric_variance(scale: Fraction) -> float:
-    """Var ⌊E⌋ for exponential E: p/(1−p)² with p = e^(−1/scale), without cancellation."""
-    half = 1 / (2 * scale)
-    return 1 / (4 * math.sinh(half) ** 2) if half < 300 else 0.0
+def _laplace_difference_tail(rate: float, rate0: float, step: int) -> float:
+    """Sum P(N₀ = n)·P(N > step + n) over n; three geometric series."""
+    if step < 0:
+        return 1 - _laplace_difference_tail(rate, rate0, -step - 1)  # N − N₀ is symmetric
+    p = math.exp(-rate)
+    both = -math.expm1(-rate - rate0)  # 1 − pr, with r = e^(−rate0)
+    rest = -math.expm1(-rate0)  # 1 − r
+    p_power, r_power = math.exp(-rate * (step + 1)), math.exp(-rate0 * (step + 1))
+    # Σ p^(step−j) r^j over j = 0..step, stable where p and r are close.
+    slope = rate - rate0
+    if slope < 0:
+        mixed = math.exp(-rate * step) * _geometric_sum(slope, step + 1)
+    else:
+        mixed = math.exp(-rate0 * step) * _geometric_sum(-slope, step + 1)
+    return (
+        rest * p_power / both / 4 + rest * mixed / 4 + r_power / 2 - rest * r_power * p / both / 4
+    )
+
+
+def _geometric_sum(exponent: float, count: int) -> float:
+    """1 + e^x + … , `count` terms, for x ≤ 0."""
+    if exponent == 0:
+        return float(count)
+    return math.expm1(exponent * count) / math.expm1(exponent)
+
+
+def _exponential_difference_tail(rate: float, rate0: float, step: int) -> float:
+    both = -math.expm1(-rate - rate0)
+    if step >= 0:
+        return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / both
+    return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both
 
 
 def tie_bound(epsilon: Fraction, grid: Fraction, count: int) -> Fraction:

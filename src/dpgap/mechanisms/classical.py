@@ -6,7 +6,6 @@ their cost are the same; that is the point of the paper.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -16,20 +15,7 @@ from dpgap.budget.account import Account
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.releases.results import Integers, Promise, Table, named
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IndexRelease(Table):
-    """Selected indices and nothing else."""
-
-    indices: Integers
-    labels: tuple[Any, ...] | None
-    epsilon: Fraction
-    promise: Promise
-
-    def columns(self) -> dict[str, Sequence[Any]]:
-        return named(self.indices, self.labels)
+from dpgap.releases.results import IndexRelease
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +34,14 @@ class Classical:
     ) -> IndexRelease:
         """Select on secure exact noise."""
         release = self.mechanism.release(answers, labels=labels, account=account)
-        return IndexRelease(release.indices, release.labels, release.epsilon, release.promise)
+        return IndexRelease(
+            indices=release.indices,
+            labels=release.labels,
+            epsilon=release.epsilon,
+            promise=release.promise,
+            made=release.made,
+            mechanisms=release.mechanisms,
+        )
 
 
 @public

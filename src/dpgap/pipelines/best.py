@@ -16,6 +16,7 @@ import numpy as np
 from dpgap.estimates.after_selection import Estimates, NoisyThreshold, UnknownLine, after_selection
 from dpgap.estimates.linear import blue
 from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.grid import Grid
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
@@ -36,7 +37,7 @@ def estimates_after_top_k(
     selection: NoisyTopK, measurement: Joint, measurements: Floats, leads: Floats
 ) -> Estimates:
     """Estimates from measurements and floored leads over the best loser; one row for every run."""
-    k, grid = selection.k, float(selection.grid or 1)
+    k, grid = selection.k, Grid(selection.grid).width
     if k == 1:  # one lead over an unknown line says nothing
         return Estimates(measurements, np.full_like(measurements, measurement.variance(1)))
     own, shared = _parts(measurement, k)
@@ -86,7 +87,7 @@ def estimates_after_above(
     A lead is what a gap has over its branch's margin. Floors lose about half a step, of the
     answer's noise and of the threshold's alike.
     """
-    grid, program = float(selection.grid or 1), selection.in_steps()
+    grid, program = Grid(selection.grid).width, selection.in_steps()
     margins = np.array([float(way.margin) for way in program.ways])[branches - 1] * grid
     scales = np.array([float(way.law.scale) for way in program.ways])[branches - 1] * grid
     lost = np.array([way.law.mean - way.law.floor_mean for way in program.ways])[branches - 1]
@@ -108,7 +109,7 @@ def _parts(measurement: Joint, count: int) -> tuple[float, float]:
     """The deviations of a measurement's own error and of what all of them share."""
     variance, law = measurement.variance(count), measurement.law_in_steps(count)
     shared = variance * law.correlation
-    rounding = float(measurement.grid or 1) ** 2 / 12  # keeps both above zero
+    rounding = Grid(measurement.grid).width ** 2 / 12  # keeps both above zero
     return math.sqrt(variance - shared + rounding), math.sqrt(shared + rounding)
 
 

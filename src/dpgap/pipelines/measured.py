@@ -24,11 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap import public
-from dpgap.budget.account import Account, charged
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.draws import require_scale
+from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
@@ -42,7 +43,8 @@ from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import Looked, LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.pipelines.routes import Facts, JointRoute, PaperRoute, RankedRoute
-from dpgap.releases.results import Measured
+from dpgap.releases.provenance import MechanismUsed
+from dpgap.releases.results import METHODS, Measured
 
 _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
     "best": RankedRoute,  # where nothing is to be looked at
@@ -50,7 +52,6 @@ _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
     "ranked": RankedRoute,
     "paper": PaperRoute,
 }
-TOP_K_METHODS = tuple(_ROUTES)
 _ABOVE: dict[str, ModuleType] = {"best": best, "paper": paper}
 ABOVE_METHODS = tuple(_ABOVE)
 _HALF = Fraction(1, 2)
@@ -83,6 +84,7 @@ class MeasuredTopK:
     sensitivity: Fraction
     method: str
     split: Fraction | None
+    """The share of ε that selects; None where a look decides on it."""
     grid: Fraction | None
     route: RankedRoute | JointRoute | PaperRoute = field(repr=False, compare=False)
     """What is taken where nothing is looked at."""
@@ -101,7 +103,7 @@ class MeasuredTopK:
         noise: str | None = None,
         grid: Rational | None = None,
     ) -> None:
-        method = require_method(method, TOP_K_METHODS)
+        method = require_method(method, METHODS)
         _require_noise(noise, method)
         whole, part = positive_rational("epsilon", epsilon), _share(split)
         kind, select = _ROUTES[method], part or _SPLITS.get(method, _HALF)
@@ -113,7 +115,7 @@ class MeasuredTopK:
             **facts._asdict(),
             "epsilon": whole,
             "method": method,
-            "split": part,
+            "split": None if looks and part is None else select,
             "route": route,
             "looking": LookFirst.of(facts, whole, part) if looks else None,
         }
@@ -153,28 +155,31 @@ class MeasuredTopK:
         self.measurement.require_room(candidates.private_answers)
         route: RankedRoute | JointRoute | PaperRoute = self.route
         looked: Looked = ()
-        parts: dict[str, Fraction] = {}
-        with charged(account, self.epsilon, self):
+        used: list[Any] = []
+        with charged(account, Request.for_mechanism(self.epsilon, self)):
             if self.looking is not None and self.k < candidates.size:
                 looked = self.looking.look_paid(candidates)
                 route = self.looking.route(looked, candidates.size)
-                parts = {"look": self.looking.measurement.epsilon}
+                used.append(self.looking.measurement)
             won = route.release_paid(candidates)
-        parts |= {"select": route.selection.epsilon, "measure": route.measurement.epsilon}
+        used += [route.selection, route.measurement]
+        steps = ("look", "select", "measure")[-len(used) :]
         return Measured(
             indices=won.indices,
             gaps=won.gaps,
             labels=won.labels,
             measurements=won.measurements,
             **won.found._asdict(),
-            rounding=0.0 if self.grid is None else float(self.grid) / 2,
+            rounding=Grid(self.grid).rounding,
             epsilon=self.epsilon,
             spent=self.epsilon,
             promise=won.promise._replace(epsilon=self.epsilon),
+            method=self.method,
+            mechanisms=tuple(MechanismUsed.of(each) for each in used),
             route=route.name,
             looked=looked,
             lead=won.lead,
-            parts=tuple(parts.items()),
+            parts=tuple((step, each.epsilon) for step, each in zip(steps, used, strict=True)),
         )
 
 
@@ -196,6 +201,8 @@ class MeasuredAbove:
     selection: SparseVector
     measurement: Laplace | Joint
     method: str
+    split: Fraction = field(repr=False, compare=False)
+    """The share of ε that selects."""
 
     def __init__(
         self,
@@ -233,11 +240,13 @@ class MeasuredAbove:
         kind: type[Laplace | Joint] = joint if method == "best" else Laplace
         measurement = kind.after(selection, (1 - part) * whole)
         require_scale(measurement.law_in_steps(selection.capacity).scale)
-        for name, value in (
-            ("selection", selection),
-            ("measurement", measurement),
-            ("method", method),
-        ):
+        values = {
+            "selection": selection,
+            "measurement": measurement,
+            "method": method,
+            "split": part,
+        }
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -261,7 +270,7 @@ class MeasuredAbove:
         """
         stream = self.selection.prepare(answers, labels)
         self.measurement.require_room(stream.extremes)
-        with charged(account, self.epsilon, self) as charge:
+        with charged(account, Request.for_mechanism(self.epsilon, self)) as charge:
             selected, private_answers = self.selection.draw_paid(stream)
             charge.spent = selected.spent
             values = np.empty(0)
@@ -272,17 +281,18 @@ class MeasuredAbove:
         if values.size:
             estimate = _ABOVE[self.method].above_estimates
             found = estimate(self.selection, self.measurement, selected, values)
-        grid = self.selection.grid
         return Measured(
             indices=selected.indices,
             gaps=selected.gaps,
             labels=selected.labels,
             measurements=values,
             **found._asdict(),
-            rounding=0.0 if grid is None else float(grid) / 2,
+            rounding=Grid(self.selection.grid).rounding,
             epsilon=self.epsilon,
             spent=charge.spent,
             promise=selected.promise._replace(epsilon=self.epsilon),
+            method=self.method,
+            mechanisms=(*selected.mechanisms, MechanismUsed.of(self.measurement)),
         )
 
 

@@ -5,7 +5,6 @@ its measurement by inverse variance (Section 6.2). Both ignore that the noise al
 selected. So they are off where winners are hard to tell from losers.
 """
 
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from dpgap.estimates.errors import LaplaceSum, MeasurementError
 from dpgap.estimates.linear import blue, blue_variance, combine, combined_variance
 from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.grid import Grid
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
@@ -32,7 +32,7 @@ def top_k_estimates(
     selection: NoisyTopK, measurement: Laplace, selected: TopKRelease, measurements: Floats
 ) -> EstimatedWinners:
     """Estimate the winners of a Top-K."""
-    k, grid = selection.k, float(selection.grid or 1)
+    k, grid = selection.k, Grid(selection.grid).width
     ratio = variance_ratio(selection, measurement)
     gaps = selected.gaps.copy()
     if gaps.size == k - 1 and k > 1:
@@ -67,7 +67,7 @@ def top_k_error(selection: NoisyTopK, measurement: Laplace) -> MeasurementError 
         (selecting, k - 1),
     )
     floored = (1 + ratio * k + 3 * (k - 1)) / whole / 2
-    return LaplaceSum(terms, floored, selection.grid or Fraction(1))
+    return LaplaceSum(terms, floored, Grid(selection.grid).step)
 
 
 def above_estimates(
@@ -91,7 +91,7 @@ def gap_variances(selection: SparseVector) -> Floats:
     program = selection.in_steps()
     of_branch = np.array([way.law.floor_variance for way in program.ways])
     variances: Floats = of_branch + program.threshold_law.floor_variance
-    return variances * float(selection.grid or 1) ** 2
+    return variances * Grid(selection.grid).width ** 2
 
 
 def above_errors(
@@ -109,5 +109,5 @@ def above_errors(
             (float(program.ways[branch - 1].law.scale) * of_gap, 1),
             (float(program.threshold_law.scale) * of_gap, 1),
         )
-        error[branch] = LaplaceSum(terms, (1 + of_gap) / 2, selection.grid or Fraction(1))
+        error[branch] = LaplaceSum(terms, (1 + of_gap) / 2, Grid(selection.grid).step)
     return tuple(error[branch] for branch in branches.tolist())

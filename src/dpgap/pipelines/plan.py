@@ -22,11 +22,11 @@ import numpy as np
 
 from dpgap import public
 from dpgap.estimates.linear import combined_variance
+from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.pipelines.measured import (
     ABOVE_METHODS,
-    TOP_K_METHODS,
     MeasuredAbove,
     MeasuredTopK,
     require_method,
@@ -34,7 +34,7 @@ from dpgap.pipelines.measured import (
 from dpgap.pipelines.outlook import Outlook, Sizes, outlook_for
 from dpgap.pipelines.paper import above_errors, gap_variances
 from dpgap.pipelines.routes import Expectation
-from dpgap.releases.results import Table
+from dpgap.releases.results import METHODS, Table
 
 BASELINE = "baseline"
 """Measuring with Laplace noise and half of ε while ignoring gaps."""
@@ -191,7 +191,7 @@ def plan(
     0.638
     """
     top = require_select(select) == "top-k"
-    known = (*(TOP_K_METHODS if top else ABOVE_METHODS), BASELINE)
+    known = (*(METHODS if top else ABOVE_METHODS), BASELINE)
     methods = known if method is None else (require_method(method, known),)
     if (epsilon is None) == (error is None):
         raise ValueError("give either epsilon or error: one of them, and not both")
@@ -283,7 +283,7 @@ def _after_above(method: str, pipeline: MeasuredAbove, count: int) -> Expected:
     selection, measurement = pipeline.selection, pipeline.measurement
     branch = len(selection.ways)
     gap = float(gap_variances(selection)[branch - 1])
-    grid = float(selection.grid or 1)
+    grid = Grid(selection.grid).width
     shared = selection.in_steps().threshold_law.floor_variance * grid**2
     alone = measurement.variance(count)
     half = measurement.half_width(count, 0.95)

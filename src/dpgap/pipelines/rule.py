@@ -149,12 +149,12 @@ def places_around(law: ShellNoise, count: int) -> Floats:
     order = np.argsort(_evenly(count, law.dimension + 1)[:, -1], kind="stable")
     rows = np.arange(count)
     turn = rows % law.dimension
-    sign = np.where(rows // law.dimension % 2 == 0, 1.0, -1.0) if law.symmetric else 1.0
-    if law.symmetric:
+    sign = np.where(rows // law.dimension % 2 == 0, 1.0, -1.0) if law.signed else 1.0
+    if law.signed:
         points = 2 * points - 1
     points[rows, turn] = sign
     points *= largest[order, None] * float(law.scale)
-    return points if law.symmetric else points[:, 1:] - points[:, :1]
+    return points if law.signed else points[:, 1:] - points[:, :1]
 
 
 def _evenly(count: int, dimension: int) -> Floats:

@@ -17,7 +17,7 @@ import numpy as np
 from dpgap import public
 from dpgap.budget.account import Account
 from dpgap.data.counts import NEIGHBOURS, DomainLike, Table, counts, require_neighbours
-from dpgap.data.private_counts import Integers, PrivateCounts
+from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.sparse_vector.streams import Stream
@@ -87,16 +87,9 @@ def top_k(
         **_given(method=method, split=split),
     )
     with _counted(table, unit, item, domain, neighbours) as (answers, origin):
+        question = _question("top-k", pipeline, answers, origin)
         release = pipeline.release(answers, account=account)
-    question = Question(
-        kind="top-k",
-        k=pipeline.k,
-        epsilon=pipeline.epsilon,
-        origin=origin,
-        items=len(answers),
-        method=pipeline.method,
-    )
-    return TableRelease(**_values(release), question=question)
+    return _of_table(question, release)
 
 
 @public
@@ -159,19 +152,27 @@ def above(
         _counted(table, unit, item, domain, neighbours) as (answers, origin),
         closing(answers.shuffled()) as chunks,
     ):
+        question = _question("above", pipeline, answers, origin)._replace(
+            threshold=pipeline.selection.threshold, adaptive=bool(adaptive)
+        )
         stream = Stream.on_grid(answers, chunks, pipeline.selection.grid)
         release = pipeline.release(stream, account=account)
-    question = Question(
-        kind="above",
+    return _of_table(question, release)
+
+
+def _question(
+    kind: str, pipeline: MeasuredTopK | MeasuredAbove, answers: PrivateCounts, origin: Origin
+) -> Question:
+    """What is asked. All of it is public, and known before anything is charged."""
+    return Question(
+        kind=kind,
         k=pipeline.selection.k,
         epsilon=pipeline.epsilon,
         origin=origin,
         items=len(answers),
         method=pipeline.method,
-        threshold=pipeline.selection.threshold,
-        adaptive=adaptive,
+        split=pipeline.split,
     )
-    return TableRelease(**_largest_first(release), question=question)
 
 
 def _is_monotonic(table: Any, neighbours: str | None) -> bool:
@@ -202,6 +203,12 @@ def _origin(answers: PrivateCounts) -> Origin:
     return answers.origin
 
 
+def _of_table(question: Question, release: Measured) -> TableRelease:
+    """The answer to a question: items above a threshold are shown largest first."""
+    values = _values(release) if question.kind == "top-k" else _largest_first(release)
+    return TableRelease(**values, question=question)
+
+
 def _values(release: Measured) -> dict[str, Any]:
     return {field.name: getattr(release, field.name) for field in fields(release)}
 
@@ -209,16 +216,13 @@ def _values(release: Measured) -> dict[str, Any]:
 def _largest_first(release: Measured) -> dict[str, Any]:
     """The values of a release, the largest estimate first."""
     order = np.argsort(-release.estimates, kind="stable")
-    return {name: _reordered(value, order) for name, value in _values(release).items()}
-
-
-def _reordered(value: Any, order: Integers) -> Any:
-    """Rows in another order; all else as it is."""
-    if isinstance(value, np.ndarray):
-        return value[order]
-    if type(value) is tuple and len(value) == order.size:
-        return tuple(value[place] for place in order.tolist())
-    return value
+    values = _values(release)
+    rows: dict[str, Any]
+    rows = {name: each[order] for name, each in values.items() if isinstance(each, np.ndarray)}
+    for name in ("labels", "errors"):
+        if values[name] is not None and len(values[name]) == order.size:  # or one for all
+            rows[name] = tuple(values[name][place] for place in order.tolist())
+    return values | rows
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -9,14 +9,27 @@ import math
 from collections.abc import Iterable
 
 from dpgap.exact.parameters import readable
+from dpgap.releases.numbers import exact_text
+from dpgap.releases.printable import printable
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.questions import Question, TableRelease
+from dpgap.releases.results import (
+    AboveRelease,
+    IndexRelease,
+    MaxRelease,
+    Measured,
+    MeasuredValues,
+    Release,
+    TopKRelease,
+)
 from dpgap.releases.rows import Row, rows_of, visible
 
 _WIDTH, _ROW, _TOP, _FOOT = 880, 46, 14, 34
 _PLOT_RIGHT = 690
 _LONGEST = 28
+_SMALLEST = 1e-200
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --quiet: #64748b; --line: #e2e8f0;
   --paper: #ffffff; --ground: #f4f6f9; --bar: #c9dcf7; --mark: #1f5fbf; --gap: #d97706; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6ebf2; --quiet: #94a3b8; --line: #2b3645;
@@ -56,21 +69,19 @@ footer { color: var(--quiet); font-size: .85rem; }
 """
 
 
-def page(release: TableRelease) -> str:
+def page(release: Release) -> str:
     """The whole page, as HTML."""
-    question = release.question
-    title = _title(question)
+    if isinstance(release, TableRelease):
+        title, sections = _title(release.question), _of_table(release)
+        table = release.question.origin.table
+    else:
+        title, sections, table = _TITLES[type(release)], _of_array(release), None
+    made = html.escape(release.made.words(table))
     body = "\n".join(
         [
             f"<h1>{title}</h1>",
-            f'<p class="lead">{_lead(release)}</p>',
-            _facts(release),
-            f"<section><h2>Estimates, intervals and gaps</h2>{chart(release)}</section>",
-            f"<section>{_table(release)}</section>",
-            _guarantee(release),
-            _section("How to read this page", _reading(release)),
-            _section("Parameters", _parameters(question)),
-            "<footer>Made with dpgap. This page loads nothing and runs nothing.</footer>",
+            *sections,
+            f"<footer>{made}. This page loads nothing and runs nothing.</footer>",
         ]
     )
     return (
@@ -78,9 +89,50 @@ def page(release: TableRelease) -> str:
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body><main>\n{body}\n</main></body>\n</html>\n"
     )
+
+
+def _of_table(release: TableRelease) -> list[str]:
+    question = release.question
+    return [
+        f'<p class="lead">{_lead(release)}</p>',
+        _facts(release),
+        f"<section><h2>Estimates, intervals and gaps</h2>{chart(release)}</section>",
+        f"<section>{_table(release)}</section>",
+        _guarantee(release, question.origin.is_private),
+        _section("How to read this page", _reading(release)),
+        _section("Parameters", _terms(_parameters(question))),
+    ]
+
+
+_TITLES: dict[type[Release], str] = {
+    IndexRelease: "Selected answers",
+    TopKRelease: "The largest answers",
+    MaxRelease: "The largest answer",
+    AboveRelease: "Answers above a threshold",
+    MeasuredValues: "Measured values",
+    Measured: "Selected answers with estimates",
+}
+
+
+def _of_array(release: Release) -> list[str]:
+    """A release of an array, which has no question, as its table and its mechanisms."""
+    return [
+        f'<section><div class="scroll">{release.rows_in_html()}</div></section>',
+        _guarantee(release, is_private=True),
+        *(_section(_name(used.name), _terms(_used(used))) for used in release.mechanisms),
+    ]
+
+
+def _used(mechanism: MechanismUsed) -> dict[str, str]:
+    words = {True: "yes", False: "no"}
+    return {
+        name: words[value] if isinstance(value, bool) else str(value)
+        for name, value in mechanism.parameters
+        if value is not None
+    }
 
 
 def chart(release: TableRelease) -> str:
@@ -125,7 +177,9 @@ class _Scale:
 
 def _ticks(low: float, high: float) -> list[float]:
     """About five round numbers that cover the values."""
-    rough = (high - low) / 5 or 1.0
+    rough = (high - low) / 5
+    if rough < _SMALLEST:
+        rough = 1.0
     power = 10 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
     first = math.floor(low / step)
@@ -235,9 +289,9 @@ def _gap_cell(row: Row) -> str:
     return f'<td class="gap">{"" if row.gap is None else f"{row.gap:,.1f}"}</td>'
 
 
-def _guarantee(release: TableRelease) -> str:
-    words = html.escape(release.guarantee)
-    if release.question.origin.is_private:
+def _guarantee(release: Release, is_private: bool) -> str:
+    words = html.escape(printable(release.guarantee))
+    if is_private:
         return _section("What is guaranteed", f"<p>{words}</p>")
     return f'<section class="warning"><h2>Not private</h2><p>{words}</p></section>'
 
@@ -292,11 +346,11 @@ def _way(release: TableRelease) -> Iterable[str]:
         yield f"The look, which decided on the way, measured ({seen}). It is part of the release."
 
 
-def _parameters(question: Question) -> str:
+def _parameters(question: Question) -> dict[str, str]:
     terms = {
         "question": question.kind,
         "k": str(question.k),
-        "ε": str(question.epsilon),
+        "ε": exact_text(question.epsilon),
         "unit": question.origin.unit,
         "item": question.origin.item,
         "domain": question.origin.domain,
@@ -304,7 +358,11 @@ def _parameters(question: Question) -> str:
         "method": question.method,
     }
     if question.threshold is not None:
-        terms["threshold"] = str(question.threshold)
+        terms["threshold"] = exact_text(question.threshold)
         terms["adaptive"] = "yes" if question.adaptive else "no"
-    pairs = "".join(f"<dt>{name}</dt><dd>{_name(term)}</dd>" for name, term in terms.items())
+    return terms
+
+
+def _terms(terms: dict[str, str]) -> str:
+    pairs = "".join(f"<dt>{_name(name)}</dt><dd>{_name(term)}</dd>" for name, term in terms.items())
     return f'<dl class="terms">{pairs}</dl>'

@@ -1,4 +1,4 @@
-"""Releases as plain values: dictionaries, lists, numbers and text, as JSON knows them.
+"""Answers, plans and cells as plain values: dictionaries, lists, numbers and text, as in JSON.
 
 Exact fractions become text such as "7/10". Numbers that JSON lacks (infinity, NaN) and labels of
 other kinds (dates, bytes) become text too.

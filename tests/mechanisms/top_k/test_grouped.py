@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgap
+from dpgap.exact import bits as bits_module
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.draws import Uniform
 from dpgap.mechanisms.top_k import grouped as grouped_kernel
@@ -18,6 +19,7 @@ from law_tests import LEVEL, chi_square_p, homogeneous_p
 from seams import words_drawn
 
 RUNS = 5_000
+_WORDS = bits_module.Bits.words
 
 
 def _grouped_samples(mechanism, values, sizes, seed: int, runs: int = RUNS) -> list[tuple]:
@@ -96,7 +98,7 @@ def test_the_largest_of_a_trillion_draws_follows_its_law():
     bits = InsecureSeededBits(9)
     law = dpgap.NoisyTopK(1, 1, monotonic=True, noise="exponential", grid="1/8").in_steps().law
     draws = [
-        TopDraw(law, size, [Uniform.of_word(bits.word(), bits)]).enclosure(0) for _ in range(4_000)
+        TopDraw(law, size, Uniform.of_word(bits.word(), bits)).enclosure(0) for _ in range(4_000)
     ]
     assert all(low < high and high - low < Fraction(1, 10**15) for low, high in draws)
     middle = np.array([float(low) for low, _ in draws]) / float(law.scale)
@@ -131,3 +133,48 @@ def test_staircase_noise_is_refused_for_groups():
     mechanism = dpgap.NoisyTopK(1, 1, noise="staircase")
     with pytest.raises(ValueError, match="noise must be"):
         select_grouped(mechanism, np.array([1]), np.array([3]), InsecureSeededBits(1))
+
+
+def _waits(sizes: list[int], words: np.ndarray) -> list[tuple[Fraction, Fraction]]:
+    """The first so many sums of E/left, on exact fractions."""
+    sums, low, high = [], Fraction(0), Fraction(0)
+    for left, word in zip(sizes, words.tolist(), strict=True):
+        near, far = Uniform.of_word(word, InsecureSeededBits(0)).exponential(0)
+        low, high = low + near / left, high + far / left
+        sums.append((low, high))
+    return sums
+
+
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 900])
+def test_long_sums_stay_enclosed_and_tight(count: int):
+    words = InsecureSeededBits(30).words(count, 1)
+    left = np.arange(count, 0, -1) * 10**9
+    start = np.array([[0.25], [0.25]])
+    low, high = grouped_kernel.sums_of_waits(start, words, left[:, None])[:, :, 0]
+    for at, (least, most) in enumerate(_waits(left.tolist(), words[:, 0])):
+        assert Fraction(low[at]) - Fraction(1, 4) <= most
+        assert Fraction(high[at]) - Fraction(1, 4) >= least
+    assert (high - low <= (low - 0.25) * 2.0**-44 + low * 2.0**-42).all()
+
+
+def test_all_of_many_equal_answers_are_ranked_in_few_steps():
+    """Every answer wins; one position after another would take minutes."""
+    count = 1 << 16
+    mechanism = dpgap.NoisyTopK(count, 1, monotonic=True, noise="exponential")
+    bits = InsecureSeededBits(31)
+    with mock.patch.object(bits_module.Bits, "words", autospec=True, side_effect=_WORDS) as words:
+        chosen = select_grouped(mechanism, np.array([0]), np.array([count]), bits)
+    assert words.call_count < 20
+    assert sorted(chosen.places.tolist()) == list(range(count))
+    assert (np.diff(chosen.leads) <= 0).all()
+
+
+def test_a_group_far_ahead_is_drawn_in_ever_longer_stretches():
+    mechanism = dpgap.NoisyTopK(3_000, 1, monotonic=True, noise="exponential")
+    bits = InsecureSeededBits(32)
+    values, sizes = np.array([0, -(10**9)]), np.array([10**6, 10**6])
+    with mock.patch.object(bits_module.Bits, "words", autospec=True, side_effect=_WORDS) as words:
+        chosen = select_grouped(mechanism, values, sizes, bits)
+    assert set(chosen.groups.tolist()) == {0}
+    assert words.call_count < 40
+    assert words_drawn(bits) < 3_000 * 3

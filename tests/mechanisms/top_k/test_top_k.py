@@ -108,7 +108,7 @@ def test_the_fall_back_alone_gives_the_very_same_selections(monkeypatch):
 def _max_law(mechanism: dpgap.NoisyTopK, answers: list[int], factor: float) -> np.ndarray:
     """P(winner, ⌊lead⌋), leads below 60, by quadrature over the winner's value."""
     scale = float(mechanism.law.scale) * factor
-    law = stats.laplace(scale=scale) if mechanism.law.symmetric else stats.expon(scale=scale)
+    law = stats.laplace(scale=scale) if mechanism.law.signed else stats.expon(scale=scale)
     # Kinks lie at whole numbers, so Gauss–Legendre within each step is exact to rounding.
     nodes, weights = np.polynomial.legendre.leggauss(12)
     steps = np.arange(min(answers) - 90, max(answers) + 90)

@@ -20,8 +20,8 @@ import numpy as np
 
 from dpgap.data.private_counts import sealed
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.draws import Floats, Integers, Real, Uniform, unit_exponential_bounds
-from dpgap.exact.laws import Law, Scalar
+from dpgap.exact.draws import Floats, Integers, Real, Uniform, exponential_bounds
+from dpgap.exact.laws import MemorylessLaw, Scalar
 from dpgap.mechanisms.joint.classes import TOP_SET, Classes
 from dpgap.mechanisms.top_k.grouped import TopDraw, noise_bounds
 from dpgap.mechanisms.top_k.kernel import ranked
@@ -45,7 +45,7 @@ class ChosenClasses(NamedTuple):
 
 
 @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-def select_classes(law: Law, classes: Classes, runs: int, bits: Bits) -> ChosenClasses:
+def select_classes(law: MemorylessLaw, classes: Classes, runs: int, bits: Bits) -> ChosenClasses:
     """Choose among all sets `runs` times. Margins in steps are half-margins in half steps.
 
     So `law` is that of the noise in half steps.
@@ -94,7 +94,7 @@ class Contenders(NamedTuple):
             self.sizes + others.sizes,
         )
 
-    def bounds(self, law: Law, words: Words, origin: int) -> tuple[Floats, Floats]:
+    def bounds(self, law: MemorylessLaw, words: Words, origin: int) -> tuple[Floats, Floats]:
         """Floats around the two largest values of each class, less `origin`.
 
         `words` are two for every class along the first axis, the classes along the last. All
@@ -105,7 +105,7 @@ class Contenders(NamedTuple):
         pairs = zip(self.sizes, shifts.tolist(), strict=True)
         sizes = np.array([float(size >> shift) for size, shift in pairs])
         left = np.maximum(sizes - (shifts == 0), 0.0)  # dividing by 2^900 less 1 is the same
-        sums = np.stack(unit_exponential_bounds(words))  # ends, first and second, …, classes
+        sums = np.stack(exponential_bounds(1.0, words))  # ends, first and second, …, classes
         sums[:, 0] /= sizes
         sums[:, 1] = sums[:, 0] + sums[:, 1] / left
         sums *= _OUTWARDS.reshape(2, *[1] * (sums.ndim - 1))
@@ -118,7 +118,7 @@ class Contenders(NamedTuple):
         return np.concatenate(list(low), axis=-1), np.concatenate(list(high), axis=-1)
 
 
-def _contenders(law: Law, classes: Classes, bits: Bits) -> tuple[Contenders, Words]:
+def _contenders(law: MemorylessLaw, classes: Classes, bits: Bits) -> tuple[Contenders, Words]:
     """The classes that may win or come second, and two words for each, as one run."""
     origin = classes.margin(TOP_SET)
     found, words = Contenders.of(classes, [TOP_SET]), bits.words(2, 1)
@@ -143,16 +143,16 @@ def _contenders(law: Law, classes: Classes, bits: Bits) -> tuple[Contenders, Wor
     return found, words[:, None, :]
 
 
-def _upper_bounds(law: Law, offsets: Integers, log_sizes: Floats, words: Words) -> Floats:
+def _upper_bounds(law: MemorylessLaw, offsets: Integers, log_sizes: Floats, words: Words) -> Floats:
     """What no value of a class exceeds: −ln(1 − e^(−s)) < ln(1/s) + ½ for s up to 1, and falls."""
-    least, _ = unit_exponential_bounds(words)
+    least, _ = exponential_bounds(1.0, words)
     noise = np.maximum(log_sizes - np.log(least), 0.0) + (0.5 + 2.0**-20)
     highest: Floats = offsets + float(law.scale) * (1 + 2.0**-40) * noise
     highest += np.abs(offsets) * 2.0**-48
     return highest
 
 
-def _rank(law: Law, contenders: Contenders, words: Words, bits: Bits) -> ChosenClasses:
+def _rank(law: MemorylessLaw, contenders: Contenders, words: Words, bits: Bits) -> ChosenClasses:
     """The winner of every row of `words` (shape: two, runs, contenders) and its lead."""
     low, high = contenders.bounds(law, words, max(contenders.margins))
     order, leads, certain = ranked(low, high, 1)
@@ -172,11 +172,13 @@ def winner_and_lead(noisy: Sequence[Scalar]) -> tuple[int, Scalar]:
 
 
 def largest_two(
-    law: Law, contenders: Contenders, words: Words, bits: Bits
+    law: MemorylessLaw, contenders: Contenders, words: Words, bits: Bits
 ) -> Iterator[tuple[int, Real]]:
     """The largest value of every class, and the second largest if it has two; with its place."""
     pairs = zip(contenders.margins, contenders.sizes, words.T.tolist(), strict=True)
     for place, (margin, size, own) in enumerate(pairs):
-        uniforms = [Uniform.of_word(word, bits) for word in own]
-        for count in range(1, min(size, 2) + 1):
-            yield place, Real(margin, TopDraw(law, size, uniforms[:count]))
+        first, second = (Uniform.of_word(word, bits) for word in own)
+        largest = TopDraw(law, size, first)
+        yield place, Real(margin, largest.enclosure)
+        if size > 1:
+            yield place, Real(margin, TopDraw(law, size - 1, second, largest).enclosure)

@@ -22,18 +22,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap import public
-from dpgap.budget.account import Account, charged
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import Found, Groups, PrivateCounts, sealed, tally
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.draws import Integers
-from dpgap.exact.laws import Law, Noise, Scalar
+from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, require_memoryless
 from dpgap.exact.parameters import Rational, positive_integer
 from dpgap.mechanisms.joint.classes import Classes
 from dpgap.mechanisms.joint.kernel import select_classes, winner_and_lead
 from dpgap.mechanisms.top_k.candidates import Candidates, Chosen, InGroups, named
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import JointRelease, Promise
 
 _HALF = Fraction(1, 2)
@@ -119,9 +120,10 @@ class JointTopK:
         )
 
     @property
-    def half_step_law(self) -> Law:
+    def half_step_law(self) -> MemorylessLaw:
         """The noise in halves of grid steps, in which half-margins are whole."""
-        return self.law.scaled(2 / (self.grid or Fraction(1)))
+        law = require_memoryless(self.law, "for a set")
+        return law.scaled(2 / (self.grid or Fraction(1)))
 
     def half_margin(self, answers: Sequence[Scalar], chosen: Sequence[int]) -> Scalar:
         """How good a set is: half of the smallest answer in it less the largest outside."""
@@ -174,7 +176,7 @@ class JointTopK:
             What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
         """
         candidates = self.prepare(answers, labels)
-        with charged(account, self.epsilon, self):
+        with charged(account, Request.for_mechanism(self.epsilon, self)):
             return self.draw_paid(candidates).release
 
     def prepare(
@@ -200,6 +202,7 @@ class JointTopK:
             p_value=math.exp(-lead / self.half_step_law.scale),
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
+            mechanisms=(MechanismUsed.of(self),),
         )
         return DrawnJoint(release, chosen.private_answers)
 

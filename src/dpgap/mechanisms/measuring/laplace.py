@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from dpgap import public
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Integers, floors
+from dpgap.exact.draws import Integers
 from dpgap.exact.laws import LaplaceNoise
 from dpgap.mechanisms.measuring.measurement import Measurement
 
@@ -45,4 +45,4 @@ class Laplace(Measurement[LaplaceNoise]):
         return LaplaceNoise(count * scale)
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
-        return floors(self.law_in_steps(count), bits, runs, count)
+        return self.law_in_steps(count).floors(bits, runs, count)

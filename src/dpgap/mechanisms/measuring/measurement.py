@@ -15,17 +15,18 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.budget.account import Account, charged
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.private_counts import PrivateCounts, array_of
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.errors import MeasurementError, ValueLaw
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.draws import Floats, Integers, require_scale
-from dpgap.exact.grid import MAX_STEPS, on_grid, steps_up
+from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.joint_draws import shells
 from dpgap.exact.joint_laws import ShellNoise
 from dpgap.exact.laws import Noise, Scalar
-from dpgap.exact.parameters import Rational, positive_rational, power_of_two
+from dpgap.exact.parameters import Rational, positive_rational
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import MeasuredValues, Promise
 
 L = TypeVar("L", bound=ValueLaw)
@@ -61,7 +62,7 @@ class Measurement(ABC, Generic[L]):
         keep = object.__setattr__
         keep(self, "epsilon", positive_rational("epsilon", epsilon))
         keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
-        keep(self, "grid", None if grid is None else power_of_two("grid", grid))
+        keep(self, "grid", Grid.read(grid).declared)
         require_scale(self.law_in_steps(1).scale)
 
     @classmethod
@@ -72,9 +73,9 @@ class Measurement(ABC, Generic[L]):
     @classmethod
     def on_finer_grid(cls, selection: Selection) -> dict[str, Fraction]:
         """The sensitivity of the answers that were selected, and the grid to measure them on."""
-        step = selection.grid or Fraction(1)
-        whole = steps_up(selection.sensitivity, selection.grid) * step
-        return {"sensitivity": whole, "grid": step / cls.finer}
+        grid = Grid(selection.grid)
+        whole = grid.up(selection.sensitivity) * grid.step
+        return {"sensitivity": whole, "grid": grid.step / cls.finer}
 
     @staticmethod
     @abstractmethod
@@ -91,7 +92,7 @@ class Measurement(ABC, Generic[L]):
 
     def law_in_steps(self, count: int) -> L:
         """The same noise, for values in whole grid steps."""
-        return self.noise(steps_up(self.sensitivity, self.grid) / self.epsilon, count)
+        return self.noise(Grid(self.grid).up(self.sensitivity) / self.epsilon, count)
 
     def run(self, values: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
         """The algorithm: every value plus its own noise."""
@@ -117,20 +118,21 @@ class Measurement(ABC, Generic[L]):
         This is the only method that spends ε.
         """
         steps = self.prepare(values)
-        with charged(account, self.epsilon, self):
+        with charged(account, Request.for_mechanism(self.epsilon, self)):
             measured = self.draw_paid(steps)
         return MeasuredValues(
             values=measured,
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.same_way),
             error=self.error(measured.size),
-            rounding=0.0 if self.grid is None else float(self.grid) / 2,
+            rounding=Grid(self.grid).rounding,
+            mechanisms=(MechanismUsed.of(self),),
         )
 
     def prepare(self, values: ArrayLike | PrivateCounts) -> Integers:
         """The values in steps; refused before anything is charged."""
         array = array_of(values, sensitivity=self.sensitivity, monotonic=self.same_way)
-        steps = on_grid(array, self.grid, "values")
+        steps = Grid(self.grid).steps(array, "values")
         require_scale(self.law_in_steps(steps.size).scale)
         return steps
 
@@ -149,12 +151,12 @@ class Measurement(ABC, Generic[L]):
     def draw_paid(self, steps: Integers) -> Floats:
         """Measure; the caller has paid."""
         noisy = steps + self.draws(steps.size, 1, secure_bits())[0] + self.lost
-        values: Floats = np.multiply(noisy, float(self.grid or 1), dtype=np.float64)
+        values: Floats = np.multiply(noisy, Grid(self.grid).width, dtype=np.float64)
         return values
 
     def error(self, count: int) -> MeasurementError:
         """What each of `count` released values may be off by."""
-        return MeasurementError(self.law_in_steps(count), self.grid or Fraction(1))
+        return MeasurementError(self.law_in_steps(count), Grid(self.grid).step)
 
     def variance(self, count: int) -> float:
         """The variance of each of `count` released values."""

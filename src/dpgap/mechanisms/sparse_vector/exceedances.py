@@ -1,9 +1,9 @@
 """The draws out of very many that reach a line, without drawing the others.
 
 Of m draws from a law only the few largest may reach the line. They are drawn from the largest on,
-straight from their own law as in `grouped_kernel`, until one falls below. Floats enclose them;
-where those leave a floor open it is decided on decimals and further bits. So what comes out has
-exactly the law of m draws, of which those below the line are forgotten.
+straight from their own law, as in `dpgap.mechanisms.top_k.grouped`, until one falls below. Floats
+enclose them. Where those leave a floor open, decimals and further bits decide. So what comes out
+has exactly the law of m draws, of which those below the line are forgotten.
 """
 
 import math
@@ -11,42 +11,32 @@ import math
 import numpy as np
 
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Integers, Uniform, decide, unit_exponential_bounds
-from dpgap.exact.laws import Law
-from dpgap.mechanisms.top_k.grouped import TopDraw, noise_bounds, require_groupable
+from dpgap.exact.draws import Integers, Uniform, decide
+from dpgap.exact.laws import Law, require_memoryless
+from dpgap.mechanisms.top_k.grouped import TopDraw, noise_bounds, sums_of_waits
 
 _AT_ONCE = 64
-# Factors that outweigh the roundings of a cumulative sum, for its lower and its upper end.
-_OUTWARDS = np.array([[1 - 2.0**-40], [1 + 2.0**-40]])
-
-
-def chance(law: Law, line: float) -> float:
-    """About how likely a draw is to reach the line."""
-    if line <= 0:
-        return 1.0
-    return math.exp(-line / float(law.scale)) * (0.5 if law.symmetric else 1.0)
 
 
 def exceedances(law: Law, line: int, size: int, bits: Bits) -> Integers:
     """The floors of those of `size` draws that are at least `line`, the largest first."""
-    require_groupable(law)
+    law = require_memoryless(law, "where most answers are 0")
     words = np.empty(0, dtype=np.uint64)
-    uniforms: list[Uniform] = []  # of those words that decimals have looked at, from the first on
-    sums = np.zeros((2, 1))
+    draws: list[TopDraw] = []  # of those words that decimals have looked at, from the first on
+    sums = np.zeros((2, 1))  # enclosing −ln of the uniform that is reached
     found: list[Integers] = [np.empty(0, dtype=np.int64)]
     while words.size < size:
         start = words.size
-        words = np.concatenate([words, bits.words(min(_AT_ONCE, size - start))])
-        left = (size - np.arange(start, words.size)).astype(np.float64)
-        grown = np.stack(unit_exponential_bounds(words[start:])) / left
-        sums = (sums[:, -1:] + np.cumsum(grown, axis=1)) * _OUTWARDS
+        words = np.append(words, bits.words(min(_AT_ONCE, size - start)))
+        sums = sums_of_waits(sums[:, -1], words[start:], size - np.arange(start, words.size))
         low, high = np.floor(noise_bounds(law, sums))
         floors = np.where(low == high, low, 0).astype(np.int64)
         for at in np.flatnonzero(low != high).tolist():
-            unseen = words[len(uniforms) : start + at + 1].tolist()
-            uniforms += [Uniform.of_word(word, bits) for word in unseen]
-            draw = TopDraw(law, size, uniforms[: start + at + 1])
-            floors[at] = decide(draw.enclosure, math.floor)
+            for word in words[len(draws) : start + at + 1].tolist():
+                before = draws[-1] if draws else None
+                uniform = Uniform.of_word(word, bits)
+                draws.append(TopDraw(law, size - len(draws), uniform, before))
+            floors[at] = decide(draws[start + at].enclosure, math.floor)
         below = np.flatnonzero(floors < line)
         if below.size:
             found.append(floors[: below[0]])

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Integers, floors
+from dpgap.exact.draws import Integers
 from dpgap.exact.laws import Law, Scalar
-from dpgap.mechanisms.sparse_vector.exceedances import chance, exceedances
+from dpgap.mechanisms.sparse_vector.exceedances import exceedances
 
 _WORDS_AT_ONCE = 1 << 16
 _FEW = 64
@@ -94,7 +94,7 @@ class Sifting:
     ) -> None:
         self._program, self._runs, self._bits = program, runs, bits
         self._state = _State(program, runs, max_answers)
-        noise = floors(program.threshold_law, bits, runs)
+        noise = program.threshold_law.floors(bits, runs)
         self._threshold = program.threshold + noise
 
     @property
@@ -126,7 +126,7 @@ class Sifting:
             over = some - self._threshold[:, None]
             gaps = np.empty((len(ways), runs, some.size), dtype=np.int64)
             for gap, way in zip(gaps, ways, strict=True):
-                np.add(over, floors(way.law, self._bits, runs, some.size), out=gap)
+                np.add(over, way.law.floors(self._bits, runs, some.size), out=gap)
             rows, columns, cleared = self._state.judge(gaps)
             found.append((rows, columns + start, cleared, gaps[cleared - 1, rows, columns]))
         rows, indices, branches, over_by = (
@@ -159,8 +159,8 @@ class Sifting:
 
     def _stretch(self) -> int:
         """How many answers at 0 to look at together: so many that few of them clear a branch."""
-        threshold = float(self._threshold[0])
-        likely = max(chance(way.law, float(way.margin) + threshold) for way in self._program.ways)
+        threshold = int(self._threshold[0])
+        likely = max(float(way.law.tail(way.margin + threshold)) for way in self._program.ways)
         return int(min(max(_FEW / max(likely, 2.0**-60), _SHORTEST), 2.0**60))
 
     def _events(self, values: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
@@ -177,7 +177,7 @@ class Sifting:
         gaps[:, values.size :] = margins[:, None] - 1
         over = values - threshold
         for gap, way, (reached, own) in zip(gaps, ways, clear, strict=True):
-            np.add(over, floors(way.law, self._bits, values.size), out=gap[: values.size])
+            np.add(over, way.law.floors(self._bits, values.size), out=gap[: values.size])
             gap[values.size + np.searchsorted(ranks, own)] = reached - threshold
         if not ranks.size:
             return gaps[:, None], places

@@ -10,56 +10,44 @@ Budgets are counted in whole units, the charge of the cheapest branch, never in 
 floored to the grid of the answers: shifts by whole steps keep every ≥, so ties do no harm.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap import public
-from dpgap.budget.account import Account, charged
-from dpgap.data.private_counts import PrivateCounts, require_facts, sealed
+from dpgap.budget.account import Account, Request, charged
+from dpgap.data.private_counts import PrivateCounts, require_facts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats, Integers, require_scale
-from dpgap.exact.grid import MAX_STEPS, on_grid, require_labels, steps_up
-from dpgap.exact.laws import Law, Noise, Scalar, StaircaseNoise, law_named, require_noise
+from dpgap.exact.draws import Floats
+from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
+from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, require_noise
 from dpgap.exact.parameters import (
     Rational,
     boolean,
     positive_integer,
     positive_rational,
-    power_of_two,
     rational,
     share,
 )
+from dpgap.mechanisms.sparse_vector.branches import (
+    Branch,
+    Outcome,
+    best_threshold_share,
+    laws_of,
+)
 from dpgap.mechanisms.sparse_vector.kernel import Sifting
 from dpgap.mechanisms.sparse_vector.run import Run
-from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.mechanisms.sparse_vector.streams import DrawnAbove, Stream
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import AboveRelease, Promise
 
 _MAX_BRANCHES = 16
-
-
-class Branch(NamedTuple):
-    """One way to be above: what it charges, the noise it adds, the gap that it demands."""
-
-    number: int
-    units: int
-    charge: Fraction
-    law: Law
-    margin: Scalar
-
-
-class Outcome(NamedTuple):
-    """What is said of one answer: the branch that it cleared (None if none) and its gap."""
-
-    branch: int | None
-    gap: Scalar
 
 
 @public
@@ -124,23 +112,6 @@ class SparseVector:
         noise: str = "laplace",
         grid: Rational | None = None,
     ) -> None:
-        self._keep(
-            threshold, k, epsilon, monotonic, sensitivity, threshold_share, noise, grid, 1, False
-        )
-
-    def _keep(
-        self,
-        threshold: Rational,
-        k: int,
-        epsilon: Rational,
-        monotonic: bool,
-        sensitivity: Rational,
-        threshold_share: Rational | None,
-        noise: str,
-        grid: Rational | None,
-        branches: int,
-        drain: bool,
-    ) -> None:
         keep = object.__setattr__
         keep(self, "threshold", rational("threshold", threshold))
         keep(self, "k", positive_integer("k", k))
@@ -155,12 +126,14 @@ class SparseVector:
             else share("threshold_share", threshold_share),
         )
         keep(self, "noise", require_noise(noise))
-        keep(self, "grid", None if grid is None else power_of_two("grid", grid))
+        where = Grid.read(grid)
+        keep(self, "grid", where.declared)
+        branches, drain = self._shape()
         if self.k << (branches - 1) > MAX_STEPS:
             raise ValueError(f"k must be at most 2^60 over 2^(branches - 1), not {k}")
-        if abs(self.threshold) > MAX_STEPS * (self.grid or 1):
+        if abs(self.threshold) > MAX_STEPS * where.step:
             raise ValueError("threshold must lie within ±2^60 grid steps")
-        threshold_law, ways = self._laws(branches)
+        threshold_law, ways = laws_of(self, branches)
         keep(self, "threshold_law", threshold_law)
         keep(self, "ways", ways)
         # As in the paper, nothing is tried once the dearest branch can no longer be paid; a run
@@ -168,23 +141,9 @@ class SparseVector:
         afterwards = [way.units if drain else ways[-1].units for way in ways]
         keep(self, "limits", tuple(self.capacity - units for units in afterwards))
 
-    def _laws(self, branches: int) -> tuple[Law, tuple[Branch, ...]]:
-        """The threshold's noise and the branches."""
-        grid = self.grid or Fraction(1)
-        delta = steps_up(self.sensitivity, self.grid) * grid
-        doubled = 1 if self.monotonic else 2
-        dearest = (1 - self.threshold_share) * self.epsilon / self.k
-        for charge in (self.threshold_share * self.epsilon, dearest, dearest / (1 << branches - 1)):
-            require_scale(doubled * delta / charge / grid, delta / grid)
-        threshold_law = law_named(self.noise, delta / (self.threshold_share * self.epsilon), delta)
-        ways = []
-        for number in range(1, branches + 1):
-            units = 1 << (number - 1)
-            charge = dearest * units / (1 << (branches - 1))
-            law = law_named(self.noise, doubled * delta / charge, delta)
-            margin = _margin(law, threshold_law, grid, is_last=number == branches)
-            ways.append(Branch(number, units, charge, law, margin))
-        return threshold_law, tuple(ways)
+    def _shape(self) -> tuple[int, bool]:
+        """How many branches there are, and whether the budget is drained."""
+        return 1, False
 
     @property
     def capacity(self) -> int:
@@ -250,13 +209,14 @@ class SparseVector:
 
     def in_steps(self) -> Self:
         """The same mechanism, for answers in whole grid steps."""
-        steps = 1 / (self.grid or Fraction(1))
+        grid = Grid(self.grid)
+        steps = 1 / grid.step
         scaled = object.__new__(type(self))
         for each in fields(self):
             object.__setattr__(scaled, each.name, getattr(self, each.name))
         keep = object.__setattr__
-        keep(scaled, "threshold", steps_up(self.threshold, self.grid))
-        keep(scaled, "sensitivity", steps_up(self.sensitivity, self.grid))
+        keep(scaled, "threshold", grid.up(self.threshold))
+        keep(scaled, "sensitivity", grid.up(self.sensitivity))
         keep(scaled, "grid", None)
         keep(scaled, "threshold_law", self.threshold_law.scaled(steps))
         ways = (
@@ -273,11 +233,10 @@ class SparseVector:
         It is then over the threshold as stated, not as rounded up, and the known mean of one-sided
         noise is taken off.
         """
-        grid = self.grid or Fraction(1)
-        rounded_up = float(steps_up(self.threshold, self.grid) * grid - self.threshold)
-        program = self.in_steps()
+        grid, program = Grid(self.grid), self.in_steps()
         means = np.array([way.law.floor_mean for way in program.ways])
-        return rounded_up - (means - program.threshold_law.floor_mean) * float(grid)
+        over = (means - program.threshold_law.floor_mean) * grid.width
+        return grid.excess(self.threshold) - over
 
     @property
     def gap_errors(self) -> GapErrors:
@@ -303,7 +262,7 @@ class SparseVector:
         """
         stream = self.prepare(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
-        with charged(account, self.epsilon, self) as charge:
+        with charged(account, Request.for_mechanism(self.epsilon, self)) as charge:
             release = self.draw_paid(stream, most).release
             charge.spent = release.spent
         return release
@@ -325,14 +284,14 @@ class SparseVector:
             return answers
         if isinstance(answers, PrivateCounts):
             names = require_labels(labels, len(answers))
-            if isinstance(self.threshold_law, StaircaseNoise):  # none of it can be left undrawn
+            if not isinstance(self.threshold_law, MemorylessLaw):  # none can be left undrawn
                 names = answers.labels if names is None else names
-                return Stream.of(on_grid(answers.expanded(), self.grid), names)
+                return Stream.of(Grid(self.grid).steps(answers.expanded()), names)
             return Stream.on_grid(answers, answers.in_order(), self.grid, names)
-        array = on_grid(answers, self.grid)
+        array = Grid(self.grid).steps(answers)
         return Stream.of(array, require_labels(labels, array.size, answers))
 
-    def draw_paid(self, stream: Stream, max_answers: int | None = None) -> "DrawnAbove":
+    def draw_paid(self, stream: Stream, max_answers: int | None = None) -> DrawnAbove:
         """Go through the stream; the caller has paid."""
         sifting = Sifting(self.in_steps(), 1, secure_bits(), max_answers)
         parts = []
@@ -350,7 +309,7 @@ class SparseVector:
         branch_of = np.concatenate(branches)
         release = AboveRelease(
             indices=positions,
-            gaps=np.concatenate(gaps) * float(self.grid or 1) + self.gap_offsets[branch_of - 1],
+            gaps=np.concatenate(gaps) * Grid(self.grid).width + self.gap_offsets[branch_of - 1],
             branch_of=branch_of,
             labels=labels,
             epsilon=self.epsilon,
@@ -358,6 +317,7 @@ class SparseVector:
             processed=int(sifting.processed[0]),
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
             errors=self.gap_errors,
+            mechanisms=(MechanismUsed.of(self),),
         )
         return DrawnAbove(release, np.concatenate(steps))
 
@@ -367,16 +327,6 @@ class SparseVector:
         The whole ε is reserved in the `account` until the run ends; the rest is credited then.
         """
         return Run(self, account)
-
-
-class DrawnAbove(NamedTuple):
-    """A release, and the private answers that are above for whoever measures them next."""
-
-    release: AboveRelease
-    private_answers: Integers
-
-    def __repr__(self) -> str:
-        return sealed(self)
 
 
 @public
@@ -427,37 +377,17 @@ class AdaptiveSparseVector(SparseVector):
         object.__setattr__(self, "drain", boolean("drain", drain))
         if self.branches > _MAX_BRANCHES:
             raise ValueError(f"branches must be at most {_MAX_BRANCHES}, not {branches}")
-        self._keep(
+        SparseVector.__init__(
+            self,
             threshold,
             k,
             epsilon,
-            monotonic,
-            sensitivity,
-            threshold_share,
-            noise,
-            grid,
-            self.branches,
-            self.drain,
+            monotonic=monotonic,
+            sensitivity=sensitivity,
+            threshold_share=threshold_share,
+            noise=noise,
+            grid=grid,
         )
 
-
-def best_threshold_share(k: int, monotonic: bool) -> Fraction:
-    """The share of ε for the threshold that makes gaps most accurate, as a rational.
-
-    >>> best_threshold_share(1, monotonic=True)
-    Fraction(1, 2)
-    """
-    charged_answers = k if monotonic else 2 * k
-    best = Fraction(1 / (1 + charged_answers ** (2 / 3))).limit_denominator(1 << 20)
-    return max(best, Fraction(1, 1 << 20))
-
-
-def _margin(law: Law, threshold_law: Law, grid: Fraction, *, is_last: bool) -> Fraction:
-    """The gap to demand: nothing on average for the last branch, 2 standard deviations before.
-
-    Any margin that is fixed beforehand is private. This one is rounded up to the grid.
-    """
-    law, threshold_law = law.scaled(1 / grid), threshold_law.scaled(1 / grid)
-    centre = law.floor_mean - threshold_law.floor_mean
-    deviations = 0 if is_last else 2
-    return math.ceil(centre + deviations * math.sqrt(law.variance)) * grid
+    def _shape(self) -> tuple[int, bool]:
+        return self.branches, self.drain

@@ -13,11 +13,11 @@ from fractions import Fraction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from dpgap.budget.account import Account, BudgetExhausted
+from dpgap.budget.account import Account, BudgetExhausted, Request, reserved
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import process
 from dpgap.exact.draws import GridNoise
-from dpgap.exact.grid import step
+from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import confidence_level, readable
 from dpgap.releases.plain import plain
 
@@ -63,13 +63,13 @@ class Run:
 
     def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
         self._mechanism = mechanism
-        self._reservation = (
-            None if account is None else account.reserve(mechanism.epsilon, repr(mechanism))
-        )
+        request = Request.for_mechanism(mechanism.epsilon, mechanism)
+        self._reservation = reserved(account, request)
         self._feed = _Feed()
         self._noise = GridNoise()
         self._outcomes = mechanism.in_steps().run(self._feed, self._noise)
-        self._grid = float(mechanism.grid or 1)
+        self._grid = Grid(mechanism.grid)
+        self._width = self._grid.width
         self._offsets = mechanism.gap_offsets.tolist()
         self._used = 0
         self._limit = max(mechanism.limits)
@@ -100,7 +100,7 @@ class Run:
         """Is this private answer above the threshold?"""
         if self._process != process():
             raise RuntimeError("a run cannot be asked in a forked process: start a new one there")
-        steps = step(answer, self._mechanism.grid)
+        steps = self._grid.steps_of_one(answer)
         with self._lock:
             if self._closed or self._interrupted:
                 raise RuntimeError("this run is closed: start a new one")
@@ -119,7 +119,7 @@ class Run:
                 way = self._mechanism.ways[branch - 1]
                 self._used += way.units
                 self._exhausted = self._used > self._limit
-                above_by = gap * self._grid + self._offsets[branch - 1]
+                above_by = gap * self._width + self._offsets[branch - 1]
                 answered = Answer(above=True, gap=above_by, branch=branch, charge=way.charge)
             self._interrupted = False
             return answered

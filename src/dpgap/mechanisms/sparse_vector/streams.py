@@ -11,7 +11,8 @@ import numpy as np
 
 from dpgap.data.private_counts import Chunk, Found, PrivateCounts, sealed
 from dpgap.exact.draws import Integers
-from dpgap.exact.grid import on_grid
+from dpgap.exact.grid import Grid
+from dpgap.releases.results import AboveRelease
 
 
 class Stream(NamedTuple):
@@ -44,7 +45,7 @@ class Stream(NamedTuple):
     ) -> Self:
         """Private counts as they come, in steps of the grid."""
         steps = (_in_steps(chunk, grid) for chunk in chunks)
-        return cls(steps, on_grid([0, answers.largest], grid), labels, answers)
+        return cls(steps, Grid(grid).steps([0, answers.largest]), labels, answers)
 
     def together(self, found: Sequence[Found]) -> Found:
         """What was found in one chunk after another."""
@@ -59,4 +60,14 @@ class Stream(NamedTuple):
 
 def _in_steps(chunk: Chunk, grid: Fraction | None) -> Chunk:
     """A chunk in steps of the grid; nothing may be wrong with it where all of it is absent."""
-    return chunk._replace(values=on_grid(chunk.values, grid)) if chunk.values.size else chunk
+    return chunk._replace(values=Grid(grid).steps(chunk.values)) if chunk.values.size else chunk
+
+
+class DrawnAbove(NamedTuple):
+    """A release, and the private answers that are above for whoever measures them next."""
+
+    release: AboveRelease
+    private_answers: Integers
+
+    def __repr__(self) -> str:
+        return sealed(self)

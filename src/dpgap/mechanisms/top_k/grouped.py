@@ -12,26 +12,25 @@ overlap the program decides on decimals and further bits.
 
 import math
 from collections.abc import Iterator
-from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from dpgap.exact.bits import Bits
+from dpgap.exact.bits import Bits, Words
 from dpgap.exact.draws import (
     Enclosure,
     Floats,
     Integers,
     Real,
     Uniform,
-    decimals,
-    unit_exponential_bounds,
+    exponential_bounds,
 )
-from dpgap.exact.laws import Law, StaircaseNoise
+from dpgap.exact.laws import MemorylessLaw, require_memoryless
 from dpgap.mechanisms.top_k.kernel import TopKProgram, ranked
 
-_LN_2 = math.log(2)
+_STRETCH = 256
+_GROWTH = 8
 
 
 class GroupedSelection(NamedTuple):
@@ -50,8 +49,8 @@ def select_grouped(
     program: TopKProgram, values: Integers, sizes: Integers, bits: Bits
 ) -> GroupedSelection:
     """Run the program once on answers given as values and how many answers have each."""
-    require_groupable(program.law)
-    tops = _Tops(program, values, sizes, bits)
+    law = require_memoryless(program.law, "for grouped answers")
+    tops = _Tops(law, program.k, values, sizes, bits)
     order, leads, certain = ranked(tops.low[None], tops.high[None], program.k)
     winners, whole = order[0], leads[0]
     if not certain[0]:
@@ -61,106 +60,125 @@ def select_grouped(
     return GroupedSelection(groups, _places(groups, sizes, bits), whole)
 
 
-def require_groupable(law: Law) -> None:
-    """Refuse a law whose largest draws of many have no short form."""
-    if isinstance(law, StaircaseNoise):
-        raise ValueError("noise must be 'laplace' or 'exponential' for grouped answers")
-
-
 class _Tops:
-    """The noisy answers that may be among the best k + 1, as enclosing floats and as reals."""
+    """The noisy answers that may be among the best k + 1, as enclosing floats and as reals.
 
-    def __init__(self, program: TopKProgram, values: Integers, sizes: Integers, bits: Bits) -> None:
-        self._law, self._bits, self._sizes = program.law, bits, sizes
-        need = min(program.k + 1, int(sizes.sum()))
+    A group's answers are drawn from its largest on, some *positions* at a time: all that are sure
+    to be needed, and from then on a few more than before.
+    """
+
+    def __init__(
+        self, law: MemorylessLaw, k: int, values: Integers, sizes: Integers, bits: Bits
+    ) -> None:
+        self._law, self._bits, self._sizes = law, bits, sizes
+        need = min(k + 1, int(sizes.sum()))
         offsets = (values - values.max()).astype(np.float64)
-        self.groups = np.empty(0, dtype=np.int64)
-        self._positions = np.empty(0, dtype=np.int64)
+        self.groups = self._positions = np.empty(0, dtype=np.int64)
         self.low, self.high = np.empty(0), np.empty(0)
-        self._words: list[dict[int, int]] = []
+        self._blocks: list[tuple[int, Integers, Words]] = []
         sums = np.zeros((2, sizes.size))  # enclosing −ln of the uniform that is reached
-        active, bar = np.arange(sizes.size), -math.inf
-        for position in range(need):
-            active = active[sizes[active] > position]
-            if not active.size:
-                break
-            words = bits.words(active.size)
-            self._words.append(dict(zip(active.tolist(), words.tolist(), strict=True)))
-            left = (sizes[active] - position).astype(np.float64)
-            grown = np.stack(unit_exponential_bounds(words)) / left * _OUTWARDS
-            sums[:, active] = (sums[:, active] + grown) * _OUTWARDS
-            low, high = noise_bounds(self._law, sums[:, active])
+        active, bar, position = np.arange(sizes.size), -math.inf, 0
+        while active.size and position < need:
+            missing = need - self.low.size
+            count = -(-missing // active.size) if missing > 0 else max(1, position // _GROWTH)
+            count = min(count, need - position, int(sizes[active].min()) - position)
+            words = bits.words(count, active.size)
+            self._blocks.append((position, active, words))
+            positions = np.arange(position, position + count)[:, None]
+            reached = sums_of_waits(sums[:, active], words, sizes[active] - positions)
+            sums[:, active] = reached[:, -1]
+            low, high = noise_bounds(law, reached)
             slack = (np.abs(offsets[active]) + np.abs(low)) * 2.0**-50
-            self._keep(
-                active, position, offsets[active] + low - slack, offsets[active] + high + slack
-            )
+            low, high = offsets[active] + low - slack, offsets[active] + high + slack
+            self._keep(active, positions, low, high)
             if self.low.size >= need:
                 bar = float(np.partition(self.low, -need)[-need])
                 self._drop_below(bar)
             # A group whose last answer is certainly too low has no better one to come.
-            active = active[offsets[active] + high + slack >= bar]
-        self._uniforms: dict[tuple[int, int], Uniform] = {}
+            position += count
+            active = active[(high[-1] >= bar) & (sizes[active] > position)]
         self._next = self._reals()
 
-    def _keep(self, groups: Integers, position: int, low: Floats, high: Floats) -> None:
-        self.groups = np.concatenate([self.groups, groups])
-        self._positions = np.concatenate([self._positions, np.full(groups.size, position)])
-        self.low, self.high = np.concatenate([self.low, low]), np.concatenate([self.high, high])
+    def _keep(self, groups: Integers, positions: Integers, low: Floats, high: Floats) -> None:
+        cells = np.zeros(low.shape, dtype=np.int64)
+        self.groups = np.concatenate([self.groups, (cells + groups).ravel()])
+        self._positions = np.concatenate([self._positions, (cells + positions).ravel()])
+        self.low = np.concatenate([self.low, low.ravel()])
+        self.high = np.concatenate([self.high, high.ravel()])
 
     def _drop_below(self, bar: float) -> None:
         kept = self.high >= bar
         self.groups, self._positions = self.groups[kept], self._positions[kept]
         self.low, self.high = self.low[kept], self.high[kept]
 
-    def draw(self, law: Law) -> Real:
+    def draw(self, law: MemorylessLaw) -> Real:
         """The next contender's noise: what the program asks for where floats do not decide."""
         return next(self._next)
 
     def _reals(self) -> Iterator[Real]:
-        for group, position in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
-            uniforms = [self._uniform(group, earlier) for earlier in range(position + 1)]
-            yield Real(0, TopDraw(self._law, int(self._sizes[group]), uniforms))
-
-    def _uniform(self, group: int, position: int) -> Uniform:
-        """One uniform, shared by all the draws that depend on it."""
-        key = group, position
-        if key not in self._uniforms:
-            self._uniforms[key] = Uniform.of_word(self._words[position][group], self._bits)
-        return self._uniforms[key]
-
-
-# Factors that outweigh the roundings of a sum of quotients, for its lower and its upper end.
-_OUTWARDS = np.array([[1 - 2.0**-48], [1 + 2.0**-48]])
+        draws: dict[tuple[int, int], TopDraw] = {}
+        for start, groups, words in self._blocks:
+            for position, row in enumerate(words.tolist(), start):
+                for group, word in zip(groups.tolist(), row, strict=True):
+                    left = int(self._sizes[group]) - position
+                    uniform = Uniform.of_word(word, self._bits)
+                    before = draws.get((group, position - 1))
+                    draws[group, position] = TopDraw(self._law, left, uniform, before)
+        for key in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
+            yield Real(0, draws[key].enclosure)
 
 
-def noise_bounds(law: Law, sums: Floats) -> tuple[Floats, Floats]:
+def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
+    """Enclosed sums of the first, the first two, … E/left, from a start that is enclosed as well.
+
+    Lower and upper ends are along the first axis, sums along the second. Numbers are added up in
+    stretches, and stretches as a whole, so that roundings stay few.
+    """
+    sums: Floats = np.array(exponential_bounds(1.0, words))
+    sums /= left
+    for at in range(0, len(words), _STRETCH):
+        stretch = sums[:, at : at + _STRETCH]
+        if len(words) > 1:
+            np.cumsum(stretch, axis=1, out=stretch)
+        stretch += start[:, None]
+        start = stretch[:, -1]
+    slack = (min(len(words), _STRETCH) + len(words) / _STRETCH + 8) * 2.0**-52
+    sums[0] *= 1 - slack
+    sums[1] *= 1 + slack
+    return sums
+
+
+def noise_bounds(law: MemorylessLaw, sums: Floats) -> tuple[Floats, Floats]:
     """The law's quantile at e^(−sum): it falls as the sum grows, so the ends change places."""
     scale = float(law.scale)
-    low, high = _quantile(law, sums[1]), _quantile(law, sums[0])
+    low, high = law.quantile(sums[1]), law.quantile(sums[0])
     slack = scale * 2.0**-48
     return scale * low - np.abs(low) * slack - slack, scale * high + np.abs(high) * slack + slack
 
 
-def _quantile(law: Law, sums: Floats) -> Floats:
-    """In units of the scale, for U = e^(−sum)."""
-    upper = -np.log(-np.expm1(-sums))  # infinite where the sum may be 0
-    if not law.symmetric:
-        return upper
-    return np.where(sums < _LN_2, upper - _LN_2, _LN_2 - sums)
-
-
 class TopDraw:
-    """The j-th largest of many draws from a law, as a real number refined on demand."""
+    """The next largest of many draws from a law, as a real number refined on demand.
 
-    __slots__ = ("_law", "_size", "_uniforms")
+    −ln of the uniform whose quantile it is grows, from one to the next, by an exponential over
+    how many draws are `left`.
+    """
 
-    def __init__(self, law: Law, size: int, uniforms: list[Uniform]) -> None:
-        self._law = law
-        self._size = size
-        self._uniforms = uniforms
+    __slots__ = ("_before", "_enclosures", "_law", "_left", "_sums", "_uniform")
+
+    def __init__(
+        self, law: MemorylessLaw, left: int, uniform: Uniform, before: "TopDraw | None" = None
+    ) -> None:
+        self._law, self._left, self._uniform, self._before = law, left, uniform, before
+        self._sums: dict[int, Enclosure] = {}
+        self._enclosures: dict[int, Enclosure] = {}
 
     def enclosure(self, level: int) -> Enclosure:
         """Rationals below and above the draw; 64 more bits a level."""
+        if level not in self._enclosures:
+            self._enclosures[level] = self._enclose(level)
+        return self._enclosures[level]
+
+    def _enclose(self, level: int) -> Enclosure:
         low, high = self._sum(level)
         while not low:  # nothing is known yet of how large the draw is
             level += 1
@@ -168,47 +186,33 @@ class TopDraw:
         digits = 40 * (level + 2)
         slack = self._law.scale / 10 ** (digits // 2)
         return (
-            self._law.scale * _exact_quantile(self._law, high, digits) - slack,
-            self._law.scale * _exact_quantile(self._law, low, digits) + slack,
+            self._law.scale * self._law.exact_quantile(high, digits) - slack,
+            self._law.scale * self._law.exact_quantile(low, digits) + slack,
         )
 
     def _sum(self, level: int) -> Enclosure:
-        """−ln of the uniform whose quantile this is: a sum of exponentials over what is left."""
-        low = high = Fraction(0)
-        for position, uniform in enumerate(self._uniforms):
-            near, far = uniform.exponential(level + 1)
-            low += near / (self._size - position)
-            high += far / (self._size - position)
-        return low, high
-
-
-def _exact_quantile(law: Law, total: Fraction, digits: int) -> Fraction:
-    """The quantile at e^(−total) in units of the scale, to half of the digits.
-
-    With −ln(1 − e^(−total)) half are to spare, so that total may be as small as that. If it is
-    smaller, because it is of a huge size, −ln(total) is as good: the two differ by less than it.
-    """
-    context = decimals(digits)
-    exponent = context.divide(Decimal(total.numerator), Decimal(total.denominator))
-    if total.numerator * 10 ** (digits // 2) < total.denominator:
-        beyond = exponent
-    else:
-        beyond = context.subtract(Decimal(1), context.exp(exponent.copy_negate()))
-    upper = -Fraction(context.ln(beyond))
-    if not law.symmetric:
-        return upper
-    ln_2 = Fraction(context.ln(Decimal(2)))
-    return upper - ln_2 if total < ln_2 else ln_2 - total
+        """−ln of the uniform; rounded outwards, since exact fractions would grow and grow."""
+        todo = [self]
+        while level not in todo[-1]._sums and todo[-1]._before is not None:
+            todo.append(todo[-1]._before)
+        fine = 1 << 64 * (level + 3)
+        for draw in reversed(todo):
+            if level in draw._sums:
+                continue
+            low, high = draw._before._sums[level] if draw._before else (Fraction(0), Fraction(0))
+            near, far = draw._uniform.exponential(level + 1)
+            low, high = low + near / draw._left, high + far / draw._left
+            ends = Fraction(math.floor(low * fine), fine), Fraction(math.ceil(high * fine), fine)
+            draw._sums[level] = ends
+        return self._sums[level]
 
 
 def _places(groups: Integers, sizes: Integers, bits: Bits) -> Integers:
     """A uniform place in its group for every winner, no place twice."""
-    taken: set[tuple[int, int]] = set()
-    places = []
-    for group in groups.tolist():
-        place = bits.below(int(sizes[group]))
-        while (group, place) in taken:
-            place = bits.below(int(sizes[group]))
-        taken.add((group, place))
-        places.append(place)
-    return np.array(places, dtype=np.int64)
+    winners: dict[int, list[int]] = {}
+    for rank, group in enumerate(groups.tolist()):
+        winners.setdefault(group, []).append(rank)
+    places = np.empty(groups.size, dtype=np.int64)
+    for group, own in winners.items():
+        places[own] = bits.distinct(len(own), int(sizes[group]))
+    return places

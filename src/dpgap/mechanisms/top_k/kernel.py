@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.draws import Floats, Integers, RealNoise, bounds
-from dpgap.exact.laws import Law, Noise, StaircaseNoise
+from dpgap.exact.draws import LOW_MASK, Floats, Integers, RealNoise
+from dpgap.exact.laws import Noise, RealLaw
 
 _SMALL = 1 << 11
 _FIRST_CHUNK = 1 << 8
 _CHUNK = 1 << 15
 _WORDS_AT_ONCE = 1 << 18
 _BLOCK = 64
-_LOW_BITS = np.uint64((1 << 63) - 1)
 _ALL_BITS = np.uint64((1 << 64) - 1)
 
 
@@ -36,7 +35,7 @@ class TopKProgram(Protocol):
     @property
     def k(self) -> int: ...
     @property
-    def law(self) -> Law: ...
+    def law(self) -> RealLaw: ...
     def run(self, answers: Any, noise: Noise) -> tuple[Any, Any]: ...
 
 
@@ -104,31 +103,30 @@ def _contenders(program: TopKProgram, answers: Integers, bits: Bits) -> tuple[In
     return contenders, words
 
 
-def _may_reach(law: Law, words: Words, bar: float, offsets: Integers) -> Integers:
+def _may_reach(law: RealLaw, words: Words, bar: float, offsets: Integers) -> Integers:
     """Where an offset plus its noise may reach the bar; never misses any.
 
-    Noise beyond x needs E·scale > x (a stair more for staircases), so m < 2^63·e^(−x/scale) and,
+    Noise beyond x needs E·scale > x, less the overshoot, so m < 2^63·e^(−x/scale) and,
     with two signs, a top bit of 0. The limit on m is that of the largest offset in a block of
     answers, and each rounding is outweighed in the direction of a hit.
     """
     blocks = np.maximum.reduceat(offsets, np.arange(0, offsets.size, _BLOCK)).astype(np.float64)
     beyond = bar - blocks - (abs(bar) + np.abs(blocks)) * 2.0**-48
-    if isinstance(law, StaircaseNoise):
-        beyond -= float(law.step) * (1 + 2.0**-48)
+    beyond -= float(law.overshoot) * (1 + 2.0**-48)
     exponent = np.maximum(beyond, 0.0) * ((1 - 2.0**-40) / float(law.scale))
     chance = np.minimum(np.exp(-exponent) * (1 + 2.0**-30), 1.0)
     limits = (chance * 2.0**63).astype(np.uint64) + np.uint64(2)
-    if law.symmetric:
+    if law.signed:
         limits[exponent == 0] = _ALL_BITS  # negative noise may do as well
     else:
-        words = words & _LOW_BITS
+        words = words & LOW_MASK
     return np.flatnonzero(words <= np.repeat(limits, _BLOCK)[: words.size])
 
 
-def _noisy_bounds(law: Law, offsets: Integers, words: Words) -> tuple[Floats, Floats]:
+def _noisy_bounds(law: RealLaw, offsets: Integers, words: Words) -> tuple[Floats, Floats]:
     """Floats around offset + noise, with the roundings of the sum outweighed."""
     whole = offsets.astype(np.float64)
-    low, high = bounds(law, words)
+    low, high = law.bounds(words)
     slack = (np.abs(whole) + np.abs(low)) * 2.0**-51
     return whole + low - slack, whole + high + slack
 

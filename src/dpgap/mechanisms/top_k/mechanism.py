@@ -19,23 +19,31 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap import public
-from dpgap.budget.account import Account, charged
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts, require_facts, sealed
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Integers, require_scale
-from dpgap.exact.grid import on_grid, require_labels, steps_up
-from dpgap.exact.laws import Law, Noise, Scalar, StaircaseNoise, law_named, require_noise
+from dpgap.exact.grid import Grid, require_labels
+from dpgap.exact.laws import (
+    MemorylessLaw,
+    Noise,
+    RealLaw,
+    Scalar,
+    law_named,
+    require_memoryless,
+    require_noise,
+    require_real,
+)
 from dpgap.exact.parameters import (
     Rational,
     boolean,
     positive_integer,
     positive_rational,
-    power_of_two,
 )
 from dpgap.mechanisms.top_k.candidates import Candidates, InGroups, OneByOne
-from dpgap.mechanisms.top_k.grouped import require_groupable
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import MaxRelease, Promise, TopKRelease
 
 
@@ -76,7 +84,7 @@ class NoisyTopK:
     sensitivity: Fraction
     noise: str
     grid: Fraction | None
-    law: Law = field(init=False, repr=False, compare=False)
+    law: RealLaw = field(init=False, repr=False, compare=False)
     """The noise that each answer gets."""
 
     def __init__(
@@ -95,17 +103,18 @@ class NoisyTopK:
         keep(self, "monotonic", boolean("monotonic", monotonic))
         keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
         keep(self, "noise", require_noise(noise))
-        keep(self, "grid", None if grid is None else power_of_two("grid", grid))
-        step = self.grid or Fraction(1)
-        delta = steps_up(self.sensitivity, self.grid) * step
+        where = Grid.read(grid)
+        keep(self, "grid", where.declared)
+        delta = where.up(self.sensitivity)
         doubled = 1 if self.monotonic else 2
         scale = doubled * self.k * delta / self.epsilon
-        require_scale(scale / step, delta / step)
-        keep(self, "law", law_named(self.noise, scale, delta))
+        require_scale(scale, Fraction(delta))
+        law = law_named(self.noise, scale * where.step, delta * where.step)
+        keep(self, "law", require_real(law))
 
     def in_steps(self) -> "NoisyTopK":
         """The same mechanism, for answers in whole grid steps."""
-        steps = steps_up(self.sensitivity, self.grid)
+        steps = Grid(self.grid).up(self.sensitivity)
         if self.grid is None and steps == self.sensitivity:
             return self
         return NoisyTopK(
@@ -168,7 +177,7 @@ class NoisyTopK:
             What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
         """
         candidates = self.prepare(answers, labels)
-        with charged(account, self.epsilon, self):
+        with charged(account, Request.for_mechanism(self.epsilon, self)):
             return self.draw_paid(candidates).release
 
     def prepare(
@@ -183,21 +192,19 @@ class NoisyTopK:
                 labelled=labels is not None,
                 grid=self.grid,
             )
-            if isinstance(self.law, StaircaseNoise):  # whose order statistics have no short form
+            if not isinstance(self.law, MemorylessLaw):  # the largest draws have no short form
                 if answers.labels is None:
-                    raise ValueError(
-                        "noise must be 'laplace' or 'exponential' where the domain is a table"
-                    )
+                    require_memoryless(self.law, "where the domain is a table")
                 labels = answers.labels if labels is None else labels
                 answers = answers.expanded()
         candidates: Candidates
         if isinstance(answers, PrivateCounts | GroupedAnswers):
-            require_groupable(self.law)
+            require_memoryless(self.law, "for grouped answers")
             groups = answers.groups()
             names = require_labels(labels, len(answers))
-            candidates = InGroups(on_grid(groups.values, self.grid), names, groups)
+            candidates = InGroups(Grid(self.grid).steps(groups.values), names, groups)
         else:
-            steps = on_grid(answers, self.grid)
+            steps = Grid(self.grid).steps(answers)
             candidates = OneByOne(steps, require_labels(labels, steps.size, answers))
         if self.k > candidates.size:
             raise ValueError(
@@ -211,10 +218,11 @@ class NoisyTopK:
         leads = chosen.leads
         release = TopKRelease(
             indices=chosen.indices,
-            gaps=(leads - np.append(leads[1:], 0)) * float(self.grid or 1),
+            gaps=(leads - np.append(leads[1:], 0)) * Grid(self.grid).width,
             labels=chosen.labels,
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
+            mechanisms=(MechanismUsed.of(self),),
         )
         return DrawnTopK(release, chosen.private_answers)
 

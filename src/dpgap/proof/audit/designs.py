@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from dpgap.exact.laws import NOISES
+from dpgap.exact.laws import NOISES, REAL_NOISES
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
@@ -23,6 +23,7 @@ def designs() -> list[Design]:
     for noise, monotonic in product(NOISES, (False, True)):
         for kind in (AdaptiveSparseVector, SparseVector):
             all_designs.append(first_above(kind(0, 1, 1, monotonic=monotonic, noise=noise)))
+    for noise, monotonic in product(REAL_NOISES, (False, True)):
         all_designs.append(winners(NoisyTopK(2, 1, monotonic=monotonic, noise=noise)))
         all_designs.append(winners(NoisyMax(1, monotonic=monotonic, noise=noise)))
     return all_designs

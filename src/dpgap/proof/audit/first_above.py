@@ -10,7 +10,6 @@ import numpy as np
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import Law
-from dpgap.exact.tails import tail
 from dpgap.mechanisms.sparse_vector.kernel import sift
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.proof.audit.design import MOST, Design, variant_of
@@ -36,7 +35,7 @@ def first_above(mechanism: SparseVector) -> Design:
 def _mass(law: Law, step: Integers) -> Floats:
     """P(⌊noise⌋ = step)."""
     low = step.astype(np.float64)
-    return tail(law, low) - tail(law, low + 1)
+    return law.tail(low) - law.tail(low + 1)
 
 
 def _chances(mechanism: SparseVector, answers: Sequence[int]) -> Floats:
@@ -55,9 +54,9 @@ def _chances(mechanism: SparseVector, answers: Sequence[int]) -> Floats:
             # The noise at which the gap is exactly its margin, for every threshold.
             least = int(way.margin) + threshold + noise - answer
             exactly = [_mass(way.law, least + extra) for extra in range(MOST)]
-            beyond = tail(way.law, (least + MOST).astype(np.float64))
+            beyond = way.law.tail((least + MOST).astype(np.float64))
             chances[at, number] = [(still * mass).sum() for mass in (*exactly, beyond)]
-            still = still * (1 - tail(way.law, least.astype(np.float64)))
+            still = still * (1 - way.law.tail(least.astype(np.float64)))
     chances[-1, 0, 0] = still.sum()
     return chances
 

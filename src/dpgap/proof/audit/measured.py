@@ -11,7 +11,6 @@ import numpy as np
 
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.tails import tail
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
@@ -51,7 +50,7 @@ def two_measured(mechanism: CountHull | Cube, variant: str) -> Design:
 def _chances_of_one(mechanism: Laplace, values: Sequence[int]) -> Floats:
     """The chance of each noisy value."""
     edges = np.arange(-MOST + 1, MOST + 1, dtype=np.float64) - values[0]
-    above = np.concatenate([[1.0], tail(mechanism.law_in_steps(1), edges), [0.0]])
+    above = np.concatenate([[1.0], mechanism.law_in_steps(1).tail(edges), [0.0]])
     return -np.diff(above)
 
 

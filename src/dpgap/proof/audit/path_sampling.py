@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats, Integers, bounds, floors
-from dpgap.exact.laws import Law, Noise, Scalar
+from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.laws import Law, Noise, RealLaw, Scalar
 from dpgap.proof.checker.guard import Stop
 from dpgap.proof.checker.numbers import Affine
 from dpgap.proof.checker.path_explorer import PathExplorer
@@ -76,9 +76,9 @@ class PathSampler(PathExplorer):
 
 def _sample(law: Law, size: int, *, on_grid: bool) -> Floats:
     bits = secure_bits()
-    if on_grid:
-        return floors(law, bits, size).astype(np.float64)
-    low, high = bounds(law, bits.words(law.words, size))
+    if on_grid or not isinstance(law, RealLaw):
+        return law.floors(bits, size).astype(np.float64)
+    low, high = law.bounds(bits.words(law.words, size))
     return np.where(np.isfinite(high), (low + high) / 2, low)
 
 

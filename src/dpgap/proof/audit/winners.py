@@ -11,12 +11,11 @@ import numpy as np
 
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.laws import Law
-from dpgap.exact.tails import tail
+from dpgap.exact.laws import RealLaw
 from dpgap.mechanisms.top_k.kernel import select
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.proof.audit.design import MOST, Design, variant_of
-from dpgap.proof.audit.quadrature import density, nodes
+from dpgap.proof.audit.quadrature import nodes
 
 
 def winners(mechanism: NoisyTopK) -> Design:
@@ -41,21 +40,21 @@ def _chances(mechanism: NoisyTopK, answers: Sequence[int]) -> Floats:
     chances = np.zeros((n,) * mechanism.k + (MOST + 1,))
     for order in permutations(range(n), mechanism.k):
         *better, last = (answers[place] for place in order)
-        base = weights * density(law, points - last)
+        base = weights * law.density(points - last)
         for answer in better:
-            base = base * tail(law, points - answer)
+            base = base * law.tail(points - answer)
         chances[order] = _leads(law, points, base, answers, order)
     return chances
 
 
 def _leads(
-    law: Law, points: Floats, base: Floats, answers: Sequence[int], order: tuple[int, ...]
+    law: RealLaw, points: Floats, base: Floats, answers: Sequence[int], order: tuple[int, ...]
 ) -> Floats:
     """The chance of each lead over the best loser; `base` is that of the last winner's value."""
     losers = [answer for place, answer in enumerate(answers) if place not in order]
     at_least = np.array(
         [
-            (base * np.prod([1 - tail(law, points - g - a) for a in losers], axis=0)).sum()
+            (base * np.prod([1 - law.tail(points - g - a) for a in losers], axis=0)).sum()
             for g in range(MOST + 1)
         ]
     )

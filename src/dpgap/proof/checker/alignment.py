@@ -55,6 +55,8 @@ class Judge(Path, Protocol):
     """A path that can also be asked whether something holds everywhere on it."""
 
     epsilon: Exact
+    ties: bool
+    """Whether draws that are equal are looked at as well."""
 
     def assume(self, condition: Condition | bool) -> None:
         """Leave out whatever does not meet the condition."""
@@ -90,6 +92,8 @@ class Draws(NamedTuple):
         """The next draw, a new unknown."""
         if len(self.values) >= _MOST_DRAWS:
             raise BadProgram(f"run never stops: it drew more than {_MOST_DRAWS:,} times")
+        if law.can_tie and not self.judge.ties:
+            raise BadProgram(f"{type(law).__name__} can tie: prove it with ties=True")
         value = Affine(self.judge, {len(self.values): 1})
         self.judge.assume(law.supports(value))
         self.laws.append(law)

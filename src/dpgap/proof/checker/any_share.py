@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, Scalar, StaircaseNoise
+from dpgap.exact.laws import Law, Scalar
 from dpgap.proof.checker.numbers import Exact
 
 _QUARTER = Fraction(1, 4)
@@ -24,6 +24,16 @@ class AnyShare:
 
     at_quarter: Law
     at_three_quarters: Law
+
+    @property
+    def can_tie(self) -> bool:
+        """Whether two draws may be equal."""
+        return self.at_quarter.can_tie
+
+    @property
+    def monotone_cost(self) -> bool:
+        """Whether a farther shift is known to cost no less."""
+        return self.at_quarter.monotone_cost
 
     def supports(self, value: Scalar) -> Any:
         """Whether `value` can be drawn at all."""
@@ -50,9 +60,6 @@ def for_any_share(law_at: Callable[[Fraction], Law]) -> AnyShare:
     return AnyShare(law_at(_QUARTER), law_at(_THREE_QUARTERS))
 
 
-_MONOTONE = (LaplaceNoise, ExponentialNoise, StaircaseNoise, AnyShare)
-
-
 def corners(laws: Sequence[Any], shifts: Sequence[Scalar]) -> list[Scalar]:
     """The whole cost of the shifts; where it depends on θ, at both ends."""
     costs = [law.cost(shift) for law, shift in zip(laws, shifts, strict=True)]
@@ -69,7 +76,7 @@ def at_most(laws: Sequence[Any], ranges: Sequence[tuple[Any, Any]], allowed: Exa
 
     Only for laws that are known to charge more for farther shifts; others get no answer here.
     """
-    if not all(type(law) in _MONOTONE for law in laws):
+    if not all(law.monotone_cost for law in laws):
         return False
     if any(high == math.inf for _, high in ranges):
         return False

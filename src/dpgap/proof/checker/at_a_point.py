@@ -36,6 +36,7 @@ class Point:
     def __init__(self, noise: Sequence[Exact], epsilon: Exact) -> None:
         self._noise = noise
         self.epsilon = epsilon
+        self.ties = True
         self._watching = False
         self._asked = 0
         self.contrary: int | None = None

@@ -80,7 +80,7 @@ class Paths(PathExplorer):
         super().__init__()
         self._solver = z3.SimpleSolver()
         self.epsilon = epsilon
-        self._ties = ties
+        self.ties = ties
         self._terms: dict[Unknown, Any] = {}
         self._sums: dict[tuple[Any, ...], Any] = {}
         self._model: Any = None
@@ -231,7 +231,7 @@ class Paths(PathExplorer):
         term = self._term_of(form)
         if negative:
             return term < 0
-        return term >= 0 if self._ties or not form.draws else term > 0
+        return term >= 0 if self.ties or not form.draws else term > 0
 
     def _term(self, unknown: Unknown) -> Any:
         if unknown not in self._terms:

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-import numpy as np
-
 from dpgap.exact.laws import ExponentialNoise, Law, Noise, Scalar
-from dpgap.exact.tails import tail
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.proof.audit.quadrature import integrate
 from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Event, Shifts, laplace, repeat
@@ -181,7 +178,7 @@ def below_then_above(answers: Sequence[int], above: int, law: Law) -> float:
     def given(threshold: Any) -> Any:
         chance: Any = 1.0
         for at, answer in enumerate(answers):
-            clears = tail(law, threshold - answer)
+            clears = law.tail(threshold - answer)
             chance = chance * (clears if at >= len(answers) - above else 1 - clears)
         return chance
 
@@ -197,9 +194,9 @@ def _values_low(answers: Sequence[int]) -> float:
     *below, last = answers
 
     def given(threshold: Any) -> Any:
-        chance = tail(FOUR, threshold - last) - tail(FOUR, np.array(-last))
+        chance = FOUR.tail(threshold - last) - FOUR.tail(-last)
         for answer in below:
-            chance = chance * (1 - tail(FOUR, threshold - answer))
+            chance = chance * (1 - FOUR.tail(threshold - answer))
         return chance * (threshold <= 0)
 
     return integrate(given, TWO)

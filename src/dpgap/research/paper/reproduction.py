@@ -10,9 +10,10 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from dpgap.research.paper.datasets import Dataset
 from dpgap.research.paper.experiments import FIGURES, Result, Subject, Task, run, tasks
 
 SEED = 2020
+_TASKS_AT_ONCE = 40
 
 Progress = Callable[[int, int], None]
 
@@ -71,10 +73,13 @@ def finished_figures(
                 yield figure, sorted(points[figure], key=lambda each: each[:4])
 
 
+_Work = tuple[Task, np.random.SeedSequence]
+
+
 def _all_results(
     plan: ReproductionPlan, subjects: list[Subject], todo: list[Task]
 ) -> Iterator[tuple[Task, list[Result]]]:
-    work = zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True)
+    work = iter(zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True))
     if plan.workers == 1:
         for task, seed in work:
             yield task, run(task, subjects[task.dataset], plan.runs, seed)
@@ -87,9 +92,13 @@ def _all_results(
     )
     try:
         with _ignored_by_children():
-            under_way = [pool.submit(_work, *each) for each in work]
-        for future in as_completed(under_way):
-            yield future.result()
+            first = islice(work, _TASKS_AT_ONCE * plan.workers)
+            waiting = {_submit(pool, each) for each in first}
+        while waiting:
+            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in finished:
+                waiting |= {_submit(pool, each) for each in islice(work, 1)}
+                yield future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -115,6 +124,10 @@ def _ignored_by_children() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
     if noted:
         raise KeyboardInterrupt
+
+
+def _submit(pool: ProcessPoolExecutor, work: _Work) -> "Future[tuple[Task, list[Result]]]":
+    return pool.submit(_work, *work)
 
 
 _remembered: tuple[list[Subject], int] | None = None

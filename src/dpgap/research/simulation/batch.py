@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.grid import MAX_STEPS, steps_up
+from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.parameters import positive_integer
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
@@ -87,7 +87,7 @@ def _selecting(mechanism: NoisyTopK | JointTopK, ranked: Ranked) -> Batch:
 def _top_k(mechanism: NoisyTopK, ranked: Ranked) -> Batch:
     program = mechanism.in_steps()
     ranked = ranked.less(int(ranked.answers.max()))
-    grid = float(mechanism.grid or 1)
+    grid = Grid(mechanism.grid).width
 
     def batch(part: slice, rng: Rng) -> TopKRuns:
         indices, leads = select_runs(program, ranked, part.stop - part.start, rng)
@@ -121,7 +121,7 @@ def _above(
     mechanism: SparseVector, ranked: Ranked, thresholds: _Thresholds, max_answers: int | None
 ) -> Batch:
     program = mechanism.in_steps()
-    grid = float(mechanism.grid or 1)
+    grid = Grid(mechanism.grid).width
     origin = int(thresholds.whole.min())
     ranked, whole = ranked.less(origin), thresholds.whole - origin
     offsets = np.append(0.0, mechanism.gap_offsets - _rounded_up(mechanism))
@@ -148,18 +148,17 @@ def _above(
 
 def _rounded_up(mechanism: SparseVector) -> float:
     """How far the threshold in whole steps is above the one stated."""
-    steps = steps_up(mechanism.threshold, mechanism.grid)
-    return float(steps * (mechanism.grid or 1) - mechanism.threshold)
+    return Grid(mechanism.grid).excess(mechanism.threshold)
 
 
 def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int) -> _Thresholds:
     if thresholds is None:
         return _Thresholds(
             np.full(runs, float(mechanism.threshold)),
-            np.full(runs, steps_up(mechanism.threshold, mechanism.grid)),
+            np.full(runs, Grid(mechanism.grid).up(mechanism.threshold)),
             np.full(runs, _rounded_up(mechanism)),
         )
-    grid = float(mechanism.grid or 1)
+    grid = Grid(mechanism.grid).width
     stated = np.asarray(thresholds, dtype=np.float64)
     if stated.shape != (runs,) or not (np.abs(stated) <= MAX_STEPS * grid).all():
         raise ValueError(

@@ -67,7 +67,7 @@ def _points(law: ShellNoise, largest: Floats, rng: Rng) -> Floats:
     runs, dimension = largest.size, law.dimension
     points: Floats = rng.random((runs, dimension))
     points[np.arange(runs), rng.integers(0, dimension, runs)] = 1
-    if law.symmetric:
+    if law.signed:
         points *= np.where(rng.random((runs, dimension)) < 0.5, -1.0, 1.0)
     points *= largest[:, None]
     return points

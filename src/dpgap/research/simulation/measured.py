@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.linear import blue_variance, combine, combined_variance
 from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.grid import Grid
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
@@ -31,7 +32,7 @@ def measure_top_k(
     rng: Rng,
 ) -> MeasuredRuns:
     """Measure and estimate the winners of every run."""
-    grid, k = float(route.selection.grid or 1), route.k
+    grid, k = Grid(route.selection.grid).width, route.k
     truth = answers[selected.indices]
     measurements = measure(route.measurement, truth, rng)
     if isinstance(selected, JointRuns):
@@ -72,7 +73,7 @@ def measure_above(
     else:
         made = _best_above(selection, measurement, truth, selected, thresholds, rng)
     measurements, estimates, variances = made
-    grid = float(selection.grid or 1)
+    grid = Grid(selection.grid).width
     return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
 
 
@@ -85,7 +86,7 @@ def _paper_above(
     rng: Rng,
 ) -> tuple[Floats, Floats, Floats]:
     """Measurements whose noise grows with how many there are, weighted with gaps by variance."""
-    grid = float(measurement.grid or 1)
+    grid = Grid(measurement.grid).width
     unit = measurement.law_in_steps(1)  # of all laws the smallest; they differ by scale alone
     most = int(selected.found.max(initial=0))
     of_count = np.array([0.0, *(measurement.variance(count) for count in range(1, most + 1))])
@@ -115,7 +116,7 @@ def _best_above(
     The estimates know one threshold, the selection's. All is moved there, and back.
     """
     _load_scipy()
-    grid, own = float(selection.grid or 1), float(selection.threshold)
+    grid, own = Grid(selection.grid).width, float(selection.threshold)
     up, own_up = np.ceil(thresholds / grid) * grid, np.ceil(own / grid) * grid
     moved, rounded_up = up - own_up, (up - thresholds) - (own_up - own)
     starts = selected.found.cumsum() - selected.found
@@ -142,7 +143,7 @@ def _load_scipy() -> None:
 
 def measure(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
     """Released values of answers in the selection's steps; one row for every run."""
-    count, grid = truth.shape[1], float(measurement.grid or 1)
+    count, grid = truth.shape[1], Grid(measurement.grid).width
     if isinstance(measurement, Laplace):
         law = measurement.law_in_steps(count)
         return _floats(truth + np.floor(draw(law, rng, *truth.shape)) - law.floor_mean, grid)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpgap.exact.grid import on_grid
+from dpgap.exact.grid import Grid
 from dpgap.exact.joint_laws import ShellNoise
 from dpgap.exact.laws import Law
 from dpgap.mechanisms.joint.mechanism import JointTopK
@@ -77,12 +77,12 @@ def _answers_for(mechanism: Any, answers: ArrayLike | Ranked) -> NDArray[Any]:
     if isinstance(base, NoisyTopK | JointTopK | SparseVector):
         steps = rank_for(base, answers).answers
     elif isinstance(base, CountHull | Cube | Laplace):
-        steps = plain if isinstance(answers, Ranked) else on_grid(answers, base.grid)
+        steps = plain if isinstance(answers, Ranked) else Grid(base.grid).steps(answers)
         if isinstance(base, CountHull):
             base.prepare(steps)
     else:
         return plain
-    return steps if base.grid is None else steps * float(base.grid)
+    return steps if base.grid is None else steps * Grid(base.grid).width
 
 
 def rank_for(
@@ -93,4 +93,4 @@ def rank_for(
         mechanism.prepare(answers.answers, None)
         return answers
     mechanism.prepare(answers, None)
-    return Ranked.of(on_grid(answers, mechanism.grid))
+    return Ranked.of(Grid(mechanism.grid).steps(answers))

@@ -16,9 +16,8 @@ from numpy.typing import ArrayLike
 
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.grid import on_grid
+from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law
-from dpgap.exact.tails import tail
 from dpgap.research.simulation.floats import Rng, beyond, hits
 
 _FEW = 8.0
@@ -48,7 +47,7 @@ class Ranked(NamedTuple):
     @classmethod
     def of(cls, answers: ArrayLike) -> "Ranked":
         """Rank whole numbers of any type."""
-        answers = on_grid(arrays_only(answers), None)
+        answers = Grid(None).steps(arrays_only(answers))
         order = np.argsort(-answers, kind="stable")
         borders = [0, 1]
         while borders[-1] < answers.size:
@@ -84,7 +83,7 @@ class Ranked(NamedTuple):
         starts, sizes = self.borders[:-1], np.diff(self.borders)
         hits_from = np.zeros((needs[0][1].size, starts.size))
         for law, bars in needs:
-            in_stratum = tail(law, bars[:, None] - self.descending[starts]) * sizes
+            in_stratum = law.tail(bars[:, None] - self.descending[starts]) * sizes
             hits_from += in_stratum[:, ::-1].cumsum(axis=1)[:, ::-1]
         return hits_from
 
@@ -103,7 +102,7 @@ class Ranked(NamedTuple):
         for first, following in pairwise(strata):
             if first < end:
                 continue
-            most = law.tail(lowest - float(self.descending[first]))
+            most = float(law.tail(lowest - float(self.descending[first])))
             alone = bars.size * (self.size - first) * most < _FEW
             end = self.size if alone else following  # hardly any hits are left: one last stratum
             cells = hits(rng, bars.size * (end - first), most)
@@ -112,7 +111,7 @@ class Ranked(NamedTuple):
             run, rank = np.divmod(cells, end - first)
             rank += first
             distance = bars[run] - self.descending[rank]
-            kept = rng.random(cells.size) * most < tail(law, distance)
+            kept = rng.random(cells.size) * most < law.tail(distance)
             runs.append(run[kept])
             ranks.append(rank[kept])
             noise = beyond(law, rng, distance[kept])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpgap.estimates.intervals import laplace_sum_half_width
+from dpgap.estimates.errors import laplace_sum_half_width
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])

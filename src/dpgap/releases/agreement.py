@@ -1,0 +1,84 @@
+"""What must agree within a release that was read: lengths, budgets, and the question.
+
+dpgap never makes a release in which they disagree. A document may have been edited, or made up.
+"""
+
+from typing import Any
+
+from dpgap.releases.faults import DocumentError
+from dpgap.releases.questions import TableRelease
+from dpgap.releases.results import (
+    AboveRelease,
+    MaxRelease,
+    Measured,
+    MeasuredValues,
+    TopKRelease,
+)
+
+_MOST_ERRORS = 16
+"""How many different errors a release has at most: one for each branch."""
+
+
+def require_agreement(release: Any) -> None:
+    """Refuse a release whose parts contradict each other."""
+    _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
+    _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
+    if isinstance(release, MeasuredValues):
+        _require_laws([release.error], release.values.size)
+        return
+    count = release.indices.size
+    _require(release.labels is None or len(release.labels) == count, "indices and labels")
+    if isinstance(release, TopKRelease | Measured):
+        is_set = isinstance(release, Measured) and release.route == "joint"
+        lengths = (0,) if is_set else (count, max(count - 1, 0))
+        _require(release.gaps.size in lengths, "indices and gaps")
+        _require(isinstance(release, Measured) or count >= 1, "a top-k and its indices")
+    if isinstance(release, MaxRelease):
+        _require(count == 1, "one winner and the indices")
+    if isinstance(release, AboveRelease):
+        _require(release.gaps.size == release.branch_of.size == count, "indices and gaps")
+        branches = len(release.errors.branch_laws)
+        _require(1 <= branches <= _MOST_ERRORS, "branches and their laws")
+        _require(not count or release.branch_of.max() <= branches, "branches and their laws")
+        _require(release.processed >= count, "indices and how many were processed")
+    if isinstance(release, Measured):
+        _require_measured(release, count)
+    if isinstance(release, TableRelease):
+        _require_question(release, count)
+
+
+def _require_measured(release: Measured, count: int) -> None:
+    for column in (release.measurements, release.estimates, release.variances):
+        _require(column.size == count, "indices and numbers")
+    lengths = (1, count) if count else (0,)
+    _require(len(release.errors) in lengths, "numbers and their errors")
+    _require(len(set(release.errors)) <= _MOST_ERRORS, "numbers and their errors")
+    _require_laws(release.errors, count)
+    _require((release.lead is not None) == (release.route == "joint"), "the route and the lead")
+    steps = tuple(step for step, _ in release.parts)
+    wanted = ("look", "select", "measure")[0 if release.looked else 1 :]
+    _require(steps == (() if release.route is None else wanted), "the route and its steps")
+    spent = sum(part for _, part in release.parts)
+    _require(not steps or spent == release.epsilon, "epsilon and what each step took")
+    ranks = [rank for rank, _ in release.looked]
+    _require(ranks == sorted(set(ranks)), "the ranks that were looked at")
+
+
+def _require_laws(errors: Any, count: int) -> None:
+    """Noise for all values together has a coordinate for each, and perhaps one that all share."""
+    for error in set(errors):
+        drawn = getattr(getattr(error, "law", None), "dimension", count)
+        _require(drawn in (count, count + 1), "numbers and the dimension of their noise")
+
+
+def _require_question(release: TableRelease, count: int) -> None:
+    question = release.question
+    _require(question.epsilon == release.epsilon, "epsilon and the question")
+    _require(question.method == release.method, "the method and the question")
+    _require((question.kind == "above") == (question.threshold is not None), "kind and threshold")
+    _require(release.labels is not None or not count, "a table and its labels")
+
+
+def _require(is_so: bool, what: str) -> None:
+    if not is_so:
+        raise DocumentError(f"{what} contradict each other")

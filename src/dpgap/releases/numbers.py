@@ -1,0 +1,51 @@
+"""Numbers of a release as text and as JSON: exact ones, and the nearest that JSON has."""
+
+import re
+from fractions import Fraction
+
+from dpgap.releases.faults import DocumentError
+
+_MOST_LETTERS = 20_000
+_DECIMAL = re.compile(r"-?[0-9]+(/[0-9]+)?")
+_HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+/0x[0-9a-f]+")
+
+
+def exact_text(value: Fraction) -> str:
+    """An exact number as text.
+
+    Python writes no decimal of more than 4,300 digits. Such a number is written in base 16.
+
+    >>> exact_text(Fraction(7, 10)), exact_text(Fraction(2))
+    ('7/10', '2')
+    """
+    try:
+        return str(value)
+    except ValueError:
+        sign = "-" if value < 0 else ""
+        return f"{sign}{abs(value.numerator):#x}/{value.denominator:#x}"
+
+
+def exact_value(text: str) -> Fraction:
+    """The number that `exact_text` wrote.
+
+    >>> exact_value("7/10")
+    Fraction(7, 10)
+    """
+    if len(text) > _MOST_LETTERS:
+        raise DocumentError(f"a number has more than {_MOST_LETTERS:,} letters")
+    base = 16 if _HEXADECIMAL.fullmatch(text) else 10
+    if base == 10 and not _DECIMAL.fullmatch(text):
+        raise DocumentError(f"{text[:40]!r} is not an exact number such as '7/10'")
+    over, _, under = text.partition("/")
+    try:
+        return Fraction(int(over, base), int(under or "1", base))
+    except (ValueError, ZeroDivisionError):
+        raise DocumentError(f"{text[:40]!r} is not a number, or has too many digits") from None
+
+
+def number(value: Fraction) -> int | float:
+    """The nearest number that JSON has; a whole one where floats end."""
+    try:
+        return int(value) if value.denominator == 1 else float(value)
+    except OverflowError:
+        return round(value)
