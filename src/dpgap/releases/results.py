@@ -143,6 +143,10 @@ class Release(Table):
 
         return written(self.to_dict())
 
+    def again(self) -> Self:
+        """The same release, shown again: it was paid for before."""
+        return replace(self, made=self.made._replace(again=True))
+
     def paid_by(self, reference: Mapping[str, Any]) -> Self:
         """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
         return replace(self, made=self.made.paid_by(reference))
