@@ -7,7 +7,7 @@ wrong scales (χ²).
 
 - `finding`: what an audit finds, and the two tests behind it.
 - `events`, `path_sampling`: how often an event happens in runs of any program.
-- `design`, `designs`: how each shipped mechanism is audited. `winners`, `first_above`,
+- `design`, `designs`: how each shipped mechanism is audited. `winners`, `top_sets`, `first_above`,
   `one_measured` and `joint_measured` know the exact laws of what is released.
 - `quadrature`: integrals over noise.
 

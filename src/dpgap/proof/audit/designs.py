@@ -8,6 +8,7 @@ from dpgap.proof.audit.design import Design
 from dpgap.proof.audit.first_above import first_above
 from dpgap.proof.audit.joint_measured import joint_measured
 from dpgap.proof.audit.one_measured import one_measured
+from dpgap.proof.audit.top_sets import top_set
 from dpgap.proof.audit.winners import largest, top_two
 
 
@@ -17,6 +18,8 @@ def designs() -> list[Design]:
         one_measured(),
         joint_measured(CountHull(1, monotonic=True), "hull, monotonic"),
         joint_measured(Cube(1), "cube, general"),
+        top_set(monotonic=False),
+        top_set(monotonic=True),
         *(
             design
             for noise in NOISES

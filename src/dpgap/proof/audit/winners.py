@@ -52,7 +52,11 @@ def _variant(noise: str, monotonic: bool) -> str:
 
 def _chances_of_one(mechanism: NoisyTopK, answers: Sequence[int]) -> Floats:
     """The chance of each winner and its lead."""
-    law = mechanism.in_steps().law
+    return chances_of_largest(mechanism.in_steps().law, answers)
+
+
+def chances_of_largest(law: Law, answers: Sequence[int]) -> Floats:
+    """The chance of each answer being the largest with this noise, and of its lead."""
     points, weights = nodes(law)
     return np.array(
         [
