@@ -6,7 +6,10 @@ import math
 from collections import Counter
 from fractions import Fraction
 
+import duckdb
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 
 import dpgap
@@ -168,6 +171,47 @@ def test_a_release_prints_its_set_its_lead_and_its_promise():
     assert release.to_frame().columns.tolist() == ["label"]
     told = release.to_dict()
     assert (told["indices"], told["lead"]) == ([1, 3], release.lead)
+
+
+def test_the_index_of_a_series_names_its_answers():
+    joint = dpgap.JointTopK(2, 1000, monotonic=True)
+    series = pandas.Series(ANSWERS, index=list("vwxyz"))
+    assert joint.release(series).labels == ("w", "y")
+    assert joint.release(series, labels=list("abcde")).labels == ("b", "d")
+    assert joint.release(pandas.Series(ANSWERS)).labels is None
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("k", 0),
+        ("k", 1.5),
+        ("epsilon", 0),
+        ("epsilon", "1e-30"),
+        ("monotonic", 1),
+        ("sensitivity", -1),
+        ("grid", 3),
+    ],
+)
+def test_bad_parameters_are_named(argument: str, value: object):
+    with pytest.raises((ValueError, TypeError), match=rf"^{argument} "):
+        dpgap.JointTopK(**{"k": 2, "epsilon": 1, argument: value})
+
+
+def test_a_table_in_an_engine_and_its_domain_are_asked_as_any_other():
+    """The domain is a table: items are looked up, and come in no order of their own."""
+    sold = pyarrow.table({"who": list(range(90)) * 2, "what": ["fig"] * 90 + ["pea", "oat"] * 45})
+    home = duckdb.connect()
+    domain = home.from_arrow(pyarrow.table({"what": ["oat", "rye", "pea", "fig"]}))
+    table = home.from_arrow(sold)
+    joint = dpgap.JointTopK(3, 100, monotonic=True)
+    firsts = set()
+    for _ in range(12):
+        counts = dpgap.counts(table, unit="who", item="what", domain=domain)
+        labels = joint.release(counts).labels
+        assert set(labels) == {"fig", "pea", "oat"}
+        firsts.add(labels[0])
+    assert len(firsts) > 1  # not the largest first
 
 
 def test_a_draw_shows_nothing_of_its_answers():
