@@ -142,59 +142,56 @@ LAWS = {
 }
 
 
-def _require_law_of_classes(case: str, runs: int) -> None:
-    values, sizes, k, epsilon = LAWS[case]
-    classes = Classes(np.array(values), np.array(sizes), k)
-    law = dpgap.JointTopK(k, epsilon, monotonic=True).half_step_law
-    chosen = select_classes(law, classes, runs, InsecureSeededBits(17))
-    seen = np.zeros((classes.count, LEADS + 1))
-    np.add.at(seen, (chosen.classes, np.minimum(chosen.leads, LEADS)), 1)
-    margins = [classes.margin(at) for at in range(classes.count)]
-    counted = [classes.size(at) for at in range(classes.count)]
+class Sampled:
+    """How often each class won by each lead, and the p-value of that under its law."""
 
-    def p_value(factor: float, sizes: Sequence[int] = counted) -> float:
-        chances = law_of_classes(margins, sizes, float(law.scale) * factor)
+    def __init__(self, case: str, runs: int) -> None:
+        values, sizes, k, epsilon = LAWS[case]
+        classes = Classes(np.array(values), np.array(sizes), k)
+        law = dpgap.JointTopK(k, epsilon, monotonic=True).half_step_law
+        chosen = select_classes(law, classes, runs, InsecureSeededBits(17))
+        self.seen = np.zeros((classes.count, LEADS + 1))
+        np.add.at(self.seen, (chosen.classes, np.minimum(chosen.leads, LEADS)), 1)
+        self.margins = [classes.margin(at) for at in range(classes.count)]
+        self.sizes = [classes.size(at) for at in range(classes.count)]
+        self.scale = float(law.scale)
+
+    def p_value(self, factor: float, sizes: Sequence[int] | None = None) -> float:
+        chances = law_of_classes(self.margins, sizes or self.sizes, self.scale * factor)
         rest = max(1 - chances.sum(), 0)
-        cells = [*seen[:, :LEADS].ravel(), seen[:, LEADS].sum()]
+        cells = [*self.seen[:, :LEADS].ravel(), self.seen[:, LEADS].sum()]
         return chi_square_p(cells, [*chances.ravel(), rest])
 
-    require_law(p_value)
-    likeliest = int(seen.sum(axis=1).argmax())
-    size = counted[likeliest]
+
+def _require_law_of_classes(case: str) -> None:
+    """10⁵ runs follow the law, and not one with a class miscounted by a tenth, or by one."""
+    sampled = Sampled(case, 100_000)
+    require_law(sampled.p_value)
+    likeliest = int(sampled.seen.sum(axis=1).argmax())
+    size = sampled.sizes[likeliest]
     for miscounted in {size + max(1, size // 10), size - max(1, size // 10)} - {0}:
-        wrong = [*counted[:likeliest], miscounted, *counted[likeliest + 1 :]]
-        assert p_value(1.0, wrong) < LEVEL
+        wrong = [*sampled.sizes[:likeliest], miscounted, *sampled.sizes[likeliest + 1 :]]
+        assert sampled.p_value(1.0, wrong) < LEVEL
 
 
 @pytest.mark.parametrize("case", LAWS)
 def test_winners_and_leads_follow_the_exact_law_and_no_class_is_miscounted(case: str):
-    """10⁵ runs with all classes at once."""
-    _require_law_of_classes(case, 100_000)
+    _require_law_of_classes(case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", LAWS)
+def test_so_they_do_run_by_run_with_certain_losers_left_out(case: str, monkeypatch):
+    monkeypatch.setattr(kernel, "_FEW", 0)
+    _require_law_of_classes(case)
 
 
 @pytest.mark.parametrize("case", LAWS)
-@pytest.mark.parametrize(
-    "runs", [pytest.param(100_000, marks=pytest.mark.long), 4_000], ids=["long", "short"]
-)
-def test_contenders_alone_follow_the_same_law(case: str, runs: int, monkeypatch):
-    """Run by run, certain losers left out. Few runs are compared with those of all classes."""
-    values, sizes, k, epsilon = LAWS[case]
-    classes = Classes(np.array(values), np.array(sizes), k)
-    law = dpgap.JointTopK(k, epsilon, monotonic=True).half_step_law
-    margins = [classes.margin(at) for at in range(classes.count)]
-    counted = [classes.size(at) for at in range(classes.count)]
+def test_a_few_runs_with_certain_losers_left_out_follow_the_law(case: str, monkeypatch):
     monkeypatch.setattr(kernel, "_FEW", 0)
-    if runs == 100_000:
-        _require_law_of_classes(case, runs)
-        return
-    chosen = select_classes(law, classes, runs, InsecureSeededBits(18))
-    seen = np.zeros((classes.count, LEADS + 1))
-    np.add.at(seen, (chosen.classes, np.minimum(chosen.leads, LEADS)), 1)
-    for factor, fits in ((1.0, True), (1.3, False)):
-        chances = law_of_classes(margins, counted, float(law.scale) * factor)
-        cells = [*seen[:, :LEADS].ravel(), seen[:, LEADS].sum()]
-        p = chi_square_p(cells, [*chances.ravel(), max(1 - chances.sum(), 0)])
-        assert (p > LEVEL) is fits
+    sampled = Sampled(case, 4_000)
+    assert sampled.p_value(1.0) > LEVEL
+    assert sampled.p_value(1.3) < LEVEL
 
 
 def test_many_runs_at_once_are_the_runs_one_by_one():
