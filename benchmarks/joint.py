@@ -3,9 +3,9 @@
     python benchmarks/joint.py [--json] [--rounds 5]
 
 Counts follow Zipf's law in random order, or are in groups already; ε = 0.7, monotonic, exponential
-noise. The two calls take turns, and times are medians in milliseconds. Figures to look at: at most 5 at
-n = 41,270 and k = 10, 60 at k = 50, 30 at n = 10⁶ counts in groups; 10¹² absent items at most 1.2
-times that.
+noise. The two calls take turns, and times are medians in milliseconds. Figures to look at: at most
+5 at n = 41,270 and k = 10, 60 at k = 50, 30 at n = 10⁶ counts in groups; 10¹² absent items at most
+1.2 times that.
 """
 
 import argparse

@@ -102,6 +102,30 @@ def test_leaving_out_what_is_certain_to_lose_changes_nothing(table: str, monkeyp
         )
 
 
+def test_no_class_is_looked_at_twice_where_bounds_tie(monkeypatch):
+    classes = classes_of(list(range(100)), 4)
+
+    def tied(law, offsets, log_sizes, words):
+        return 1e9 - np.arange(offsets.size) % 2
+
+    monkeypatch.setattr(kernel, "_upper_bounds", tied)
+    with np.errstate(all="ignore"):
+        found, words = kernel._contenders(
+            ExponentialNoise(Fraction(2)), classes, InsecureSeededBits(2)
+        )
+    assert sorted(found.numbers.tolist()) == list(range(classes.count))
+    assert words.shape == (2, 1, classes.count)
+
+
+def test_blocks_of_classes_one_after_the_other_choose_the_same(monkeypatch):
+    """Many small blocks draw other bits, so the law is compared: level 1e-6."""
+    monkeypatch.setattr(kernel, "_FEW", 0)
+    monkeypatch.setattr(kernel, "_AT_ONCE", 2)
+    sampled = Sampled("few", 4_000)
+    assert sampled.p_value(1.0) > LEVEL
+    assert sampled.p_value(1.3) < LEVEL
+
+
 def test_the_bound_of_a_class_is_above_all_its_values(monkeypatch):
     """On ten thousand words and every size of class, one set or 10^1000 of them."""
     law = ExponentialNoise(Fraction(7))

@@ -138,7 +138,8 @@ def _contenders(law: Law, classes: Classes, bits: Bits) -> tuple[Contenders, Wor
             bar = float(best[0])
             if size == 1:  # now there is a bar: only what may reach it is put in order
                 waiting = np.flatnonzero(highest >= bar)
-                waiting = waiting[np.argsort(-highest[waiting])][1:]
+                waiting = waiting[waiting != batch[0]]  # bounds may tie
+                waiting = waiting[np.argsort(-highest[waiting])]
             waiting, size = waiting[highest[waiting] >= bar], 4 * size
     return found, words[:, None, :]
 
