@@ -79,6 +79,12 @@ class JointTopK:
     grid: Fraction | None
     law: Law = field(init=False, repr=False, compare=False)
     """The noise that each set's half-margin gets."""
+    over_sets: NoisyTopK = field(init=False, repr=False, compare=False)
+    """The Noisy Max that this is, its answers being the half-margins of sets.
+
+    It asks of them that all move by at most Δ, or by amounts within Δ of each other if monotonic;
+    docs/joint-top-k.md shows that half-margins do.
+    """
 
     def __init__(
         self,
@@ -101,22 +107,7 @@ class JointTopK:
         keep(self, "k", positive_integer("k", k))
         for name in ("epsilon", "monotonic", "sensitivity", "grid", "law"):
             keep(self, name, getattr(over_sets, name))
-
-    @property
-    def over_sets(self) -> NoisyTopK:
-        """The Noisy Max that this is, its answers being the half-margins of sets.
-
-        It asks of them that all move by at most Δ, or by amounts within Δ of each other if
-        monotonic; docs/joint-top-k.md shows that half-margins do.
-        """
-        return NoisyTopK(
-            1,
-            self.epsilon,
-            monotonic=self.monotonic,
-            sensitivity=self.sensitivity,
-            noise="exponential",
-            grid=self.grid,
-        )
+        keep(self, "over_sets", over_sets)
 
     @property
     def half_step_law(self) -> Law:
