@@ -115,6 +115,7 @@ def test_an_answer_is_in_the_archive_as_it_was_handed_out(
 MECHANISMS: list[Any] = [
     dpgap.NoisyTopK(2, 1),
     dpgap.NoisyMax(1),
+    dpgap.JointTopK(2, 1),
     dpgap.SparseVector(50, 2, 1),
     dpgap.AdaptiveSparseVector(50, 2, 1),
     dpgap.Laplace(1),

@@ -336,3 +336,34 @@ class Measured(Release):
             "95% high": high.tolist(),
             "gap": gaps,
         }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointRelease(Release):
+    """The top set that a Joint Top-K found: a set, so that the order of its members says nothing.
+
+    `lead` is by how much its noisy half-margin leads that of any other set. `p_value` is that of
+    "this is not the true top set": where it is not, so large a lead has at most this chance.
+    """
+
+    indices: Integers
+    labels: tuple[Any, ...] | None
+    lead: float
+    p_value: float
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return named(self.indices, self.labels)
+
+    def __str__(self) -> str:
+        lines = Table.__str__(self).split("\n")
+        return "\n".join([*lines[:-1], self._belief, lines[-1]])
+
+    def _repr_html_(self) -> str:
+        return Table._repr_html_(self) + f"<p>{html.escape(self._belief)}</p>"
+
+    @property
+    def _belief(self) -> str:
+        return (
+            f"As a set it leads every other by {self.lead:.1f}; "
+            f"p = {self.p_value:.2g} for “this is not the true top set”."
+        )
