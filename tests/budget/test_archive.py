@@ -117,13 +117,13 @@ def test_a_request_that_was_written_off_says_so(account: LedgerAccount) -> None:
 def test_a_document_that_cannot_be_written_leaves_the_charge_and_the_release(
     account: LedgerAccount,
 ) -> None:
-    class Broken:
+    class Broken(StandIn):
         def to_json(self) -> str:
             raise ZeroDivisionError
 
     def pay() -> str:
         with charged(account, ASKED) as charge:
-            charge.keep(Broken())
+            charge.keep(Broken(""))
         return "the release"
 
     with pytest.warns(UnsettledWarning, match="stays charged"):

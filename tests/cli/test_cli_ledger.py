@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dpgap.budget.account import Request
 from dpgap.budget.ledger import Ledger
 from dpgap.cli.app import app
 from dpgap.cli.ledger_page import ledger_page
@@ -94,47 +93,57 @@ def test_show_fits_a_screen_and_all_shows_everything() -> None:
     assert len(json.loads(_run("ledger", "show", *BUDGET, "--json"))["entries"]) == 31
 
 
-FACTS = {"unit": "who", "neighbours": "add-or-remove", "columns": [], "private": True}
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "table": ({"table": "/srv/log.csv"}, "is for the table '.*sold.csv', and this asks with '/srv"),
-    "unit": ({"unit": "row"}, "is for the unit 'who', and this asks with 'row'"),
-    "neighbours": ({"neighbours": "replace"}, "is for the neighbours 'add-or-remove', and this"),
-    "schema": (
-        {"columns": [["who", "text"], ["what", "text"]]},
-        r"states who \(integer\), and this asks a table with who \(text\) instead",
+WRONG: dict[str, tuple[list[str], str]] = {
+    "table": (
+        ["log.csv", *ASK[1:]],
+        "is for the table '.*sold.csv', and this asks with '.*log.csv",
     ),
-    "not private": ({"private": False}, "would not be private"),
+    "unit": ([*ASK, "--unit", "row"], "is for the unit 'who', and this asks with 'row'"),
+    "neighbours": ([*ASK, "--neighbours", "replace"], "is for the neighbours 'add-or-remove', and"),
+    "not private": ([*ASK, "--domain", "observed-not-private"], "would not be private"),
 }
 
 
-@pytest.fixture
-def asking(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a release says of its table, whatever it is."""
-    facts = dict(FACTS)
-
-    def ask(epsilon: Fraction, _: object) -> Request:
-        return Request(epsilon, "top 1 of what by who", facts=facts)
-
-    monkeypatch.setattr(Request, "for_mechanism", ask)
-    return facts
-
-
 @pytest.mark.parametrize("what", WRONG)
-def test_a_release_that_contradicts_its_budget_is_refused_before_any_charge(
-    what: str, asking: dict[str, Any]
-) -> None:
-    columns = [("who", "integer"), ("what", "text")]
-    Ledger("budget.db").create(
-        "sales", 2, table="sold.csv", unit="who", neighbours="add-or-remove", columns=columns
-    )
-    facts, words = WRONG[what]
-    asking |= facts
-    said = _refusal("top-k", *ASK, "--epsilon", "1", *BUDGET)
-    assert re.search(words, said)
+def test_a_release_that_contradicts_its_budget_is_refused_before_any_charge(what: str) -> None:
+    shutil.copy("sold.csv", "log.csv")
+    _create("--table", "sold.csv", "--unit", "who", "--neighbours", "add-or-remove")
+    asked, words = WRONG[what]
+    assert re.search(words, _refusal("top-k", *asked, "--epsilon", "1", *BUDGET))
     assert len(_book()) == 1
-    asking |= FACTS | {"table": str(Path("sold.csv").resolve()), "columns": columns}
     _run("top-k", *ASK, "--epsilon", "1", *BUDGET)
     assert [entry.purpose for entry in _book()] == ["", "top 1 of what by who", ""]
+
+
+def test_a_table_that_has_other_columns_by_now_is_refused_until_it_is_stated_anew() -> None:
+    _create("--table", "sold.csv", "--unit", "who")
+    lines = Path("sold.csv").read_text().splitlines()
+    Path("sold.csv").write_text("\n".join([f"{lines[0]},where", *(f"{it},x" for it in lines[1:])]))
+    said = _refusal("top-k", *ASK, "--epsilon", "1", *BUDGET)
+    assert "states nothing more, and this asks a table with where (text) instead" in said
+    assert len(_book()) == 1
+    _run("ledger", "bind", *BUDGET, "--table", "sold.csv", "--unit", "who", *WHY)
+    _run("top-k", *ASK, "--epsilon", "1", *BUDGET)
+
+
+def test_a_paid_answer_is_shown_again_for_nothing_and_says_so() -> None:
+    _create()
+    ask = ["top-k", *ASK, "--epsilon", "1", *BUDGET]
+    first = json.loads(_run(*ask, "--json", "--reason", "the monthly report"))
+    again = json.loads(_run(*ask, "--json"))
+    assert again["items"] == first["items"]
+    assert again["epsilon_remaining"] == first["epsilon_remaining"] == 1
+    assert "nothing was charged" in " ".join(_run(*ask).split())
+    assert json.loads(_run(*ask, "--json", "--fresh"))["epsilon_remaining"] == 0
+    assert "the monthly report" in _run("ledger", "show", *BUDGET)
+
+
+def test_a_request_that_is_sent_twice_is_charged_once() -> None:
+    _create()
+    ask = ["top-k", *ASK, "--epsilon", "1", *BUDGET, "--fresh", "--key", "monday"]
+    first = json.loads(_run(*ask, "--json"))
+    assert json.loads(_run(*ask, "--json"))["items"] == first["items"]
+    assert "--ledger and --dataset" in _refusal("top-k", *ASK, "--epsilon", "1", "--key", "x")
 
 
 def test_an_allowance_a_closed_budget_and_an_empty_one_refuse_a_release_before_any_charge() -> None:

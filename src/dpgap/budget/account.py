@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from dpgap import public
 from dpgap.exact.parameters import readable
@@ -51,13 +51,13 @@ class UnsettledWarning(UserWarning):
 class Request:
     """What is to be paid for. Every word of it is public.
 
-    >>> Request.for_mechanism(Fraction(1, 2), {"epsilon": Fraction(1, 2)}).purpose
+    >>> Request(Fraction(1, 2), {"epsilon": Fraction(1, 2)}).purpose
     "{'epsilon': 0.5}"
     """
 
     epsilon: Fraction
-    purpose: str
-    """One plain line: what is asked."""
+    about: object
+    """What is asked: one plain line; or a mechanism, whose parameters say it."""
     delta: Fraction = Fraction(0)
     facts: Mapping[str, Any] | None = None
     """What is known of the table: "table", "unit", "neighbours", "columns" and "private".
@@ -68,10 +68,15 @@ class Request:
     key: str | None = None
     """Chosen by whoever asks: what is sent twice with one key is charged once."""
 
-    @classmethod
-    def for_mechanism(cls, epsilon: Fraction, mechanism: object) -> "Request":
-        """A request that knows nothing but a mechanism: its parameters, never data."""
-        return cls(epsilon, _FRACTION.sub(_plain_number, repr(mechanism)))
+    @property
+    def purpose(self) -> str:
+        """One plain line: what is asked."""
+        if isinstance(self.about, str):
+            return self.about
+        try:
+            return _FRACTION.sub(_plain_number, repr(self.about))
+        except ValueError:  # a number of more digits than Python writes
+            return type(self.about).__name__
 
 
 def _plain_number(found: re.Match[str]) -> str:
@@ -131,6 +136,10 @@ class Archive(Account, Protocol):
 
 class _Document(Protocol):
     def to_json(self) -> str: ...
+    def paid_by(self, reference: Mapping[str, Any], /) -> Self: ...
+
+
+Kept = TypeVar("Kept", bound=_Document)
 
 
 @dataclass(slots=True)
@@ -142,9 +151,15 @@ class Charge:
     """Where the charge stands in the account, for the release to state."""
     _kept: list[_Document] = field(default_factory=list, repr=False)
 
-    def keep(self, release: _Document) -> None:
-        """Archive this release when it is settled. It is handed out only after that."""
-        self._kept = [release]
+    def keep(self, release: Kept) -> Kept:
+        """The release with its entry, which is archived when it is settled.
+
+        It may be handed out only after that.
+        """
+        if self.reference is not None:
+            release = release.paid_by(self.reference)
+            self._kept = [release]
+        return release
 
 
 @contextmanager
@@ -173,7 +188,7 @@ def reserved(account: Account | None, request: Request) -> Reservation | None:
 
 def _is_settled(reservation: Any, charge: Charge) -> bool:
     try:
-        if charge.reference is not None and charge._kept:
+        if charge._kept:
             reservation.settle(charge.spent, charge._kept[0].to_json())
         else:
             reservation.settle(charge.spent)

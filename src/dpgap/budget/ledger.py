@@ -192,7 +192,9 @@ class Ledger:
                 archived.discard(kept.number)
                 settlement = by_number.get(kept.number)
                 about = -1 if settlement is None else settlement.about or -1
-                if not matches(kept, settlement, by_number.get(about)):
+                if settlement is None:
+                    found.append(f"entry {kept.number} is missing, though its document is there")
+                elif not matches(kept, settlement, by_number.get(about)):
                     found.append(f"the document of entry {kept.number} was edited")
         return found + [f"the document of entry {number} is missing" for number in archived]
 

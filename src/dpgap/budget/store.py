@@ -371,9 +371,9 @@ def require_entry(found: list[Entry], dataset: str, where: str) -> Entry:
     return last
 
 
-def matches(kept: Document, settlement: Entry | None, reservation: Entry | None) -> bool:
+def matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
     """Whether a document is the one that its entries speak of."""
-    if settlement is None or reservation is None:
+    if reservation is None:
         return False
     hashed = settlement.more.get("document")
     return (hashed, reservation.more.get("identity")) == (hash_of(kept.document), kept.identity)

@@ -280,7 +280,7 @@ def _facts(table: str | None, unit: str | None, neighbours: str | None) -> dict[
         return stated
     from dpgap.data.table_facts import table_facts
 
-    address, columns = table_facts(table, unit)
+    address, columns = table_facts(table)
     if columns and unit not in (None, "row", "line", *(name for name, _ in columns)):
         raise ValueError(f"there is no column {unit!r} in the table")
     return stated | {"table": address, "columns": columns}

@@ -219,17 +219,17 @@ def _upper_quantile(sums: Floats) -> Floats:
 
 
 def _exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
-    """−ln(1 − e^(−total)), to half of the digits.
+    """−ln(1 − e^(−total)), to half of the digits: the other half are to spare for a small total.
 
-    Half are to spare, so that total may be as small as that. If it is smaller, because it is of a
-    huge size, −ln(total) is as good: the two differ by less than it.
+    If it is smaller than that, because it is of huge many draws, −ln(total) is as good: the two
+    differ by less than the total.
     """
     context = decimals(digits)
     exponent = context.divide(Decimal(total.numerator), Decimal(total.denominator))
-    beyond = exponent
-    if total.numerator * 10 ** (digits // 2) >= total.denominator:
-        beyond = context.subtract(Decimal(1), context.exp(exponent.copy_negate()))
-    return -Fraction(context.ln(beyond))
+    if total.numerator * 10 ** (digits // 2) < total.denominator:
+        return -Fraction(context.ln(exponent))
+    power = context.exp(exponent.copy_negate())
+    return -Fraction(context.ln(context.subtract(Decimal(1), power)))
 
 
 def _geometric_mass(scale: Fraction, step: int) -> float:

@@ -10,9 +10,13 @@ from fractions import Fraction
 import numpy as np
 
 from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.grid import Grid
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.top_k.candidates import Candidates
-from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute, together
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute
 from dpgap.pipelines.rule import Rule, Terms, ranks_for, terms_for
 
 Looked = tuple[tuple[int, float], ...]
@@ -44,13 +48,13 @@ class LookFirst:
         left = 1 - terms.look
         ranked = RankedRoute.of(facts, *_parts(epsilon, terms.rank_share, left))
         sets = (JointRoute.of(facts, *_parts(epsilon, each, left)) for each in terms.set_shares)
-        looking = together(ranked.selection, terms.look * epsilon)
+        looking = _measuring(ranked.selection, terms.look * epsilon)
         return cls(epsilon, looking, (ranked, *sets), terms)
 
     def look_paid(self, candidates: Candidates) -> Looked:
         """Measure the answers at a few ranks; the caller has paid."""
         ranks = ranks_for(self.routes[0].k, candidates.size)
-        values = self.measurement.measure_selected(candidates.at_ranks(ranks))
+        values = self.measurement.draw_paid(candidates.at_ranks(ranks))
         return tuple(zip(ranks, values.tolist(), strict=True))
 
     def route(self, looked: Looked, n: int) -> RankedRoute | JointRoute:
@@ -75,6 +79,15 @@ class LookFirst:
             unit=float(doubled * self.measurement.sensitivity / self.epsilon),
             terms=self.terms,
         )
+
+
+def _measuring(selection: NoisyTopK, epsilon: Fraction) -> Joint:
+    """What looks, on the answers' own grid: a look need not be fine."""
+    grid = selection.grid
+    whole = Grid(grid).up(selection.sensitivity) * Grid(grid).step
+    if selection.monotonic:
+        return CountHull(epsilon, monotonic=True, sensitivity=whole, grid=grid)
+    return Cube(epsilon, sensitivity=whole, grid=grid)
 
 
 def _parts(epsilon: Fraction, select: Fraction, left: Fraction) -> tuple[Fraction, Fraction]:

@@ -38,6 +38,7 @@ from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import Looked, LookFirst
@@ -138,7 +139,6 @@ class MeasuredTopK:
         return (self.route,) if self.looking is None else (self.route, *self.looking.routes)
 
     @errors_without_answers
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def release(
         self,
         answers: ArrayLike | PrivateCounts | GroupedAnswers,
@@ -151,17 +151,31 @@ class MeasuredTopK:
         `answers`, `labels` and `account` are as for `measured_top_k`. All of it is charged at once,
         before anything is drawn.
         """
+        candidates = self.prepare(answers, labels)
+        with charged(account, Request(self.epsilon, self)) as charge:
+            return charge.keep(self.draw_paid(candidates))
+
+    def prepare(
+        self,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        labels: Sequence[Any] | None = None,
+    ) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
         candidates = self.selection.prepare(answers, labels)
         self.measurement.require_room(candidates.private_answers)
+        return candidates
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def draw_paid(self, candidates: Candidates) -> Measured:
+        """Look if the method does, select, measure and estimate; the caller has paid."""
         route: RankedRoute | JointRoute | PaperRoute = self.route
         looked: Looked = ()
         used: list[Any] = []
-        with charged(account, Request.for_mechanism(self.epsilon, self)):
-            if self.looking is not None and self.k < candidates.size:
-                looked = self.looking.look_paid(candidates)
-                route = self.looking.route(looked, candidates.size)
-                used.append(self.looking.measurement)
-            won = route.release_paid(candidates)
+        if self.looking is not None and self.k < candidates.size:
+            looked = self.looking.look_paid(candidates)
+            route = self.looking.route(looked, candidates.size)
+            used.append(self.looking.measurement)
+        won = route.release_paid(candidates)
         used += [route.selection, route.measurement]
         steps = ("look", "select", "measure")[-len(used) :]
         return Measured(
@@ -255,7 +269,6 @@ class MeasuredAbove:
         return self.selection.epsilon + self.measurement.epsilon
 
     @errors_without_answers
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def release(
         self,
         answers: ArrayLike | PrivateCounts | Stream,
@@ -268,15 +281,28 @@ class MeasuredAbove:
         `answers`, `labels` and `account` are as for `measured_above`. As many answers as were
         found are measured, be they more or fewer than k; where none was, that costs nothing.
         """
+        stream = self.prepare(answers, labels)
+        with charged(account, Request(self.epsilon, self)) as charge:
+            release = charge.keep(self.draw_paid(stream))
+            charge.spent = release.spent
+        return release
+
+    def prepare(
+        self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None
+    ) -> Stream:
+        """The answers as a stream; refused before anything is charged."""
         stream = self.selection.prepare(answers, labels)
         self.measurement.require_room(stream.extremes)
-        with charged(account, Request.for_mechanism(self.epsilon, self)) as charge:
-            selected, private_answers = self.selection.draw_paid(stream)
-            charge.spent = selected.spent
-            values = np.empty(0)
-            if selected.indices.size:
-                values = self.measurement.measure_selected(private_answers)
-                charge.spent += self.measurement.epsilon
+        return stream
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def draw_paid(self, stream: Stream) -> Measured:
+        """Select, measure and estimate; the caller has paid."""
+        selected, private_answers = self.selection.draw_paid(stream)
+        spent, values = selected.spent, np.empty(0)
+        if selected.indices.size:
+            values = self.measurement.measure_selected(private_answers)
+            spent += self.measurement.epsilon
         found = EstimatedWinners(values, values, "measurements", ())
         if values.size:
             estimate = _ABOVE[self.method].above_estimates
@@ -289,7 +315,7 @@ class MeasuredAbove:
             **found._asdict(),
             rounding=Grid(self.selection.grid).rounding,
             epsilon=self.epsilon,
-            spent=charge.spent,
+            spent=spent,
             promise=selected.promise._replace(epsilon=self.epsilon),
             method=self.method,
             mechanisms=(*selected.mechanisms, MechanismUsed.of(self.measurement)),

@@ -129,7 +129,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
         """The route with these parts of ε."""
         selection = JointTopK(facts.k, to_select, **facts.of_answers())
-        return cls(selection, together(selection, to_measure))
+        return cls(selection, _together(selection, to_measure))
 
     def release_paid(self, candidates: Candidates) -> Winners:
         """Release; the caller has paid. The order is that of the measurements."""
@@ -168,7 +168,7 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
     def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
         """The route with these parts of ε."""
         selection = NoisyTopK(facts.k, to_select, noise="exponential", **facts.of_answers())
-        return cls(selection, together(selection, to_measure))
+        return cls(selection, _together(selection, to_measure))
 
     def release_paid(self, candidates: Candidates) -> Winners:
         """Release; the caller has paid."""
@@ -231,7 +231,7 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
         return Expectation(clear, None, half, _selection_variance(self.selection))
 
 
-def together(selection: NoisyTopK | JointTopK, epsilon: Fraction) -> Joint:
+def _together(selection: NoisyTopK | JointTopK, epsilon: Fraction) -> Joint:
     """What measures the winners, all of them together."""
     kind: type[Joint] = CountHull if selection.monotonic else Cube
     measurement = kind.after(selection, epsilon)

@@ -54,6 +54,10 @@ def _require_measured(release: Measured, count: int) -> None:
     _require(len(release.errors) in lengths, "numbers and their errors")
     _require(len(set(release.errors)) <= _MOST_ERRORS, "numbers and their errors")
     _require_laws(release.errors, count)
+    _require(release.method in ("best", "paper", release.route), "the method and the route")
+    _require(
+        release.method in ("best", release.route) or not release.route, "the method and the route"
+    )
     _require((release.lead is not None) == (release.route == "joint"), "the route and the lead")
     steps = tuple(step for step, _ in release.parts)
     wanted = ("look", "select", "measure")[0 if release.looked else 1 :]

@@ -16,6 +16,7 @@ from dpgap.releases.questions import Question, TableRelease
 from dpgap.releases.results import (
     AboveRelease,
     IndexRelease,
+    JointRelease,
     MaxRelease,
     Measured,
     MeasuredValues,
@@ -112,6 +113,7 @@ _TITLES: dict[type[Release], str] = {
     TopKRelease: "The largest answers",
     MaxRelease: "The largest answer",
     AboveRelease: "Answers above a threshold",
+    JointRelease: "The set of the largest answers",
     MeasuredValues: "Measured values",
     Measured: "Selected answers with estimates",
 }

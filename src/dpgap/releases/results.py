@@ -171,6 +171,10 @@ class Release(Table):
 
         return written(self.to_dict())
 
+    def again(self) -> Self:
+        """The same release, shown again: it was paid for before."""
+        return replace(self, made=self.made._replace(again=True))
+
     def paid_by(self, reference: Mapping[str, Any]) -> Self:
         """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
         return replace(self, made=self.made.paid_by(reference))
@@ -394,8 +398,6 @@ class JointRelease(Release):
     labels: tuple[Any, ...] | None
     lead: float
     p_value: float
-    epsilon: Fraction
-    promise: Promise
 
     def columns(self) -> dict[str, Sequence[Any]]:
         return named(self.indices, self.labels)

@@ -21,7 +21,7 @@ import numpy as np
 from dpgap.data.private_counts import sealed
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.draws import Floats, Integers, Real, Uniform, exponential_bounds
-from dpgap.exact.laws import MemorylessLaw, Scalar
+from dpgap.exact.law import MemorylessLaw, Scalar
 from dpgap.mechanisms.joint.classes import TOP_SET, Classes
 from dpgap.mechanisms.top_k.grouped import TopDraw, noise_bounds
 from dpgap.mechanisms.top_k.kernel import ranked
@@ -138,7 +138,8 @@ def _contenders(law: MemorylessLaw, classes: Classes, bits: Bits) -> tuple[Conte
             bar = float(best[0])
             if size == 1:  # now there is a bar: only what may reach it is put in order
                 waiting = np.flatnonzero(highest >= bar)
-                waiting = waiting[np.argsort(-highest[waiting])][1:]
+                waiting = waiting[waiting != batch[0]]  # bounds may tie
+                waiting = waiting[np.argsort(-highest[waiting])]
             waiting, size = waiting[highest[waiting] >= bar], 4 * size
     return found, words[:, None, :]
 
@@ -177,8 +178,8 @@ def largest_two(
     """The largest value of every class, and the second largest if it has two; with its place."""
     pairs = zip(contenders.margins, contenders.sizes, words.T.tolist(), strict=True)
     for place, (margin, size, own) in enumerate(pairs):
-        first, second = (Uniform.of_word(word, bits) for word in own)
-        largest = TopDraw(law, size, first)
-        yield place, Real(margin, largest.enclosure)
-        if size > 1:
-            yield place, Real(margin, TopDraw(law, size - 1, second, largest).enclosure)
+        uniforms = [Uniform.of_word(word, bits) for word in own]
+        draw = None
+        for taken, uniform in enumerate(uniforms[: min(size, 2)]):
+            draw = TopDraw(law, size - taken, uniform, draw)
+            yield place, Real(margin, draw.enclosure)

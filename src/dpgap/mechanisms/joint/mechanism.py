@@ -28,7 +28,8 @@ from dpgap.data.private_counts import Found, Groups, PrivateCounts, sealed, tall
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.draws import Integers
-from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, require_memoryless
+from dpgap.exact.grid import Grid
+from dpgap.exact.law import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_integer
 from dpgap.mechanisms.joint.classes import Classes
 from dpgap.mechanisms.joint.kernel import select_classes, winner_and_lead
@@ -78,8 +79,14 @@ class JointTopK:
     monotonic: bool
     sensitivity: Fraction
     grid: Fraction | None
-    law: Law = field(init=False, repr=False, compare=False)
+    law: MemorylessLaw = field(init=False, repr=False, compare=False)
     """The noise that each set's half-margin gets."""
+    over_sets: NoisyTopK = field(init=False, repr=False, compare=False)
+    """The Noisy Max that this is, its answers being the half-margins of sets.
+
+    It asks of them that all move by at most Δ, or by amounts within Δ of each other if monotonic;
+    docs/joint-top-k.md shows that half-margins do.
+    """
 
     def __init__(
         self,
@@ -102,28 +109,12 @@ class JointTopK:
         keep(self, "k", positive_integer("k", k))
         for name in ("epsilon", "monotonic", "sensitivity", "grid", "law"):
             keep(self, name, getattr(over_sets, name))
-
-    @property
-    def over_sets(self) -> NoisyTopK:
-        """The Noisy Max that this is, its answers being the half-margins of sets.
-
-        It asks of them that all move by at most Δ, or by amounts within Δ of each other if
-        monotonic; docs/joint-top-k.md shows that half-margins do.
-        """
-        return NoisyTopK(
-            1,
-            self.epsilon,
-            monotonic=self.monotonic,
-            sensitivity=self.sensitivity,
-            noise="exponential",
-            grid=self.grid,
-        )
+        keep(self, "over_sets", over_sets)
 
     @property
     def half_step_law(self) -> MemorylessLaw:
         """The noise in halves of grid steps, in which half-margins are whole."""
-        law = require_memoryless(self.law, "for a set")
-        return law.scaled(2 / (self.grid or Fraction(1)))
+        return self.law.scaled(2 / Grid(self.grid).step)
 
     def half_margin(self, answers: Sequence[Scalar], chosen: Sequence[int]) -> Scalar:
         """How good a set is: half of the smallest answer in it less the largest outside."""
@@ -176,8 +167,8 @@ class JointTopK:
             What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
         """
         candidates = self.prepare(answers, labels)
-        with charged(account, Request.for_mechanism(self.epsilon, self)):
-            return self.draw_paid(candidates).release
+        with charged(account, Request(self.epsilon, self)) as charge:
+            return charge.keep(self.draw_paid(candidates).release)
 
     def prepare(
         self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
@@ -198,7 +189,7 @@ class JointTopK:
         release = JointRelease(
             indices=chosen.indices,
             labels=chosen.labels,
-            lead=lead * float(self.grid or 1) / 2,
+            lead=lead * Grid(self.grid).width / 2,
             p_value=math.exp(-lead / self.half_step_law.scale),
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),

@@ -118,16 +118,16 @@ class Measurement(ABC, Generic[L]):
         This is the only method that spends ε.
         """
         steps = self.prepare(values)
-        with charged(account, Request.for_mechanism(self.epsilon, self)):
-            measured = self.draw_paid(steps)
-        return MeasuredValues(
-            values=measured,
-            epsilon=self.epsilon,
-            promise=Promise(self.epsilon, self.sensitivity, self.same_way),
-            error=self.error(measured.size),
-            rounding=Grid(self.grid).rounding,
-            mechanisms=(MechanismUsed.of(self),),
-        )
+        with charged(account, Request(self.epsilon, self)) as charge:
+            release = MeasuredValues(
+                values=self.draw_paid(steps),
+                epsilon=self.epsilon,
+                promise=Promise(self.epsilon, self.sensitivity, self.same_way),
+                error=self.error(steps.size),
+                rounding=Grid(self.grid).rounding,
+                mechanisms=(MechanismUsed.of(self),),
+            )
+            return charge.keep(release)
 
     def prepare(self, values: ArrayLike | PrivateCounts) -> Integers:
         """The values in steps; refused before anything is charged."""

@@ -262,8 +262,8 @@ class SparseVector:
         """
         stream = self.prepare(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
-        with charged(account, Request.for_mechanism(self.epsilon, self)) as charge:
-            release = self.draw_paid(stream, most).release
+        with charged(account, Request(self.epsilon, self)) as charge:
+            release = charge.keep(self.draw_paid(stream, most).release)
             charge.spent = release.spent
         return release
 

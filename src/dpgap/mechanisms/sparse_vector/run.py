@@ -63,7 +63,7 @@ class Run:
 
     def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
         self._mechanism = mechanism
-        request = Request.for_mechanism(mechanism.epsilon, mechanism)
+        request = Request(mechanism.epsilon, mechanism)
         self._reservation = reserved(account, request)
         self._feed = _Feed()
         self._noise = GridNoise()

@@ -177,8 +177,8 @@ class NoisyTopK:
             What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
         """
         candidates = self.prepare(answers, labels)
-        with charged(account, Request.for_mechanism(self.epsilon, self)):
-            return self.draw_paid(candidates).release
+        with charged(account, Request(self.epsilon, self)) as charge:
+            return charge.keep(self.draw_paid(candidates).release)
 
     def prepare(
         self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None

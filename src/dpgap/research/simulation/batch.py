@@ -100,7 +100,7 @@ def _top_k(mechanism: NoisyTopK, ranked: Ranked) -> Batch:
 
 def _joint(mechanism: JointTopK, ranked: Ranked) -> Batch:
     likely = LikelyClasses.of(mechanism, ranked)
-    half = float(mechanism.grid or 1) / 2
+    half = Grid(mechanism.grid).width / 2
 
     def batch(part: slice, rng: Rng) -> JointRuns:
         indices, leads = select_sets(mechanism, ranked, likely, part.stop - part.start, rng)

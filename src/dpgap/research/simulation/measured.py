@@ -141,8 +141,13 @@ def _load_scipy() -> None:
     import scipy.special  # noqa: F401
 
 
-def measure(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
-    """Released values of answers in the selection's steps; one row for every run."""
+def measure(
+    measurement: Laplace | Joint, truth: Integers, rng: Rng, finer: int | None = None
+) -> Floats:
+    """Released values of answers in the selection's steps; one row for every run.
+
+    The measurement's grid is `finer` than the selection's, unless said as a pipeline has it.
+    """
     count, grid = truth.shape[1], Grid(measurement.grid).width
     if isinstance(measurement, Laplace):
         law = measurement.law_in_steps(count)
@@ -150,7 +155,7 @@ def measure(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
     noise = shells(measurement.law_in_steps(count), rng, truth.shape[0])
     if noise.shape[1] > count:  # the hull: what all share comes off
         noise = noise[:, 1:] - noise[:, :1]
-    return _floats(truth * measurement.finer + noise, grid)
+    return _floats(truth * (measurement.finer if finer is None else finer) + noise, grid)
 
 
 def _blue(measurements: Floats, gaps: Floats, ratio: float, grid: float) -> Floats:

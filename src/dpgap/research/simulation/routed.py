@@ -37,7 +37,7 @@ def measured_batch(
 
     def batch(part: slice, rng: Rng) -> MeasuredRuns:
         truth = np.broadcast_to(looked_at, (part.stop - part.start, ranks.size))
-        looks = measure(looking.measurement, truth, rng)
+        looks = measure(looking.measurement, truth, rng, finer=1)
         routes = 1 + looking.decide(looks, ranked.size)
         taken = [(route, np.flatnonzero(routes == route)) for route in np.unique(routes).tolist()]
         found = [(rows, on_route(route, slice(0, rows.size), rng)) for route, rows in taken]
