@@ -15,6 +15,13 @@ from dpgap.releases.results import (
     TopKRelease,
 )
 
+_ROUTES_OF: dict[str, tuple[str | None, ...]] = {
+    "best": ("joint", "ranked", None),
+    "joint": ("joint",),
+    "ranked": ("ranked",),
+    "paper": ("paper", None),
+}
+"""None is for what is above a threshold, and for documents of the first version."""
 _MOST_ERRORS = 16
 """How many different errors a release has at most: one for each branch."""
 
@@ -54,10 +61,7 @@ def _require_measured(release: Measured, count: int) -> None:
     _require(len(release.errors) in lengths, "numbers and their errors")
     _require(len(set(release.errors)) <= _MOST_ERRORS, "numbers and their errors")
     _require_laws(release.errors, count)
-    _require(release.method in ("best", "paper", release.route), "the method and the route")
-    _require(
-        release.method in ("best", release.route) or not release.route, "the method and the route"
-    )
+    _require(release.route in _ROUTES_OF.get(release.method, ()), "the method and the route")
     _require((release.lead is not None) == (release.route == "joint"), "the route and the lead")
     steps = tuple(step for step, _ in release.parts)
     wanted = ("look", "select", "measure")[0 if release.looked else 1 :]
