@@ -45,7 +45,8 @@ from dpgap.pipelines.look_first import Looked, LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.pipelines.routes import Facts, JointRoute, PaperRoute, RankedRoute
 from dpgap.releases.provenance import MechanismUsed
-from dpgap.releases.results import METHODS, Measured
+from dpgap.releases.results import Measured
+from dpgap.releases.ways import METHODS
 
 _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
     "best": RankedRoute,  # where nothing is to be looked at

@@ -34,7 +34,8 @@ from dpgap.pipelines.measured import (
 from dpgap.pipelines.outlook import Outlook, Sizes, outlook_for
 from dpgap.pipelines.paper import above_errors, gap_variances
 from dpgap.pipelines.routes import Expectation
-from dpgap.releases.results import METHODS, Table
+from dpgap.releases.results import Table
+from dpgap.releases.ways import METHODS
 
 BASELINE = "baseline"
 """Measuring with Laplace noise and half of ε while ignoring gaps."""

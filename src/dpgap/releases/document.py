@@ -61,8 +61,6 @@ from dpgap.releases.law_forms import ERROR, GAP_ERRORS, MEASUREMENT_ERROR
 from dpgap.releases.provenance import LedgerReference, MechanismUsed, Provenance
 from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin, Question, TableRelease
 from dpgap.releases.results import (
-    METHODS,
-    ROUTES,
     AboveRelease,
     IndexRelease,
     JointRelease,
@@ -74,6 +72,7 @@ from dpgap.releases.results import (
     TopKRelease,
 )
 from dpgap.releases.rows import rows_of
+from dpgap.releases.ways import METHODS, ROUTES
 
 FORMAT, VERSION = "dpgap release", 1
 SHOWN = ("guarantee", "interval", "items", "private")

@@ -19,15 +19,10 @@ from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
 from dpgap.exact.parameters import confidence_level, positive_integer, readable
 from dpgap.releases.plain import plain
 from dpgap.releases.provenance import MechanismUsed, Provenance
+from dpgap.releases.ways import way_in_words
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-ROUTES = ("joint", "ranked", "paper")
-"""How a top k may be found: as one set, ranked, or as in the paper."""
-METHODS = ("best", *ROUTES)
-"""What may be asked for; the best method takes a route."""
 
 
 class Promise(NamedTuple):
@@ -118,13 +113,6 @@ class Table(ABC):
             for row in zip(*map(texts, columns.values()), strict=True)
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def steps_in_words(route: str, shares: dict[str, Fraction]) -> str:
-    """The route, and the share of ε that each step took."""
-    said = {step: f"{readable(part)} of ε to {step}" for step, part in shares.items()}
-    look = f"{said.pop('look')}; " if "look" in said else ""
-    return f"{look}{route}: {', '.join(said.values())}."
 
 
 def texts(column: Sequence[Any]) -> Iterator[str]:
@@ -350,15 +338,9 @@ class Measured(Release):
 
     @property
     def remark(self) -> str:
-        """What each step took of ε, and which route was taken; such as "0.05 of ε to look; joint".
-
-        >>> steps_in_words("joint", {"look": Fraction("0.05"), "select": Fraction("0.15")})
-        '0.05 of ε to look; joint: 0.15 of ε to select.'
-        """
+        """Which route was taken, and what each step took of ε."""
         shares = {step: part / self.epsilon for step, part in self.parts}
-        words = "" if self.route is None else steps_in_words(self.route, shares)
-        lead = "" if self.lead is None else f" As a set they lead every other by {self.lead:.1f}."
-        return words + lead
+        return way_in_words(self.route, shares, self.lead)
 
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
