@@ -15,6 +15,13 @@ from dpgap.releases.results import (
     TopKRelease,
 )
 
+_ROUTES_OF: dict[str, tuple[str | None, ...]] = {
+    "best": ("joint", "ranked", None),
+    "joint": ("joint",),
+    "ranked": ("ranked",),
+    "paper": ("paper", None),
+}
+"""None is for what is above a threshold, and for documents of the first version."""
 _MOST_ERRORS = 16
 """How many different errors a release has at most: one for each branch."""
 
@@ -29,7 +36,9 @@ def require_agreement(release: Any) -> None:
     count = release.indices.size
     _require(release.labels is None or len(release.labels) == count, "indices and labels")
     if isinstance(release, TopKRelease | Measured):
-        _require(release.gaps.size in (count, max(count - 1, 0)), "indices and gaps")
+        is_set = isinstance(release, Measured) and release.route == "joint"
+        lengths = (0,) if is_set else (count, max(count - 1, 0))
+        _require(release.gaps.size in lengths, "indices and gaps")
         _require(isinstance(release, Measured) or count >= 1, "a top-k and its indices")
     if isinstance(release, MaxRelease):
         _require(count == 1, "one winner and the indices")
@@ -52,6 +61,15 @@ def _require_measured(release: Measured, count: int) -> None:
     _require(len(release.errors) in lengths, "numbers and their errors")
     _require(len(set(release.errors)) <= _MOST_ERRORS, "numbers and their errors")
     _require_laws(release.errors, count)
+    _require(release.route in _ROUTES_OF.get(release.method, ()), "the method and the route")
+    _require((release.lead is not None) == (release.route == "joint"), "the route and the lead")
+    steps = tuple(step for step, _ in release.parts)
+    wanted = ("look", "select", "measure")[0 if release.looked else 1 :]
+    _require(steps == (() if release.route is None else wanted), "the route and its steps")
+    spent = sum(part for _, part in release.parts)
+    _require(not steps or spent == release.epsilon, "epsilon and what each step took")
+    ranks = [rank for rank, _ in release.looked]
+    _require(ranks == sorted(set(ranks)), "the ranks that were looked at")
 
 
 def _require_laws(errors: Any, count: int) -> None:

@@ -47,6 +47,7 @@ from dpgap.releases.forms import (
     label,
     maybe,
     moment,
+    pairs,
     parts,
     positive,
     real,
@@ -60,6 +61,8 @@ from dpgap.releases.law_forms import ERROR, GAP_ERRORS, MEASUREMENT_ERROR
 from dpgap.releases.provenance import LedgerReference, MechanismUsed, Provenance
 from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin, Question, TableRelease
 from dpgap.releases.results import (
+    METHODS,
+    ROUTES,
     AboveRelease,
     IndexRelease,
     JointRelease,
@@ -99,10 +102,10 @@ def _question() -> Form:
         "kind": word("top-k", "above"),
         "k": whole(1),
         "epsilon": positive(),
-        "split": exact(lambda share: 0 < share < 1, "a share between 0 and 1"),
+        "split": maybe(exact(lambda share: 0 < share < 1, "a share between 0 and 1")),
         "threshold": maybe(exact(lambda value: abs(value) < 1 << 200, "a number below 2^200")),
         "adaptive": flag(),
-        "method": word("best", "paper"),
+        "method": word(*METHODS),
         "unit": text(),
         "item": text(),
         "neighbours": word(ADD_OR_REMOVE, REPLACE),
@@ -164,7 +167,11 @@ _MEASURED = (
         "centres": word("measurements", "estimates"),
         "errors": each(ERROR),
         "rounding": real(least=0),
-        "method": word("best", "paper"),
+        "method": word(*METHODS),
+        "route": maybe(word(*ROUTES)),
+        "looked": maybe(each(pairs((whole(1), real()))), ()),
+        "lead": maybe(real(least=0)),
+        "parts": maybe(each(pairs((word("look", "select", "measure"), positive()))), ()),
     }
 )
 _ABOVE = {"branch_of": integers(1), "processed": whole(0), "errors": GAP_ERRORS}

@@ -24,6 +24,12 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+ROUTES = ("joint", "ranked", "paper")
+"""How a top k may be found: as one set, ranked, or as in the paper."""
+METHODS = ("best", *ROUTES)
+"""What may be asked for; the best method takes a route."""
+
+
 class Promise(NamedTuple):
     """What a release promises, and on what condition."""
 
@@ -60,6 +66,11 @@ class Table(ABC):
         """What ε promises, in plain words."""
         return str(self.promise)
 
+    @property
+    def remark(self) -> str:
+        """What there is to say besides the rows, in plain words; it may be nothing."""
+        return ""
+
     @abstractmethod
     def columns(self) -> dict[str, Sequence[Any]]:
         """The rows, column by column."""
@@ -79,24 +90,41 @@ class Table(ABC):
         return values | {"guarantee": self.guarantee}
 
     def __str__(self) -> str:
-        columns = self.columns()
+        columns = self.filled_columns()
         rows = [list(columns), *zip(*map(texts, columns.values()), strict=True)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
-        return "\n".join([*lines, "", self.guarantee])
+        return "\n".join([*lines, "", *filter(None, [self.remark]), self.guarantee])
+
+    def filled_columns(self) -> dict[str, Sequence[Any]]:
+        """The columns, but for those that have rows and nothing in them."""
+        columns = self.columns().items()
+        return {
+            name: col for name, col in columns if not len(col) or any(c is not None for c in col)
+        }
 
     def _repr_html_(self) -> str:
-        return f"{self.rows_in_html()}<p>{html.escape(self.guarantee)}</p>"
+        said = "".join(
+            f"<p>{html.escape(said)}</p>" for said in (self.remark, self.guarantee) if said
+        )
+        return self.rows_in_html() + said
 
     def rows_in_html(self) -> str:
         """The rows as a table of HTML, in which names are only text."""
-        columns = self.columns()
+        columns = self.filled_columns()
         head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
             for row in zip(*map(texts, columns.values()), strict=True)
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def steps_in_words(route: str, shares: dict[str, Fraction]) -> str:
+    """The route, and the share of ε that each step took."""
+    said = {step: f"{readable(part)} of ε to {step}" for step, part in shares.items()}
+    look = f"{said.pop('look')}; " if "look" in said else ""
+    return f"{look}{route}: {', '.join(said.values())}."
 
 
 def texts(column: Sequence[Any]) -> Iterator[str]:
@@ -305,12 +333,32 @@ class Measured(Release):
     rounding: float
     """How far a true answer may be from the one on the grid."""
     method: str
-    """Which estimates these are: "best" or "paper"."""
+    """Which estimates these are: "best", "joint", "ranked" or "paper"."""
+    route: str | None = field(default=None, kw_only=True)
+    """How a top k was found: "joint" (as a set), "ranked" or "paper"."""
+    looked: tuple[tuple[int, float], ...] = field(default=(), kw_only=True)
+    """The ranks that were looked at before, and what was measured there."""
+    lead: float | None = field(default=None, kw_only=True)
+    """By how much a set's half-margin leads that of every other set; None where it is no set."""
+    parts: tuple[tuple[str, Fraction], ...] = field(default=(), kw_only=True)
+    """What of ε each step of a top k took: to look, to select, to measure."""
 
     @property
     def remaining(self) -> Fraction:
         """The part of ε that was not spent."""
         return self.epsilon - self.spent
+
+    @property
+    def remark(self) -> str:
+        """What each step took of ε, and which route was taken; such as "0.05 of ε to look; joint".
+
+        >>> steps_in_words("joint", {"look": Fraction("0.05"), "select": Fraction("0.15")})
+        '0.05 of ε to look; joint: 0.15 of ε to select.'
+        """
+        shares = {step: part / self.epsilon for step, part in self.parts}
+        words = "" if self.route is None else steps_in_words(self.route, shares)
+        lead = "" if self.lead is None else f" As a set they lead every other by {self.lead:.1f}."
+        return words + lead
 
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
@@ -354,15 +402,9 @@ class JointRelease(Release):
     def columns(self) -> dict[str, Sequence[Any]]:
         return named(self.indices, self.labels)
 
-    def __str__(self) -> str:
-        lines = Table.__str__(self).split("\n")
-        return "\n".join([*lines[:-1], self._belief, lines[-1]])
-
-    def _repr_html_(self) -> str:
-        return Table._repr_html_(self) + f"<p>{html.escape(self._belief)}</p>"
-
     @property
-    def _belief(self) -> str:
+    def remark(self) -> str:
+        """How far it leads, and what that says."""
         return (
             f"As a set it leads every other by {self.lead:.1f}; "
             f"p = {self.p_value:.2g} for “this is not the true top set”."

@@ -56,6 +56,8 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
                 f"{'unknown' if remaining is None else readable(remaining)} {left}",
             )
         )
+        if release.remark:
+            console.print(Text(release.remark))
         style = "" if is_private else "bold red"
         console.print(Text(printable(release.guarantee), style=style))
         table = None if question is None else question.origin.table
@@ -65,18 +67,20 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
 
 def _columns(release: Release) -> list[Column]:
     if not isinstance(release, TableRelease):
-        columns = release.columns().items()
-        return [Column(name, list(texts(cells)), wraps=name == "label") for name, cells in columns]
+        filled = release.filled_columns().items()
+        return [Column(name, list(texts(cells)), wraps=name == "label") for name, cells in filled]
     rows = rows_of(release)
     item = visible(release.question.origin.item)
     gap = "gap to next" if release.question.kind == "top-k" else "above by"
-    return [
+    columns = [
         Column("rank", [str(row.rank) for row in rows]),
         Column(item, [Text(visible(row.item), "bold") for row in rows], wraps=True),
         Column("estimate", [f"{row.estimate:,.1f}" for row in rows]),
         Column("95 % interval", [f"{row.low:,.1f} … {row.high:,.1f}" for row in rows]),
-        Column(gap, ["" if row.gap is None else f"{row.gap:,.1f}" for row in rows]),
     ]
+    if release.gaps.size or not rows:
+        columns.append(Column(gap, ["" if row.gap is None else f"{row.gap:,.1f}" for row in rows]))
+    return columns
 
 
 def fitted(columns: Sequence[Column], console: Console) -> Table:
