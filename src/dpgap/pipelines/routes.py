@@ -50,7 +50,7 @@ class Facts(NamedTuple):
         return {name: getattr(self, name) for name in ("monotonic", "sensitivity", "grid")}
 
 
-class Winners(NamedTuple):
+class RouteResult(NamedTuple):
     """What a route releases."""
 
     indices: Integers
@@ -85,7 +85,7 @@ class Route(Protocol):
     def epsilon(self) -> Fraction:
         """What it costs."""
 
-    def release_paid(self, candidates: Candidates) -> Winners:
+    def release_paid(self, candidates: Candidates) -> RouteResult:
         """Release; the caller has paid."""
 
     def expectation(self) -> Expectation:
@@ -131,7 +131,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
         selection = JointTopK(facts.k, to_select, **facts.of_answers())
         return cls(selection, _together(selection, to_measure))
 
-    def release_paid(self, candidates: Candidates) -> Winners:
+    def release_paid(self, candidates: Candidates) -> RouteResult:
         """Release; the caller has paid. The order is that of the measurements."""
         selected, private_answers = self.selection.draw_paid(candidates)
         values = self.measurement.measure_selected(private_answers)
@@ -141,7 +141,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
             labels = tuple(labels[at] for at in order.tolist())
         error = self.measurement.error(self.k)
         found = EstimatedWinners(values, np.full(self.k, error.variance), "measurements", (error,))
-        return Winners(
+        return RouteResult(
             selected.indices[order],
             labels,
             np.empty(0),
@@ -170,12 +170,12 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
         selection = NoisyTopK(facts.k, to_select, noise="exponential", **facts.of_answers())
         return cls(selection, _together(selection, to_measure))
 
-    def release_paid(self, candidates: Candidates) -> Winners:
+    def release_paid(self, candidates: Candidates) -> RouteResult:
         """Release; the caller has paid."""
         selected, private_answers = self.selection.draw_paid(candidates)
         values = self.measurement.measure_selected(private_answers)
         found = best.top_k_estimates(self.selection, self.measurement, selected, values)
-        return Winners(
+        return RouteResult(
             selected.indices,
             selected.labels,
             selected.gaps,
@@ -208,12 +208,12 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
         require_scale(measurement.law_in_steps(facts.k).scale)
         return cls(selection, measurement)
 
-    def release_paid(self, candidates: Candidates) -> Winners:
+    def release_paid(self, candidates: Candidates) -> RouteResult:
         """Release; the caller has paid."""
         selected, private_answers = self.selection.draw_paid(candidates)
         values = self.measurement.measure_selected(private_answers)
         found = paper.top_k_estimates(self.selection, self.measurement, selected, values)
-        return Winners(
+        return RouteResult(
             selected.indices,
             selected.labels,
             selected.gaps,
