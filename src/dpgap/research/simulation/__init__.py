@@ -16,8 +16,8 @@ again with float noise, which is the continuous algorithm. A subclass that chang
 `simulate` of its own counts as such a mechanism.
 
 - `running`: batches of runs, on threads; `batch`: how one batch is run; `runs`: what comes out.
-- `top_k`, `joint_top_k`, `joint_members`, `sparse_vector`, `measured`, `programs`: the mechanisms,
-  the pipelines, and others'.
+- `top_k`, `joint_top_k`, `joint_members`, `sparse_vector`, `measured`, `routed`, `programs`: the
+  mechanisms, the pipelines, and others'.
 - `ranked`, `floats`, `joint_draws`: answers in order of size, and float noise.
 
 May import `pipelines` and what is below; nothing of `paper`.
@@ -31,6 +31,7 @@ from dpgap.research.simulation.runs import (
     JointRuns,
     MeasuredRuns,
     ProgramRuns,
+    RoutedRuns,
     Runs,
     TopKRuns,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "MeasuredRuns",
     "ProgramRuns",
     "Ranked",
+    "RoutedRuns",
     "Runs",
     "TopKRuns",
     "batches",
