@@ -112,6 +112,18 @@ def test_units_of_the_answers_do_not_matter() -> None:
         assert general.rule(2_000).unit == 2 * one.rule(2_000).unit
 
 
+def test_answers_below_zero_are_decided_on_like_others() -> None:
+    two_levels = np.repeat([5_000, 4_700], [10, 1_000])
+    looking = dpgap.MeasuredTopK(10, "0.14", monotonic=True).looking
+    assert looking is not None
+    ranks = np.array(ranks_for(10, 1_010)) - 1
+    for counts, route in ((two_levels, "ranked"), (FALLING[:1_010], "joint")):
+        for lower in (0, 10**6):
+            looked = (counts - lower)[ranks]
+            found = looking.route(tuple(zip(ranks.tolist(), looked.tolist(), strict=True)), 1_010)
+            assert found.name == route
+
+
 def test_order_statistics_are_the_same_from_arrays_groups_and_engines() -> None:
     counts = np.concatenate([np.repeat([50, 40, 40, 7], [1, 3, 1, 5]), np.zeros(20, dtype=int)])
     shuffled = np.random.default_rng(1).permutation(counts)

@@ -32,6 +32,7 @@ _PLACES = 16
 CAUTION = 0.9
 """A set is forecast as if it had this part of its share: the forecast is a little too good."""
 _AS_GOOD = 0.004
+_CERTAINLY = 6.0
 _AT_ONCE = 1 << 11
 
 
@@ -120,7 +121,11 @@ class Rule:
 
     def precisions(self, looks: Floats) -> tuple[Floats, Floats]:
         """What to expect at each place around each look: of a set for each share, and ranked."""
-        around = (looks[:, None, :] - places_around(self.noise, _PLACES)) / self.unit
+        places = places_around(self.noise, _PLACES)
+        lowest = looks.min(axis=1, keepdims=True)
+        # Counts end at 0. Answers that are certainly below it end, as far as is known, here.
+        end = np.where(lowest < -_CERTAINLY * places.std(), lowest, 0.0)
+        around = ((looks - end)[:, None, :] - places) / self.unit
         shares = np.array([float(share) for share in self.terms.set_shares])
         as_set, as_ranked = forecast(self.k, self.n, self.ranks).precisions(
             around.reshape(-1, len(self.ranks)),
