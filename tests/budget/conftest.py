@@ -23,14 +23,16 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, folder: Path) -> str:
+def url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
     """Where a test keeps its ledger."""
     if request.param == "sqlite":
-        return f"sqlite:///{folder}/budget.db"
+        yield f"sqlite:///{folder}/budget.db"
+        return
     server = request.getfixturevalue("postgres")
     name = f"ledger_{uuid.uuid4().hex}"
     server.psql(f"CREATE DATABASE {name};")
-    return str(server.get_uri(database=name))
+    yield str(server.get_uri(database=name))
+    server.psql(f"DROP DATABASE {name} WITH (FORCE);")
 
 
 @pytest.fixture

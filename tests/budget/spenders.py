@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import sqlalchemy as sql
 
@@ -37,11 +38,13 @@ def release(account: LedgerAccount, request: Request, spent: Fraction, pause: fl
     return document
 
 
-def spend(url: str, charges: int, epsilon: Fraction) -> list[str]:
-    """Charge so many times; what was released."""
+def spend(url: str, charges: int, epsilon: Fraction, halfway: Path | None = None) -> list[str]:
+    """Charge so many times; what was released. Some wait halfway until a file is there."""
     account = Ledger(url).account("sales")
     released = []
-    for _ in range(charges):
+    for number in range(charges):
+        while halfway is not None and number >= charges // 2 and not halfway.exists():
+            time.sleep(0.01)
         try:
             released.append(release(account, Request(epsilon, "a charge"), epsilon))
         except BudgetExhausted:
