@@ -149,6 +149,33 @@ def test_a_request_that_is_sent_twice_is_charged_once_and_gets_its_answer(
     assert again.to_json() == first.to_json()
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"domain": [*ITEMS[1:], "another"]},
+        {"domain": ITEMS[:-1]},
+        {"method": "paper"},
+        {"split": Fraction(1, 3)},
+        {"neighbours": "replace"},
+    ],
+)
+def test_a_key_shows_no_answer_to_another_question_of_a_frame(
+    changes: dict[str, Any], account: LedgerAccount
+) -> None:
+    frame, request = sold(900), account.of(key="monday")
+    ask(frame, request)
+    with pytest.raises(RefusedRequest, match="used for another request"):
+        ask(frame, request, **changes)
+    assert account.spent == 1
+
+
+def test_a_key_shows_no_answer_of_the_other_way_to_spend(account: LedgerAccount) -> None:
+    frame, request = sold(900), account.of(key="monday")
+    ask_above(frame, request, adaptive=True)
+    with pytest.raises(RefusedRequest, match="used for another request"):
+        ask_above(frame, request, adaptive=False)
+
+
 def test_a_request_under_way_is_not_answered_twice(account: LedgerAccount) -> None:
     counted = dpgap.counts(sold(900), **FACTS)
     request = account.of(key="monday")

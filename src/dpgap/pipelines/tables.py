@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpgap import public
-from dpgap.budget.account import Account, AlreadyCharged, Archive, charged
+from dpgap.budget.account import Account, AlreadyCharged, Archive, RefusedRequest, charged
 from dpgap.data.counts import NEIGHBOURS, DomainLike, Table, counts, require_neighbours
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
@@ -183,7 +183,12 @@ def _pay(question: Question, account: Account | None, draw: Callable[[], Measure
     except AlreadyCharged as before:
         if before.answered.document is None:
             raise
-        return _again(before.answered.document)
+        again = _again(before.answered.document)
+        if not question.is_same_as(again.question):
+            raise RefusedRequest(
+                "this request key was used for another request: use a key of its own for each"
+            ) from None
+        return again
     return release
 
 
