@@ -156,6 +156,35 @@ def test_a_document_that_was_edited_is_not_shown_as_paid(account: LedgerAccount)
             show()
 
 
+def test_a_document_that_was_put_to_another_question_is_not_shown_as_its_answer(
+    account: LedgerAccount,
+) -> None:
+    account.reserve_for(ASKED).settle(HALF, "a document")
+    with account.ledger._store.engine.begin() as connection:
+        connection.execute(sql.text("UPDATE dpgap_documents SET identity = 'another question'"))
+    with pytest.raises(dpgap.LedgerError, match="document of entry 2 was edited: see `verify`"):
+        account.paid("another question")
+
+
+def test_a_release_that_is_settled_during_a_check_is_no_flaw(
+    account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Ledger.entries
+
+    def settle_then(ledger: Ledger, dataset: str) -> Any:
+        book = read(ledger, dataset)
+        account.reserve_for(ASKED).settle(HALF, "a document")
+        return book
+
+    monkeypatch.setattr(Ledger, "entries", settle_then)
+    assert account.ledger.verify() == []
+
+
+def test_an_empty_key_is_refused_rather_than_left_out(account: LedgerAccount) -> None:
+    with pytest.raises(ValueError, match="key must be 1 to 200 printable characters"):
+        account.of(key="")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [Request(-HALF, "top 1"), Request(Fraction(0), "top 1"), Request(HALF, "top 1", delta=-HALF)],
