@@ -379,7 +379,7 @@ def require_entry(found: list[Entry], dataset: str, where: str) -> Entry:
 
 def matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
     """Whether a document is the one that its entries speak of."""
-    if reservation is None:
+    if reservation is None or not isinstance(kept.document, str):  # SQLite keeps any type
         return False
     hashed = settlement.more.get("document")
     return (hashed, reservation.more.get("identity")) == (hash_of(kept.document), kept.identity)
