@@ -273,6 +273,8 @@ def test_a_domain_that_is_never_fetched_is_told_by_its_address(
     assert digest == _origin(path, f"{tmp_path}/items.csv:id").digest
     assert digest != _origin(path, "items.csv:old").digest
     assert digest != _origin(path, "others.csv:id").digest
+    (tmp_path / "items.csv").write_text("id,old\nnut,pea\n")
+    assert digest != _origin(path, "items.csv:id").digest
 
 
 def test_observed_items_have_no_digest_and_neither_has_a_frame_that_an_engine_keeps() -> None:

@@ -83,6 +83,16 @@ def test_the_same_question_is_known_however_it_is_put(table: str, account: Ledge
     assert again.to_json() == first.to_json()
 
 
+def test_a_domain_in_a_file_that_was_changed_makes_another_question(
+    table: str, account: LedgerAccount, tmp_path: Path
+) -> None:
+    public = tmp_path / "items.parquet"
+    for items, is_paid in ((ITEMS, False), (ITEMS, True), ([*ITEMS[1:], "another"], False)):
+        polars.DataFrame({"name": items}).write_parquet(public)
+        assert ask(table, account, domain=f"{public}:name").made.again == is_paid
+    assert account.spent == 2
+
+
 def test_a_frame_has_no_name_so_each_answer_is_paid_for(account: LedgerAccount) -> None:
     ask(sold(900), account)
     assert not ask(sold(900), account).made.again
