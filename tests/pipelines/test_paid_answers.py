@@ -93,6 +93,15 @@ def test_a_domain_in_a_file_that_was_changed_makes_another_question(
     assert account.spent == 2
 
 
+def test_a_paid_answer_is_shown_again_however_long_it_is(
+    table: str, account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ask(table, account)
+    monkeypatch.setattr("dpgap.releases.json_text.MOST", 100)
+    monkeypatch.setattr("dpgap.releases.json_text._MOST_BRACKETS", 2)
+    assert ask(table, account).to_json() == first.to_json()
+
+
 def test_a_frame_has_no_name_so_each_answer_is_paid_for(account: LedgerAccount) -> None:
     ask(sold(900), account)
     assert not ask(sold(900), account).made.again

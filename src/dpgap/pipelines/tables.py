@@ -22,7 +22,7 @@ from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
-from dpgap.releases.document import read_release
+from dpgap.releases.document import read_archived
 from dpgap.releases.faults import DocumentError
 from dpgap.releases.questions import Origin, Question, TableRelease
 from dpgap.releases.results import Measured
@@ -205,7 +205,7 @@ def _paid_before(question: Question, account: Account | None, fresh: bool) -> Ta
 
 def _again(document: str) -> TableRelease:
     """An answer from an archive."""
-    release = read_release(document)
+    release = read_archived(document)
     if not isinstance(release, TableRelease):
         raise DocumentError("the archive's document of this question is not that of a table")
     return release.again()
