@@ -134,7 +134,9 @@ def test_a_closed_budget_is_not_raised_or_closed_again(steward: Steward) -> None
         steward.close(reason="done")
 
 
-@pytest.mark.parametrize("before", ["yesterday", "", "~", "9", "31.12.2025", "2026-13", "2026-11-99"])
+@pytest.mark.parametrize(
+    "before", ["yesterday", "", "~", "9", "31.12.2025", "2026-13", "2026-11-99"]
+)
 def test_what_is_no_time_calls_no_reservation_stale(
     before: str, account: LedgerAccount, steward: Steward
 ) -> None:

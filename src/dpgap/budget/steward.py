@@ -126,7 +126,9 @@ class Steward:
         return [
             entry
             for entry in book
-            if entry.kind == RESERVE and entry.number not in ended and (end is None or entry.at < end)
+            if entry.kind == RESERVE
+            and entry.number not in ended
+            and (end is None or entry.at < end)
         ]
 
     def _act(self, act: Act, reason: str, concerned: str | None = None) -> Entry:
