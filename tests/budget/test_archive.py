@@ -1,6 +1,7 @@
 """What was paid for is kept, and the same request is charged once."""
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,6 +155,44 @@ def test_a_document_that_was_edited_is_not_shown_as_paid(account: LedgerAccount)
     ):
         with pytest.raises(dpgap.LedgerError, match="document of entry 2 was edited: see `verify`"):
             show()
+
+
+def test_a_document_that_was_made_bytes_is_told_like_any_other_edit(tmp_path: Path) -> None:
+    account = Ledger(f"sqlite:///{tmp_path}/budget.db").create("sales", 1)
+    account.reserve_for(ASKED).settle(HALF, "a document")
+    with account.ledger._store.engine.begin() as connection:
+        bytes_of_it = "UPDATE dpgap_documents SET document = CAST(document AS BLOB)"
+        connection.execute(sql.text(bytes_of_it))
+    assert account.ledger.verify() == ["sales: the document of entry 2 was edited"]
+
+
+def test_a_document_that_was_put_to_another_question_is_not_shown_as_its_answer(
+    account: LedgerAccount,
+) -> None:
+    account.reserve_for(ASKED).settle(HALF, "a document")
+    with account.ledger._store.engine.begin() as connection:
+        connection.execute(sql.text("UPDATE dpgap_documents SET identity = 'another question'"))
+    with pytest.raises(dpgap.LedgerError, match="document of entry 2 was edited: see `verify`"):
+        account.paid("another question")
+
+
+def test_a_release_that_is_settled_during_a_check_is_no_flaw(
+    account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Ledger.entries
+
+    def settle_then(ledger: Ledger, dataset: str) -> Any:
+        book = read(ledger, dataset)
+        account.reserve_for(ASKED).settle(HALF, "a document")
+        return book
+
+    monkeypatch.setattr(Ledger, "entries", settle_then)
+    assert account.ledger.verify() == []
+
+
+def test_an_empty_key_is_refused_rather_than_left_out(account: LedgerAccount) -> None:
+    with pytest.raises(ValueError, match="key must be 1 to 200 printable characters"):
+        account.of(key="")
 
 
 @pytest.mark.parametrize(

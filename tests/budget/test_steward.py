@@ -1,6 +1,7 @@
 """What a steward does: raise, lower, close, allow and write off, each as an entry in the chain."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 
 import pytest
@@ -131,3 +132,24 @@ def test_a_closed_budget_is_not_raised_or_closed_again(steward: Steward) -> None
         steward.raise_to(2, reason="more")
     with pytest.raises(ValueError, match="is closed already"):
         steward.close(reason="done")
+
+
+@pytest.mark.parametrize(
+    "before", ["yesterday", "", "~", "9", "31.12.2025", "2026-13", "2026-11-99"]
+)
+def test_what_is_no_time_calls_no_reservation_stale(
+    before: str, account: LedgerAccount, steward: Steward
+) -> None:
+    account.reserve(HALF, "under way")
+    with pytest.raises(ValueError, match="before must be a time"):
+        steward.stale(before)
+
+
+def test_a_time_with_a_zone_is_compared_in_utc(account: LedgerAccount, steward: Steward) -> None:
+    entry = account.reserve(HALF, "under way").entry
+    made = datetime.fromisoformat(entry.at)
+    east = timezone(timedelta(hours=9))
+    earlier, later = (made + timedelta(minutes=step) for step in (-1, 1))
+    assert steward.stale(earlier.astimezone(east).isoformat()) == []
+    assert steward.stale(later.astimezone(east).isoformat()) == [entry]
+    assert steward.stale("2999-01") == [entry]

@@ -169,6 +169,9 @@ REFUSED = {
     "bind --neighbours friends --reason r": "neighbours must be one of",
     "write-off --reason r": "either --entry or --before",
     "write-off --entry 0 --reason r": "is no reservation",
+    "write-off --before yesterday --reason r": "before must be a time",
+    "write-off --entry 99999999999999999999 --reason r": "is no reservation",
+    "archive --entry 99999999999999999999": "has no document",
     "archive --entry 1": "has no document",
 }
 

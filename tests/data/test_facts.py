@@ -126,6 +126,14 @@ def test_postgres_tells_the_same_columns_and_an_address_without_a_password(
     assert "postgres:" not in one.address
 
 
+def test_a_database_that_nobody_named_is_told_by_its_name(postgres: Any, database: Any) -> None:
+    database.create_table("sold_of_facts", TYPED, overwrite=True)
+    url = f"{postgres.get_uri()}&table=sold_of_facts"
+    unnamed = url.replace("/postgres?", "/?")  # then it is the database called like the user
+    assert unnamed != url
+    assert _origin(unnamed).address == _origin(url).address
+
+
 def test_a_domain_beside_a_table_in_postgres_is_told_by_its_address(
     postgres: Any, database: Any
 ) -> None:
@@ -273,6 +281,8 @@ def test_a_domain_that_is_never_fetched_is_told_by_its_address(
     assert digest == _origin(path, f"{tmp_path}/items.csv:id").digest
     assert digest != _origin(path, "items.csv:old").digest
     assert digest != _origin(path, "others.csv:id").digest
+    (tmp_path / "items.csv").write_text("id,old\nnut,pea\n")
+    assert digest != _origin(path, "items.csv:id").digest
 
 
 def test_observed_items_have_no_digest_and_neither_has_a_frame_that_an_engine_keeps() -> None:

@@ -83,6 +83,25 @@ def test_the_same_question_is_known_however_it_is_put(table: str, account: Ledge
     assert again.to_json() == first.to_json()
 
 
+def test_a_domain_in_a_file_that_was_changed_makes_another_question(
+    table: str, account: LedgerAccount, tmp_path: Path
+) -> None:
+    public = tmp_path / "items.parquet"
+    for items, is_paid in ((ITEMS, False), (ITEMS, True), ([*ITEMS[1:], "another"], False)):
+        polars.DataFrame({"name": items}).write_parquet(public)
+        assert ask(table, account, domain=f"{public}:name").made.again == is_paid
+    assert account.spent == 2
+
+
+def test_a_paid_answer_is_shown_again_however_long_it_is(
+    table: str, account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ask(table, account)
+    monkeypatch.setattr("dpgap.releases.json_text.MOST", 100)
+    monkeypatch.setattr("dpgap.releases.json_text._MOST_BRACKETS", 2)
+    assert ask(table, account).to_json() == first.to_json()
+
+
 def test_a_frame_has_no_name_so_each_answer_is_paid_for(account: LedgerAccount) -> None:
     ask(sold(900), account)
     assert not ask(sold(900), account).made.again
@@ -147,6 +166,33 @@ def test_a_request_that_is_sent_twice_is_charged_once_and_gets_its_answer(
     assert account.spent == 1
     assert again.made.again
     assert again.to_json() == first.to_json()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"domain": [*ITEMS[1:], "another"]},
+        {"domain": ITEMS[:-1]},
+        {"method": "paper"},
+        {"split": Fraction(1, 3)},
+        {"neighbours": "replace"},
+    ],
+)
+def test_a_key_shows_no_answer_to_another_question_of_a_frame(
+    changes: dict[str, Any], account: LedgerAccount
+) -> None:
+    frame, request = sold(900), account.of(key="monday")
+    ask(frame, request)
+    with pytest.raises(RefusedRequest, match="used for another request"):
+        ask(frame, request, **changes)
+    assert account.spent == 1
+
+
+def test_a_key_shows_no_answer_of_the_other_way_to_spend(account: LedgerAccount) -> None:
+    frame, request = sold(900), account.of(key="monday")
+    ask_above(frame, request, adaptive=True)
+    with pytest.raises(RefusedRequest, match="used for another request"):
+        ask_above(frame, request, adaptive=False)
 
 
 def test_a_request_under_way_is_not_answered_twice(account: LedgerAccount) -> None:

@@ -190,6 +190,8 @@ class Ledger:
         with self._store.reading() as rows:
             for kept in rows.documents(name):
                 archived.discard(kept.number)
+                if kept.number not in by_number:  # it may be younger than the book that was read
+                    by_number = {entry.number: entry for entry in rows.book(name)}
                 settlement = by_number.get(kept.number)
                 about = -1 if settlement is None else settlement.about or -1
                 if settlement is None:
@@ -246,8 +248,9 @@ class LedgerAccount:
         A person is a name: whoever calls must know who it is. What is sent twice with one `key` is
         charged once.
         """
-        if person is not None:
-            require_words("person", person)
+        for name, words in (("person", person), ("key", key)):
+            if words is not None:
+                require_words(name, words)
         return replace(
             self, person=person or self.person, reason=reason or self.reason, key=key or self.key
         )

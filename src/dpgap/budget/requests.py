@@ -4,8 +4,8 @@ from typing import Any
 
 from dpgap.budget.account import AlreadyCharged, Answered, RefusedRequest, Request
 from dpgap.budget.amounts import rounded_up
-from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
-from dpgap.budget.store import Rows
+from dpgap.budget.entries import SETTLE, Entry, LedgerError
+from dpgap.budget.store import Rows, matches
 
 _LONGEST = 200
 
@@ -29,8 +29,8 @@ def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
     """What the budget is for, as the entry states that the last one names."""
     if last.bound is None:
         return None
-    stating = rows.find(last.dataset, number=last.bound)
-    return next((dict(it.more["facts"]) for it in stating if it.number == last.bound), None)
+    stating = _entry_at(rows, last.dataset, last.bound)
+    return None if stating is None else dict(stating.more["facts"])
 
 
 def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
@@ -38,10 +38,17 @@ def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
     kept = rows.document(dataset, **wanted)
     if kept is None:
         return None
-    found = [it for it in rows.find(dataset, number=kept.number) if it.number == kept.number]
-    if [it.more.get("document") for it in found] != [hash_of(kept.document)]:
+    settlement = _entry_at(rows, dataset, kept.number)
+    about = None if settlement is None else settlement.about
+    reservation = None if about is None else _entry_at(rows, dataset, about)
+    if settlement is None or not matches(kept, settlement, reservation):
         raise LedgerError(f"the document of entry {kept.number} was edited: see `verify`")
     return kept.document
+
+
+def _entry_at(rows: Rows, dataset: str, number: int) -> Entry | None:
+    found = rows.find(dataset, number=number)
+    return next((entry for entry in found if entry.number == number), None)
 
 
 def answered_by(rows: Rows, reservation: Entry) -> Answered:

@@ -16,6 +16,7 @@ dpgap.BudgetExhausted: 'ann' may spend ε = 0.5 of data set 'sales' and has spen
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dpgap.budget.amounts import Amount, granted
@@ -113,14 +114,21 @@ class Steward:
             rows.append(entry)
         return entry
 
-    def stale(self, before: str = "~") -> list[Entry]:
-        """Reservations that were never settled, made before a time such as "2026-11-01"."""
+    def stale(self, before: str | None = None) -> list[Entry]:
+        """Reservations that were never settled; if a time is given, those made before it.
+
+        A time is a year, a month, a day or a moment, in UTC unless it says otherwise: "2026-11",
+        "2026-11-01", "2026-11-01T12:00".
+        """
+        end = None if before is None else _moment(before)
         book = self.ledger.entries(self.dataset)
         ended = {entry.about for entry in book}
         return [
             entry
             for entry in book
-            if entry.kind == RESERVE and entry.number not in ended and entry.at < before
+            if entry.kind == RESERVE
+            and entry.number not in ended
+            and (end is None or entry.at < end)
         ]
 
     def _act(self, act: Act, reason: str, concerned: str | None = None) -> Entry:
@@ -141,6 +149,17 @@ class Steward:
 
 def _total(standing: Standing, epsilon: Rational, delta: Rational | None) -> Amount:
     return granted(epsilon, standing.last.granted.delta if delta is None else delta)
+
+
+def _moment(before: str) -> str:
+    """A time as entries write it, so that both can be compared as text."""
+    try:
+        rest = {4: "-01-01", 7: "-01"}.get(len(before), "")
+        moment = datetime.fromisoformat(before + rest)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"before must be a time such as 2026-11-01, not {before!r}") from None
+    return moment.isoformat(timespec="microseconds")
 
 
 def _require_reason(reason: str) -> None:

@@ -136,7 +136,7 @@ class Rows:
         newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == dataset)
         wanted = [entry.number == newest.scalar_subquery()]
         if number is not None:
-            wanted.append(entry.number == number)
+            wanted.append(entry.number == _findable(number))
         if person and self.layout == SECOND:
             wanted.append(entry.number == newest.where(entry.person == person).scalar_subquery())
         if key is not None and self.layout == SECOND:
@@ -147,7 +147,7 @@ class Rows:
 
     def about(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
-        found = self._of(dataset).where(self._table.c.about == number)
+        found = self._of(dataset).where(self._table.c.about == _findable(number))
         row = self._connection.execute(found).first()
         return None if row is None else _entry(row, self.layout)
 
@@ -166,7 +166,8 @@ class Rows:
         """The document that an entry settled, or the newest of a question."""
         if self.layout == FIRST:
             return None
-        asked = {"number": number, "identity": identity}
+        place = None if number is None else _findable(number)
+        asked = {"number": place, "identity": identity}
         wanted = [_DOCUMENTS.c[name] == it for name, it in asked.items() if it is not None]
         found = _documents(dataset).where(*wanted).order_by(_DOCUMENTS.c.number.desc()).limit(1)
         row = self._connection.execute(found).first()
@@ -333,6 +334,11 @@ def _migrate(connection: sql.Connection, hand: Hand) -> list[Entry]:
     return said
 
 
+def _findable(number: int) -> int:
+    """The number of an entry; one that no database can hold is the number of none."""
+    return number if 0 <= number < 1 << 31 else -1
+
+
 def _documents(dataset: str) -> sql.Select[Any]:
     kept = (_DOCUMENTS.c[name] for name in Document._fields)
     return sql.select(*kept).where(_DOCUMENTS.c.dataset == dataset)
@@ -373,7 +379,7 @@ def require_entry(found: list[Entry], dataset: str, where: str) -> Entry:
 
 def matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
     """Whether a document is the one that its entries speak of."""
-    if reservation is None:
+    if reservation is None or not isinstance(kept.document, str):  # SQLite keeps any type
         return False
     hashed = settlement.more.get("document")
     return (hashed, reservation.more.get("identity")) == (hash_of(kept.document), kept.identity)

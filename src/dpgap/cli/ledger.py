@@ -198,7 +198,7 @@ def write_off(
     steward = _steward(ledger, dataset)
     if (entry is None or not entry) == (before is None):
         raise ValueError("either --entry or --before must say which reservations to write off")
-    numbers = entry or [stale.number for stale in steward.stale(before or "")]
+    numbers = entry or [stale.number for stale in steward.stale(before)]
     for number in numbers:
         written = steward.write_off(number, reason=reason)
         typer.echo(f"reservation {number} is written off: {written.charge} counts as spent")

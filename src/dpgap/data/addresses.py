@@ -155,7 +155,8 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     database = quietly(lambda: ibis.connect(connection), _UNREACHABLE)
     resources.callback(_disconnect, database)
     table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
-    home = schema or _current_schema(database)
+    home = schema or _current(database, "current_database")
+    options = {"dbname": _current(database, "current_catalog"), **options}
     address = table_address(parts, options, {"schema": home, "table": name})
     source = Source(table, unit, item, domain, None, name, address)
     own, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
@@ -179,8 +180,8 @@ def _disconnect(database: Any) -> None:
         database.disconnect()
 
 
-def _current_schema(database: Any) -> str:
-    """The schema that is meant where none is named."""
+def _current(database: Any, what: str) -> str:
+    """The schema ("current_database") or database ("current_catalog") that is meant unnamed."""
     with suppress(Exception):  # some databases have none
-        return str(database.current_database)
+        return str(getattr(database, what))
     return ""

@@ -267,8 +267,15 @@ def digest_of(labels: range | Sequence[Any], texts: Sequence[str]) -> str:
 
 
 def column_digest(address: str, column: str) -> str:
-    """A hash for a domain that is a column of a table and never fetched: of where it is."""
-    return _hash({"address": address, "column": column})
+    """A hash for a domain that is a column of a table and never fetched: of where it is.
+
+    A file may hold other items tomorrow. It is public, so its bytes are hashed as well.
+    """
+    told = {"address": address, "column": column}
+    if not is_url(address):
+        with open(address, "rb") as file:
+            told["content"] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _hash(told)
 
 
 def _as_range(texts: Sequence[str]) -> range | None:

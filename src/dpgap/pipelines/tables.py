@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from dpgap import public
-from dpgap.budget.account import Account, AlreadyCharged, Archive, charged
+from dpgap.budget.account import Account, AlreadyCharged, Archive, RefusedRequest, charged
 from dpgap.data.counts import NEIGHBOURS, DomainLike, Table, counts, require_neighbours
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
-from dpgap.releases.document import read_release
+from dpgap.releases.document import read_archived
 from dpgap.releases.faults import DocumentError
 from dpgap.releases.questions import Origin, Question, TableRelease
 from dpgap.releases.results import Measured
@@ -184,7 +184,12 @@ def _pay(question: Question, account: Account | None, draw: Callable[[], Measure
     except AlreadyCharged as before:
         if before.answered.document is None:
             raise
-        return _again(before.answered.document)
+        again = _again(before.answered.document)
+        if not question.is_same_as(again.question):
+            raise RefusedRequest(
+                "this request key was used for another request: use a key of its own for each"
+            ) from None
+        return again
     return release
 
 
@@ -201,7 +206,7 @@ def _paid_before(question: Question, account: Account | None, fresh: bool) -> Ta
 
 def _again(document: str) -> TableRelease:
     """An answer from an archive."""
-    release = read_release(document)
+    release = read_archived(document)
     if not isinstance(release, TableRelease):
         raise DocumentError("the archive's document of this question is not that of a table")
     return release.again()

@@ -234,7 +234,15 @@ def read_release(text: str | bytes) -> Release:
     >>> again.labels, again.to_json() == release.to_json()
     (('pea',), True)
     """
-    content = parsed(text)
+    return _read(parsed(text))
+
+
+def read_archived(text: str) -> Release:
+    """The release that a document from an archive holds, which may be longer than a stranger's."""
+    return _read(parsed(text, is_ours=True))
+
+
+def _read(content: Mapping[str, Any]) -> Release:
     name = _kind_of(content)
     passed_over = (*_HEADER, *SHOWN, *BESIDE)
     values = {field: value for field, value in content.items() if field not in passed_over}

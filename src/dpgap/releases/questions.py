@@ -94,6 +94,17 @@ class Question(NamedTuple):
         canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    def is_same_as(self, other: "Question") -> bool:
+        """Whether both ask the same, as far as can be told: a frame does not say which it is."""
+        if self.identity is not None or other.identity is not None:
+            return self.identity == other.identity
+        return self._without_words() == other._without_words()
+
+    def _without_words(self) -> "Question":
+        """The question without what only says where its table is, or describes its domain."""
+        origin = self.origin._replace(domain="", table=None, address=None, columns=())
+        return self._replace(origin=origin)
+
     @property
     def purpose(self) -> str:
         """What is asked, in one plain line, such as "top 10 of url by user_id"."""
