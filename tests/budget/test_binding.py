@@ -152,3 +152,11 @@ def test_what_cannot_be_stated_is_refused_and_opens_no_budget(
         ledger.create("sales", 1, **wrong)
     assert "hunter2" not in str(refusal.value)
     assert list(folder.iterdir()) == []
+
+
+def test_a_table_without_stated_neighbours_is_one_that_units_are_added_to_or_removed_from() -> None:
+    stated = stated_facts("sales", "customer", None, None)
+    with pytest.raises(RefusedRequest, match="is for the neighbours 'add-or-remove'"):
+        refuse_contradiction("sales", stated, {"neighbours": "replace"})
+    unstated = stated_facts(None, "customer", None, None)
+    refuse_contradiction("sales", unstated, {"neighbours": "replace"})

@@ -40,7 +40,7 @@ def stated_facts(
     return {
         "table": None if table is None else _place(table),
         "unit": unit,
-        "neighbours": neighbours,
+        "neighbours": neighbours or (None if table is None else NEIGHBOURS[0]),
         "columns": listed,
     }
 

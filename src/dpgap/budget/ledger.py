@@ -94,7 +94,8 @@ class Ledger:
 
         `table` (an address, a file or a name), `unit`, `neighbours` and `columns` (names and
         families of types) state what the budget is for: a release that contradicts them is
-        refused before it is charged. `reason` is kept.
+        refused before it is charged. Where a table is stated and neighbours are not, they are
+        "add-or-remove". `reason` is kept.
         """
         name = require_name(dataset)
         total = granted(epsilon, delta)
