@@ -23,6 +23,7 @@ from dpgap.budget.account import Account, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
+from dpgap.estimates.errors import MeasurementError
 from dpgap.exact.draws import Floats, require_scale
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
@@ -80,6 +81,7 @@ class Pipeline:
             indices=selected.indices,
             gaps=selected.gaps,
             labels=selected.labels,
+            evidence=selected.evidence,
             measurements=measurements,
             **found._asdict(),
             rounding=Grid(self.selection.grid).rounding,
@@ -87,8 +89,13 @@ class Pipeline:
             spent=spent,
             promise=selected.promise._replace(epsilon=self.epsilon),
             method=self.method,
+            measured_by=self._measured_by(found, measurements.size),
             mechanisms=(*selected.mechanisms, MechanismUsed.of(self.measurement)),
         )
+
+    def _measured_by(self, found: EstimatedWinners, count: int) -> MeasurementError | None:
+        """What measurements may be off by, where intervals are around something else."""
+        return self.measurement.error(count) if found.centres == "estimates" and count else None
 
 
 @public

@@ -24,7 +24,7 @@ from dpgap.exact.parameters import Rational, boolean, positive_integer, positive
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, require_method
 from dpgap.pipelines.paper import above_errors, gap_variances, top_k_error, variance_ratio
-from dpgap.releases.results import Table
+from dpgap.releases.release import Table
 
 PLANS = ("best", "paper", "baseline")
 """The methods of the pipelines, and measuring with Laplace noise while ignoring gaps."""

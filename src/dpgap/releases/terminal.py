@@ -15,10 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dpgap.exact.parameters import readable
+from dpgap.releases.findings import is_mostly_noise
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.results import Release, texts
-from dpgap.releases.rows import rows_of, visible
+from dpgap.releases.release import Release, Selected
+from dpgap.releases.rows import HEADINGS, rows_of, visible
 
 _BETWEEN = 3
 """How many letters a column takes besides its own; the last one takes one less."""
@@ -44,7 +45,11 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
     question = release.question if isinstance(release, TableRelease) else None
     is_private = question is None or question.origin.is_private
     with console.capture() as captured:
-        console.print(fitted(_columns(release), console))
+        for sentence in release.findings:
+            console.print(Text(printable(sentence)))
+        columns = _columns(release)
+        if columns[0].cells:
+            console.print(fitted(columns, console))
         console.print(
             Text.assemble(
                 ("ε spent ", "dim"),
@@ -62,18 +67,23 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
 
 def _columns(release: Release) -> list[Column]:
     if not isinstance(release, TableRelease):
-        columns = release.columns().items()
-        return [Column(name, list(texts(cells)), wraps=name == "label") for name, cells in columns]
+        columns = release.cells().items()
+        return [Column(name, cells, wraps=name == "label") for name, cells in columns]
     rows = rows_of(release)
-    item = visible(release.question.origin.item)
-    gap = "gap to next" if release.question.kind == "top-k" else "above by"
-    return [
-        Column("rank", [str(row.rank) for row in rows]),
-        Column(item, [Text(visible(row.item), "bold") for row in rows], wraps=True),
-        Column("estimate", [f"{row.estimate:,.1f}" for row in rows]),
-        Column("95 % interval", [f"{row.low:,.1f} … {row.high:,.1f}" for row in rows]),
-        Column(gap, ["" if row.gap is None else f"{row.gap:,.1f}" for row in rows]),
+    is_noise = isinstance(release, Selected) and is_mostly_noise(release)
+    style = "dim" if is_noise else "bold"
+    found = [
+        Column(HEADINGS["rank"], [str(row.rank) for row in rows]),
+        Column(HEADINGS["item"], [Text(visible(row.item), style) for row in rows], wraps=True),
     ]
+    for name in ("estimate", "low", "high", "lead", "within"):
+        numbers = [getattr(row, name) for row in rows]
+        if any(number is not None for number in numbers):
+            cells = ["" if number is None else f"{number:,.1f}" for number in numbers]
+            found.append(
+                Column(HEADINGS[name], [Text(c, "dim" if is_noise else "") for c in cells])
+            )
+    return found
 
 
 def fitted(columns: Sequence[Column], console: Console) -> Table:

@@ -22,11 +22,12 @@ from dpgap import public
 from dpgap.budget.account import Account, charged
 from dpgap.data.private_counts import PrivateCounts, require_facts
 from dpgap.data.tracebacks import errors_without_answers
+from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats
+from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
-from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, require_noise
+from dpgap.exact.laws import ExponentialNoise, Law, MemorylessLaw, Noise, Scalar, require_noise
 from dpgap.exact.parameters import (
     Rational,
     boolean,
@@ -238,6 +239,14 @@ class SparseVector:
         over = (means - program.threshold_law.floor_mean) * grid.width
         return grid.excess(self.threshold) - over
 
+    def evidence(self, raw_gaps: Floats, branch_of: Integers) -> Evidence | None:
+        """What gaps over the noisy threshold prove, before anything is added to them."""
+        ways = [self.ways[branch - 1] for branch in branch_of.tolist()]
+        demanded = np.array([max(float(way.margin), 0.0) for way in ways])
+        if not isinstance(self.threshold_law, ExponentialNoise):
+            return None
+        return Evidence.of((raw_gaps - demanded).tolist(), [way.law for way in ways])
+
     @property
     def gap_errors(self) -> GapErrors:
         """What gaps may be off by."""
@@ -307,9 +316,11 @@ class SparseVector:
         found, steps, branches, gaps = zip(*parts, strict=True)
         positions, labels = stream.together(found)
         branch_of = np.concatenate(branches)
+        raw = np.concatenate(gaps) * Grid(self.grid).width
         release = AboveRelease(
             indices=positions,
-            gaps=np.concatenate(gaps) * Grid(self.grid).width + self.gap_offsets[branch_of - 1],
+            gaps=raw + self.gap_offsets[branch_of - 1],
+            evidence=self.evidence(raw, branch_of),
             branch_of=branch_of,
             labels=labels,
             epsilon=self.epsilon,
