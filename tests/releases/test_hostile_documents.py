@@ -82,7 +82,7 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("max", "kind", None),
     ("max", "delta", "1/1000000"),
     ("max", "delta", 0),
-    ("max", "findings", []),
+    ("max", "grouped", []),
     ("max", "\x1b[2J\u202e" * 99, 1),
     ("max", "epsilon", "1/0"),
     ("max", "epsilon", "0"),
@@ -222,10 +222,13 @@ def test_many_different_errors_are_refused_before_any_is_worked_out():
 
 def test_what_is_shown_beside_a_document_is_never_believed():
     lies = {"guarantee": "ε = 0", "items": [], "private": True, "epsilon_spent": 0}
+    lies |= {"findings": ["All of it is sure."]}
     text = json.dumps(DOCUMENTS["table-observed"] | lies)
     release = dpgap.read_release(text)
     assert "NOT differentially private" in str(release)
-    assert faces(release)["dictionary"] == DOCUMENTS["table-observed"]
+    honest = dpgap.read_release(json.dumps(DOCUMENTS["table-observed"]))
+    assert faces(release) == faces(honest)
+    assert "All of it" not in release.to_json()
 
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e=1+1"

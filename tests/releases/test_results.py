@@ -36,7 +36,7 @@ def test_every_release_prints_its_guarantee_in_plain_words(kind: str):
     assert "ε = 10 and no δ" in text
     assert "one person" in text
     assert release.guarantee in text
-    assert "index" in text.splitlines()[0]
+    assert any("index" in line for line in text.splitlines())
 
 
 @pytest.mark.parametrize("kind", RELEASES)

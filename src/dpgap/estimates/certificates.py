@@ -76,14 +76,14 @@ def belonging(p_values: Floats, level: float) -> NDArray[np.bool_]:
     """Which of several items belong, so that all of it is right with confidence `level`.
 
     The smallest p-value must be small enough for all of them, the next one for all but one, and so
-    on to the first that is not (step-down Šidák).
+    on to the first that is not (step-down Šidák). Of many runs, every row is one.
 
     >>> belonging(np.array([0.001, 0.03, 0.02]), 0.95).tolist()
     [True, False, True]
     """
-    order = np.argsort(p_values, kind="stable")
-    left = np.arange(p_values.size, 0, -1)
-    passes = p_values[order] <= -np.expm1(np.log(level) / left)
-    belongs = np.zeros(p_values.size, dtype=bool)
-    belongs[order] = np.logical_and.accumulate(passes)
+    order = np.argsort(p_values, axis=-1, kind="stable")
+    left = np.arange(p_values.shape[-1], 0, -1)
+    passes = np.take_along_axis(p_values, order, -1) <= -np.expm1(np.log(level) / left)
+    belongs = np.zeros(p_values.shape, dtype=bool)
+    np.put_along_axis(belongs, order, np.logical_and.accumulate(passes, axis=-1), -1)
     return belongs

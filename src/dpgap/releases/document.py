@@ -59,7 +59,7 @@ from dpgap.releases.json_text import parsed
 from dpgap.releases.law_forms import ERROR, EVIDENCE, GAP_ERRORS, MEASUREMENT_ERROR
 from dpgap.releases.provenance import LedgerReference, MechanismUsed, Provenance
 from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin, Question, TableRelease
-from dpgap.releases.release import Promise, Release
+from dpgap.releases.release import Promise, Release, Selected
 from dpgap.releases.results import (
     AboveRelease,
     IndexRelease,
@@ -198,7 +198,9 @@ def _name_of(release: Release) -> str:
 
 def _shown(release: Release) -> dict[str, Any]:
     """What follows from the rest, for people."""
-    words: dict[str, Any] = {"guarantee": release.guarantee, "findings": list(release.findings)}
+    words: dict[str, Any] = {"guarantee": release.guarantee}
+    if isinstance(release, Selected):
+        words |= {"findings": list(release.findings)}
     if isinstance(release, TableRelease):
         rows = [row._asdict() for row in rows_of(release)]
         return words | {"private": release.question.origin.is_private, "items": rows}

@@ -84,7 +84,9 @@ def _mostly_noise(release: Measured) -> str:
     if not _half_are_not_above_zero(release):
         return f"Who is shown here is mostly luck: {', and '.join(said)}."
     close = int(_not_above_zero(release).sum())
-    whole = "its value" if count == 1 else f"{_word(close)} of the values"
+    whole = f"{_word(close)} of the {_word(count)} values"
+    if close == count:
+        whole = "the value" if count == 1 else f"all {_word(count)} values"
     return f"This is mostly noise: {', '.join(said)}, and {whole} cannot be told from 0."
 
 
@@ -102,7 +104,9 @@ def _members(release: Selected) -> Iterator[str]:
         return
     if not sure.any():
         other = "items that are not shown" if line is None else f"the line of {_number(line)}"
-        yield f"{_capital(_none_of(count))} be told from {other}{_with_p(release)}."
+        is_of_a_set = release.evidence is not None and release.evidence.is_of_a_set
+        p_value = _with_p(release) if is_of_a_set else ""
+        yield f"{_capital(_none_of(count))} be told from {other}{p_value}."
         return
     many = int(sure.sum())
     verb = ("surely belong", "surely belongs") if line is None else ("are surely", "is surely")
@@ -159,7 +163,8 @@ def _order(release: Measured) -> Iterator[str]:
     elif alone:
         yield f"The order of the first {_word(alone)} is sure."
     close = [group for group in groups if len(group) > 1]
-    names = _joined([_ranks(group) for group in close])
+    *first, last = (_ranks(group) for group in close)
+    names = f"{', '.join(first)}, and {last}" if first else last
     apart = "apart" if _is_together(release, close) else "from their neighbours"
     yield f"{_capital(names)} cannot be told {apart}{_advice(release, close)}."
 

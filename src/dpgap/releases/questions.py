@@ -167,7 +167,7 @@ class TableRelease(Measured):
         """What ε promises, in plain words."""
         return self.question.guarantee()
 
-    def _repr_html_(self) -> str:
+    def _drawn(self) -> str:
         from dpgap.releases.page import chart
 
-        return chart(self) + Measured._repr_html_(self)
+        return chart(self)

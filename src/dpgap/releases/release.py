@@ -93,16 +93,22 @@ class Table(ABC):
 
     def __str__(self) -> str:
         columns = self.cells()
-        rows = [list(columns), *zip(*columns.values(), strict=True)]
+        head, *body = [list(columns), *zip(*columns.values(), strict=True)]
+        rows = [head, *body] if body else []
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
-        found = [*self.findings, ""] if self.findings else []
-        return "\n".join([*found, *lines, "", self.guarantee])
+        parts = ("\n".join(self.findings), "\n".join(lines), self.guarantee)
+        return "\n\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
         found = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.findings)
         findings = f"<ul>{found}</ul>" if found else ""
-        return f"{findings}{self.rows_in_html()}<p>{html.escape(self.guarantee)}</p>"
+        rows = self._drawn() + self.rows_in_html()
+        return f"{findings}{rows}<p>{html.escape(self.guarantee)}</p>"
+
+    def _drawn(self) -> str:
+        """The rows as a drawing, if there is one."""
+        return ""
 
     def rows_in_html(self) -> str:
         """The rows as a table of HTML, in which names are only text."""

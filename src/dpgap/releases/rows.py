@@ -34,7 +34,7 @@ HEADINGS = {
     "low": "95% low",
     "high": "95% high",
     "lead": "lead over next",
-    "within": "give or take",
+    "give_or_take": "give or take",
     "p": "p",
 }
 """What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     """The selection's own gap; None where it has none for each item."""
     lead: float | None
     """By how much the estimate is above that of the next row; None for the last."""
-    within: float | None
+    give_or_take: float | None
     """How far the lead may be off: all leads at once, with the confidence of the intervals."""
     p: float | None
     """The p-value of "it does not belong"; None where there is none."""
@@ -103,7 +103,7 @@ def columns_of(release: Measured) -> dict[str, Sequence[Any]]:
         columns |= {HEADINGS["item"]: in_order or []}
     else:
         columns |= named(release.indices[order], in_order)
-    for name in ("estimate", "low", "high", "lead", "within", "p"):
+    for name in ("estimate", "low", "high", "lead", "give_or_take", "p"):
         columns |= {HEADINGS[name]: [getattr(row, name) for row in rows]}
     return columns
 

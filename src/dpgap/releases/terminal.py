@@ -76,7 +76,7 @@ def _columns(release: Release) -> list[Column]:
         Column(HEADINGS["rank"], [str(row.rank) for row in rows]),
         Column(HEADINGS["item"], [Text(visible(row.item), style) for row in rows], wraps=True),
     ]
-    for name in ("estimate", "low", "high", "lead", "within"):
+    for name in ("estimate", "low", "high", "lead", "give_or_take"):
         numbers = [getattr(row, name) for row in rows]
         if any(number is not None for number in numbers):
             cells = ["" if number is None else f"{number:,.1f}" for number in numbers]
