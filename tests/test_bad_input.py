@@ -17,6 +17,7 @@ from dpgap.exact.parameters import rational
 MECHANISMS = [
     dpgap.NoisyTopK(1, 1),
     dpgap.NoisyMax(1),
+    dpgap.JointTopK(1, 1),
     dpgap.SparseVector(0, 1, 1),
     dpgap.AdaptiveSparseVector(0, 1, 1),
     dpgap.MeasuredTopK(1, 1, method="paper"),

@@ -71,6 +71,7 @@ def test_an_error_is_called_what_users_catch_wherever_it_is_imported_from() -> N
 RELEASES: dict[str, Callable[[], Any]] = {
     "NoisyTopK": lambda: dpgap.NoisyTopK(2, 1).release([3, 1, 2]),
     "NoisyMax": lambda: dpgap.NoisyMax(1).release([3, 1, 2], labels=["fig", "pea", "oat"]),
+    "JointTopK": lambda: dpgap.JointTopK(2, 1).release([3, 1, 2]),
     "SparseVector": lambda: dpgap.SparseVector(1, 2, 1).release([3, 1, 2]),
     "AdaptiveSparseVector": lambda: dpgap.AdaptiveSparseVector(1, 2, 1).release([3, 1, 2]),
     "Laplace": lambda: dpgap.Laplace(1).release([3, 1]),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpgap.data.domain import DomainWarning
     from dpgap.data.grouped_counts import GroupedAnswers
     from dpgap.mechanisms.classical import classical
+    from dpgap.mechanisms.joint.mechanism import JointTopK
     from dpgap.mechanisms.measuring.count_hull import CountHull
     from dpgap.mechanisms.measuring.cube import Cube
     from dpgap.mechanisms.measuring.laplace import Laplace
@@ -42,6 +43,7 @@ __all__ = [
     "Cube",
     "DomainWarning",
     "GroupedAnswers",
+    "JointTopK",
     "Laplace",
     "Ledger",
     "LedgerError",
@@ -73,6 +75,7 @@ _HOMES = {
         "dpgap.data.grouped_counts": "GroupedAnswers",
         "dpgap.estimates": "estimates",
         "dpgap.mechanisms.classical": "classical",
+        "dpgap.mechanisms.joint.mechanism": "JointTopK",
         "dpgap.mechanisms.measuring.count_hull": "CountHull",
         "dpgap.mechanisms.measuring.cube": "Cube",
         "dpgap.mechanisms.measuring.laplace": "Laplace",

@@ -3,10 +3,12 @@
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+FIXTURES = Path(__file__).parent / "fixtures"
 
 collect_ignore = ["conftest.py"]  # two of them cannot both be looked through for examples
 
@@ -29,3 +31,21 @@ def url(request: pytest.FixtureRequest, folder: Path) -> str:
     name = f"ledger_{uuid.uuid4().hex}"
     server.psql(f"CREATE DATABASE {name};")
     return str(server.get_uri(database=name))
+
+
+@pytest.fixture
+def stored(url: str, folder: Path) -> Callable[[int], str]:
+    """Put a ledger that was stored once, by its layout, where the test keeps its own."""
+
+    def put(layout: int) -> str:
+        if url.startswith("sqlite"):
+            shutil.copy(FIXTURES / f"layout-{layout}.db", folder / "budget.db")
+        else:
+            import psycopg
+
+            with psycopg.connect(url) as connection:
+                statements = (FIXTURES / f"layout-{layout}.sql").read_text(encoding="utf-8")
+                connection.execute(statements)
+        return url
+
+    return put

@@ -5,56 +5,117 @@ import random
 import signal
 import sys
 import time
+from dataclasses import dataclass
 from fractions import Fraction
 
-from dpgap.budget.account import BudgetExhausted
+import sqlalchemy as sql
+
+from dpgap.budget.account import AlreadyCharged, BudgetExhausted, Request, charged
 from dpgap.budget.ledger import Ledger, LedgerAccount
 
 
-def spend(url: str, charges: int, epsilon: Fraction) -> int:
-    """Charge so many times; say how many were granted."""
+@dataclass(frozen=True)
+class StandIn:
+    """Stands for a release: it is what its charge refers to."""
+
+    text: str
+
+    def to_json(self) -> str:
+        return self.text
+
+    def paid_by(self, _: object) -> "StandIn":
+        return self
+
+
+def release(account: LedgerAccount, request: Request, spent: Fraction, pause: float = 0) -> str:
+    """Pay for a document, archive it, and only then hand it out."""
+    with charged(account, request) as charge:
+        time.sleep(pause)
+        charge.spent = spent
+        document = f"{charge.reference}"
+        charge.keep(StandIn(document))
+    return document
+
+
+def spend(url: str, charges: int, epsilon: Fraction) -> list[str]:
+    """Charge so many times; what was released."""
     account = Ledger(url).account("sales")
-    granted = 0
+    released = []
     for _ in range(charges):
         try:
-            account.reserve(epsilon, "a charge").settle(epsilon)
+            released.append(release(account, Request(epsilon, "a charge"), epsilon))
         except BudgetExhausted:
             continue
-        granted += 1
-    return granted
+    return released
+
+
+def spend_with_keys(url: str, keys: int, epsilon: Fraction, seed: int) -> list[str]:
+    """Send the same requests as others do, in an order of one's own; what was released."""
+    account = Ledger(url).account("sales")
+    order = list(range(keys))
+    random.Random(seed).shuffle(order)
+    released = []
+    for number in order:
+        request = Request(epsilon, "a request", identity="one", key=f"request {number}")
+        try:
+            released.append(release(account, request, epsilon))
+        except AlreadyCharged:
+            continue
+    return released
 
 
 def release_until_killed(
     account: LedgerAccount, epsilon: Fraction, released: str, seed: int
 ) -> None:
-    """Reserve, release (write the reservation's number down) and settle, again and again."""
+    """Pay and release (write the document down), again and again."""
     moments = random.Random(seed)
     out = os.open(released, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     while True:
+        pause = moments.uniform(0, 0.004)
         try:
-            reservation = account.reserve(epsilon, "a release")
+            document = release(account, Request(epsilon, "a release"), epsilon / 2, pause)
         except BudgetExhausted:
             return
-        time.sleep(moments.uniform(0, 0.004))
-        os.write(out, f"{reservation.entry.number}\n".encode())
-        reservation.settle(epsilon / 2)
+        os.write(out, f"{document}\n".encode())
 
 
 def kill_many(url: str, processes: int, epsilon: Fraction, released: str) -> None:
     """Start spenders one after the other and kill each at a random moment.
 
-    Forked from a process that has loaded everything, they are at work within a millisecond.
+    Forked from a process that has loaded everything, they are at work within a millisecond. They
+    live for up to five times as long as a release takes on this machine.
     """
     account, moments = Ledger(url).account("sales"), random.Random(1)
+    started = time.monotonic()
+    for _ in range(5):
+        release(account, Request(epsilon, "a rehearsal"), epsilon / 2)
+    five_releases = time.monotonic() - started
     for number in range(processes):
         child = os.fork()
         if child == 0:
             release_until_killed(account, epsilon, released, number)
             os._exit(0)
-        time.sleep(moments.uniform(0, 0.06))
+        time.sleep(moments.uniform(0, five_releases))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
 
+def migrate_and_die(url: str, place: int) -> None:
+    """Migrate a ledger, and be killed right before a statement, or the commit after the last."""
+    ledger, seen = Ledger(url), [0]
+
+    def die_in_time(*_: object) -> None:
+        if seen[0] == place:
+            os.kill(os.getpid(), signal.SIGKILL)
+        seen[0] += 1
+
+    sql.event.listen(ledger._store.engine, "before_cursor_execute", die_in_time)
+    sql.event.listen(ledger._store.engine, "commit", die_in_time)
+    ledger.migrate()
+
+
 if __name__ == "__main__":
-    kill_many(sys.argv[1], int(sys.argv[2]), Fraction(sys.argv[3]), sys.argv[4])
+    if sys.argv[1] == "migrate":
+        migrate_and_die(sys.argv[2], int(sys.argv[3]))
+    else:
+        kill_many(sys.argv[2], int(sys.argv[3]), Fraction(sys.argv[4]), sys.argv[5])

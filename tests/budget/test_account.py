@@ -22,6 +22,7 @@ def account() -> Iterator[SpyAccount]:
 RELEASES = [
     (dpgap.NoisyTopK(2, 1), 1),
     (dpgap.NoisyMax(1), 1),
+    (dpgap.JointTopK(2, 1), 1),
     (dpgap.Laplace(1), 1),
     (dpgap.MeasuredTopK(2, 1, method="paper"), 1),
     (dpgap.classical(dpgap.NoisyTopK(2, 1)), 1),

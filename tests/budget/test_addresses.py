@@ -53,7 +53,7 @@ def test_a_file_that_goes_away_after_the_look_for_it_is_not_made_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(folder / "budget.db")
-    monkeypatch.setattr(ledger, "_require_file", lambda: None)
+    monkeypatch.setattr(ledger._store, "_require_file", lambda: None)
     with pytest.raises(LedgerError, match="cannot be opened"):
         ledger.datasets()
     assert list(folder.iterdir()) == []
@@ -115,7 +115,7 @@ def test_a_file_whose_name_looks_like_a_uri_is_not_taken_for_another(
 
 
 def _server_setting(ledger: Ledger, name: str) -> str:
-    with ledger._engine.connect() as connection:
+    with ledger._store.engine.connect() as connection:
         return str(connection.execute(sql.text(f"SHOW {name}")).scalar_one())
 
 
@@ -142,5 +142,5 @@ def test_a_user_s_own_time_to_wait_counts(
 def test_a_user_s_own_time_to_wait_for_a_file_counts(folder: Path) -> None:
     ledger = Ledger(f"sqlite:///{folder}/budget.db?timeout=3")
     ledger.create("sales", 1)
-    with ledger._engine.connect() as connection:
+    with ledger._store.engine.connect() as connection:
         assert connection.execute(sql.text("PRAGMA busy_timeout")).scalar_one() == 3000

@@ -1,72 +1,139 @@
 """The book of a budget: it always adds up, and no edit goes unnoticed."""
 
+import json
+from collections.abc import Callable
 from dataclasses import fields, replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpgap.budget.account import BudgetExhausted
-from dpgap.budget.entries import Entry, flaws, has_head, opening, reserving, settling
+from dpgap.budget.amounts import NOTHING, Amount
+from dpgap.budget.book import (
+    Hand,
+    Standing,
+    allowing,
+    binding,
+    closing,
+    flaws,
+    has_head,
+    lowering,
+    migrating,
+    opening,
+    raising,
+    reserving,
+    settling,
+    writing_off,
+)
+from dpgap.budget.entries import Entry, UnreadableEntry, read_entry
 
 SHARES = st.fractions(min_value=0, max_value=1, max_denominator=10**6)
-STEPS = st.lists(st.tuples(st.booleans(), SHARES, st.integers(0, 30)), max_size=30)
+ACTS = ["reserve", "reserve", "settle", "settle", "write off", "raise", "lower", "allow", "bind"]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(ACTS), SHARES, st.integers(0, 30), st.sampled_from(["ann", "bob", "eve"])
+    ),
+    max_size=30,
+)
+Steps = list[tuple[str, Fraction, int, str]]
+HALF = Fraction(1, 2)
 
 
-def _book(steps: list[tuple[bool, Fraction, int]]) -> list[Entry]:
-    """A book in which releases reserve and settle in any order that is possible."""
-    book = [opening("sales", Fraction(3), "ann@lab", "2026")]
-    waiting: list[Entry] = []
-    for reserves, share, place in steps:
-        last = book[-1]
-        if reserves or not waiting:
-            try:
-                entry = reserving(last, share + Fraction(1, 9), "a release", "ann@lab", "2026")
-            except BudgetExhausted:
-                assert share + Fraction(1, 9) > last.remaining
-                continue
-            waiting.append(entry)
-        else:
-            about = waiting.pop(place % len(waiting))
-            spent = share * about.epsilon
-            entry = settling(last, about.number, about.epsilon, spent, "bob@lab", "2026")
-        book.append(entry)
+def _hand(person: str = "ann") -> Hand:
+    return Hand(f"{person}@lab", "2026", person, "because")
+
+
+def _standing(book: list[Entry], person: str = "ann") -> Standing:
+    own = [entry for entry in book if entry.person == person]
+    return Standing(book[-1], own[-1] if own else None)
+
+
+def _next(book: list[Entry], act: str, share: Fraction, place: int, person: str) -> Entry:
+    standing, hand, last = _standing(book, person), _hand(person), book[-1]
+    ended = {entry.about for entry in book}
+    waiting = [it for it in book if it.kind == "reserve" and it.number not in ended]
+    if act in ("settle", "write off") and waiting:
+        about = waiting[place % len(waiting)]
+        standing = _standing(book, about.person)
+        if act == "write off":
+            return writing_off(standing, about, hand)
+        spent = Amount(share * about.charge.epsilon, about.charge.delta)
+        return settling(standing, about, spent, hand, {"document": "0" * 64})
+    acts: dict[str, Callable[[], Entry]] = {
+        "raise": lambda: raising(standing, last.granted + Amount(share), hand),
+        "lower": lambda: lowering(standing, last.granted - Amount(share), hand),
+        "allow": lambda: allowing(standing, Amount(share, HALF), hand),
+        "bind": lambda: binding(standing, {"table": f"table {place}"}, hand),
+    }
+    charge = Amount(share + Fraction(1, 9), share / 1000)
+    return acts.get(act, lambda: reserving(standing, charge, "a release", hand, f"{len(book)}"))()
+
+
+def _book(steps: Steps) -> list[Entry]:
+    """A book in which releases and stewards do anything that is possible, in any order."""
+    book = [opening("sales", Amount(Fraction(3), Fraction(1, 500)), _hand(), {"table": "sales"})]
+    for step in steps:
+        try:
+            book.append(_next(book, *step))
+        except (BudgetExhausted, ValueError):
+            continue
     return book
 
 
 @given(STEPS)
-def test_a_book_is_intact_and_never_overspent(steps: list[tuple[bool, Fraction, int]]) -> None:
+def test_a_book_is_intact_and_never_overspent(steps: Steps) -> None:
     book = _book(steps)
     assert flaws(book) == []
+    people: dict[str, Entry] = {}
     for entry in book:
-        assert entry.spent >= 0
-        assert entry.reserved >= 0
-        assert entry.spent + entry.reserved + entry.remaining == entry.total == 3
-        assert entry.remaining >= 0
+        gone = entry.used + entry.held
+        assert NOTHING.fits(entry.used)
+        assert NOTHING.fits(entry.held)
+        assert gone.fits(entry.granted)
+        assert gone + entry.left == entry.granted
+        people[entry.person] = entry
+        assert sum((it.own.epsilon for it in people.values()), Fraction(0)) == gone.epsilon
+        if entry.kind == "reserve" and entry.allowance is not None:
+            assert entry.own.fits(entry.allowance)
 
 
-CHANGES = {
+@given(STEPS)
+def test_every_entry_can_be_read_again_from_its_body(steps: Steps) -> None:
+    for entry in _book(steps):
+        assert read_entry(2, entry.body(), entry.hash) == entry
+
+
+CHANGES: dict[str, Any] = {
     "dataset": "clinic",
     "number": 77,
     "kind": "gift",
     "about": 5,
-    "epsilon": Fraction(1, 10**9),
-    "total": Fraction(99),
-    "spent": Fraction(-1),
-    "reserved": Fraction(-1),
+    "charge": Amount(Fraction(1, 10**9)),
+    "granted": Amount(Fraction(99)),
+    "used": Amount(Fraction(-1)),
+    "held": Amount(Fraction(-1)),
     "purpose": "nothing",
-    "who": "eve@lab",
+    "who": "mallory@lab",
     "at": "1999",
     "previous": "0" * 64,
+    "version": 1,
+    "person": "mallory",
+    "reason": "none",
+    "key": "another",
+    "own": Amount(Fraction(-1)),
+    "allowance": Amount(Fraction(77)),
+    "bound": 66,
+    "closed": True,
+    "more": {"table": "clinic"},
     "hash": "0" * 64,
 }
 
 
 @given(STEPS, st.data())
-def test_any_edit_of_any_entry_is_noticed(
-    steps: list[tuple[bool, Fraction, int]], data: st.DataObject
-) -> None:
+def test_any_edit_of_any_entry_is_noticed(steps: Steps, data: st.DataObject) -> None:
     book = _book(steps)
     place = data.draw(st.integers(0, len(book) - 1))
     name = data.draw(st.sampled_from([field.name for field in fields(Entry)]))
@@ -77,17 +144,44 @@ def test_any_edit_of_any_entry_is_noticed(
         assert flaws(book[:place] + book[place + 1 :])
 
 
+BALANCES = ["charge", "granted", "used", "held", "version", "own", "allowance", "bound", "closed"]
+
+
+@given(STEPS, st.data())
+def test_an_edit_of_a_balance_is_noticed_though_its_hash_fits(
+    steps: Steps, data: st.DataObject
+) -> None:
+    """What an entry says of the balance, it must have from the one before."""
+    book = _book(steps)
+    name = data.draw(st.sampled_from(BALANCES))
+    edited = replace(book[-1], **{name: CHANGES[name]}).sealed()
+    is_free = (edited.kind, name) in {("allow", "charge"), ("create", "version")}
+    if not is_free:
+        assert f"entry {edited.number} does not add up" in flaws([*book[:-1], edited])
+
+
 def test_an_edit_with_a_fitting_hash_breaks_the_chain_or_the_sums() -> None:
-    book = _book([(True, Fraction(1, 2), 0), (False, Fraction(1), 0), (True, Fraction(1), 0)])
-    cheaper = replace(book[2], epsilon=Fraction(0), spent=Fraction(0)).sealed()
+    book = _book(
+        [
+            ("reserve", HALF, 0, "ann"),
+            ("settle", Fraction(1), 0, "ann"),
+            ("reserve", HALF, 0, "bob"),
+        ]
+    )
+    cheaper = replace(book[2], charge=NOTHING, used=NOTHING).sealed()
     assert flaws([*book[:2], cheaper, book[3]])
-    unpaid = replace(book[1], reserved=Fraction(0)).sealed()
+    gift = replace(book[1], charge=Amount(-HALF), held=Amount(-HALF), own=Amount(-HALF)).sealed()
+    assert "entry 1 does not add up" in flaws([book[0], gift])
+    unpaid = replace(book[1], held=NOTHING).sealed()
     assert "entry 1 does not add up" in flaws([book[0], unpaid])
+    twice = replace(book[3], key=book[1].key).sealed()
+    assert "entry 3 does not add up" in flaws([*book[:3], twice])
 
 
 def test_a_chain_without_a_key_can_be_rewritten_and_only_a_head_noted_earlier_shows_it() -> None:
-    book = _book([(True, Fraction(1, 2), 0), (False, Fraction(1), 0)])
-    forged = [book[0], reserving(book[0], Fraction(1, 100), "a release", "eve@lab", "2026")]
+    book = _book([("reserve", HALF, 0, "ann"), ("settle", Fraction(1), 0, "ann")])
+    little = Amount(Fraction(1, 100))
+    forged = [book[0], reserving(_standing(book[:1]), little, "a release", _hand())]
     assert flaws(forged) == []
     assert has_head(book, book[-1].hash)
     assert not has_head(forged, book[-1].hash)
@@ -99,6 +193,59 @@ def test_an_empty_book_is_not_intact() -> None:
 
 @pytest.mark.parametrize("spent", [Fraction(-1), Fraction(2)])
 def test_what_is_settled_lies_within_what_was_reserved(spent: Fraction) -> None:
-    last = opening("sales", Fraction(3), "ann@lab", "2026")
+    book = [opening("sales", Amount(Fraction(3)), _hand())]
+    book.append(reserving(_standing(book), Amount(Fraction(1)), "a release", _hand()))
     with pytest.raises(ValueError, match="between 0 and the 1 reserved"):
-        settling(last, 1, Fraction(1), spent, "ann@lab", "2026")
+        settling(_standing(book), book[1], Amount(spent), _hand())
+
+
+def test_only_a_book_of_the_first_version_is_migrated_and_only_then_goes_on_as_the_second() -> None:
+    old = opening("sales", Amount(Fraction(3)), Hand("ann@lab", "2025"), version=1)
+    moved = migrating(old, _hand())
+    assert flaws([old, moved]) == []
+    assert flaws([moved]) != []
+    skipped = replace(closing(Standing(old, None), _hand()), version=2).sealed()
+    assert "entry 1 does not add up" in flaws([old, skipped])
+    again = replace(migrating(moved, _hand())).sealed()
+    assert "entry 2 does not add up" in flaws([old, moved, again])
+
+
+def _edited(body: str, **changes: object) -> str:
+    return json.dumps(json.loads(body) | changes, sort_keys=True, separators=(",", ":"))
+
+
+BODY = opening("sales", Amount(Fraction(3)), Hand("ann@lab", "2026", "ann")).body()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "[",
+        "null",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        BODY.replace(",", ", "),
+        BODY[:-1] + ',"gift":1}',
+        _edited(BODY, number="0"),
+        _edited(BODY, number=0.0),
+        _edited(BODY, used=["1e999999999", "0"]),
+        _edited(BODY, used=["2/4", "0"]),
+        _edited(BODY, used=["1/0", "0"]),
+        _edited(BODY, used=["1"]),
+        _edited(BODY, used=None),
+        _edited(BODY, allowance=[]),
+        _edited(BODY, closed=1),
+        _edited(BODY, more=[]),
+        _edited(BODY, version=1),
+    ],
+)
+def test_a_body_that_is_not_written_as_entries_are_is_refused_in_words(body: str) -> None:
+    with pytest.raises(UnreadableEntry, match="was edited"):
+        read_entry(2, body)
+
+
+def test_an_entry_of_a_later_version_is_refused_in_words() -> None:
+    with pytest.raises(UnreadableEntry, match="made by a later dpgap, as version 3: update dpgap"):
+        read_entry(3, BODY)

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import dpgap
-from dpgap.budget.entries import UNIT, Entry, opening, reserving, rounded_down, rounded_up, settling
-from dpgap.budget.ledger import _ENTRIES, Ledger, LedgerAccount, LedgerError, _append
+from dpgap.budget.amounts import UNIT, Amount, rounded_down, rounded_up
+from dpgap.budget.book import Hand, Standing, opening, reserving, settling
+from dpgap.budget.entries import Entry
+from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 from dpgap.cli.app import app
 
 ODD = 10**40
-WHO = ("ann@lab", "2025")
+WHO = Hand("ann@lab", "2025")
 
 
 @given(st.fractions(min_value=0, max_value=10), st.fractions(min_value=0, max_value=10))
@@ -83,17 +85,22 @@ def test_what_is_settled_may_be_nothing_but_never_less_or_more_than_was_reserved
     assert account.remaining == 1
 
 
+def _reserving(book: list[Entry], epsilon: Fraction) -> Entry:
+    return reserving(Standing(book[-1], None), Amount(epsilon), "an old release", WHO)
+
+
 def _old_book(ledger: Ledger, digits: int) -> list[Entry]:
     """A book from before the rule, with a total, an open and a settled charge of any fraction."""
     ledger.create("another", 1)  # makes the table
     odd = 10**digits + 1
-    book = [opening("sales", Fraction(2) + Fraction(1, 29), *WHO)]
-    book.append(reserving(book[-1], Fraction(1, odd + 2), "an old release", *WHO))
-    book.append(settling(book[-1], 1, Fraction(1, odd + 2), Fraction(1, odd + 6), *WHO))
-    book.append(reserving(book[-1], Fraction(1, odd), "an old release", *WHO))
-    with ledger._engine.begin() as connection:
+    book = [opening("sales", Amount(Fraction(2) + Fraction(1, 29)), WHO)]
+    book.append(_reserving(book, Fraction(1, odd + 2)))
+    spent = Amount(Fraction(1, odd + 6))
+    book.append(settling(Standing(book[-1], None), book[1], spent, WHO))
+    book.append(_reserving(book, Fraction(1, odd)))
+    with ledger._store.writing("sales") as rows:
         for entry in book:
-            _append(connection, entry)
+            rows.append(entry)
     return book
 
 
@@ -146,9 +153,8 @@ def unreadable(url: str) -> LedgerAccount:
     limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     try:
-        entry = reserving(account.balance, Fraction(1, 10**5000), "a release", *WHO)
-        with account.ledger._engine.begin() as connection:
-            _append(connection, entry)
+        with account.ledger._store.writing("sales") as rows:
+            rows.append(_reserving([account.balance], Fraction(1, 10**5000)))
     finally:
         sys.set_int_max_str_digits(limit)
     return account
@@ -167,10 +173,10 @@ def test_a_number_too_long_to_be_read_is_refused_in_words(unreadable: LedgerAcco
 def test_verifying_reports_what_cannot_be_read_and_goes_on(unreadable: LedgerAccount) -> None:
     ledger = unreadable.ledger
     ledger.create("clinic", 1)
-    with ledger._engine.begin() as connection:
-        other = sql.update(_ENTRIES).where(_ENTRIES.c.dataset == "clinic")
-        connection.execute(other.values(total="9e999999999"))
+    with ledger._store.engine.begin() as connection:
+        edit = "UPDATE dpgap_entries SET body = replace(body, '\"0\"', '\"9e999999999\"') "
+        connection.execute(sql.text(edit + "WHERE dataset = 'clinic'"))
     found = ledger.verify()
     assert len(found) == 2
-    assert "clinic: entry 0 was edited: its numbers cannot be read" in found
+    assert "clinic: entry 0 was edited: it cannot be read" in found
     assert "sales: entry 1 has a number of more digits than Python reads (4300)" in found

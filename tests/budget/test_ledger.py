@@ -8,7 +8,8 @@ import pytest
 import sqlalchemy as sql
 
 import dpgap
-from dpgap.budget.entries import UNIT
+from dpgap.budget.account import Request
+from dpgap.budget.amounts import UNIT
 from dpgap.budget.ledger import Ledger, LedgerError
 
 
@@ -21,7 +22,8 @@ def test_a_release_is_recorded_with_who_what_when_and_parameters(url: str) -> No
         Fraction(1, 3),
         Fraction(1, 3),
     )
-    assert "NoisyTopK(k=1, epsilon=Fraction(1, 3)" in reserved.purpose
+    assert "NoisyTopK(k=1, epsilon=1/3, monotonic=True" in reserved.purpose
+    assert "Fraction" not in reserved.purpose
     assert "@" in reserved.who
     assert reserved.at.startswith("20")
     assert "987654" not in str(account.ledger.entries("sales"))
@@ -147,21 +149,30 @@ def _edit(url: str, statement: str) -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        "UPDATE dpgap_entries SET epsilon = '1/100' WHERE number = 1",
-        "UPDATE dpgap_entries SET total = '100' WHERE number = 0",
-        "UPDATE dpgap_entries SET who = 'somebody else' WHERE number = 2",
-        "UPDATE dpgap_entries SET purpose = 'nothing' WHERE number = 3",
-        "UPDATE dpgap_entries SET spent = '0' WHERE number = 4",
-        "UPDATE dpgap_entries SET at = '1999' WHERE number = 4",
-        "UPDATE dpgap_entries SET epsilon = 'none' WHERE number = 1",
+        "UPDATE dpgap_entries SET body = replace(body, '1/4', '1/5') WHERE number = 1",
+        "UPDATE dpgap_entries SET body = replace(body, '1', '9') WHERE number = 0",
+        "UPDATE dpgap_entries SET body = replace(body, 'who', 'why') WHERE number = 2",
+        "UPDATE dpgap_entries SET body = body || ' ' WHERE number = 3",
+        "UPDATE dpgap_entries SET body = '{}' WHERE number = 4",
+        "UPDATE dpgap_entries SET person = 'mallory' WHERE number = 4",
+        "UPDATE dpgap_entries SET kind = 'gift' WHERE number = 4",
+        "UPDATE dpgap_entries SET about = 4 WHERE number = 0",
+        "UPDATE dpgap_entries SET key = 'mine' WHERE number = 1",
+        "UPDATE dpgap_entries SET version = 1 WHERE number = 1",
+        "UPDATE dpgap_entries SET hash = 'none' WHERE number = 1",
+        "UPDATE dpgap_documents SET document = 'another'",
+        "UPDATE dpgap_documents SET identity = 'another'",
+        "UPDATE dpgap_documents SET number = 3",
+        "DELETE FROM dpgap_documents",
         "DELETE FROM dpgap_entries WHERE number = 2",
         "DELETE FROM dpgap_entries WHERE number = 0",
     ],
 )
 def test_an_edited_entry_is_noticed(url: str, edit: str) -> None:
     account = Ledger(url).create("sales", 1)
-    for _ in range(2):
-        account.reserve(Fraction(1, 4), "a release").settle(Fraction(1, 8))
+    account.reserve(Fraction(1, 4), "a release").settle(Fraction(1, 8))
+    request = Request(Fraction(1, 4), "a release", identity="a question")
+    account.reserve_for(request).settle(Fraction(1, 8), "a document")
     assert account.ledger.verify("sales") == []
     _edit(url, edit)
     try:
@@ -189,7 +200,7 @@ def test_a_truncated_ledger_is_noticed_by_a_head_noted_earlier(url: str) -> None
 def test_an_edited_last_entry_stops_all_spending(url: str) -> None:
     account = Ledger(url).create("sales", 1)
     account.reserve(Fraction(1), "everything")
-    _edit(url, "UPDATE dpgap_entries SET reserved = '0' WHERE number = 1")
+    _edit(url, 'UPDATE dpgap_entries SET body = replace(body, \'"held":["1"\', \'"held":["0"\')')
     with pytest.raises(LedgerError, match="was edited"):
         account.reserve(Fraction(1), "everything again")
 

@@ -3,16 +3,18 @@
 import multiprocessing
 import subprocess
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
 import spenders
 
 from dpgap.budget.entries import RESERVE, SETTLE
-from dpgap.budget.ledger import Ledger
+from dpgap.budget.ledger import Ledger, LedgerAccount
 
 PROCESSES, CHARGES = 8, 200
 KILLED = 200
+KEYS = 25
 
 
 def _fresh_processes() -> multiprocessing.context.ForkServerContext:
@@ -22,6 +24,10 @@ def _fresh_processes() -> multiprocessing.context.ForkServerContext:
     return context
 
 
+def _archived(account: LedgerAccount) -> list[str]:
+    return [account.document(entry.number) for entry in account.archive()]
+
+
 def test_eight_processes_at_once_spend_the_total_exactly_and_lose_no_charge(url: str) -> None:
     each = Fraction(1, 700)
     affordable = PROCESSES * CHARGES * 3 // 4
@@ -29,11 +35,51 @@ def test_eight_processes_at_once_spend_the_total_exactly_and_lose_no_charge(url:
     with _fresh_processes().Pool(PROCESSES) as pool:
         granted = pool.starmap(spenders.spend, [(url, CHARGES, each)] * PROCESSES)
     book = account.ledger.entries("sales")
-    assert sum(granted) == affordable
+    released = [document for own in granted for document in own]
+    assert len(released) == affordable
     assert account.spent == each * affordable
     assert account.reserved == 0
     assert [entry.kind for entry in book].count(SETTLE) == affordable
+    with account.ledger._store.reading() as rows:
+        kept = [document for _, _, document in rows.documents("sales")]
+    assert sorted(kept) == sorted(released)
     assert account.ledger.verify("sales") == []
+
+
+def test_the_same_requests_from_eight_processes_are_charged_once_each(url: str) -> None:
+    each = Fraction(1, 100)
+    account = Ledger(url).create("sales", 100)
+    work = [(url, KEYS, each, seed) for seed in range(PROCESSES)]
+    with _fresh_processes().Pool(PROCESSES) as pool:
+        granted = pool.starmap(spenders.spend_with_keys, work)
+    released = [document for own in granted for document in own]
+    assert len(released) == KEYS
+    assert account.spent == KEYS * each
+    assert account.reserved == 0
+    told = [account.answered(f"request {number}") for number in range(KEYS)]
+    assert sorted(it.document or "" for it in told if it) == sorted(released)
+    assert {it.state for it in told if it} == {"settled"}
+    assert account.ledger.verify("sales") == []
+
+
+def test_a_migration_in_the_middle_of_many_charges_loses_none(
+    url: str, stored: Callable[[int], str]
+) -> None:
+    each = Fraction(1, 1000)
+    ledger = Ledger(stored(1))
+    before = ledger.entries("sales")
+    with _fresh_processes().Pool(4) as pool:
+        spending = pool.starmap_async(spenders.spend, [(url, 25, each)] * 4)
+        while len(ledger.entries("sales")) < len(before) + 20:
+            assert not spending.ready(), "the migration must come in the middle"
+        ledger.migrate()
+        released = [document for own in spending.get() for document in own]
+    assert len(released) == 100
+    account = ledger.account("sales")
+    assert account.spent == before[-1].spent + 100 * each
+    assert account.reserved == before[-1].reserved
+    assert 0 < len(account.archive()) < 100
+    assert ledger.verify("sales", head=before[-1].hash) == []
 
 
 def test_two_hundred_killed_processes_never_overspend_and_never_release_unrecorded(
@@ -44,18 +90,21 @@ def test_two_hundred_killed_processes_never_overspend_and_never_release_unrecord
     released = folder / "released"
     released.touch()
     subprocess.run(
-        [sys.executable, spenders.__file__, url, str(KILLED), str(epsilon), released], check=True
+        [sys.executable, spenders.__file__, "kill", url, str(KILLED), str(epsilon), released],
+        check=True,
     )
     book = account.ledger.entries("sales")
     reservations = {entry.number for entry in book if entry.kind == RESERVE}
     settled = {entry.about for entry in book if entry.kind == SETTLE}
-    numbers = [int(line) for line in released.read_text().split()]
-    broken_off = len(reservations - settled)
-    assert numbers, "the processes must get to release something"
+    documents = released.read_text().splitlines()
+    broken_off = reservations - settled
+    assert documents, "the processes must get to release something"
     assert broken_off, "some must be killed between reserving and settling"
-    assert len(set(numbers)) == len(numbers)
-    assert set(numbers) <= reservations
-    assert account.reserved == broken_off * epsilon
+    assert len(set(documents)) == len(documents)
+    assert set(documents) <= set(_archived(account))
+    assert len(account.archive()) == len(settled)
+    assert {entry.number for entry in account.ledger.steward("sales").stale()} == broken_off
+    assert account.reserved == len(broken_off) * epsilon
     assert account.spent == len(settled) * epsilon / 2
     assert account.spent + account.reserved <= account.total
     assert account.ledger.verify("sales") == []

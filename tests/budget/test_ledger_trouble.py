@@ -102,7 +102,7 @@ def test_a_ledger_that_others_keep_busy_refuses_the_release(
 ) -> None:
     monkeypatch.setattr("dpgap.budget.databases.BUSY_SECONDS", 0.1)
     waiting = Ledger(f"sqlite:///{folder}/budget.db").account("sales")
-    with account.ledger._writing("sales"):
+    with account.ledger._store.writing("sales"):
         assert "is busy with other releases" in _refusal(waiting)
 
 
@@ -120,7 +120,9 @@ def test_a_connection_dropped_while_reserving_refuses_the_release(
 
     def drop(connection: Any, record: object) -> None:
         process = connection.info.backend_pid
-        sql.event.listen(account.ledger._engine, "before_cursor_execute", kill(process), once=True)
+        sql.event.listen(
+            account.ledger._store.engine, "before_cursor_execute", kill(process), once=True
+        )
 
     def kill(process: int) -> Any:
         def now(*_: object) -> None:
@@ -128,7 +130,7 @@ def test_a_connection_dropped_while_reserving_refuses_the_release(
 
         return now
 
-    sql.event.listen(account.ledger._engine, "connect", drop, once=True)
+    sql.event.listen(account.ledger._store.engine, "connect", drop, once=True)
     assert "cannot be reached" in _refusal(account)
     assert Ledger(postgres.get_uri()).account("dropped").remaining == 1
 
@@ -137,11 +139,11 @@ def test_a_connection_dropped_before_settling_keeps_the_charge_and_loses_no_rele
     postgres: Any,
 ) -> None:
     account = Ledger(postgres.get_uri()).create("interrupted", 1)
-    right = account.ledger._engine
-    wrong = Ledger(postgres.get_uri().replace("host=", "host=/nowhere"))._engine
+    right = account.ledger._store.engine
+    wrong = Ledger(postgres.get_uri().replace("host=", "host=/nowhere"))._store.engine
 
     def drop() -> None:
-        account.ledger._engine = wrong
+        account.ledger._store.engine = wrong
 
     mechanism = dpgap.NoisyMax(epsilon=1, monotonic=True)
     with (
@@ -149,5 +151,5 @@ def test_a_connection_dropped_before_settling_keeps_the_charge_and_loses_no_rele
         pytest.warns(UnsettledWarning, match="all that was reserved for it stays charged"),
     ):
         assert mechanism.release([9000, 1], account=account).index == 0
-    account.ledger._engine = right
+    account.ledger._store.engine = right
     assert (account.reserved, account.remaining) == (1, 0)

@@ -6,8 +6,9 @@ from threading import Barrier
 
 import pytest
 
-from dpgap.budget.entries import opening
-from dpgap.budget.ledger import Ledger, LedgerError, _append
+from dpgap.budget.amounts import Amount
+from dpgap.budget.book import Hand, opening
+from dpgap.budget.ledger import Ledger, LedgerError
 
 LOOK_ALIKES = [
     "sales ",
@@ -44,9 +45,9 @@ def test_spaces_within_a_name_are_as_good_as_one(url: str) -> None:
 def test_look_alikes_that_exist_already_go_on(url: str) -> None:
     ledger = Ledger(url)
     ledger.create("sales", 1)
-    with ledger._engine.begin() as connection:
+    with ledger._store.creating() as rows:
         for name in ("sales ", "ｓａｌｅｓ"):
-            _append(connection, opening(name, Fraction(2), "ann@lab", "2025"))
+            rows.append(opening(name, Amount(Fraction(2)), Hand("ann@lab", "2025")))
     for name in ("sales ", "ｓａｌｅｓ"):
         ledger.account(name).reserve(Fraction(1, 2), "a release").settle(Fraction(1, 2))
         assert ledger.account(name).remaining == Fraction(3, 2)

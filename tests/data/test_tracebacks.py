@@ -30,6 +30,7 @@ class Broken:
 ENTRIES: dict[str, Callable[..., Any]] = {
     "NoisyTopK": dpgap.NoisyTopK(2, 1).release,
     "NoisyMax": dpgap.NoisyMax(1).release,
+    "JointTopK": dpgap.JointTopK(1, 1).release,
     "SparseVector": dpgap.SparseVector(0, 2, 1).release,
     "AdaptiveSparseVector": dpgap.AdaptiveSparseVector(0, 2, 1).release,
     "Laplace": dpgap.Laplace(1).release,
@@ -154,6 +155,7 @@ def _counted(**options: Any) -> Any:
 
 REFUSED: dict[str, Callable[[], Any]] = {
     "k too large": lambda: dpgap.NoisyTopK(5, 1).release([SECRET, 3]),
+    "all are the top set": lambda: dpgap.JointTopK(2, 1).release([SECRET, 3]),
     "too few labels": lambda: dpgap.NoisyTopK(1, 1).release([SECRET, 3], labels=["fig"]),
     "a hull of what is not monotonic": lambda: dpgap.CountHull(1).release([SECRET, 3]),
     "a most that is none": lambda: dpgap.SparseVector(0, 1, 1).release([SECRET], max_answers=0),

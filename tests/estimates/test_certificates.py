@@ -85,6 +85,36 @@ def test_false_winners_of_a_top_k_seldom_have_small_p_values_in_a_million_runs(k
     _require_top_k(kind, k, 1_000_000)
 
 
+def _require_joint(kind: str, k: int, runs: int) -> None:
+    counts = _counts(kind, k)
+    joint = dpgap.JointTopK(k, Fraction(1, SCALE), monotonic=True)
+    won = dpgap.simulate(joint, counts, runs=runs, seed=k)
+    false = counts[won.indices].min(axis=1) <= np.sort(counts)[-k - 1]
+    _require_size(_p_values(won.leads, float(joint.law.scale))[false], runs // 10)
+    assert not _is_small(_p_values(won.leads, 0.9 * float(joint.law.scale))[false], 0.05)
+
+
+@pytest.mark.parametrize("kind", ["flat", "close", "tied"])
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_false_sets_seldom_have_small_p_values(kind: str, k: int):
+    _require_joint(kind, k, 40_000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["flat", "close", "tied"])
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_false_sets_seldom_have_small_p_values_in_a_million_runs(kind: str, k: int):
+    _require_joint(kind, k, 1_000_000)
+
+
+def test_the_p_value_of_a_joint_release_is_that_of_every_member():
+    joint = dpgap.JointTopK(2, "0.5", monotonic=True, grid="0.25")
+    release = joint.release(np.array([90.0, 88.0, 20.0, 10.0]))
+    expected = math.exp(-release.lead / float(joint.law.scale))
+    assert release.p_values.tolist() == [release.set_p_value] * 2 == [pytest.approx(expected)] * 2
+    assert release.belong().tolist() == [expected <= 0.05] * 2
+
+
 def test_without_the_correction_several_claims_at_once_would_be_wrong_too_often():
     leads, false = _top_k("flat", 10, 20_000)
     wrong = ((_p_values(leads) <= 0.05) & false).any(axis=1)

@@ -232,3 +232,14 @@ def test_bits_that_stand_in_do_not_follow_into_a_forked_child():
         if child == 0:
             os._exit(isinstance(secure_bits(), InsecureSeededBits))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("limit", [2**64 - 1, 2**64, 2**64 + 1, 2**65, 3 * 2**190, 10**1_040])
+def test_a_number_below_any_limit_is_uniform(limit: int):
+    """Thirds of the range, and the last digit, are equally likely; level 1e-6."""
+    bits = InsecureSeededBits(6)
+    drawn = [bits.below(limit) for _ in range(6_000)]
+    assert all(0 <= number < limit for number in drawn)
+    for kinds in ([3 * number // limit for number in drawn], [number % 3 for number in drawn]):
+        counts = np.bincount(kinds, minlength=3)
+        assert (np.abs(counts - 2_000) < 5.5 * np.sqrt(2_000)).all()

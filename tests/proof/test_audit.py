@@ -31,7 +31,9 @@ def test_a_tenth_less_noise_is_caught(name):
     assert audit_design(design, "kernel", SAMPLES, real=sabotaged).caught
 
 
-@pytest.mark.parametrize("name", [name for name in DESIGNS if name.endswith("laplace, general")])
+@pytest.mark.parametrize(
+    "name", [name for name in DESIGNS if name.endswith(("laplace, general", "sets, general"))]
+)
 def test_releases_themselves_are_audited(name):
     """4,000 releases here; `dpgap audit` takes 10⁵."""
     design = DESIGNS[name]

@@ -54,6 +54,7 @@ QUESTIONS: dict[str, Question] = {
     "above-plain": _above(adaptive=False),
     "above-paper": _above(method="paper"),
     "noisy-top-k": _bare(dpgap.NoisyTopK(SEVERAL, EPSILON, monotonic=True), (*SHORT, *LONG)),
+    "joint-top-k": _bare(dpgap.JointTopK(SEVERAL, EPSILON, monotonic=True), (*SHORT, *LONG)),
     "sparse-vector": _bare(dpgap.SparseVector(THRESHOLD, SEVERAL, EPSILON, monotonic=True)),
     "laplace": _bare(dpgap.Laplace(EPSILON)),
     "count-hull": _bare(dpgap.CountHull(EPSILON, monotonic=True)),

@@ -4,21 +4,95 @@ An *account* is anything that can `reserve` an ε and later `settle` it. Every r
 before it draws any noise. A crash in between leaves the reservation spent: that loses budget,
 never privacy. If only the settling fails, the release is returned all the same, with a warning:
 the most that it can have cost is charged.
+
+An *archive* is an account that is told more: a whole `Request`. It can refuse one that it is not
+for, it charges the same request once however often it is sent, and it keeps what was released.
 """
 
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from dpgap import public
+from dpgap.exact.parameters import readable
+
+_FRACTION = re.compile(r"Fraction\((-?[0-9]+), ([0-9]+)\)")
 
 
 @public
 class BudgetExhausted(RuntimeError):  # noqa: N818 - a state to handle, not a fault
     """A run has nothing left to spend, or an account cannot cover a release."""
+
+
+class RefusedRequest(ValueError):  # noqa: N818 - it says what happened
+    """What is asked contradicts what the budget is for. Nothing was charged."""
+
+
+class AlreadyCharged(RuntimeError):  # noqa: N818 - it says what happened
+    """The same request was charged before, and is not charged again.
+
+    `answered` says what became of it.
+    """
+
+    def __init__(self, message: str, answered: "Answered") -> None:
+        super().__init__(message)
+        self.answered = answered
+
+
+class UnsettledWarning(UserWarning):
+    """A release is paid for and made, but its account was out of reach when it was settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be paid for. Every word of it is public.
+
+    >>> Request(Fraction(1, 2), {"epsilon": Fraction(1, 2)}).purpose
+    "{'epsilon': 0.5}"
+    """
+
+    epsilon: Fraction
+    about: object
+    """What is asked: one plain line; or a mechanism, whose parameters say it."""
+    delta: Fraction = Fraction(0)
+    facts: Mapping[str, Any] | None = None
+    """What is known of the table: "table", "unit", "neighbours", "columns" and "private".
+
+    A bare array states nothing."""
+    identity: str | None = None
+    """A hash of the question: the same for the same question, however it was put."""
+    key: str | None = None
+    """Chosen by whoever asks: what is sent twice with one key is charged once."""
+
+    @property
+    def purpose(self) -> str:
+        """One plain line: what is asked."""
+        if isinstance(self.about, str):
+            return self.about
+        try:
+            return _FRACTION.sub(_plain_number, repr(self.about))
+        except ValueError:  # a number of more digits than Python writes
+            return type(self.about).__name__
+
+
+def _plain_number(found: re.Match[str]) -> str:
+    return readable(Fraction(int(found[1]), int(found[2])))
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a request key led to."""
+
+    entry: int
+    """The number of the reservation."""
+    state: str
+    """"under way" (or broken off), "settled" or "written off"."""
+    document: str | None
+    """What was released, if it was archived."""
 
 
 class Reservation(Protocol):
@@ -31,12 +105,41 @@ class Reservation(Protocol):
 class Account(Protocol):
     """A budget that releases are charged to."""
 
-    def reserve(self, epsilon: Fraction, purpose: str) -> Reservation:
+    def reserve(self, epsilon: Fraction, purpose: str, /) -> Reservation:
         """Set ε aside for `purpose`, or raise `BudgetExhausted` and change nothing."""
 
 
-class UnsettledWarning(UserWarning):
-    """A release is paid for and made, but its account was out of reach when it was settled."""
+class ArchiveReservation(Protocol):
+    """An ε set aside for one release, by an account that keeps what is released."""
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """Where the charge stands: "dataset", "entry" and "hash"."""
+
+    def settle(self, epsilon: Fraction, document: str | None = None) -> None:
+        """Record what the release did cost, and the release itself, in one step."""
+
+
+@runtime_checkable
+class Archive(Account, Protocol):
+    """An account that knows what it is for, and keeps what it paid for."""
+
+    def reserve_for(self, request: Request) -> ArchiveReservation:
+        """Set aside what the request can cost, or raise an error and change nothing."""
+
+    def paid(self, identity: str) -> str | None:
+        """The newest document of this question, if it was ever paid for."""
+
+    def answered(self, key: str) -> Answered | None:
+        """What became of the request with this key; None if it was never charged."""
+
+
+class _Document(Protocol):
+    def to_json(self) -> str: ...
+    def paid_by(self, reference: Mapping[str, Any], /) -> Self: ...
+
+
+Kept = TypeVar("Kept", bound=_Document)
 
 
 @dataclass(slots=True)
@@ -44,18 +147,29 @@ class Charge:
     """What a release costs; it may find out that it cost less than was reserved."""
 
     spent: Fraction
+    reference: dict[str, Any] | None = None
+    """Where the charge stands in the account, for the release to state."""
+    _kept: list[_Document] = field(default_factory=list, repr=False)
+
+    def keep(self, release: Kept) -> Kept:
+        """The release with its entry, which is archived when it is settled.
+
+        It may be handed out only after that.
+        """
+        if self.reference is not None:
+            release = release.paid_by(self.reference)
+            self._kept = [release]
+        return release
 
 
 @contextmanager
-def charged(account: Account | None, epsilon: Fraction, purpose: object) -> Iterator[Charge]:
-    """Reserve `epsilon` before the body draws anything; settle what it spent afterwards.
-
-    The purpose is a mechanism's `repr`: parameters, never data.
-    """
-    charge = Charge(epsilon)
-    reservation = None if account is None else account.reserve(epsilon, repr(purpose))
+def charged(account: Account | None, request: Request) -> Iterator[Charge]:
+    """Reserve what is requested before the body draws anything; settle what it spent afterwards."""
+    charge = Charge(request.epsilon)
+    reservation = reserved(account, request)
+    charge.reference = getattr(reservation, "reference", None)
     yield charge
-    if reservation is not None and not _is_settled(reservation, charge.spent):
+    if reservation is not None and not _is_settled(reservation, charge):
         with suppress(UnsettledWarning):  # not even as an error may it stop what was paid for
             warnings.warn(
                 "the account could not be told what this release did cost: all that was reserved "
@@ -65,9 +179,19 @@ def charged(account: Account | None, epsilon: Fraction, purpose: object) -> Iter
             )
 
 
-def _is_settled(reservation: Reservation, spent: Fraction) -> bool:
+def reserved(account: Account | None, request: Request) -> Reservation | None:
+    """Set aside what is requested; the account is told as much as it can be told."""
+    if isinstance(account, Archive):
+        return account.reserve_for(request)
+    return None if account is None else account.reserve(request.epsilon, request.purpose)
+
+
+def _is_settled(reservation: Any, charge: Charge) -> bool:
     try:
-        reservation.settle(spent)
+        if charge._kept:
+            reservation.settle(charge.spent, charge._kept[0].to_json())
+        else:
+            reservation.settle(charge.spent)
     except Exception:
         return False
     return True

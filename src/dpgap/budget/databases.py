@@ -64,8 +64,11 @@ _TROUBLES = {
     "not a database": "is damaged or no ledger at all",
     "malformed": "is damaged or no ledger at all",
     "no such table": "is no ledger yet (`dpgap ledger create` makes one)",
+    "column": "was given another layout meanwhile",
     "does not exist": "is no ledger yet (`dpgap ledger create` makes one)",
     "unable to open": "cannot be opened",
+    "permission denied": "does not let you do this",
+    "this role may": "lets you reserve and settle in your own name, and do nothing else",
     "connection": "cannot be reached",
 }
 

@@ -1,81 +1,48 @@
-"""The book of a budget: entries that only ever follow each other, each sealed with a hash.
+"""One line of a book, and the text that seals it.
 
-A data set's book opens with its total ε. A release first *reserves* the most it can cost and then
-*settles* to what it did cost. Every entry carries the balance after it and the hash of the entry
-before it, so an entry that is edited, removed or put in breaks the chain and `flaws` says where.
+The *body* of an entry is one canonical JSON text with everything that the entry says, and its
+*hash* is the SHA-256 of exactly this text: any program can check it. The body holds the hash of
+the entry before, so entries form a chain.
 
-Charges are whole multiples of one small unit, 1/(10^30 · lcm(1, …, 24)), so that sums keep short
-denominators however many releases there are. What is reserved and what is settled is rounded *up*
-and a new total *down*, so the book never says that less was spent than was; what a release itself
-reports stays exact. Entries from before this rule hold any fraction: they stand, and books that
-have them go on.
+There are two versions of the body. The first, a JSON list, has an ε and a few words. The second,
+an object with sorted keys and no spaces, also has a δ, the person, a request key, a reason and
+whatever its kind needs. Entries keep the version in which they were written, and their hash, for
+ever. An entry of a later version is refused: it was made by a later dpgap.
 
-The hash has no key. Who can write to the ledger can also rewrite the whole chain from some entry
-on, or put back an older copy. That shows only to someone who noted the last hash, the *head*, in
-another place: a chain that no longer contains a head noted earlier is not the one it was.
-
->>> book = [opening("sales", Fraction(1), "ann@lab", "2026-01-01T00:00:00+00:00")]
->>> book.append(reserving(book[-1], Fraction(3, 4), "NoisyTopK(…)", "ann@lab", "2026-01-02"))
->>> book.append(settling(book[-1], 1, Fraction(3, 4), Fraction(1, 2), "ann@lab", "2026-01-02"))
->>> book[-1].remaining, flaws(book)
-(Fraction(1, 2), [])
+>>> entry = read_entry(1, '["sales", 0, "create", null, "1", "1", "0", "0", "", "ann", "2026", ""]')
+>>> entry.total, entry.seal()[:8]
+(Fraction(1, 1), '8abbfe33')
 """
 
 import hashlib
 import json
-import math
+import re
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from typing import Any
 
-from dpgap.budget.account import BudgetExhausted
-from dpgap.exact.parameters import readable
+from dpgap import public
+from dpgap.budget.amounts import NOTHING, Amount, exact_text
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
+RAISE, LOWER, CLOSE = "raise", "lower", "close"
+ALLOW, WRITE_OFF, BIND, MIGRATE = "allow", "write-off", "bind", "migrate"
 
-UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
-"""What all new entries are whole multiples of."""
+FIRST, SECOND = 1, 2
+"""Versions of entries, and layouts of ledgers."""
 
-
-class NumberTooLong(ArithmeticError):  # noqa: N818 - it says what is wrong
-    """A number has more digits than Python writes down."""
-
-
-def rounded_up(epsilon: Fraction) -> Fraction:
-    """The next multiple of the unit: what a charge is recorded as.
-
-    >>> rounded_up(Fraction(1, 3)), rounded_up(Fraction(1, 29)) > Fraction(1, 29)
-    (Fraction(1, 3), True)
-    """
-    return math.ceil(epsilon / UNIT) * UNIT
+_NUMBER = re.compile("-?[0-9]+(/[0-9]+)?")
 
 
-def rounded_down(epsilon: Fraction) -> Fraction:
-    """The multiple of the unit before: what a total is recorded as."""
-    return math.floor(epsilon / UNIT) * UNIT
+@public
+class LedgerError(RuntimeError):
+    """The ledger cannot be read or written, so nothing may be released."""
 
 
-def exact_text(value: Fraction) -> str:
-    """The number as it is stored and sealed, such as 7/10."""
-    try:
-        return str(value)
-    except ValueError:
-        raise NumberTooLong(
-            f"a number of this book would have more than {sys.get_int_max_str_digits()} digits"
-        ) from None
-
-
-def readable_text(value: Fraction) -> str:
-    """The number for programs: exact, or about right where it is too long to be written down.
-
-    >>> readable_text(Fraction(7, 10)), readable_text(Fraction(1, 3**10000) + 2)
-    ('7/10', 'about 2.0')
-    """
-    try:
-        return str(value)
-    except ValueError:
-        return f"about {float(value)!r}" if abs(value) < 10**300 else "more than 1e300"
+class UnreadableEntry(LedgerError):  # noqa: N818 - it says what is wrong
+    """An entry is there, but it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,141 +54,176 @@ class Entry:
     """Counts from 0, the entry that opens the book."""
     kind: str
     about: int | None
-    """The number of the reservation that a settlement is about."""
-    epsilon: Fraction
-    """What is opened with, set aside, or spent after all."""
-    total: Fraction
-    spent: Fraction
-    """All that settled releases did cost, this entry included."""
-    reserved: Fraction
+    """The number of the reservation that a settlement or a write-off is about."""
+    charge: Amount
+    """What is opened with, set aside, spent after all, or granted."""
+    granted: Amount
+    """The total that all releases together may cost."""
+    used: Amount
+    """All that settled and written-off releases did cost, this entry included."""
+    held: Amount
     """All that is set aside and not settled, this entry included. It counts as spent."""
     purpose: str
+    """What was asked, in one line."""
     who: str
+    """The user and the machine that wrote the entry."""
     at: str
     previous: str
     """The hash of the entry before."""
+    version: int = SECOND
+    person: str = ""
+    """Whose request it is, or whom it concerns."""
+    reason: str = ""
+    key: str | None = None
+    own: Amount = NOTHING
+    """All that this person has spent or reserved, this entry included."""
+    allowance: Amount | None = None
+    """The most that this person may spend; None: whatever the budget has left."""
+    bound: int | None = None
+    """The number of the entry that states which table the budget is for."""
+    closed: bool = False
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What only this kind of entry has: facts of a table, the hash of a document, …"""
     hash: str = ""
 
     @property
-    def remaining(self) -> Fraction:
+    def epsilon(self) -> Fraction:
+        """The ε of this entry."""
+        return self.charge.epsilon
+
+    @property
+    def delta(self) -> Fraction:
+        """The δ of this entry."""
+        return self.charge.delta
+
+    @property
+    def total(self) -> Fraction:
+        """The ε that all releases together may cost."""
+        return self.granted.epsilon
+
+    @property
+    def spent(self) -> Fraction:
+        """The ε that releases did cost, this entry included."""
+        return self.used.epsilon
+
+    @property
+    def reserved(self) -> Fraction:
+        """The ε set aside and not settled, this entry included. It counts as spent."""
+        return self.held.epsilon
+
+    @property
+    def left(self) -> Amount:
         """What can still be reserved."""
-        return self.total - self.spent - self.reserved
+        return self.granted - self.used - self.held
+
+    @property
+    def remaining(self) -> Fraction:
+        """The ε that can still be reserved."""
+        return self.left.epsilon
+
+    def body(self) -> str:
+        """All of the entry but its hash, as one canonical text."""
+        if self.version == FIRST:
+            return json.dumps([_plain_first(getattr(self, name)) for name in _FIRST_FIELDS])
+        content = {name: _plain(getattr(self, name)) for name in _FIELDS}
+        return canonical(content)
 
     def seal(self) -> str:
         """The hash of everything else in this entry."""
-        content = [_plain(getattr(self, field.name)) for field in fields(self)[:-1]]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+        return hash_of(self.body())
 
     def sealed(self) -> "Entry":
         """The same entry with its hash."""
         return replace(self, hash=self.seal())
 
 
-def _plain(value: object) -> object:
-    return exact_text(value) if isinstance(value, Fraction) else value
+_FIELDS = tuple(each.name for each in fields(Entry))[:-1]
+_FIRST_FIELDS = _FIELDS[: _FIELDS.index("version")]
+_AMOUNTS = ("charge", "granted", "used", "held")
+_TYPES: dict[str, Any] = {
+    "dataset kind purpose who at previous person reason": str,
+    "number version": int,
+    "about bound": int | None,
+    "key": str | None,
+    "closed": bool,
+    "more": dict,
+}
 
 
-def opening(dataset: str, total: Fraction, who: str, at: str) -> Entry:
-    """The first entry of a book."""
-    none = Fraction(0)
-    return Entry(
-        dataset, 0, CREATE, None, total, total, none, none, "", who, at, previous=""
-    ).sealed()
+def canonical(content: object) -> str:
+    r"""The one JSON text of a value: sorted keys, no spaces, ASCII only.
+
+    >>> canonical({"b": "ε", "a": [1, None]})
+    '{"a":[1,null],"b":"\\u03b5"}'
+    """
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def reserving(last: Entry, epsilon: Fraction, purpose: str, who: str, at: str) -> Entry:
-    """The entry that sets ε aside, or `BudgetExhausted`."""
-    if epsilon > last.remaining:
-        raise BudgetExhausted(
-            f"data set {last.dataset!r} cannot cover this release: "
-            f"total ε = {readable(last.total)}, spent {readable(last.spent)}, "
-            f"reserved {readable(last.reserved)}, remaining {readable(last.remaining)}, "
-            f"requested {readable(epsilon)}"
+def hash_of(text: str) -> str:
+    """The SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_entry(version: int, body: str, hash: str = "") -> Entry:
+    """The entry that a body states, or `UnreadableEntry`."""
+    if version not in (FIRST, SECOND):
+        raise UnreadableEntry(
+            f"was made by a later dpgap, as version {version}: update dpgap to read it"
         )
-    return replace(
-        last,
-        number=last.number + 1,
-        kind=RESERVE,
-        about=None,
-        epsilon=epsilon,
-        reserved=last.reserved + epsilon,
-        purpose=purpose,
-        who=who,
-        at=at,
-        previous=last.hash,
-    ).sealed()
-
-
-def settling(
-    last: Entry, about: int, reserved: Fraction, spent: Fraction, who: str, at: str
-) -> Entry:
-    """The entry that replaces what was reserved by what was spent."""
-    if not 0 <= spent <= reserved:
-        raise ValueError(
-            f"epsilon must lie between 0 and the {readable(reserved)} reserved, "
-            f"not {readable(spent)}"
-        )
-    return replace(
-        last,
-        number=last.number + 1,
-        kind=SETTLE,
-        about=about,
-        epsilon=spent,
-        spent=last.spent + spent,
-        reserved=last.reserved - reserved,
-        purpose="",
-        who=who,
-        at=at,
-        previous=last.hash,
-    ).sealed()
-
-
-def has_head(book: Iterable[Entry], head: str) -> bool:
-    """Whether the book still contains the entry of a hash that was noted earlier."""
-    return any(entry.hash == head for entry in book)
-
-
-def flaws(book: Iterable[Entry]) -> list[str]:
-    """Everything that is wrong with one data set's book; nothing if it is intact."""
-    found: list[str] = []
-    open_reservations: dict[int, Fraction] = {}
-    last: Entry | None = None
-    for entry in book:
-        if entry.hash != entry.seal():
-            found.append(f"entry {entry.number} was edited: it does not match its hash")
-        found += _break_in_chain(last, entry)
-        found += _wrong_balance(last, entry, open_reservations)
-        last = entry
-    return found if last is not None else ["there are no entries"]
-
-
-def _break_in_chain(last: Entry | None, entry: Entry) -> list[str]:
-    number, previous = (0, "") if last is None else (last.number + 1, last.hash)
-    if entry.number != number:
-        return [f"entry {number} is missing: entry {entry.number} was found instead"]
-    if entry.previous != previous:
-        return [f"entry {number} does not follow the entry before it"]
-    return []
-
-
-def _wrong_balance(
-    last: Entry | None, entry: Entry, open_reservations: dict[int, Fraction]
-) -> list[str]:
-    """Whether the entry could have been made from the one before it."""
-    wrong = [f"entry {entry.number} does not add up"]
-    if last is None:
-        expected = opening(entry.dataset, entry.total, entry.who, entry.at)
-        return [] if entry == replace(expected, hash=entry.hash) else wrong
     try:
-        if entry.kind == RESERVE:
-            expected = reserving(last, entry.epsilon, entry.purpose, entry.who, entry.at)
-            open_reservations[entry.number] = entry.epsilon
-        elif entry.kind == SETTLE and entry.about is not None:
-            reserved = open_reservations.pop(entry.about)
-            expected = settling(last, entry.about, reserved, entry.epsilon, entry.who, entry.at)
-        else:
-            return wrong
-    except (BudgetExhausted, NumberTooLong, ValueError, KeyError):
-        return wrong
-    balance = (entry.total, entry.spent, entry.reserved)
-    return [] if balance == (expected.total, expected.spent, expected.reserved) else wrong
+        entry = (_read_first if version == FIRST else _read_second)(json.loads(body))
+        if entry.version != version or entry.body() != body:
+            raise ValueError
+    except _TooLong:
+        raise UnreadableEntry(
+            f"has a number of more digits than Python reads ({sys.get_int_max_str_digits()})"
+        ) from None
+    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError):
+        raise UnreadableEntry("was edited: it cannot be read") from None
+    return replace(entry, hash=hash)
+
+
+class _TooLong(Exception):  # noqa: N818 - it says what is wrong
+    pass
+
+
+def read_number(text: object) -> Fraction:
+    """A number as `exact_text` writes it, and nothing else."""
+    if not isinstance(text, str) or not _NUMBER.fullmatch(text):
+        raise ValueError
+    try:
+        return Fraction(text)
+    except ValueError:
+        raise _TooLong from None
+
+
+def _read_first(content: list[Any]) -> Entry:
+    parts = dict(zip(_FIRST_FIELDS, content, strict=True))
+    _require_types(parts)
+    amounts = {name: Amount(read_number(parts[name])) for name in _AMOUNTS}
+    return Entry(**{**parts, **amounts}, version=FIRST)
+
+
+def _read_second(content: dict[str, Any]) -> Entry:
+    if not isinstance(content, dict) or content.keys() != set(_FIELDS):
+        raise ValueError
+    _require_types(content)
+    amounts = {name: Amount(*map(read_number, content[name])) for name in (*_AMOUNTS, "own")}
+    allowance = content["allowance"]
+    if allowance is not None:
+        allowance = Amount(*map(read_number, allowance))
+    return Entry(**{**content, **amounts, "allowance": allowance})
+
+
+def _require_types(content: Mapping[str, Any]) -> None:
+    for names, kind in _TYPES.items():
+        if not all(isinstance(content[name], kind) for name in names.split() if name in content):
+            raise TypeError
+
+
+def _plain(value: object) -> object:
+    return value.exact() if isinstance(value, Amount) else value
+
+
+def _plain_first(value: object) -> object:
+    return exact_text(value.epsilon) if isinstance(value, Amount) else value

@@ -1,16 +1,18 @@
 """Durable budgets: a total ε for every data set, that no crash and no crowd can overspend.
 
 A release reserves the most it can cost in one transaction *before* any noise is drawn, and settles
-to what it did cost afterwards. Whatever goes wrong in between leaves the reservation spent. If the
-ledger cannot be written, nothing is released.
+to what it did cost afterwards. The transaction that settles also archives what was released.
+Whatever goes wrong in between leaves the reservation spent. If the ledger cannot be written,
+nothing is released.
 
 The default is a SQLite file (made readable to its owner only); PostgreSQL serves several machines.
-The entries, how they are rounded, and what their hashes show: `dpgap.budget.entries`.
+What entries say and what their hashes show: `dpgap.budget.entries` and `dpgap.budget.book`. What a
+steward does with a budget: `dpgap.budget.steward`.
 
 >>> import tempfile, os
 >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
 >>> sales = ledger.create("sales", epsilon=1)
->>> sales.reserve(Fraction(3, 4), "NoisyTopK(…)").settle(Fraction(1, 2))
+>>> sales.reserve(Fraction(3, 4), "top 10 of url").settle(Fraction(1, 2))
 >>> sales.remaining, ledger.verify("sales")
 (Fraction(1, 2), [])
 """
@@ -18,70 +20,38 @@ The entries, how they are rounded, and what their hashes show: `dpgap.budget.ent
 import getpass
 import os
 import platform
-import re
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any
-
-import sqlalchemy as sql
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from typing import TYPE_CHECKING, Any
 
 from dpgap import public
-from dpgap.budget.addresses import Address, read_url
-from dpgap.budget.databases import open_database, trouble
-from dpgap.budget.entries import (
-    Entry,
-    NumberTooLong,
-    exact_text,
-    flaws,
-    has_head,
-    opening,
-    reserving,
-    rounded_down,
-    rounded_up,
-    settling,
-)
+from dpgap.budget.account import Answered, Request
+from dpgap.budget.amounts import Amount, granted, rounded_up
+from dpgap.budget.binding import refuse_contradiction, refuse_if_not_private, stated_facts
+from dpgap.budget.book import Hand, Standing, flaws, has_head, opening, reserving, settling
+from dpgap.budget.entries import FIRST, SECOND, Entry, UnreadableEntry, hash_of
+from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.names import look_alike, require_name
-from dpgap.exact.parameters import Rational, positive_rational, readable
-
-_CREATING = 0x6470676170
-"""The number of the lock that lets one process at a time open a budget in PostgreSQL."""
-
-_EXACT = ("epsilon", "total", "spent", "reserved")  # kept as text such as 7/10
-_NUMBER = re.compile("-?[0-9]+(/[0-9]+)?")
-_LAYOUT = sql.MetaData()
-
-_ENTRIES = sql.Table(
-    "dpgap_entries",
-    _LAYOUT,
-    sql.Column("dataset", sql.Text, primary_key=True),
-    sql.Column("number", sql.Integer, primary_key=True),
-    sql.Column("kind", sql.Text, nullable=False),
-    sql.Column("about", sql.Integer),
-    sql.Column("epsilon", sql.Text, nullable=False),
-    sql.Column("total", sql.Text, nullable=False),
-    sql.Column("spent", sql.Text, nullable=False),
-    sql.Column("reserved", sql.Text, nullable=False),
-    sql.Column("purpose", sql.Text, nullable=False),
-    sql.Column("who", sql.Text, nullable=False),
-    sql.Column("at", sql.Text, nullable=False),
-    sql.Column("previous", sql.Text, nullable=False),
-    sql.Column("hash", sql.Text, nullable=False),
-    sql.UniqueConstraint("dataset", "about"),  # a reservation is settled once
+from dpgap.budget.requests import (
+    answered_by,
+    asked_by,
+    charged_before,
+    document_of,
+    facts_of,
+    require_words,
 )
+from dpgap.budget.store import Document, Rows, Store, matches, require_entry
+from dpgap.exact.parameters import Rational, positive_rational, rational
+
+if TYPE_CHECKING:
+    from dpgap.budget.steward import Steward
 
 
-@public
-class LedgerError(RuntimeError):
-    """The ledger cannot be read or written, so nothing may be released."""
-
-
-class UnreadableEntry(LedgerError):  # noqa: N818 - it says what is wrong
-    """An entry is there, but its numbers cannot be read."""
+class OldLayoutWarning(UserWarning):
+    """A ledger of the first layout is charged as before, but archives nothing."""
 
 
 @public
@@ -103,47 +73,78 @@ class Ledger:
     """
 
     def __init__(self, url: str) -> None:
-        self._address = read_url(url)
-        self._engine = open_database(self._address.url)
+        self._store = Store(url)
 
-    def create(self, dataset: str, epsilon: Rational) -> "LedgerAccount":
-        """Open a budget for a data set that has none yet: `epsilon` is the total for all releases.
+    def create(
+        self,
+        dataset: str,
+        epsilon: Rational,
+        *,
+        delta: Rational = 0,
+        table: str | None = None,
+        unit: str | None = None,
+        neighbours: str | None = None,
+        columns: Iterable[tuple[str, str]] | None = None,
+        reason: str = "",
+    ) -> "LedgerAccount":
+        """Open a budget for a data set that has none yet.
 
-        `dataset` is its name. One that looks like that of another data set is refused.
+        `epsilon` and `delta` are the total for all releases. `dataset` is its name. One that looks
+        like that of another data set is refused.
+
+        `table` (an address, a file or a name), `unit`, `neighbours` and `columns` (names and
+        families of types) state what the budget is for: a release that contradicts them is
+        refused before it is charged. `reason` is kept.
         """
         name = require_name(dataset)
-        total = rounded_down(positive_rational("epsilon", epsilon))
-        if total == 0:
-            raise ValueError("epsilon must be larger: a total this small rounds down to 0")
-        _make_file(self._address)
-        self._require_file()
-        with self._plain_errors(), self._creating() as connection:
-            _LAYOUT.create_all(connection)
-            last = _last_entry(connection, name)
-            if last is not None:
-                raise ValueError(f"dataset {name!r} has a budget already: {readable(last.total)}")
-            other = look_alike(name, _datasets(connection))
+        total = granted(epsilon, delta)
+        facts = stated_facts(table, unit, neighbours, columns)
+        with self._store.creating() as rows:
+            if last := rows.find(name):
+                raise ValueError(f"dataset {name!r} has a budget already: {last[-1].granted}")
+            other = look_alike(name, rows.datasets())
             if other is not None:
                 raise ValueError(
                     f"dataset {name!r} looks like {other!r}, which has a budget already"
                 )
-            _append(connection, opening(name, total, _who(), _now()))
+            if rows.layout == FIRST and (facts or reason or total.delta):
+                raise self._too_old("a budget with a δ, a table or a reason")
+            hand = self._hand(rows.layout, self._user(), reason)
+            rows.append(opening(name, total, hand, facts, version=rows.layout))
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":
         """The account of the data set called `dataset`; pass it as `account=` to a release."""
         name = require_name(dataset)
-        self._last(name)
+        if self._last(name).version == FIRST:
+            warnings.warn(
+                f"the ledger {self._store.where} has the first layout: releases are charged as "
+                "before, but not archived. `dpgap ledger migrate` gives it the second",
+                OldLayoutWarning,
+                stacklevel=2,
+            )
         return LedgerAccount(self, name)
+
+    def steward(self, dataset: str) -> "Steward":
+        """What may be done with the budget of `dataset` besides spending it."""
+        from dpgap.budget.steward import Steward
+
+        name = require_name(dataset)
+        self._last(name)
+        return Steward(self, name)
 
     def datasets(self) -> list[str]:
         """The names of all data sets."""
-        with self._reading() as connection:
-            return _datasets(connection)
+        with self._store.reading() as rows:
+            return rows.datasets()
 
-    def entries(self, dataset: str) -> list[Entry]:
-        """The whole book of the data set called `dataset`, oldest entry first."""
-        return self._book(require_name(dataset))
+    def entries(self, dataset: str, *, last: int | None = None) -> list[Entry]:
+        """The whole book of the data set called `dataset`, or its `last` few entries.
+
+        The oldest entry comes first.
+        """
+        with self._store.reading() as rows:
+            return rows.book(require_name(dataset), last)
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
@@ -156,11 +157,11 @@ class Ledger:
         is_there = False
         for name in names:
             try:
-                book = self._book(name)
+                book = self.entries(name)
             except UnreadableEntry as error:
                 found.append(f"{name}: {error}")
                 continue
-            found += [f"{name}: {flaw}" for flaw in flaws(book)]
+            found += [f"{name}: {flaw}" for flaw in (*flaws(book), *self._lost(name, book))]
             is_there = is_there or (head is not None and has_head(book, head))
         if head is not None and not is_there:
             found.append(
@@ -169,95 +170,61 @@ class Ledger:
             )
         return found
 
+    def migrate(self) -> list[str]:
+        """Give a ledger of the first layout the second, for good; the data sets that it has.
+
+        It happens in one transaction. Every entry keeps its hash, so heads that were noted before
+        stay valid. Programs with an older dpgap cannot use the ledger any more.
+        """
+        hand = self._hand(SECOND, self._user())
+        return [entry.dataset for entry in self._store.migrate(hand)]
+
     def __repr__(self) -> str:
-        return f"Ledger({self._where})"
+        return f"Ledger({self._store.where})"
 
-    @property
-    def _where(self) -> str:
-        return self._address.where
-
-    def _book(self, name: str) -> list[Entry]:
-        with self._reading() as connection:
-            book = _entries(name).order_by(_ENTRIES.c.number)
-            return [_entry(row) for row in connection.execute(book)]
+    def _lost(self, name: str, book: list[Entry]) -> list[str]:
+        """Documents that were edited, removed or put in."""
+        by_number = {entry.number: entry for entry in book}
+        archived = {entry.number for entry in book if "document" in entry.more}
+        found = []
+        with self._store.reading() as rows:
+            for kept in rows.documents(name):
+                archived.discard(kept.number)
+                settlement = by_number.get(kept.number)
+                about = -1 if settlement is None else settlement.about or -1
+                if settlement is None:
+                    found.append(f"entry {kept.number} is missing, though its document is there")
+                elif not matches(kept, settlement, by_number.get(about)):
+                    found.append(f"the document of entry {kept.number} was edited")
+        return found + [f"the document of entry {number} is missing" for number in archived]
 
     def _last(self, dataset: str) -> Entry:
-        with self._reading() as connection:
-            return _require_entry(_last_entry(connection, dataset), dataset, self._where)
+        with self._store.reading() as rows:
+            return require_entry(rows.find(dataset), dataset, self._store.where)
 
-    def _reserve(self, dataset: str, epsilon: Fraction, purpose: str) -> Entry:
-        self._require_file()
-        with self._plain_errors(), self._writing(dataset) as (connection, found):
-            last = _require_entry(found, dataset, self._where)
-            entry = reserving(last, rounded_up(epsilon), purpose, _who(), _now())
-            _append(connection, entry)
-        return entry
+    def _standing(
+        self, rows: Rows, dataset: str, person: str, **wanted: Any
+    ) -> tuple[Standing, list[Entry]]:
+        """Where a book stands for a person, and all entries that were found on the way."""
+        found = rows.find(dataset, person, **wanted)
+        last = require_entry(found, dataset, self._store.where)
+        own = [entry for entry in found if person and entry.person == person]
+        return Standing(last, own[-1] if own else None), found
 
-    def _settle(self, reservation: Entry, spent: Fraction) -> None:
-        name = reservation.dataset
-        self._require_file()
-        with self._plain_errors(), self._writing(name) as (connection, found):
-            last = _require_entry(found, name, self._where)
-            same = _entries(name).where(_ENTRIES.c.hash == reservation.hash)
-            if connection.execute(same).first() is None:
-                raise LedgerError(f"{self._where} was rewritten: it has lost a reservation")
-            reserved = reservation.epsilon
-            # What was reserved before charges were rounded may lie below the next multiple.
-            cost = min(rounded_up(spent), reserved) if 0 <= spent <= reserved else spent
-            entry = settling(last, reservation.number, reserved, cost, _who(), _now())
-            _append(connection, entry)
+    def _user(self) -> str:
+        """Whose request it is unless somebody says so: the database's user, else the system's."""
+        return self._store.user or _system_user()
 
-    @contextmanager
-    def _writing(self, dataset: str) -> Iterator[tuple[sql.Connection, Entry | None]]:
-        """A transaction that no other writer to this data set can overlap, and the last entry."""
-        with self._locking() as connection:
-            first = _entries(dataset).where(_ENTRIES.c.number == 0)
-            connection.execute(first.with_for_update())  # SQLite has locked it all already
-            yield connection, _last_entry(connection, dataset)
+    def _hand(self, version: int, person: str, reason: str = "") -> Hand:
+        who = f"{_system_user()}@{platform.node()}"
+        at = datetime.now(UTC).isoformat(timespec="microseconds")
+        return Hand(who, at) if version == FIRST else Hand(who, at, person, reason)
 
-    @contextmanager
-    def _creating(self) -> Iterator[sql.Connection]:
-        """A transaction that no other creation of a budget can overlap."""
-        with self._locking() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CREATING)))
-            yield connection
-
-    @contextmanager
-    def _locking(self) -> Iterator[sql.Connection]:
-        """A transaction that writes; in SQLite the only one."""
-        writer = self._engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
-        with writer.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def _reading(self) -> Iterator[sql.Connection]:
-        self._require_file()
-        with self._plain_errors(), self._engine.connect() as connection:
-            yield connection
-
-    def _require_file(self) -> None:
-        file = self._address.file
-        if file is not None and not file.exists():
-            raise LedgerError(
-                f"there is no ledger at {self._where}: make one with `dpgap ledger create`"
-            )
-
-    @contextmanager
-    def _plain_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except IntegrityError:
-            raise LedgerError(
-                f"the ledger {self._where} has this entry already: a data set is created once, "
-                "and a reservation settled once"
-            ) from None
-        except NumberTooLong as error:
-            raise LedgerError(f"the ledger {self._where} cannot go on: {error}") from None
-        except SQLAlchemyError as error:
-            raise LedgerError(
-                f"the ledger {self._where} {trouble(error)}: nothing is released without it"
-            ) from None
+    def _too_old(self, what: str) -> LedgerError:
+        return LedgerError(
+            f"the ledger {self._store.where} has the first layout, which cannot hold {what}: "
+            "`dpgap ledger migrate` gives it the second"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,11 +233,83 @@ class LedgerAccount:
 
     ledger: Ledger
     dataset: str
+    person: str | None = None
+    """Who asks; None: the user."""
+    reason: str = ""
+    key: str | None = None
+
+    def of(
+        self, person: str | None = None, *, reason: str = "", key: str | None = None
+    ) -> "LedgerAccount":
+        """The same account, used by a person, for a reason, for the request with this key.
+
+        A person is a name: whoever calls must know who it is. What is sent twice with one `key` is
+        charged once.
+        """
+        if person is not None:
+            require_words("person", person)
+        return replace(
+            self, person=person or self.person, reason=reason or self.reason, key=key or self.key
+        )
 
     def reserve(self, epsilon: Fraction, purpose: str) -> "LedgerReservation":
         """Set ε aside durably, or raise `BudgetExhausted` and change nothing."""
-        needed = positive_rational("epsilon", epsilon)
-        return LedgerReservation(self.ledger, self.ledger._reserve(self.dataset, needed, purpose))
+        return self.reserve_for(Request(epsilon, purpose))
+
+    def reserve_for(self, request: Request) -> "LedgerReservation":
+        """Set aside what the request can cost, durably, or raise an error and change nothing."""
+        charge = Amount(
+            positive_rational("epsilon", request.epsilon), rational("delta", request.delta)
+        )
+        key = request.key if self.key is None else self.key
+        if key is not None:
+            require_words("key", key)
+        refuse_if_not_private(request.facts)
+        ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user()
+        with ledger._store.writing(name) as rows:
+            standing, found = ledger._standing(rows, name, person, key=key)
+            version = standing.last.version
+            if version == FIRST and (key is not None or charge.delta):
+                raise ledger._too_old("request keys and δ")
+            for entry in (each for each in found if key is not None and each.key == key):
+                raise charged_before(rows, entry, request)
+            refuse_contradiction(name, facts_of(rows, standing.last), request.facts)
+            hand = ledger._hand(version, person, self.reason)
+            more = {} if version == FIRST else asked_by(request)
+            entry = reserving(standing, charge.up(), request.purpose, hand, key, more)
+            rows.append(entry)
+        return LedgerReservation(ledger, entry)
+
+    def paid(self, identity: str) -> str | None:
+        """The newest document of a question, if it was ever paid for."""
+        with self.ledger._store.reading() as rows:
+            return document_of(rows, self.dataset, identity=identity)
+
+    def answered(self, key: str) -> Answered | None:
+        """What became of the request with this key; None if it was never charged."""
+        with self.ledger._store.reading() as rows:
+            found = [each for each in rows.find(self.dataset, key=key) if each.key == key]
+            return answered_by(rows, found[0]) if found else None
+
+    def archive(self) -> list[Entry]:
+        """The entries that have a document, oldest first; `document` shows one."""
+        return [entry for entry in self.ledger.entries(self.dataset) if "document" in entry.more]
+
+    def document(self, number: int) -> str:
+        """What was released, by the number of the entry that reserved or settled it."""
+        with self.ledger._store.reading() as rows:
+            settlement = rows.about(self.dataset, number)
+            place = number if settlement is None else settlement.number
+            kept = document_of(rows, self.dataset, number=place)
+        if kept is None:
+            raise ValueError(f"entry {number} of data set {self.dataset!r} has no document")
+        return kept
+
+    @property
+    def facts(self) -> dict[str, Any] | None:
+        """What the budget is for: "table", "unit", "neighbours" and "columns", if stated."""
+        with self.ledger._store.reading() as rows:
+            return facts_of(rows, self.balance)
 
     @property
     def balance(self) -> Entry:
@@ -305,81 +344,53 @@ class LedgerAccount:
 
 @dataclass(frozen=True, slots=True)
 class LedgerReservation:
-    """An ε set aside in a ledger for one release."""
+    """An amount set aside in a ledger for one release."""
 
     ledger: Ledger
     entry: Entry
 
-    def settle(self, epsilon: Fraction) -> None:
-        """Record what the release did cost and give back the rest, once and for all."""
-        self.ledger._settle(self.entry, Fraction(epsilon))
+    @property
+    def reference(self) -> dict[str, Any]:
+        """Where the charge stands, for the release to state."""
+        return {
+            "dataset": self.entry.dataset,
+            "entry": self.entry.number,
+            "hash": self.entry.hash,
+        }
+
+    def settle(self, epsilon: Fraction, document: str | None = None) -> None:
+        """Record what the release did cost, and archive it, in one transaction, once and for all.
+
+        What it did not cost is given back. A δ is spent as it was reserved.
+        """
+        ledger, name, reservation = self.ledger, self.entry.dataset, self.entry
+        spent = _settled(Fraction(epsilon), reservation.charge)
+        with ledger._store.writing(name) as rows:
+            standing, found = ledger._standing(
+                rows, name, reservation.person, number=reservation.number
+            )
+            if reservation.hash not in [each.hash for each in found]:
+                raise LedgerError(f"{ledger._store.where} was rewritten: it has lost a reservation")
+            version = standing.last.version
+            keeps = document is not None and version != FIRST
+            more = {"document": hash_of(document)} if keeps and document is not None else {}
+            hand = ledger._hand(version, reservation.person)
+            entry = settling(standing, reservation, spent, hand, more)
+            rows.append(entry)
+            if keeps and document is not None:
+                identity = reservation.more.get("identity")
+                rows.keep(name, Document(entry.number, identity, document))
 
 
-def _entries(dataset: str) -> sql.Select[Any]:
-    return sql.select(_ENTRIES).where(_ENTRIES.c.dataset == dataset)
+def _settled(epsilon: Fraction, reserved: Amount) -> Amount:
+    # What was reserved before charges were rounded may lie below the next multiple.
+    is_within = 0 <= epsilon <= reserved.epsilon
+    cost = min(rounded_up(epsilon), reserved.epsilon) if is_within else epsilon
+    return Amount(cost, reserved.delta)
 
 
-def _datasets(connection: sql.Connection) -> list[str]:
-    column = _ENTRIES.c.dataset
-    return list(connection.scalars(sql.select(column).distinct().order_by(column)))
-
-
-def _last_entry(connection: sql.Connection, dataset: str) -> Entry | None:
-    newest_first = _entries(dataset).order_by(_ENTRIES.c.number.desc())
-    row = connection.execute(newest_first.limit(1)).first()
-    return None if row is None else _entry(row)
-
-
-def _entry(row: sql.Row[Any]) -> Entry:
-    texts = [row._mapping[name] for name in _EXACT]
-    if not all(isinstance(text, str) and _NUMBER.fullmatch(text) for text in texts):
-        raise UnreadableEntry(f"entry {row.number} was edited: its numbers cannot be read")
+def _system_user() -> str:
     try:
-        exact = dict(zip(_EXACT, map(Fraction, texts), strict=True))
-        return Entry(**{**row._mapping, **exact, "number": int(row.number)})
-    except (TypeError, ArithmeticError):
-        raise UnreadableEntry(
-            f"entry {row.number} was edited: its numbers cannot be read"
-        ) from None
-    except ValueError:
-        raise UnreadableEntry(
-            f"entry {row.number} has a number of more digits than Python reads "
-            f"({sys.get_int_max_str_digits()})"
-        ) from None
-
-
-def _append(connection: sql.Connection, entry: Entry) -> None:
-    exact = {name: exact_text(getattr(entry, name)) for name in _EXACT}
-    connection.execute(_ENTRIES.insert().values({**asdict(entry), **exact}))
-
-
-def _require_entry(last: Entry | None, dataset: str, where: str) -> Entry:
-    if last is None:
-        raise LedgerError(
-            f"the ledger {where} has no data set {dataset!r}: make it with `dpgap ledger create`"
-        )
-    if last.hash != last.seal():
-        raise LedgerError(f"the last entry of {dataset!r} in {where} was edited: see `verify`")
-    return last
-
-
-def _make_file(address: Address) -> None:
-    """Make an empty file that only its owner can read and write; journals take its mode."""
-    if address.file is None or not address.may_be_made or address.file.exists():
-        return
-    try:
-        os.close(os.open(address.file, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
-
-
-def _who() -> str:
-    try:
-        user = getpass.getuser()
+        return getpass.getuser()
     except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"{user}@{platform.node()}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+        return str(os.getuid())

@@ -19,7 +19,12 @@ from dpgap.releases.printable import printable
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """A command that was called wrongly. Where the class is found depends on Typer's version."""
 
-_OURS = {"LedgerError", "BudgetExhausted", "EngineError"}  # by name: their modules load slowly
+_OURS = {
+    "LedgerError",
+    "BudgetExhausted",
+    "AlreadyCharged",
+    "EngineError",
+}  # by name: their modules load slowly
 
 
 class Commands(TyperGroup):
@@ -76,7 +81,7 @@ def notes() -> Iterator[None]:
     """Say our own warnings in one line each. Those of other libraries might quote data."""
 
     def note(message: Warning | str, category: type[Warning], *_: object) -> None:
-        if category.__name__ in ("DomainWarning", "UnsettledWarning"):
+        if category.__name__ in ("DomainWarning", "UnsettledWarning", "OldLayoutWarning"):
             say_error(f"note: {message}")
 
     with warnings.catch_warnings():

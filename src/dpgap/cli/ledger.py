@@ -1,19 +1,22 @@
-"""`dpgap ledger`: open a budget, look at it, check that nobody tampered with it."""
+"""`dpgap ledger`: open a budget, look at it, change it, check that nobody tampered with it."""
 
 import json as json_format
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgap.cli.errors import say_error
+from dpgap.cli.errors import notes, say_error
 from dpgap.cli.options import AsJSON
 from dpgap.releases.printable import printable
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry
+    from dpgap.budget.steward import Steward
 
 ledger_app = typer.Typer(
-    no_args_is_help=True, help="Budgets that last: create, show and verify a ledger."
+    no_args_is_help=True,
+    help="Budgets that last: create, show, change and verify a ledger.",
 )
 
 URL = Annotated[
@@ -21,37 +24,62 @@ URL = Annotated[
 ]
 Dataset = Annotated[str, typer.Option(help="The data set whose budget it is.")]
 AnyDataset = Annotated[str | None, typer.Option(help="Only this data set; else all.")]
+Reason = Annotated[str, typer.Option(help="Why; it is kept in the ledger.")]
+Total = Annotated[str, typer.Option(help="The total for all releases, exact.")]
+Delta = Annotated[str | None, typer.Option(help="The total δ for all releases, exact.")]
+Table = Annotated[
+    str | None, typer.Option(help="The table that the budget is for: a file or an address.")
+]
+Unit = Annotated[str | None, typer.Option(help="The column that says whose row it is.")]
+Relation = Annotated[
+    str | None, typer.Option("--neighbours", help="add-or-remove, or replace another.")
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; else print.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
 _BALANCE = ("total", "spent", "reserved", "remaining")
+_SHOWN = ("number", "kind", "about", "epsilon", "delta", "purpose", "reason", "person", "who", "at")
+_FEW = 10
+_LONGEST = 60
 
 
 @ledger_app.command()
 def create(
     ledger: URL,
     dataset: Dataset,
-    epsilon: Annotated[str, typer.Option(help="The total for all releases, exact.")],
+    epsilon: Total,
+    delta: Delta = None,
+    table: Table = None,
+    unit: Unit = None,
+    neighbours: Relation = None,
+    reason: Reason = "",
     json: AsJSON = False,
 ) -> None:
-    """Open a budget for a data set that has none yet."""
+    """Open a budget for a data set that has none yet, and state the table that it is for."""
     from dpgap.budget.ledger import Ledger
 
-    balance = Ledger(ledger).create(dataset, epsilon).balance
-    if json:
-        typer.echo(json_format.dumps(_summary([balance]), indent=2))
-    else:
-        typer.echo(_words([balance]))
+    facts = _facts(table, unit, neighbours)
+    account = Ledger(ledger).create(dataset, epsilon, delta=delta or 0, reason=reason, **facts)
+    _tell(account.balance, json)
 
 
 @ledger_app.command()
-def show(ledger: URL, dataset: AnyDataset = None, json: AsJSON = False) -> None:
-    """Print totals, entries and the head of the chain, which is worth noting elsewhere."""
+def show(
+    ledger: URL,
+    dataset: AnyDataset = None,
+    all_entries: Annotated[bool, typer.Option("--all", help="Every entry, in full.")] = False,
+    json: AsJSON = False,
+) -> None:
+    """Print totals, the last entries and the head of the chain, which is worth noting elsewhere."""
     from dpgap.budget.ledger import Ledger
 
     store = Ledger(ledger)
-    names = store.datasets() if dataset is None else [store.account(dataset).dataset]
-    books = [store.entries(name) for name in names]
+    names = store.datasets() if dataset is None else [store.steward(dataset).dataset]
+    few = None if all_entries or json else _FEW
+    books = [store.entries(name, last=few) for name in names]
     if not json:
-        typer.echo("\n\n".join(map(_words, books)) or "The ledger has no data sets yet.")
+        texts = (_words(book, _purpose_of_budget(store, book), few) for book in books)
+        typer.echo("\n\n".join(texts) or "The ledger has no data sets yet.")
     elif dataset is None:
         typer.echo(json_format.dumps({"datasets": [_summary(book) for book in books]}, indent=2))
     else:
@@ -67,7 +95,7 @@ def verify(
     ] = None,
     json: AsJSON = False,
 ) -> None:
-    """Check every entry; exit code 1 if any was edited, removed or put in."""
+    """Check every entry and document; exit code 1 if any was edited, removed or put in."""
     from dpgap.budget.ledger import Ledger
 
     flaws = Ledger(ledger).verify(dataset, head=head)
@@ -82,41 +110,265 @@ def verify(
         raise typer.Exit(1)
 
 
+@ledger_app.command()
+def migrate(ledger: URL) -> None:
+    """Give a ledger of the first layout the second, for good; heads noted earlier stay valid."""
+    from dpgap.budget.ledger import Ledger
+
+    migrated = Ledger(ledger).migrate()
+    if not migrated:
+        typer.echo("The ledger has the second layout already.")
+    for name in migrated:
+        typer.echo(printable(f"data set {name!r} has the second layout now"))
+
+
+@ledger_app.command("raise")
+def raise_total(
+    ledger: URL,
+    dataset: Dataset,
+    epsilon: Total,
+    reason: Reason,
+    delta: Delta = None,
+    json: AsJSON = False,
+) -> None:
+    """Grant a larger total."""
+    _tell(_steward(ledger, dataset).raise_to(epsilon, delta=delta, reason=reason), json)
+
+
+@ledger_app.command()
+def lower(
+    ledger: URL,
+    dataset: Dataset,
+    epsilon: Total,
+    reason: Reason,
+    delta: Delta = None,
+    json: AsJSON = False,
+) -> None:
+    """Grant a smaller total, though never less than is spent and reserved."""
+    _tell(_steward(ledger, dataset).lower_to(epsilon, delta=delta, reason=reason), json)
+
+
+@ledger_app.command()
+def close(ledger: URL, dataset: Dataset, reason: Reason, json: AsJSON = False) -> None:
+    """Let nothing more be charged, for good."""
+    _tell(_steward(ledger, dataset).close(reason=reason), json)
+
+
+@ledger_app.command()
+def allow(
+    ledger: URL,
+    dataset: Dataset,
+    person: Annotated[str, typer.Option(help="Whose allowance it is.")],
+    epsilon: Annotated[str, typer.Option(help="The most that this person may spend in all.")],
+    delta: Delta = None,
+    reason: Reason = "",
+    json: AsJSON = False,
+) -> None:
+    """Say how much of the total one person may spend."""
+    entry = _steward(ledger, dataset).allow(person, epsilon, delta=delta or 0, reason=reason)
+    _tell(entry, json)
+
+
+@ledger_app.command()
+def bind(
+    ledger: URL,
+    dataset: Dataset,
+    reason: Reason,
+    table: Table = None,
+    unit: Unit = None,
+    neighbours: Relation = None,
+    json: AsJSON = False,
+) -> None:
+    """State the table that a budget is for, instead of what was stated before."""
+    facts = _facts(table, unit, neighbours)
+    _tell(_steward(ledger, dataset).bind(**facts, reason=reason), json)
+
+
+@ledger_app.command("write-off")
+def write_off(
+    ledger: URL,
+    dataset: Dataset,
+    reason: Reason,
+    entry: Annotated[list[int] | None, typer.Option(help="A reservation, by number.")] = None,
+    before: Annotated[
+        str | None, typer.Option(help="All that were made before a day such as 2026-11-01.")
+    ] = None,
+) -> None:
+    """Count reservations that nobody will settle as spent. Nothing is credited."""
+    steward = _steward(ledger, dataset)
+    if (entry is None or not entry) == (before is None):
+        raise ValueError("either --entry or --before must say which reservations to write off")
+    numbers = entry or [stale.number for stale in steward.stale(before or "")]
+    for number in numbers:
+        written = steward.write_off(number, reason=reason)
+        typer.echo(f"reservation {number} is written off: {written.charge} counts as spent")
+    if not numbers:
+        typer.echo("There is no such reservation.")
+
+
+@ledger_app.command()
+def archive(
+    ledger: URL,
+    dataset: Dataset,
+    entry: Annotated[int | None, typer.Option(help="Print the document of this entry.")] = None,
+) -> None:
+    """List the releases that were paid for, or print one of them."""
+    from dpgap.budget.ledger import Ledger
+
+    with notes():
+        account = Ledger(ledger).account(dataset)
+    if entry is not None:
+        typer.echo(account.document(entry))
+        return
+    book = {each.number: each for each in account.ledger.entries(dataset)}
+    kept = [book[each.about or 0] for each in account.archive()]
+    lines = [_line(each, _LONGEST) for each in kept]
+    typer.echo("\n".join(map(printable, lines)) or "Nothing is archived yet.")
+
+
+@ledger_app.command()
+def export(
+    ledger: URL,
+    dataset: AnyDataset = None,
+    csv: Annotated[bool, typer.Option("--csv", help="As CSV; else as JSON, with hashes.")] = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Write every entry as JSON that can be verified, or as CSV for a spreadsheet."""
+    from dpgap.budget.ledger import Ledger
+    from dpgap.cli.ledger_export import to_csv, to_json
+
+    store = Ledger(ledger)
+    names = store.datasets() if dataset is None else [store.steward(dataset).dataset]
+    books = [store.entries(name) for name in names]
+    _write(to_csv(books) if csv else to_json(books), out, ledger, force)
+
+
+@ledger_app.command()
+def page(ledger: URL, out: Out = None, force: Force = False) -> None:
+    """Write one HTML page: what was spent, by data set, by person and over time."""
+    from dpgap.budget.ledger import Ledger
+    from dpgap.cli.ledger_page import ledger_page
+
+    store = Ledger(ledger)
+    _write(ledger_page([store.entries(name) for name in store.datasets()]), out, ledger, force)
+
+
+@ledger_app.command()
+def roles(
+    person: Annotated[
+        list[str] | None, typer.Option(help="Who gets the role; they can log in already.")
+    ] = None,
+    schema: Annotated[str, typer.Option(help="Where the ledger's tables are.")] = "public",
+) -> None:
+    """Print SQL for PostgreSQL: a role that may reserve and settle, and touch no table."""
+    from dpgap.budget.roles import spender_statements
+
+    typer.echo(spender_statements(person or (), schema), nl=False)
+
+
+def _steward(ledger: str, dataset: str) -> "Steward":
+    from dpgap.budget.ledger import Ledger
+
+    return Ledger(ledger).steward(dataset)
+
+
+def _facts(table: str | None, unit: str | None, neighbours: str | None) -> dict[str, Any]:
+    """What is stated of a table; its address and columns are looked up."""
+    stated: dict[str, Any] = {"table": table, "unit": unit, "neighbours": neighbours}
+    if table is None:
+        return stated
+    from dpgap.data.table_facts import table_facts
+
+    address, columns = table_facts(table)
+    if columns and unit not in (None, "row", "line", *(name for name, _ in columns)):
+        raise ValueError(f"there is no column {unit!r} in the table")
+    return stated | {"table": address, "columns": columns}
+
+
+def _write(text: str, out: Path | None, ledger: str, force: bool) -> None:
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    from dpgap.cli.files import Output, input_files
+
+    inputs = [each for each in input_files("", "", ledger) if each.what == "the ledger"]
+    output = Output("--out", out, inputs, force)
+    output.require_writable()
+    output.write(text)
+    typer.echo(printable(f"{out} is written"))
+
+
+def _tell(last: "Entry", json: bool) -> None:
+    if json:
+        typer.echo(json_format.dumps(_summary([last]), indent=2))
+    else:
+        typer.echo(_words([last], [], None))
+
+
 def _summary(book: "list[Entry]") -> dict[str, Any]:
-    from dpgap.budget.entries import readable_text
+    from dpgap.budget.amounts import readable_text
 
     last = book[-1]
-    shown = ("number", "kind", "about", "epsilon", "purpose", "who", "at", "hash")
+    exact = ("epsilon", "delta")
     return {
         "dataset": last.dataset,
         **{name: readable_text(getattr(last, name)) for name in _BALANCE},
+        "delta_total": readable_text(last.granted.delta),
+        "delta_remaining": readable_text(last.left.delta),
+        "closed": last.closed,
         "head": last.hash,
         "entries": [
-            {name: getattr(entry, name) for name in shown}
-            | {"epsilon": readable_text(entry.epsilon)}
+            {name: getattr(entry, name) for name in (*_SHOWN, "key", "hash")}
+            | {name: readable_text(getattr(entry, name)) for name in exact}
+            | {"more": entry.more}
             for entry in book
         ],
     }
 
 
-def _words(book: "list[Entry]") -> str:
+def _purpose_of_budget(store: Any, book: "list[Entry]") -> list[str]:
+    """What the budget is for, in one line."""
+    from dpgap.budget.binding import fingerprint
+    from dpgap.budget.ledger import LedgerAccount
+
+    if book[-1].bound is None:
+        return []
+    facts = LedgerAccount(store, book[-1].dataset).facts or {}
+    words = [f"{name} {facts[name]}" for name in ("table", "unit", "neighbours") if facts.get(name)]
+    columns = fingerprint(facts)
+    return [f"for        {', '.join(words + ([f'columns {columns}'] if columns else []))}"]
+
+
+def _words(book: "list[Entry]", purpose: list[str], few: int | None) -> str:
     from dpgap.exact.parameters import readable
 
     last = book[-1]
     notes = {"reserved": "   (under way or broken off; counts as spent)"}
+    earlier = book[0].number
+    left = last.left.delta
     lines = [
-        f"data set   {last.dataset}",
+        f"data set   {last.dataset}{'   (closed)' if last.closed else ''}",
+        *purpose,
         *(f"{it:<9}  {readable(getattr(last, it))}{notes.get(it, '')}" for it in _BALANCE),
+        *([f"δ left     {readable(left)} of {readable(last.granted.delta)}"] if left else []),
         f"head       {last.hash}",
         "",
-        *(_line(entry) for entry in book),
+        *([f"  …  {earlier} earlier entries: --all shows them"] if few and earlier else []),
+        *(_line(entry, _LONGEST if few else None) for entry in book),
     ]
     return "\n".join(map(printable, lines))
 
 
-def _line(entry: "Entry") -> str:
+def _line(entry: "Entry", longest: int | None) -> str:
     from dpgap.exact.parameters import readable
 
     about = "" if entry.about is None else f" of {entry.about}"
-    what = f"{entry.kind}{about} ε = {readable(entry.epsilon)}"
-    return f"{entry.number:>5}  {entry.at[:19]}  {entry.who}  {what}  {entry.purpose}".rstrip()
+    amount = f" ε = {readable(entry.epsilon)}".replace("= ≈", "≈ ") if entry.epsilon else ""
+    reason = f" ({entry.reason})" if entry.reason else ""
+    said = f"{entry.purpose}{reason}".strip()
+    if longest is not None and len(said) > longest:
+        said = said[: longest - 1] + "…"
+    who = entry.person or entry.who
+    at = (entry.at[:16] if longest else entry.at[:19]).replace("T", " ")
+    return f"{entry.number:>5}  {at}  {who}  {entry.kind}{about}{amount}  {said}".rstrip()

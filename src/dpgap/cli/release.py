@@ -41,6 +41,13 @@ Epsilon = Annotated[str, typer.Option(help="The privacy budget, exact: 1, 0.7 or
 Method = Annotated[str | None, typer.Option(help="best, the default, or paper.")]
 LedgerURL = Annotated[str | None, typer.Option("--ledger", help="The ledger to charge.")]
 Dataset = Annotated[str | None, typer.Option(help="The data set in the ledger.")]
+Reason = Annotated[str, typer.Option(help="Why it is asked; the ledger keeps it.")]
+Key = Annotated[
+    str | None, typer.Option(help="A name for this request: sent twice, it is charged once.")
+]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Pay for fresh noise, though the ledger has the answer.")
+]
 
 
 def top_k(
@@ -55,15 +62,20 @@ def top_k(
     neighbours: Neighbours = "add-or-remove",
     ledger: LedgerURL = None,
     dataset: Dataset = None,
+    reason: Reason = "",
+    key: Key = None,
+    fresh: Fresh = False,
     json: AsJSON = False,
     csv: CSVFile = None,
     html: HTMLFile = None,
     force: Force = False,
 ) -> None:
     """Find the k items with the most units, with estimates, error bars and gaps."""
-    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
+    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split, "fresh": fresh}
     table = {"table": file, "unit": unit, "item": item, "domain": domain, "neighbours": neighbours}
-    _release("top_k", table, ask, _Payer(ledger, dataset), json, Wanted(csv, html, force))
+    _release(
+        "top_k", table, ask, _Payer(ledger, dataset, reason, key), json, Wanted(csv, html, force)
+    )
 
 
 def above(
@@ -80,16 +92,21 @@ def above(
     neighbours: Neighbours = "add-or-remove",
     ledger: LedgerURL = None,
     dataset: Dataset = None,
+    reason: Reason = "",
+    key: Key = None,
+    fresh: Fresh = False,
     json: AsJSON = False,
     csv: CSVFile = None,
     html: HTMLFile = None,
     force: Force = False,
 ) -> None:
     """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
-    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split}
+    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split, "fresh": fresh}
     ask |= {"threshold": threshold, "adaptive": adaptive}
     table = {"table": file, "unit": unit, "item": item, "domain": domain, "neighbours": neighbours}
-    _release("above", table, ask, _Payer(ledger, dataset), json, Wanted(csv, html, force))
+    _release(
+        "above", table, ask, _Payer(ledger, dataset, reason, key), json, Wanted(csv, html, force)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +115,19 @@ class _Payer:
 
     ledger: str | None
     dataset: str | None
+    reason: str
+    key: str | None
 
     def account(self) -> "LedgerAccount | None":
         if self.ledger is None and self.dataset is None:
+            if self.reason or self.key:
+                raise ValueError("--reason and --key are for a ledger: give --ledger and --dataset")
             return None
         if self.ledger is None or self.dataset is None:
             raise ValueError("--ledger and --dataset must be given together")
         from dpgap.budget.ledger import Ledger
 
-        return Ledger(self.ledger).account(self.dataset)
+        return Ledger(self.ledger).account(self.dataset).of(reason=self.reason, key=self.key)
 
 
 def _release(

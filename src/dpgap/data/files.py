@@ -106,6 +106,18 @@ def _named(database: "DuckDBPyConnection", path: str, unit: str | None, item: st
     return Source(table, own_unit, own_item, columns=columns)
 
 
+def stated_columns(path: str) -> Families:
+    """All columns that a file states."""
+    kind = _require_kind(path)
+    if kind in _STATED:
+        return _STATED[kind]
+    with _database() as database:
+        return _table(database, path, {})[1]
+
+
+_STATED: dict[str, Families] = {"json": (), "fimi": FIMI_COLUMNS}
+
+
 def column_of(path: str, column: str) -> list[Any]:
     """The distinct values of one column of a public table, in order."""
     with _database() as database:
@@ -165,8 +177,8 @@ def _table(
         f"table could not be read: it must be a {kind.upper()} file in UTF-8 with {_HAS[kind]}"
     )
     if kind == "csv":
-        columns, reader = _csv_reader(path, refusal)
-        require_columns(columns, *names.values())
+        header, reader = _csv_reader(path, refusal)
+        require_columns(header, *names.values())
     elif kind == "json":
         quietly(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
         return quietly(lambda: database.sql(_from_json(path, names)), refusal), ()
@@ -176,7 +188,8 @@ def _table(
     table = quietly(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
     require_columns(table.columns, *names.values())
     called = (f"{quoted(name)} AS {quoted(alias)}" for alias, name in names.items())
-    return table.select(", ".join(called)), columns_of(nw.from_native(table))
+    columns = columns_of(nw.from_native(table))
+    return table.select(", ".join(called)) if names else table, columns
 
 
 _HAS = {"csv": "named columns", "parquet": "named columns", "json": "a JSON object on each line"}

@@ -74,7 +74,9 @@ class GroupedAnswers:
         return int(self.sizes.sum())
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("answers in groups are for NoisyTopK, NoisyMax and measured_top_k only")
+        raise TypeError(
+            "answers in groups are for NoisyTopK, NoisyMax, JointTopK and measured_top_k only"
+        )
 
     def __repr__(self) -> str:
         return f"<private answers in groups: {len(self)} in all>"

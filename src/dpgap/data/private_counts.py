@@ -188,7 +188,7 @@ class CountsInMemory(PrivateCounts):
 
     def groups(self) -> Groups:
         """The counts by value; all absent items are one more group, at 0."""
-        values, sizes = _tally(self.counts)
+        values, sizes = tally(self.counts)
         present = values.size
         if self.absent:
             values, sizes = np.append(values, 0), np.append(sizes, self.absent)
@@ -244,7 +244,7 @@ class CountsInMemory(PrivateCounts):
         yield Chunk(self.counts[order], found, taken, len(self))
 
 
-def _tally(counts: Integers) -> tuple[Integers, Integers]:
+def tally(counts: Integers) -> tuple[Integers, Integers]:
     """The values that occur and how often; in linear time where they are not far apart."""
     if not counts.size or int(counts.min()) < 0 or int(counts.max()) > 4 * counts.size + _FEW:
         return np.unique(counts, return_counts=True)

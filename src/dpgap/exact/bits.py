@@ -64,11 +64,14 @@ class Bits:
 
     def below(self, limit: int) -> int:
         """A uniform whole number from 0 up to, not including, the limit; without bias."""
-        fair = (1 << 64) - (1 << 64) % limit
-        word = self.word()
-        while word >= fair:
-            word = self.word()
-        return word % limit
+        further = (limit.bit_length() - 1) // 64  # words beyond the first
+        whole = 1 << 64 * (1 + further)
+        fair = drawn = whole - whole % limit
+        while drawn >= fair:
+            drawn = self.word()
+            for _ in range(further):
+                drawn = drawn << 64 | self.word()
+        return drawn % limit
 
     def distinct(self, many: int, limit: int) -> NDArray[np.int64]:
         """Distinct uniform whole numbers below the limit (at most 2^60), in random order."""

@@ -245,10 +245,7 @@ class MemorylessLaw(RealLaw):
 
     @abstractmethod
     def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
-        """The same for one sum, to half of so many digits.
-
-        Half are to spare because 1 − e^(−total) may be as small as 10^−39 for 2^60 draws.
-        """
+        """The same for one sum, to half of so many digits, however many draws there are."""
 
     @abstractmethod
     def beyond(self, distance: Floats, uniform: Floats) -> Floats:

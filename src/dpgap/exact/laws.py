@@ -219,8 +219,16 @@ def _upper_quantile(sums: Floats) -> Floats:
 
 
 def _exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
+    """−ln(1 − e^(−total)), to half of the digits: the other half are to spare for a small total.
+
+    If it is smaller than that, because it is of huge many draws, −ln(total) is as good: the two
+    differ by less than the total.
+    """
     context = decimals(digits)
-    power = context.exp(context.divide(Decimal(-total.numerator), Decimal(total.denominator)))
+    exponent = context.divide(Decimal(total.numerator), Decimal(total.denominator))
+    if total.numerator * 10 ** (digits // 2) < total.denominator:
+        return -Fraction(context.ln(exponent))
+    power = context.exp(exponent.copy_negate())
     return -Fraction(context.ln(context.subtract(Decimal(1), power)))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap import public
-from dpgap.budget.account import Account, charged
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
@@ -33,6 +33,7 @@ from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
@@ -141,7 +142,6 @@ class MeasuredTopK(Pipeline):
         self._keep(selection, selection.k, to_measure, method)
 
     @errors_without_answers
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def release(
         self,
         answers: ArrayLike | PrivateCounts | GroupedAnswers,
@@ -153,11 +153,25 @@ class MeasuredTopK(Pipeline):
 
         `answers`, `labels` and `account` are as for `measured_top_k`.
         """
+        candidates = self.prepare(answers, labels)
+        with charged(account, Request(self.epsilon, self)) as charge:
+            return charge.keep(self.draw_paid(candidates))
+
+    def prepare(
+        self,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        labels: Sequence[Any] | None = None,
+    ) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
         candidates = self.selection.prepare(answers, labels)
         self.measurement.require_room(candidates.private_answers)
-        with charged(account, self.epsilon, self):
-            selected, private_answers = self.selection.draw_paid(candidates)
-            values = self.measurement.measure_selected(private_answers)
+        return candidates
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def draw_paid(self, candidates: Candidates) -> Measured:
+        """Select, measure and estimate; the caller has paid."""
+        selected, private_answers = self.selection.draw_paid(candidates)
+        values = self.measurement.measure_selected(private_answers)
         estimate = _METHODS[self.method].top_k_estimates
         found = estimate(self.selection, self.measurement, selected, values)
         return self._release(selected, values, found, self.epsilon)
@@ -215,7 +229,6 @@ class MeasuredAbove(Pipeline):
         self._keep(selection, selection.capacity, to_measure, method)
 
     @errors_without_answers
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def release(
         self,
         answers: ArrayLike | PrivateCounts | Stream,
@@ -228,20 +241,33 @@ class MeasuredAbove(Pipeline):
         `answers`, `labels` and `account` are as for `measured_above`. As many answers as were
         found are measured, be they more or fewer than k; where none was, that costs nothing.
         """
+        stream = self.prepare(answers, labels)
+        with charged(account, Request(self.epsilon, self)) as charge:
+            release = charge.keep(self.draw_paid(stream))
+            charge.spent = release.spent
+        return release
+
+    def prepare(
+        self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None
+    ) -> Stream:
+        """The answers as a stream; refused before anything is charged."""
         stream = self.selection.prepare(answers, labels)
         self.measurement.require_room(stream.extremes)
-        with charged(account, self.epsilon, self) as charge:
-            selected, private_answers = self.selection.draw_paid(stream)
-            charge.spent = selected.spent
-            values = np.empty(0)
-            if selected.indices.size:
-                values = self.measurement.measure_selected(private_answers)
-                charge.spent += self.measurement.epsilon
+        return stream
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def draw_paid(self, stream: Stream) -> Measured:
+        """Select, measure and estimate; the caller has paid."""
+        selected, private_answers = self.selection.draw_paid(stream)
+        spent, values = selected.spent, np.empty(0)
+        if selected.indices.size:
+            values = self.measurement.measure_selected(private_answers)
+            spent += self.measurement.epsilon
         found = EstimatedWinners(values, values, "measurements", ())
         if values.size:
             estimate = _METHODS[self.method].above_estimates
             found = estimate(self.selection, self.measurement, selected, values)
-        return self._release(selected, values, found, charge.spent)
+        return self._release(selected, values, found, spent)
 
 
 def require_method(method: object) -> str:

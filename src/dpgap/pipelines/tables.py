@@ -7,7 +7,7 @@
 (('fig',), (1, 2))
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from typing import Any
@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from dpgap import public
-from dpgap.budget.account import Account
+from dpgap.budget.account import Account, AlreadyCharged, Archive, charged
 from dpgap.data.counts import NEIGHBOURS, DomainLike, Table, counts, require_neighbours
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.releases.document import read_release
+from dpgap.releases.faults import DocumentError
 from dpgap.releases.questions import Origin, Question, TableRelease
 from dpgap.releases.results import Measured
 
@@ -40,6 +42,7 @@ def top_k(
     split: Rational | None = None,
     neighbours: str | None = None,
     account: Account | None = None,
+    fresh: bool = False,
 ) -> TableRelease:
     """The k items with the most distinct units, with estimates, for ε in all.
 
@@ -71,6 +74,9 @@ def top_k(
         units it is, for twice the noise.
     account
         What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+    fresh
+        Whether to pay for fresh noise where the account has paid for the same question before.
+        Otherwise its paid answer is shown again, and nothing is charged.
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
@@ -87,8 +93,11 @@ def top_k(
     )
     with _counted(table, unit, item, domain, neighbours) as (answers, origin):
         question = _question("top-k", pipeline, answers, origin)
-        release = pipeline.release(answers, account=account)
-    return _of_table(question, release)
+        paid = _paid_before(question, account, fresh)
+        if paid is not None:
+            return paid
+        candidates = pipeline.prepare(answers)
+        return _pay(question, account, lambda: pipeline.draw_paid(candidates))
 
 
 @public
@@ -107,6 +116,7 @@ def above(
     split: Rational | None = None,
     neighbours: str | None = None,
     account: Account | None = None,
+    fresh: bool = False,
 ) -> TableRelease:
     """Items with at least `threshold` distinct units, about k of them, with estimates.
 
@@ -132,6 +142,9 @@ def above(
         The share of ε for selecting; the rest measures.
     account
         What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+    fresh
+        Whether to pay for fresh noise where the account has paid for the same question before.
+        Otherwise its paid answer is shown again, and nothing is charged.
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
@@ -154,9 +167,43 @@ def above(
         question = _question("above", pipeline, answers, origin)._replace(
             threshold=pipeline.selection.threshold, adaptive=bool(adaptive)
         )
-        stream = Stream.on_grid(answers, chunks, pipeline.selection.grid)
-        release = pipeline.release(stream, account=account)
-    return _of_table(question, release)
+        paid = _paid_before(question, account, fresh)
+        if paid is not None:
+            return paid
+        stream = pipeline.prepare(Stream.on_grid(answers, chunks, pipeline.selection.grid))
+        return _pay(question, account, lambda: pipeline.draw_paid(stream))
+
+
+def _pay(question: Question, account: Account | None, draw: Callable[[], Measured]) -> TableRelease:
+    """Charge, draw, and archive the answer; a request that was charged before shows its answer."""
+    try:
+        with charged(account, question.request()) as charge:
+            release = charge.keep(_of_table(question, draw()))
+            charge.spent = release.spent
+    except AlreadyCharged as before:
+        if before.answered.document is None:
+            raise
+        return _again(before.answered.document)
+    return release
+
+
+def _paid_before(question: Question, account: Account | None, fresh: bool) -> TableRelease | None:
+    """The newest answer that the account has paid for, if it was asked the same before.
+
+    Whether there is one depends on the question and on the ledger, never on the table.
+    """
+    if boolean("fresh", fresh) or question.identity is None or not isinstance(account, Archive):
+        return None
+    document = account.paid(question.identity)
+    return None if document is None else _again(document)
+
+
+def _again(document: str) -> TableRelease:
+    """An answer from an archive."""
+    release = read_release(document)
+    if not isinstance(release, TableRelease):
+        raise DocumentError("the archive's document of this question is not that of a table")
+    return release.again()
 
 
 def _question(

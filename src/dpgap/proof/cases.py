@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from dpgap.exact.laws import NOISES, REAL_NOISES
+from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
@@ -21,6 +22,7 @@ from dpgap.proof.audit.designs import designs
 from dpgap.proof.audit.finding import Audit
 from dpgap.proof.checker.density import check_density
 from dpgap.proof.checker.families import any_sparse_vector
+from dpgap.proof.checker.joint import check_joint
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, prove
 from dpgap.proof.mutants.catalogue import catalogue, mutants
 from dpgap.proof.mutants.entry import CatalogueEntry, audit_mutant
@@ -60,9 +62,10 @@ def audits(
 ) -> list[tuple[str, Callable[[], Audit]]]:
     """All there is to audit, by name, what takes longest first.
 
-    `release` itself is sampled with Laplace noise; the kernel that it calls, with every noise.
+    `release` itself is sampled with Laplace noise, or of sets; the kernel that it calls, with every
+    noise.
     """
-    plain = [design for design in designs() if design.variant == "laplace, general"]
+    plain = [each for each in designs() if each.variant in ("laplace, general", "sets, general")]
     return [
         *((each.name, partial(audit_design, each, "release", release_samples)) for each in plain),
         *((each.name, partial(audit_design, each, "kernel", kernel_samples)) for each in designs()),
@@ -81,6 +84,11 @@ def shipped() -> Iterator[Case]:
         for measurement, neighbours in measurements:
             judge = partial(prove, measurement, n, neighbours=neighbours)
             yield Case(type(measurement).__name__, SHIPPED, neighbours, n, n, judge)
+    for neighbours in DIRECTIONS:
+        for n, k in ((n, k) for n, k in _sizes(_TOP_K_ANSWERS) if k < n):
+            joint = JointTopK(k, 1, monotonic=neighbours != GENERAL)
+            judge = partial(check_joint, joint, n, neighbours)
+            yield Case(type(joint).__name__, SHIPPED, f"exponential, {neighbours}", n, k, judge)
     for noise in NOISES:
         for neighbours in DIRECTIONS:
             if noise in REAL_NOISES:

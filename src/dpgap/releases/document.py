@@ -63,6 +63,7 @@ from dpgap.releases.release import Promise, Release, Selected
 from dpgap.releases.results import (
     AboveRelease,
     IndexRelease,
+    JointRelease,
     MaxRelease,
     Measured,
     MeasuredValues,
@@ -169,11 +170,13 @@ _MEASURED = (
 _ABOVE = {"branch_of": integers(1), "processed": whole(0), "errors": GAP_ERRORS}
 _VALUES = {"values": floats(), "error": MEASUREMENT_ERROR, "rounding": real(least=0)}
 
+_JOINT = {"lead": real(least=0), "p_value": real(least=0)}
 _KINDS: dict[str, tuple[type[Release], Mapping[str, Form]]] = {
     "indices": (IndexRelease, _EVERY | _INDICES),
     "top-k": (TopKRelease, _EVERY | _TOP),
     "max": (MaxRelease, _EVERY | _TOP),
     "above": (AboveRelease, _EVERY | _SPENT | _TOP | _ABOVE),
+    "joint": (JointRelease, _EVERY | _INDICES | _JOINT),
     "values": (MeasuredValues, _EVERY | _VALUES),
     "measured": (Measured, _EVERY | _MEASURED),
     "table": (TableRelease, _EVERY | {"question": _question()} | _MEASURED),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpgap.exact.draws import Integers
 from dpgap.exact.parameters import approximately, readable
 from dpgap.releases.release import Selected, p_text
-from dpgap.releases.results import Measured, TopKRelease
+from dpgap.releases.results import JointRelease, Measured, TopKRelease
 
 Bools = NDArray[np.bool_]
 
@@ -56,14 +56,16 @@ def _sentences(release: Selected) -> Iterator[str]:
         yield "Ask with more ε, or for fewer items."
     else:
         yield from _members(release)
+        if isinstance(release, JointRelease):
+            yield f"As a set they lead every other set by {release.lead:,.1f}."
         if isinstance(release, Measured):
             yield from _order(release)
             yield from _near_zero(release)
     if isinstance(release, Measured):
         yield from _outside(release)
-    if release.evidence is None:
+    if release.p_values is None:
         yield from _why_no_p_values(release)
-    elif release.evidence.leads:
+    elif not release.nobody_lost:
         yield _MEANING
 
 
@@ -77,7 +79,7 @@ def _mostly_noise(release: Measured) -> str:
     if line is not None:
         return f"This is mostly noise: {_none_of(count)} be told from the line of {_number(line)}."
     said = []
-    if release.evidence is not None:
+    if release.p_values is not None:
         said.append(f"{_none_of(count)} be told from items that are not shown")
     if count > 1:
         said.append("their order is not sure")
@@ -95,7 +97,7 @@ def _members(release: Selected) -> Iterator[str]:
     sure, count, line = _sure(release), release.indices.size, release.line
     if sure is None:
         return
-    if release.evidence is not None and not release.evidence.leads and line is None:
+    if release.nobody_lost:
         yield "Everything there was to choose from was selected, so that all of it belongs."
         return
     belongs = f"among the top {_word(count)}" if line is None else f"above {_number(line)}"
@@ -104,8 +106,7 @@ def _members(release: Selected) -> Iterator[str]:
         return
     if not sure.any():
         other = "items that are not shown" if line is None else f"the line of {_number(line)}"
-        is_of_a_set = release.evidence is not None and release.evidence.is_of_a_set
-        p_value = _with_p(release) if is_of_a_set else ""
+        p_value = _with_p(release) if release.is_proved_as_a_set else ""
         yield f"{_capital(_none_of(count))} be told from {other}{p_value}."
         return
     many = int(sure.sum())
@@ -137,7 +138,7 @@ def _with_p(release: Selected) -> str:
 
 def _sure(release: Selected) -> Bools | None:
     """Which surely belong; None where that cannot be said of any."""
-    if release.evidence is not None:
+    if release.p_values is not None:
         return release.belong()
     line = release.line
     if line is None or not isinstance(release, Measured) or release.measuring_error is None:

@@ -16,6 +16,7 @@ from dpgap.releases.questions import Question, TableRelease
 from dpgap.releases.results import (
     AboveRelease,
     IndexRelease,
+    JointRelease,
     MaxRelease,
     Measured,
     MeasuredValues,
@@ -29,7 +30,7 @@ _PLOT_RIGHT = 690
 _LONGEST = 28
 _SMALLEST = 1e-200
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --quiet: #64748b; --line: #e2e8f0;
   --paper: #ffffff; --ground: #f4f6f9; --bar: #c9dcf7; --mark: #1f5fbf; --gap: #d97706; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6ebf2; --quiet: #94a3b8; --line: #2b3645;
@@ -89,7 +90,7 @@ def page(release: Release) -> str:
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body><main>\n{body}\n</main></body>\n</html>\n"
     )
 
@@ -112,6 +113,7 @@ _TITLES: dict[type[Release], str] = {
     TopKRelease: "The largest answers",
     MaxRelease: "The largest answer",
     AboveRelease: "Answers above a threshold",
+    JointRelease: "The set of the largest answers",
     MeasuredValues: "Measured values",
     Measured: "Selected answers with estimates",
 }

@@ -16,6 +16,10 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 """How a time is written: in UTC, to the second."""
 
 
+AGAIN = "This question was paid for before. Its answer is shown again, and nothing was charged."
+"""What is said of a release that comes from an archive."""
+
+
 class LedgerReference(NamedTuple):
     """The entry of a ledger that paid for a release."""
 
@@ -32,6 +36,8 @@ class Provenance(NamedTuple):
     dpgap: str
     """Its version."""
     ledger: LedgerReference | None = None
+    again: bool = False
+    """Whether it comes from an archive, where it was paid for before. No document says so."""
 
     @classmethod
     def now(cls) -> "Provenance":
@@ -53,6 +59,8 @@ class Provenance(NamedTuple):
             parts.insert(0, table)
         if self.ledger is not None:
             parts.append(f"entry {self.ledger.entry} of data set {self.ledger.dataset!r}")
+        if self.again:
+            parts.append("shown again")
         return printable(", ".join(parts))
 
 

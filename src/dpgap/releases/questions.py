@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from dpgap.budget.account import Request
 from dpgap.exact.parameters import readable
 from dpgap.releases.numbers import exact_text
 from dpgap.releases.printable import printable
@@ -101,6 +102,10 @@ class Question(NamedTuple):
         if self.threshold is not None:
             asked = f"above {readable(self.threshold)}, up to {self.k},"
         return printable(f"{asked} of {self.origin.item} by {self.origin.unit}")
+
+    def request(self) -> Request:
+        """What a budget is asked to pay for."""
+        return Request(self.epsilon, self.purpose, facts=self.facts(), identity=self.identity)
 
     def facts(self) -> dict[str, Any]:
         """What a budget that is bound to a table must know, as JSON can hold it."""

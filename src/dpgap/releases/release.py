@@ -83,12 +83,11 @@ class Table(ABC):
         return ()
 
     def cells(self) -> dict[str, list[str]]:
-        """The rows as they are shown, column by column; columns with nothing in them are not."""
-        columns = self.columns().items()
+        """The rows as they are shown, column by column; columns of no numbers are left out."""
         return {
             name: list(texts(cells, name))
-            for name, cells in columns
-            if len(cells) == 0 or any(cell is not None for cell in cells)
+            for name, cells in self.columns().items()
+            if name in ("label", "item") or any(cell is not None for cell in cells) or not cells
         }
 
     def __str__(self) -> str:
@@ -176,6 +175,10 @@ class Release(Table):
 
         return written(self.to_dict())
 
+    def again(self) -> Self:
+        """The same release, shown again: it was paid for before."""
+        return replace(self, made=self.made._replace(again=True))
+
     def paid_by(self, reference: Mapping[str, Any]) -> Self:
         """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
         return replace(self, made=self.made.paid_by(reference))
@@ -216,9 +219,19 @@ class Selected(Release):
     def belong(self, level: float = 0.95) -> NDArray[np.bool_]:
         """Which answers surely belong: all of them do at once, with confidence `level`."""
         level, p_values = confidence_level(level), self.p_values
-        if self.evidence is None or p_values is None:
+        if p_values is None:
             return np.zeros(self.indices.size, dtype=bool)
-        return p_values <= 1 - level if self.evidence.is_of_a_set else belonging(p_values, level)
+        return p_values <= 1 - level if self.is_proved_as_a_set else belonging(p_values, level)
+
+    @property
+    def is_proved_as_a_set(self) -> bool:
+        """Whether one p-value is about all of them, so that they belong together or not at all."""
+        return self.evidence is not None and self.evidence.is_of_a_set
+
+    @property
+    def nobody_lost(self) -> bool:
+        """Whether everything there was has been selected, so that all of it belongs."""
+        return self.evidence is not None and not self.evidence.leads and self.line is None
 
     @property
     def findings(self) -> tuple[str, ...]:

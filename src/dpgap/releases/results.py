@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -253,3 +253,25 @@ class Measured(Selected):
         from dpgap.releases.rows import columns_of
 
         return columns_of(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointRelease(Selected):
+    """The top set that a Joint Top-K found: a set, so that the order of its members says nothing.
+
+    `lead` is by how much its noisy half-margin leads that of any other set. `p_value` is that of
+    "this is not the true top set": where it is not, so large a lead has at most this chance. It is
+    the p-value of every member.
+    """
+
+    lead: float
+    p_value: float
+
+    is_proved_as_a_set: ClassVar[bool] = True
+
+    @property
+    def p_values(self) -> Floats:
+        return np.full(self.indices.size, self.p_value)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return named(self.indices, self.labels)

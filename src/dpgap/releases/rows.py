@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgap.budget.entries import readable_text
+from dpgap.budget.amounts import readable_text
 from dpgap.releases.json_text import written
 from dpgap.releases.numbers import number
 from dpgap.releases.plain import plain

@@ -17,6 +17,7 @@ from rich.text import Text
 from dpgap.exact.parameters import readable
 from dpgap.releases.findings import is_mostly_noise
 from dpgap.releases.printable import printable
+from dpgap.releases.provenance import AGAIN
 from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import Release, Selected
 from dpgap.releases.rows import HEADINGS, rows_of, visible
@@ -45,6 +46,8 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
     question = release.question if isinstance(release, TableRelease) else None
     is_private = question is None or question.origin.is_private
     with console.capture() as captured:
+        if release.made.again:
+            console.print(Text(f"{AGAIN} Ask for fresh noise to pay anew.", style="bold"))
         for sentence in release.findings:
             console.print(Text(printable(sentence)))
         columns = _columns(release)
@@ -52,7 +55,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
             console.print(fitted(columns, console))
         console.print(
             Text.assemble(
-                ("ε spent ", "dim"),
+                ("ε spent then " if release.made.again else "ε spent ", "dim"),
                 readable(getattr(release, "spent", release.epsilon)),
                 ("   ε left ", "dim"),
                 f"{'unknown' if remaining is None else readable(remaining)} {left}",

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.budget.account import Account, charged
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.private_counts import PrivateCounts, array_of
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.errors import MeasurementError, ValueLaw
@@ -118,16 +118,16 @@ class Measurement(ABC, Generic[L]):
         This is the only method that spends ε.
         """
         steps = self.prepare(values)
-        with charged(account, self.epsilon, self):
-            measured = self.draw_paid(steps)
-        return MeasuredValues(
-            values=measured,
-            epsilon=self.epsilon,
-            promise=Promise(self.epsilon, self.sensitivity, self.same_way),
-            error=self.error(measured.size),
-            rounding=Grid(self.grid).rounding,
-            mechanisms=(MechanismUsed.of(self),),
-        )
+        with charged(account, Request(self.epsilon, self)) as charge:
+            release = MeasuredValues(
+                values=self.draw_paid(steps),
+                epsilon=self.epsilon,
+                promise=Promise(self.epsilon, self.sensitivity, self.same_way),
+                error=self.error(steps.size),
+                rounding=Grid(self.grid).rounding,
+                mechanisms=(MechanismUsed.of(self),),
+            )
+            return charge.keep(release)
 
     def prepare(self, values: ArrayLike | PrivateCounts) -> Integers:
         """The values in steps; refused before anything is charged."""

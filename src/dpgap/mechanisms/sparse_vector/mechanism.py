@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap import public
-from dpgap.budget.account import Account, charged
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.private_counts import PrivateCounts, require_facts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.certificates import Evidence
@@ -271,8 +271,8 @@ class SparseVector:
         """
         stream = self.prepare(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
-        with charged(account, self.epsilon, self) as charge:
-            release = self.draw_paid(stream, most).release
+        with charged(account, Request(self.epsilon, self)) as charge:
+            release = charge.keep(self.draw_paid(stream, most).release)
             charge.spent = release.spent
         return release
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from dpgap.budget.account import Account, BudgetExhausted
+from dpgap.budget.account import Account, BudgetExhausted, Request, reserved
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import process
 from dpgap.exact.draws import GridNoise
@@ -63,9 +63,8 @@ class Run:
 
     def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
         self._mechanism = mechanism
-        self._reservation = (
-            None if account is None else account.reserve(mechanism.epsilon, repr(mechanism))
-        )
+        request = Request(mechanism.epsilon, mechanism)
+        self._reservation = reserved(account, request)
         self._feed = _Feed()
         self._noise = GridNoise()
         self._outcomes = mechanism.in_steps().run(self._feed, self._noise)

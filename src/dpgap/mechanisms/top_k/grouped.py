@@ -195,11 +195,11 @@ class TopDraw:
         todo = [self]
         while level not in todo[-1]._sums and todo[-1]._before is not None:
             todo.append(todo[-1]._before)
-        fine = 1 << 64 * (level + 3)
         for draw in reversed(todo):
             if level in draw._sums:
                 continue
             low, high = draw._before._sums[level] if draw._before else (Fraction(0), Fraction(0))
+            fine = 1 << 64 * (level + 3) + draw._left.bit_length()
             near, far = draw._uniform.exponential(level + 1)
             low, high = low + near / draw._left, high + far / draw._left
             ends = Fraction(math.floor(low * fine), fine), Fraction(math.ceil(high * fine), fine)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap import public
-from dpgap.budget.account import Account, charged
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts, require_facts, sealed
 from dpgap.data.tracebacks import errors_without_answers
@@ -178,8 +178,8 @@ class NoisyTopK:
             What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
         """
         candidates = self.prepare(answers, labels)
-        with charged(account, self.epsilon, self):
-            return self.draw_paid(candidates).release
+        with charged(account, Request(self.epsilon, self)) as charge:
+            return charge.keep(self.draw_paid(candidates).release)
 
     def prepare(
         self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None

@@ -10,6 +10,7 @@ from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
 from dpgap.proof.audit.design import Design
 from dpgap.proof.audit.first_above import first_above
 from dpgap.proof.audit.measured import one_measured, two_measured
+from dpgap.proof.audit.top_sets import top_set
 from dpgap.proof.audit.winners import winners
 
 
@@ -19,6 +20,8 @@ def designs() -> list[Design]:
         one_measured(),
         two_measured(CountHull(1, monotonic=True), "hull, monotonic"),
         two_measured(Cube(1), "cube, general"),
+        top_set(monotonic=False),
+        top_set(monotonic=True),
     ]
     for noise, monotonic in product(NOISES, (False, True)):
         for kind in (AdaptiveSparseVector, SparseVector):

@@ -35,10 +35,15 @@ def winners(mechanism: NoisyTopK) -> Design:
 
 def _chances(mechanism: NoisyTopK, answers: Sequence[int]) -> Floats:
     """The chance of each ranking of the winners and lead of the last."""
-    law, n = mechanism.in_steps().law, len(answers)
+    return chances_of_winners(mechanism.in_steps().law, mechanism.k, answers)
+
+
+def chances_of_winners(law: RealLaw, k: int, answers: Sequence[int]) -> Floats:
+    """The chance of each ranking of the k largest with this noise, and of the last one's lead."""
+    n = len(answers)
     points, weights = nodes(law)
-    chances = np.zeros((n,) * mechanism.k + (MOST + 1,))
-    for order in permutations(range(n), mechanism.k):
+    chances = np.zeros((n,) * k + (MOST + 1,))
+    for order in permutations(range(n), k):
         *better, last = (answers[place] for place in order)
         base = weights * law.density(points - last)
         for answer in better:

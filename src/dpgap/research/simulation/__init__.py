@@ -16,7 +16,8 @@ again with float noise, which is the continuous algorithm. A subclass that chang
 `simulate` of its own counts as such a mechanism.
 
 - `running`: batches of runs, on threads; `batch`: how one batch is run; `runs`: what comes out.
-- `top_k`, `sparse_vector`, `measured`, `programs`: the mechanisms, the pipelines, and others'.
+- `top_k`, `joint_top_k`, `joint_members`, `sparse_vector`, `measured`, `programs`: the mechanisms,
+  the pipelines, and others'.
 - `ranked`, `floats`, `joint_draws`: answers in order of size, and float noise.
 
 May import `pipelines` and what is below; nothing of `paper`.
@@ -25,11 +26,19 @@ May import `pipelines` and what is below; nothing of `paper`.
 from dpgap.research.simulation.programs import FloatNoise
 from dpgap.research.simulation.ranked import Ranked
 from dpgap.research.simulation.running import batches, simulate
-from dpgap.research.simulation.runs import AboveRuns, MeasuredRuns, ProgramRuns, Runs, TopKRuns
+from dpgap.research.simulation.runs import (
+    AboveRuns,
+    JointRuns,
+    MeasuredRuns,
+    ProgramRuns,
+    Runs,
+    TopKRuns,
+)
 
 __all__ = [
     "AboveRuns",
     "FloatNoise",
+    "JointRuns",
     "MeasuredRuns",
     "ProgramRuns",
     "Ranked",

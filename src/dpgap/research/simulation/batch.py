@@ -12,14 +12,16 @@ from numpy.typing import ArrayLike
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.parameters import positive_integer
+from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.research.simulation.floats import Rng
+from dpgap.research.simulation.joint_top_k import LikelyClasses, select_sets
 from dpgap.research.simulation.measured import measure_above, measure_top_k
 from dpgap.research.simulation.programs import program_runs, rank_for
 from dpgap.research.simulation.ranked import Ranked, arrays_only
-from dpgap.research.simulation.runs import AboveRuns, TopKRuns
+from dpgap.research.simulation.runs import AboveRuns, JointRuns, TopKRuns
 from dpgap.research.simulation.sparse_vector import sift_runs
 from dpgap.research.simulation.top_k import select_runs
 
@@ -45,6 +47,8 @@ def batch_of(
     ranked = rank_for(selection, answers)
     if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
         mechanism.measurement.require_room(ranked.answers)
+    if isinstance(selection, JointTopK):
+        return _joint(selection, ranked)
     if isinstance(selection, NoisyTopK):
         top_k = _top_k(selection, ranked)
         if not isinstance(mechanism, MeasuredTopK):
@@ -59,7 +63,7 @@ def batch_of(
     )
 
 
-def _selection_of(mechanism: Any) -> NoisyTopK | SparseVector | None:
+def _selection_of(mechanism: Any) -> NoisyTopK | JointTopK | SparseVector | None:
     """What selects, if everything is done as dpgap does it; None for programs of others."""
     if callable(getattr(mechanism, "simulate", None)):
         return None
@@ -67,6 +71,8 @@ def _selection_of(mechanism: Any) -> NoisyTopK | SparseVector | None:
         return None if hasattr(mechanism, "run") else _selection_of(mechanism.selection)
     kind = type(mechanism)
     if isinstance(mechanism, NoisyTopK) and kind.run is NoisyTopK.run:
+        return mechanism
+    if isinstance(mechanism, JointTopK) and kind.run is JointTopK.run:
         return mechanism
     if isinstance(mechanism, SparseVector) and kind.run is SparseVector.run:
         return mechanism if kind.live is SparseVector.live else None
@@ -83,6 +89,17 @@ def _top_k(mechanism: NoisyTopK, ranked: Ranked) -> Batch:
         gaps = leads.astype(np.float64)
         gaps[:, :-1] -= leads[:, 1:]
         return TopKRuns(indices, gaps * grid)
+
+    return batch
+
+
+def _joint(mechanism: JointTopK, ranked: Ranked) -> Batch:
+    likely = LikelyClasses.of(mechanism, ranked)
+    half = Grid(mechanism.grid).width / 2
+
+    def batch(part: slice, rng: Rng) -> JointRuns:
+        indices, leads = select_sets(mechanism, ranked, likely, part.stop - part.start, rng)
+        return JointRuns(indices, leads.astype(np.float64) * half)
 
     return batch
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpgap.exact.grid import Grid
 from dpgap.exact.joint_laws import ShellNoise
 from dpgap.exact.laws import Law
+from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
@@ -73,7 +74,7 @@ def _answers_for(mechanism: Any, answers: ArrayLike | Ranked) -> NDArray[Any]:
     is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
     base = mechanism.selection if is_pipeline else mechanism
     plain = answers.answers if isinstance(answers, Ranked) else np.asarray(answers)
-    if isinstance(base, NoisyTopK | SparseVector):
+    if isinstance(base, NoisyTopK | JointTopK | SparseVector):
         steps = rank_for(base, answers).answers
     elif isinstance(base, CountHull | Cube | Laplace):
         steps = plain if isinstance(answers, Ranked) else Grid(base.grid).steps(answers)
@@ -84,7 +85,9 @@ def _answers_for(mechanism: Any, answers: ArrayLike | Ranked) -> NDArray[Any]:
     return steps if base.grid is None else steps * Grid(base.grid).width
 
 
-def rank_for(mechanism: NoisyTopK | SparseVector, answers: ArrayLike | Ranked) -> Ranked:
+def rank_for(
+    mechanism: NoisyTopK | JointTopK | SparseVector, answers: ArrayLike | Ranked
+) -> Ranked:
     """The answers in whole steps, ranked, once the mechanism has accepted them."""
     if isinstance(answers, Ranked):
         mechanism.prepare(answers.answers, None)

@@ -47,6 +47,14 @@ class TopKRuns(Runs):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class JointRuns(Runs):
+    """Runs of a Joint Top-K: `indices` of the set, one row a run, and its lead in each run."""
+
+    indices: Integers
+    leads: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class AboveRuns(Runs):
     """Runs of a Sparse Vector.
 

@@ -1,0 +1,148 @@
+"""What a steward does with a budget: every act is one more entry in the same chain.
+
+>>> import tempfile
+>>> from dpgap.budget.ledger import Ledger
+>>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
+>>> sales = ledger.create("sales", epsilon=1)
+>>> steward = ledger.steward("sales")
+>>> steward.raise_to(2, reason="a second survey").total
+Fraction(2, 1)
+>>> steward.allow("ann", "1/2", reason="the yearly report").allowance.epsilon
+Fraction(1, 2)
+>>> sales.of("ann").reserve(1, "top 10 of url by user_id")  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+dpgap.BudgetExhausted: 'ann' may spend ε = 0.5 of data set 'sales' and has spent or reserved ...
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dpgap.budget.amounts import Amount, granted
+from dpgap.budget.binding import stated_facts
+from dpgap.budget.book import (
+    Hand,
+    Standing,
+    allowing,
+    binding,
+    closing,
+    lowering,
+    raising,
+    writing_off,
+)
+from dpgap.budget.entries import FIRST, RESERVE, SECOND, Entry
+from dpgap.budget.requests import require_words
+from dpgap.exact.parameters import Rational, rational
+
+if TYPE_CHECKING:
+    from dpgap.budget.ledger import Ledger
+
+Act = Callable[[Standing, Hand], Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class Steward:
+    """Whoever may change a budget: its total, who may spend it, what it is for."""
+
+    ledger: "Ledger"
+    dataset: str
+    person: str | None = None
+    """Who acts; None: the user."""
+
+    def of(self, person: str) -> "Steward":
+        """The same, in the name of a person."""
+        return replace(self, person=person)
+
+    def raise_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
+        """Grant more: a larger total ε, and δ if it is given."""
+        return self._act(lambda at, hand: raising(at, _total(at, epsilon, delta), hand), reason)
+
+    def lower_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
+        """Grant less: a smaller total, though never less than is spent and reserved."""
+        return self._act(lambda at, hand: lowering(at, _total(at, epsilon, delta), hand), reason)
+
+    def close(self, *, reason: str) -> Entry:
+        """Let nothing more be reserved, for good. What is under way can still be settled."""
+        return self._act(closing, reason)
+
+    def allow(
+        self, person: str, epsilon: Rational, *, delta: Rational = 0, reason: str = ""
+    ) -> Entry:
+        """Say how much of the total a person may spend, what was spent already included.
+
+        Whoever has no allowance may spend what the budget has left.
+        """
+        require_words("person", person)
+        amount = Amount(rational("epsilon", epsilon), rational("delta", delta)).down()
+        if amount.epsilon < 0 or amount.delta < 0:
+            raise ValueError("an allowance must not be less than 0")
+        return self._act(lambda at, hand: allowing(at, amount, hand), reason, person)
+
+    def bind(
+        self,
+        *,
+        table: str | None = None,
+        unit: str | None = None,
+        neighbours: str | None = None,
+        columns: Iterable[tuple[str, str]] | None = None,
+        reason: str,
+    ) -> Entry:
+        """State the table that the budget is for, instead of what was stated before."""
+        facts = stated_facts(table, unit, neighbours, columns)
+        if facts is None:
+            raise ValueError("table, unit, neighbours or columns must be given")
+        return self._act(lambda at, hand: binding(at, facts, hand), reason)
+
+    def write_off(self, number: int, *, reason: str) -> Entry:
+        """Count a reservation that nobody will settle as spent, all of it. Nothing is credited."""
+        _require_reason(reason)
+        ledger = self.ledger
+        with ledger._store.writing(self.dataset) as rows:
+            there = [it for it in rows.find(self.dataset, number=number) if it.number == number]
+            if not there or there[0].kind != RESERVE:
+                raise ValueError(f"entry {number} of data set {self.dataset!r} is no reservation")
+            ended = rows.about(self.dataset, number)
+            if ended is not None:
+                raise ValueError(
+                    f"reservation {number} of data set {self.dataset!r} was ended by entry "
+                    f"{ended.number} ({ended.kind}) already"
+                )
+            standing, _ = ledger._standing(rows, self.dataset, there[0].person)
+            self._require_second(standing)
+            entry = writing_off(standing, there[0], ledger._hand(SECOND, "", reason))
+            rows.append(entry)
+        return entry
+
+    def stale(self, before: str = "~") -> list[Entry]:
+        """Reservations that were never settled, made before a time such as "2026-11-01"."""
+        book = self.ledger.entries(self.dataset)
+        ended = {entry.about for entry in book}
+        return [
+            entry
+            for entry in book
+            if entry.kind == RESERVE and entry.number not in ended and entry.at < before
+        ]
+
+    def _act(self, act: Act, reason: str, concerned: str | None = None) -> Entry:
+        if concerned is None:
+            _require_reason(reason)
+        ledger, person = self.ledger, concerned or self.person or self.ledger._user()
+        with ledger._store.writing(self.dataset) as rows:
+            standing, _ = ledger._standing(rows, self.dataset, person)
+            self._require_second(standing)
+            entry = act(standing, ledger._hand(SECOND, person, reason))
+            rows.append(entry)
+        return entry
+
+    def _require_second(self, standing: Standing) -> None:
+        if standing.last.version == FIRST:
+            raise self.ledger._too_old("what a steward does")
+
+
+def _total(standing: Standing, epsilon: Rational, delta: Rational | None) -> Amount:
+    return granted(epsilon, standing.last.granted.delta if delta is None else delta)
+
+
+def _require_reason(reason: str) -> None:
+    if not reason.strip():
+        raise ValueError("reason must say why: it is kept in the ledger")

@@ -1,0 +1,389 @@
+"""Where a ledger is kept: its tables in a database, and the transactions that touch them.
+
+There are two layouts. In the first, an entry is a row with a column for everything it says. In the
+second, it is a row with its body, and columns beside it only for what the database looks up or
+keeps unique; documents have a table of their own, and `dpgap_layout` says which layout it is. A
+ledger of the first layout goes on as it is until somebody migrates it. One of a later layout is
+refused: whatever comes later keeps `dpgap_layout`, and so is recognised.
+
+In both layouts the entries are in `dpgap_entries`. So a dpgap that knows only the first layout
+fails on a ledger of the second, and cannot open a second budget beside it.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import sqlalchemy as sql
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from dpgap.budget.addresses import Address, read_url
+from dpgap.budget.amounts import NumberTooLong, exact_text
+from dpgap.budget.book import Hand, flaws, migrating
+from dpgap.budget.databases import open_database, trouble
+from dpgap.budget.entries import (
+    FIRST,
+    SECOND,
+    Entry,
+    LedgerError,
+    UnreadableEntry,
+    hash_of,
+    read_entry,
+)
+
+_CREATING = 0x6470676170
+"""The number of the lock that lets one process at a time open or migrate budgets in PostgreSQL."""
+CHARGING = 0x64706761
+"""With a hash of the data set's name, the lock that lets one process at a time write to it."""
+
+_FIRST, _SECOND = sql.MetaData(), sql.MetaData()
+
+
+def _text(name: str, **how: Any) -> sql.Column[str]:
+    return sql.Column(name, sql.Text, **{"nullable": False, **how})
+
+
+def _count(name: str, **how: Any) -> sql.Column[int]:
+    return sql.Column(name, sql.Integer, **how)
+
+
+_ONE = sql.Table(
+    "dpgap_entries",
+    _FIRST,
+    _text("dataset", primary_key=True),
+    _count("number", primary_key=True),
+    _text("kind"),
+    _count("about"),
+    *(_text(name) for name in ("epsilon", "total", "spent", "reserved", "purpose", "who", "at")),
+    _text("previous"),
+    _text("hash"),
+    sql.UniqueConstraint("dataset", "about"),  # a reservation is settled once
+)
+_TWO = sql.Table(
+    "dpgap_entries",
+    _SECOND,
+    _text("dataset", primary_key=True),
+    _count("number", primary_key=True),
+    _count("version", nullable=False),
+    _text("kind"),
+    _text("person"),
+    _count("about"),
+    _text("key", nullable=True),
+    _text("body"),
+    _text("hash"),
+    sql.UniqueConstraint("dataset", "about"),  # a reservation is settled once
+    sql.UniqueConstraint("dataset", "key"),  # a request is charged once
+)
+_BY_PERSON = sql.Index("dpgap_entries_of_a_person", _TWO.c.dataset, _TWO.c.person, _TWO.c.number)
+_DOCUMENTS = sql.Table(
+    "dpgap_documents",
+    _SECOND,
+    _text("dataset", primary_key=True),
+    _count("number", primary_key=True),
+    _text("identity", nullable=True),
+    _text("document"),
+)
+_BY_IDENTITY = sql.Index(
+    "dpgap_documents_of_a_question",
+    _DOCUMENTS.c.dataset,
+    _DOCUMENTS.c.identity,
+    _DOCUMENTS.c.number,
+)
+_LAYOUT = sql.Table("dpgap_layout", _SECOND, _count("layout", primary_key=True))
+_TABLES = {FIRST: _ONE, SECOND: _TWO}
+_EXACT = ("epsilon", "total", "spent", "reserved")  # kept as text such as 7/10
+_COPIES = ("dataset", "number", "version", "kind", "person", "about", "key")
+"""What the body says as well."""
+
+
+class Document(NamedTuple):
+    """What was released, as the archive keeps it."""
+
+    number: int
+    """The entry that settled it."""
+    identity: str | None
+    document: str
+
+
+class Rows:
+    """The rows of a ledger, within one transaction."""
+
+    def __init__(self, connection: sql.Connection, layout: int) -> None:
+        self._connection, self.layout = connection, layout
+        self._table = _TABLES[layout]
+
+    def datasets(self) -> list[str]:
+        """The names of all data sets."""
+        column = self._table.c.dataset
+        return list(self._connection.scalars(sql.select(column).distinct().order_by(column)))
+
+    def book(self, dataset: str, last: int | None = None) -> list[Entry]:
+        """The entries of one data set, oldest first: all, or the last few."""
+        newest_first = self._of(dataset).order_by(self._table.c.number.desc())
+        rows = self._connection.execute(newest_first.limit(last)).all()
+        return [_entry(row, self.layout) for row in reversed(rows)]
+
+    def find(
+        self, dataset: str, person: str = "", key: str | None = None, number: int | None = None
+    ) -> list[Entry]:
+        """The last entry, the last of a person, that with a key and that with a number, if any.
+
+        They come in the order of their numbers, in one question to the database.
+        """
+        table, entry = self._table, self._table.c
+        newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == dataset)
+        wanted = [entry.number == newest.scalar_subquery()]
+        if number is not None:
+            wanted.append(entry.number == number)
+        if person and self.layout == SECOND:
+            wanted.append(entry.number == newest.where(entry.person == person).scalar_subquery())
+        if key is not None and self.layout == SECOND:
+            wanted.append(entry.key == key)
+        found = sql.select(table).where(entry.dataset == dataset, sql.or_(*wanted))
+        rows = self._connection.execute(found.order_by(entry.number))
+        return [_entry(row, self.layout) for row in rows]
+
+    def about(self, dataset: str, number: int) -> Entry | None:
+        """The entry that settled a reservation or wrote it off, if there is one."""
+        found = self._of(dataset).where(self._table.c.about == number)
+        row = self._connection.execute(found).first()
+        return None if row is None else _entry(row, self.layout)
+
+    def append(self, entry: Entry) -> None:
+        """Write one entry."""
+        self._connection.execute(self._table.insert().values(_row(entry, self.layout)))
+
+    def keep(self, dataset: str, kept: Document) -> None:
+        """Write one document."""
+        values = {"dataset": dataset, **kept._asdict()}
+        self._connection.execute(_DOCUMENTS.insert().values(values))
+
+    def document(
+        self, dataset: str, *, number: int | None = None, identity: str | None = None
+    ) -> Document | None:
+        """The document that an entry settled, or the newest of a question."""
+        if self.layout == FIRST:
+            return None
+        asked = {"number": number, "identity": identity}
+        wanted = [_DOCUMENTS.c[name] == it for name, it in asked.items() if it is not None]
+        found = _documents(dataset).where(*wanted).order_by(_DOCUMENTS.c.number.desc()).limit(1)
+        row = self._connection.execute(found).first()
+        return None if row is None else Document(*row)
+
+    def documents(self, dataset: str) -> Iterator[Document]:
+        """All documents of a data set, oldest first."""
+        if self.layout == SECOND:
+            found = _documents(dataset).order_by(_DOCUMENTS.c.number)
+            yield from (Document(*row) for row in self._connection.execute(found))
+
+    def lock(self, dataset: str) -> None:
+        """Let no other writer to this data set in until the end of the transaction."""
+        if self._connection.dialect.name != "postgresql":
+            return  # SQLite has locked it all already
+        if self.layout == FIRST:
+            first = self._of(dataset).where(self._table.c.number == 0)
+            self._connection.execute(first.with_for_update())
+            return
+        named = sql.func.hashtext(dataset)
+        self._connection.execute(sql.select(sql.func.pg_advisory_xact_lock(CHARGING, named)))
+
+    def _of(self, dataset: str) -> sql.Select[Any]:
+        return sql.select(self._table).where(self._table.c.dataset == dataset)
+
+
+class Store:
+    """The database of a ledger."""
+
+    def __init__(self, url: str) -> None:
+        self._address = read_url(url)
+        self.engine = open_database(self._address.url)
+        self._is_second = False
+
+    @property
+    def where(self) -> str:
+        """The address, as it may be shown."""
+        return self._address.where
+
+    @property
+    def user(self) -> str | None:
+        """Who the database knows us as, if the address says so."""
+        return self._address.url.username
+
+    @contextmanager
+    def reading(self) -> Iterator[Rows]:
+        """A transaction that only reads."""
+        self._require_file()
+        with self._plain_errors(), self.engine.connect() as connection:
+            yield Rows(connection, self._layout(connection) or FIRST)
+
+    @contextmanager
+    def writing(self, dataset: str) -> Iterator[Rows]:
+        """A transaction that no other writer to this data set can overlap."""
+        self._require_file()
+        with self._plain_errors(), self._locking() as connection:
+            if not self._is_second:
+                _let_migrations_end(connection)
+            rows = Rows(connection, self._layout(connection) or FIRST)
+            rows.lock(dataset)
+            yield rows
+
+    @contextmanager
+    def creating(self) -> Iterator[Rows]:
+        """A transaction that no other creation can overlap; it makes tables if there are none."""
+        _make_file(self._address)
+        self._require_file()
+        with self._plain_errors(), self._alone() as connection:
+            layout = self._layout(connection)
+            if layout is None:
+                _make_tables(connection)
+            yield Rows(connection, layout or SECOND)
+
+    def migrate(self, hand: Hand) -> list[Entry]:
+        """Give every book the second layout, in one transaction; the entries that say so."""
+        self._require_file()
+        with self._plain_errors(), self._alone() as connection:
+            layout = self._layout(connection)
+            if layout is None:
+                raise LedgerError(f"there is no ledger at {self.where}, so nothing to migrate")
+            return [] if layout == SECOND else _migrate(connection, hand)
+
+    @contextmanager
+    def _alone(self) -> Iterator[sql.Connection]:
+        """A transaction that no other creation or migration can overlap."""
+        with self._locking() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CREATING)))
+            yield connection
+
+    @contextmanager
+    def _locking(self) -> Iterator[sql.Connection]:
+        """A transaction that writes; in SQLite the only one."""
+        writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
+        with writer.begin() as connection:
+            yield connection
+
+    def _layout(self, connection: sql.Connection) -> int | None:
+        """Which layout the ledger has; None if there is no ledger yet."""
+        if self._is_second:  # it never goes back
+            return SECOND
+        known = sql.inspect(connection)
+        if not known.has_table(_LAYOUT.name):
+            return FIRST if known.has_table(_ONE.name) else None
+        layout = connection.scalar(sql.select(sql.func.max(_LAYOUT.c.layout)))
+        if layout != SECOND:
+            raise LedgerError(
+                f"the ledger {self.where} has layout {layout}, which a later dpgap made: this one "
+                f"knows layouts {FIRST} and {SECOND}. Nothing was changed; update dpgap to use it"
+            )
+        self._is_second = True
+        return SECOND
+
+    def _require_file(self) -> None:
+        file = self._address.file
+        if file is not None and not file.exists():
+            raise LedgerError(
+                f"there is no ledger at {self.where}: make one with `dpgap ledger create`"
+            )
+
+    @contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError:
+            raise LedgerError(
+                f"the ledger {self.where} has this entry already: a data set is created once, a "
+                "request charged once, and a reservation settled once"
+            ) from None
+        except NumberTooLong as error:
+            raise LedgerError(f"the ledger {self.where} cannot go on: {error}") from None
+        except SQLAlchemyError as error:
+            raise LedgerError(
+                f"the ledger {self.where} {trouble(error)}: nothing is released without it"
+            ) from None
+
+
+def _let_migrations_end(connection: sql.Connection) -> None:
+    """Wait until no migration is under way, and let none begin in this transaction."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sql.select(sql.func.pg_advisory_xact_lock_shared(_CREATING)))
+
+
+def _make_tables(connection: sql.Connection) -> None:
+    _SECOND.create_all(connection, checkfirst=False)
+    connection.execute(_LAYOUT.insert().values(layout=SECOND))
+
+
+def _migrate(connection: sql.Connection, hand: Hand) -> list[Entry]:
+    """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
+    books = [Rows(connection, FIRST).book(name) for name in Rows(connection, FIRST).datasets()]
+    for book in books:
+        if found := flaws(book):
+            raise LedgerError(f"{book[0].dataset}: {found[0]}. A flawed book is not migrated")
+    _ONE.drop(connection)
+    _make_tables(connection)
+    said = []
+    for book in books:
+        said.append(migrating(book[-1], hand))
+        rows = [_row(entry, SECOND) for entry in (*book, said[-1])]
+        connection.execute(_TWO.insert(), rows)
+    return said
+
+
+def _documents(dataset: str) -> sql.Select[Any]:
+    kept = (_DOCUMENTS.c[name] for name in Document._fields)
+    return sql.select(*kept).where(_DOCUMENTS.c.dataset == dataset)
+
+
+def _row(entry: Entry, layout: int) -> dict[str, Any]:
+    if layout == SECOND:
+        copies = {name: getattr(entry, name) for name in _COPIES}
+        return {**copies, "body": entry.body(), "hash": entry.hash}
+    row = {column.name: getattr(entry, column.name) for column in _ONE.columns}
+    return row | {name: exact_text(row[name]) for name in _EXACT}
+
+
+def _entry(row: sql.Row[Any], layout: int) -> Entry:
+    said = row._mapping
+    try:
+        if layout == FIRST:
+            return read_entry(FIRST, json.dumps(list(row)[:-1]), said["hash"])
+        entry = read_entry(said["version"], said["body"], said["hash"])
+        if any(getattr(entry, name) != said[name] for name in _COPIES):
+            raise UnreadableEntry("was edited: its columns do not say what its body says")
+    except UnreadableEntry as error:
+        raise UnreadableEntry(f"entry {said['number']} {error}") from None
+    return entry
+
+
+def require_entry(found: list[Entry], dataset: str, where: str) -> Entry:
+    """The last entry, which must be there and match its hash."""
+    if not found:
+        raise LedgerError(
+            f"the ledger {where} has no data set {dataset!r}: make it with `dpgap ledger create`"
+        )
+    last = found[-1]
+    if last.hash != last.seal():
+        raise LedgerError(f"the last entry of {dataset!r} in {where} was edited: see `verify`")
+    return last
+
+
+def matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
+    """Whether a document is the one that its entries speak of."""
+    if reservation is None:
+        return False
+    hashed = settlement.more.get("document")
+    return (hashed, reservation.more.get("identity")) == (hash_of(kept.document), kept.identity)
+
+
+def _make_file(address: Address) -> None:
+    """Make an empty file that only its owner can read and write; journals take its mode."""
+    if address.file is None or not address.may_be_made or address.file.exists():
+        return
+    try:
+        os.close(os.open(address.file, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None

@@ -1,0 +1,132 @@
+"""Many runs of Joint Top-K at once, on float noise.
+
+Exponential noise forgets: of all sets whose noisy half-margin reaches a line that is above every
+half-margin, each is a fresh exponential above it. So a run needs no more than *how many* sets reach
+the line; the best of them is one of these, any one being as likely as any other. The top set alone
+may begin above the line, and is drawn by itself.
+
+How many reach it is found by marks. If every set of a class reaches the line with chance p, let it
+get a Poisson number of marks, −ln(1 − p) on average; it reaches the line if it gets any. All marks
+together are a Poisson number too, and each falls on a class by its share and on a set of it evenly.
+The line is put where about `_REACHING` sets reach it, or as low as it may be.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.exact.draws import Floats, Integers
+from dpgap.mechanisms.joint.classes import TOP_SET, Classes
+from dpgap.mechanisms.joint.mechanism import JointTopK
+from dpgap.research.simulation.floats import Rng
+from dpgap.research.simulation.joint_members import draw_ranks
+from dpgap.research.simulation.ranked import Ranked
+
+_REACHING = 40.0
+_NEGLIGIBLE = 40.0
+"""Classes that are less likely than the likeliest by e to this are left out."""
+_AT_ONCE = 1 << 19
+_CERTAINLY_APART = 1 << 30
+"""Of so many sets no two marks fall on the same."""
+
+
+class LikelyClasses(NamedTuple):
+    """The classes that may win, but for the top set, and how the line is reached."""
+
+    classes: Classes
+    numbers: Integers
+    log_sizes: Floats
+    line: float
+    rates: Floats
+    """The mean number of marks of each class; 0 where every set reaches the line."""
+    certain: Integers
+    """The class of every set that is certain to reach the line."""
+
+    @classmethod
+    def of(cls, mechanism: JointTopK, ranked: Ranked) -> "LikelyClasses":
+        """The classes of all sets of these answers, with the line for this noise."""
+        values, sizes = np.unique(ranked.answers, return_counts=True)
+        classes, scale = Classes(values, sizes, mechanism.k), float(mechanism.half_step_law.scale)
+        numbers, margins, log_sizes = _likely(classes, scale)
+        weights = margins / scale + log_sizes
+        total = float(np.logaddexp.reduce(weights))
+        line = max(float(margins.max()), scale * (total - math.log(_REACHING)))
+        log_chances = (margins - line) / scale
+        sure = log_chances >= 0
+        per_chance = np.ones(numbers.size)
+        likely = ~sure & (log_chances > -30)
+        chances = np.exp(log_chances[likely])
+        per_chance[likely] = -np.log1p(-chances) / chances
+        rates = np.where(sure, 0.0, np.exp(log_sizes + log_chances) * per_chance)
+        counts = np.rint(np.exp(log_sizes[sure])).astype(np.int64)
+        certain = np.repeat(np.flatnonzero(sure), counts)
+        return cls(classes, numbers, log_sizes, line, rates, certain)
+
+
+def _likely(classes: Classes, scale: float) -> tuple[Integers, Floats, Floats]:
+    """Numbers, margins and logarithms of sizes of the classes that are not negligible."""
+    blocks = [classes.block(*each) for each in classes.blocks(_AT_ONCE)]
+    weights = [each.margins / scale + each.log_sizes for each in blocks]
+    least = max(float(each.max()) for each in weights) - _NEGLIGIBLE
+    numbers = np.concatenate(
+        [
+            each.first + np.flatnonzero(weight >= least)
+            for each, weight in zip(blocks, weights, strict=True)
+        ]
+    )
+    listed = numbers.tolist()
+    margins = np.array([classes.margin(at) for at in listed], dtype=np.float64)
+    return numbers, margins, np.array([math.log(classes.size(at)) for at in listed])
+
+
+@np.errstate(divide="ignore")
+def select_sets(
+    mechanism: JointTopK, ranked: Ranked, likely: LikelyClasses, runs: int, rng: Rng
+) -> tuple[Integers, Integers]:
+    """The indices of the set, in order, and its lead in whole half steps; one row a run."""
+    scale = float(mechanism.half_step_law.scale)
+    winners, reaching = _reach(likely, runs, rng)
+    first = rng.standard_exponential(runs) / reaching
+    second = first + rng.standard_exponential(runs) / (reaching - 1)
+    best, next_best = (likely.line - scale * np.log(-np.expm1(-each)) for each in (first, second))
+    next_best[reaching == 1] = -np.inf  # the top set is above whatever does not reach the line
+    top = likely.classes.margin(TOP_SET) + scale * rng.standard_exponential(runs)
+    lost = top <= best
+    leads = np.where(lost, best - np.maximum(next_best, top), top - best)
+    ranks = np.tile(np.arange(mechanism.k), (runs, 1))
+    if lost.any():
+        ranks[lost] = draw_ranks(likely.classes, likely.numbers[winners[lost]], rng)
+    return np.sort(ranked.order[ranks], axis=1), np.floor(leads).astype(np.int64)
+
+
+def _reach(likely: LikelyClasses, runs: int, rng: Rng) -> tuple[Integers, Integers]:
+    """For each run the class of one of the sets that reach the line, and how many these are."""
+    totals = np.cumsum(likely.rates)
+    marks = rng.poisson(totals[-1], runs)
+    run = np.repeat(np.arange(runs), marks)
+    own = np.searchsorted(totals, rng.random(run.size) * totals[-1], side="right")
+    own = np.minimum(own, totals.size - 1)
+    kept = _first_of_each(run, own, likely.log_sizes, rng)
+    run, own = run[kept], own[kept]
+    marked = np.bincount(run, minlength=runs)
+    certain = likely.certain.size
+    reaching = np.maximum(marked + certain, 1)
+    chosen = (rng.random(runs) * reaching).astype(np.int64)
+    starts = np.cumsum(marked) - marked
+    every = np.append(likely.certain, own) if own.size + certain else np.zeros(1, dtype=np.int64)
+    places = np.where(chosen < certain, chosen, starts + chosen)
+    return every[np.minimum(places, every.size - 1)], reaching
+
+
+def _first_of_each(run: Integers, own: Integers, log_sizes: Floats, rng: Rng) -> NDArray[np.bool_]:
+    """Which marks are the first on their set."""
+    kept = np.ones(run.size, dtype=bool)
+    few = np.flatnonzero(log_sizes[own] < math.log(_CERTAINLY_APART))
+    member = (rng.random(few.size) * np.rint(np.exp(log_sizes[own[few]]))).astype(np.int64)
+    cells = np.stack([run[few], own[few], member])
+    order = np.lexsort(cells)
+    again = (cells[:, order[1:]] == cells[:, order[:-1]]).all(axis=0)
+    kept[few[order[1:][again]]] = False
+    return kept

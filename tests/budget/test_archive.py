@@ -1,0 +1,191 @@
+"""What was paid for is kept, and the same request is charged once."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import sqlalchemy as sql
+from spenders import StandIn, release
+
+import dpgap
+from dpgap.budget.account import (
+    AlreadyCharged,
+    Archive,
+    RefusedRequest,
+    Request,
+    UnsettledWarning,
+    charged,
+)
+from dpgap.budget.ledger import Ledger, LedgerAccount
+from seams import SpyAccount
+
+HALF = Fraction(1, 2)
+ASKED = Request(HALF, "top 10 of url by user_id", identity="a question", key="one")
+
+
+@pytest.fixture
+def account(url: str) -> LedgerAccount:
+    return Ledger(url).create("sales", 10)
+
+
+def test_a_ledgers_account_is_an_archive_and_a_plain_account_is_none(
+    account: LedgerAccount,
+) -> None:
+    assert isinstance(account, Archive)
+    assert not isinstance(SpyAccount(), Archive)
+
+
+def test_a_release_is_in_the_archive_before_it_is_handed_out(account: LedgerAccount) -> None:
+    with charged(account, ASKED) as charge:
+        assert account.paid("a question") is None
+        charge.keep(StandIn("a document"))
+        assert charge.reference == {"dataset": "sales", "entry": 1, "hash": account.head}
+        assert account.paid("a question") is None
+    assert account.paid("a question") == "a document"
+    assert account.reserved == 0
+    assert account.ledger.verify() == []
+
+
+def test_the_newest_document_of_a_question_is_the_one_that_is_shown(account: LedgerAccount) -> None:
+    for text in ("first", "second"):
+        account.reserve_for(Request(HALF, "top 1", identity="q")).settle(HALF, text)
+    account.reserve_for(Request(HALF, "top 2", identity="other")).settle(HALF, "third")
+    assert account.paid("q") == "second"
+    assert account.paid("never asked") is None
+    assert [entry.number for entry in account.archive()] == [2, 4, 6]
+    assert [account.document(number) for number in (1, 2, 3, 4)] == [
+        *("first", "first", "second", "second")
+    ]
+    with pytest.raises(ValueError, match="entry 0 of data set 'sales' has no document"):
+        account.document(0)
+
+
+def test_another_data_sets_archive_is_not_looked_into(account: LedgerAccount) -> None:
+    clinic = account.ledger.create("clinic", 1)
+    account.reserve_for(ASKED).settle(HALF, "a document")
+    assert clinic.paid("a question") is None
+    assert clinic.answered("one") is None
+
+
+def test_a_request_sent_again_is_told_that_it_is_under_way_and_then_what_it_led_to(
+    account: LedgerAccount,
+) -> None:
+    assert account.answered("one") is None
+    reservation = account.reserve_for(ASKED)
+    with pytest.raises(AlreadyCharged, match="'one' was charged before, as entry 1, and is under"):
+        account.reserve_for(ASKED)
+    reservation.settle(HALF, "a document")
+    with pytest.raises(AlreadyCharged) as again:
+        account.reserve_for(ASKED)
+    assert again.value.answered == account.answered("one")
+    assert again.value.answered.document == "a document"
+    assert again.value.answered.state == "settled"
+    assert account.spent == HALF
+    assert len(account.ledger.entries("sales")) == 3
+
+
+def test_a_key_that_was_used_for_another_request_is_refused(account: LedgerAccount) -> None:
+    account.reserve_for(ASKED)
+    for other in (
+        Request(HALF, "top 11 of url by user_id", identity="a question", key="one"),
+        Request(HALF, "top 10 of url by user_id", identity="another", key="one"),
+        Request(Fraction(1), "top 10 of url by user_id", identity="a question", key="one"),
+    ):
+        with pytest.raises(RefusedRequest, match="'one' was used for another request"):
+            account.reserve_for(other)
+    assert account.reserved == HALF
+
+
+def test_a_key_may_come_with_the_account(account: LedgerAccount) -> None:
+    keyed = account.of("ann", reason="the report", key="one")
+    dpgap.NoisyMax(epsilon=1).release([9, 1], account=keyed)
+    with pytest.raises(AlreadyCharged):
+        dpgap.NoisyMax(epsilon=1).release([9, 1], account=keyed)
+    entry = account.ledger.entries("sales")[1]
+    assert (entry.person, entry.reason, entry.key) == ("ann", "the report", "one")
+    assert account.spent == 1
+
+
+def test_a_request_that_was_written_off_says_so(account: LedgerAccount) -> None:
+    account.reserve_for(ASKED)
+    account.ledger.steward("sales").write_off(1, reason="the machine died")
+    answered = account.answered("one")
+    assert answered is not None
+    assert (answered.state, answered.document) == ("written off", None)
+
+
+def test_a_document_that_cannot_be_written_leaves_the_charge_and_the_release(
+    account: LedgerAccount,
+) -> None:
+    class Broken(StandIn):
+        def to_json(self) -> str:
+            raise ZeroDivisionError
+
+    def pay() -> str:
+        with charged(account, ASKED) as charge:
+            charge.keep(Broken(""))
+        return "the release"
+
+    with pytest.warns(UnsettledWarning, match="stays charged"):
+        assert pay() == "the release"
+    assert (account.reserved, account.spent) == (HALF, 0)
+
+
+def test_a_settlement_and_its_document_are_written_together_or_not_at_all(
+    account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise dpgap.LedgerError("no room")
+
+    monkeypatch.setattr("dpgap.budget.store.Rows.keep", fail)
+    with pytest.warns(UnsettledWarning):
+        release(account, ASKED, HALF)
+    assert [entry.kind for entry in account.ledger.entries("sales")] == ["create", "reserve"]
+
+
+def test_a_document_that_was_edited_is_not_shown_as_paid(account: LedgerAccount) -> None:
+    account.reserve_for(ASKED).settle(HALF, "a document")
+    with account.ledger._store.engine.begin() as connection:
+        connection.execute(sql.text("UPDATE dpgap_documents SET document = 'another'"))
+    for show in (
+        lambda: account.paid("a question"),
+        lambda: account.document(1),
+        lambda: account.answered("one"),
+    ):
+        with pytest.raises(dpgap.LedgerError, match="document of entry 2 was edited: see `verify`"):
+            show()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [Request(-HALF, "top 1"), Request(Fraction(0), "top 1"), Request(HALF, "top 1", delta=-HALF)],
+)
+def test_a_charge_below_nothing_is_refused(account: LedgerAccount, wrong: Request) -> None:
+    with pytest.raises(ValueError, match=r"must be greater than 0|must not be less than 0"):
+        account.reserve_for(wrong)
+    assert len(account.ledger.entries("sales")) == 1
+
+
+def test_what_an_account_was_told_before_stays_told(account: LedgerAccount) -> None:
+    account.of("ann").of(reason="the report").of(key="one").reserve(HALF, "top 1")
+    entry = account.ledger.entries("sales")[1]
+    assert (entry.person, entry.reason, entry.key) == ("ann", "the report", "one")
+
+
+def test_an_account_that_is_no_archive_is_told_two_things_as_before() -> None:
+    spy = SpyAccount()
+    with charged(spy, ASKED) as charge:
+        charge.keep(StandIn("a document"))
+        assert charge.reference is None
+    assert spy.diary == [("reserve", HALF, "top 10 of url by user_id"), ("settle", HALF)]
+
+
+def test_a_delta_is_charged_and_covered_like_an_epsilon(url: str) -> None:
+    account = Ledger(url).create("sales", 1, delta="1e-6")
+    tiny = Fraction(1, 10**6)
+    account.reserve_for(Request(HALF, "top 1", delta=tiny)).settle(Fraction(1, 4))
+    assert account.balance.left.delta == 0
+    with pytest.raises(dpgap.BudgetExhausted, match=r"δ = 1e-06, spent 1e-06, .* requested 1e-09"):
+        account.reserve_for(Request(HALF, "top 1", delta=tiny / 1000))
+    account.reserve(HALF, "a pure one")
+    assert account.ledger.verify() == []

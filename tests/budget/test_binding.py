@@ -1,0 +1,154 @@
+"""A budget that states its table pays for nothing that contradicts it."""
+
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpgap.budget.account import RefusedRequest, Request
+from dpgap.budget.binding import refuse_contradiction, stated_facts
+from dpgap.budget.ledger import Ledger, LedgerAccount
+
+COLUMNS = [("customer", "integer"), ("product", "text")]
+FACTS = {
+    "table": "postgresql://host/shop?schema=public&table=sales",
+    "unit": "customer",
+    "neighbours": "add-or-remove",
+    "columns": [["product", "text"], ["customer", "integer"]],
+    "private": True,
+}
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "table": (
+        {"table": "postgresql://host/shop?schema=public&table=log"},
+        r"is for the table 'postgresql://.*=sales'.*asks with .*=log'.*`dpgap ledger bind`",
+    ),
+    "unit": ({"unit": "row"}, "is for the unit 'customer', and this asks with 'row': use the"),
+    "neighbours": (
+        {"neighbours": "replace"},
+        "is for the neighbours 'add-or-remove', and this asks with 'replace'",
+    ),
+    "a column more": (
+        {"columns": [*FACTS["columns"], ["price", "float"]]},
+        r"states nothing more, and this asks a table with price \(float\) instead",
+    ),
+    "another type": (
+        {"columns": [["product", "text"], ["customer", "text"]]},
+        r"states customer \(integer\), and this asks a table with customer \(text\)",
+    ),
+    "not private": ({"private": False}, "would not be private.* state a public domain"),
+}
+
+
+@pytest.fixture
+def account(url: str) -> LedgerAccount:
+    return Ledger(url).create(
+        "sales",
+        1,
+        table=FACTS["table"],
+        unit="customer",
+        neighbours="add-or-remove",
+        columns=COLUMNS,
+    )
+
+
+def _ask(account: LedgerAccount, **facts: Any) -> None:
+    request = Request(Fraction(1, 4), "top 10 of product by customer", facts=FACTS | facts)
+    account.reserve_for(request).settle(Fraction(1, 4))
+
+
+def test_what_agrees_is_paid_for_and_the_entry_says_what_was_asked(account: LedgerAccount) -> None:
+    _ask(account)
+    entry = account.ledger.entries("sales")[1]
+    assert entry.purpose == "top 10 of product by customer"
+    assert entry.more["asked"]["unit"] == "customer"
+    assert account.spent == Fraction(1, 4)
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_contradicts_is_refused_before_any_charge(account: LedgerAccount, what: str) -> None:
+    facts, words = WRONG[what]
+    with pytest.raises(RefusedRequest, match=words):
+        _ask(account, **facts)
+    assert len(account.ledger.entries("sales")) == 1
+
+
+def test_what_is_not_said_contradicts_nothing(account: LedgerAccount) -> None:
+    _ask(account, table=None, columns=[])
+    account.reserve(Fraction(1, 4), "a bare array").settle(Fraction(1, 4))
+    assert account.spent == Fraction(1, 2)
+
+
+def test_no_budget_pays_for_what_is_not_private(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    with pytest.raises(RefusedRequest, match="would not be private"):
+        _ask(account, private=False)
+    _ask(account, table="anything", unit="row")
+    assert account.spent == Fraction(1, 4)
+
+
+def test_a_steward_can_state_the_table_anew_and_the_newest_word_counts(
+    account: LedgerAccount,
+) -> None:
+    steward = account.ledger.steward("sales")
+    steward.bind(table="log", unit="row", reason="it was the wrong table")
+    with pytest.raises(RefusedRequest, match="is for the table 'log'"):
+        _ask(account)
+    _ask(account, table="postgresql://host/shop?schema=public&table=log", unit="row", columns=[])
+    steward.raise_to(2, reason="more")
+    with pytest.raises(RefusedRequest, match="is for the table 'log'"):
+        _ask(account)
+    with pytest.raises(ValueError, match="table, unit, neighbours or columns must be given"):
+        steward.bind(reason="nothing")
+    assert account.ledger.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("stated", "asked", "agree"),
+    [
+        ("sales.csv", "/srv/sales.csv", True),
+        ("sales.csv", "/srv/log.csv", False),
+        ("sales", "postgresql://host/shop?schema=public&table=sales", True),
+        ("sales", "postgresql://host/sales?schema=public&table=log", False),
+        ("/srv/sales.csv", "/srv/sales.csv", True),
+        ("/srv/sales.csv", "/other/sales.csv", False),
+        ("duckdb:///srv/a.db?table=sales", "duckdb:///srv/b.db?table=sales", False),
+    ],
+)
+def test_a_table_is_stated_by_its_address_or_its_name(stated: str, asked: str, agree: bool) -> None:
+    facts = stated_facts(stated, None, None, None)
+    try:
+        refuse_contradiction("sales", facts, {"table": asked})
+    except RefusedRequest:
+        assert not agree
+    else:
+        assert agree
+
+
+def test_a_file_that_is_there_is_stated_by_its_real_path(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").touch()
+    (tmp_path / "link.csv").symlink_to(tmp_path / "sales.csv")
+    facts = stated_facts(str(tmp_path / "link.csv"), None, None, None)
+    assert facts is not None
+    assert facts["table"] == os.path.realpath(tmp_path / "sales.csv")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"table": "postgresql://ann:hunter2@host/shop?table=sales"}, "without a user"),
+        ({"table": "postgresql://host/shop?table=sales&password=hunter2"}, "without a user"),
+        ({"table": ""}, "table must be a name"),
+        ({"unit": ""}, "unit must be a name"),
+        ({"neighbours": "friends"}, "neighbours must be one of add-or-remove, replace"),
+    ],
+)
+def test_what_cannot_be_stated_is_refused_and_opens_no_budget(
+    wrong: dict[str, Any], words: str, folder: Path
+) -> None:
+    ledger = Ledger(f"sqlite:///{folder}/budget.db")
+    with pytest.raises(ValueError, match=words) as refusal:
+        ledger.create("sales", 1, **wrong)
+    assert "hunter2" not in str(refusal.value)
+    assert list(folder.iterdir()) == []

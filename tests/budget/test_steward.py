@@ -1,0 +1,133 @@
+"""What a steward does: raise, lower, close, allow and write off, each as an entry in the chain."""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from dpgap.budget.account import BudgetExhausted
+from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
+from dpgap.budget.steward import Steward
+
+HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
+
+
+@pytest.fixture
+def account(url: str) -> LedgerAccount:
+    return Ledger(url).create("sales", 1)
+
+
+@pytest.fixture
+def steward(account: LedgerAccount) -> Steward:
+    return account.ledger.steward("sales")
+
+
+def test_a_raised_total_can_be_spent(account: LedgerAccount, steward: Steward) -> None:
+    account.reserve(Fraction(1), "everything")
+    entry = steward.of("sue").raise_to("1.5", reason="a second survey")
+    assert (entry.kind, entry.person, entry.reason) == ("raise", "sue", "a second survey")
+    account.reserve(HALF, "the rest")
+    assert account.remaining == 0
+    assert account.ledger.verify() == []
+
+
+def test_a_lowered_total_cannot_be_spent_and_never_falls_below_what_is_gone(
+    account: LedgerAccount, steward: Steward
+) -> None:
+    account.reserve(QUARTER, "settled").settle(QUARTER)
+    account.reserve(QUARTER, "under way")
+    with pytest.raises(ValueError, match=r"has spent and reserved ε = 0\.5: .* to ε = 0\.4"):
+        steward.lower_to("0.4", reason="less")
+    assert steward.lower_to(HALF, reason="less").remaining == 0
+    with pytest.raises(BudgetExhausted):
+        account.reserve(Fraction(1, 100), "more")
+    assert account.ledger.verify() == []
+
+
+def test_nothing_is_reserved_from_a_closed_budget_but_what_is_under_way_is_settled(
+    account: LedgerAccount, steward: Steward
+) -> None:
+    reservation = account.reserve(HALF, "under way")
+    steward.close(reason="the project ended")
+    with pytest.raises(BudgetExhausted, match="the budget of data set 'sales' is closed"):
+        account.reserve(QUARTER, "more")
+    reservation.settle(QUARTER, "a document")
+    assert (account.spent, account.reserved) == (QUARTER, 0)
+    assert account.balance.closed
+    assert account.ledger.verify() == []
+
+
+def test_a_person_spends_up_to_the_allowance_and_others_as_before(
+    account: LedgerAccount, steward: Steward
+) -> None:
+    ann, bob = account.of("ann"), account.of("bob")
+    ann.reserve(QUARTER, "before there was an allowance").settle(QUARTER)
+    steward.allow("ann", HALF, reason="her share")
+    with pytest.raises(BudgetExhausted, match=r"'ann' may spend ε = 0\.5 .* reserved ε = 0\.25"):
+        ann.reserve(HALF, "too much")
+    reservation = ann.reserve(QUARTER, "all of it")
+    with pytest.raises(BudgetExhausted, match="a steward can allow more"):
+        ann.reserve(Fraction(1, 100), "a little more")
+    reservation.settle(Fraction(1, 8))
+    ann.reserve(Fraction(1, 8), "what came back")
+    bob.reserve(QUARTER, "no allowance, so what is left")
+    steward.allow("ann", "3/4")
+    ann.reserve(Fraction(1, 8), "more was allowed")
+    with pytest.raises(BudgetExhausted, match="cannot cover"):
+        ann.reserve(HALF, "more than the budget has")
+    assert account.ledger.verify() == []
+
+
+def test_an_allowance_may_be_nothing(account: LedgerAccount, steward: Steward) -> None:
+    steward.allow("eve", 0)
+    with pytest.raises(BudgetExhausted, match="'eve' may spend ε = 0"):
+        account.of("eve").reserve(Fraction(1, 10**9), "anything")
+
+
+def test_a_written_off_reservation_counts_as_spent_and_is_settled_by_nobody(
+    account: LedgerAccount, steward: Steward
+) -> None:
+    reservation = account.of("ann").reserve(HALF, "broken off")
+    assert [entry.number for entry in steward.stale()] == [1]
+    assert steward.stale("1999") == []
+    entry = steward.write_off(1, reason="the machine died")
+    assert (entry.person, entry.about, entry.own.epsilon) == ("ann", 1, HALF)
+    assert (account.spent, account.reserved, account.remaining) == (HALF, 0, HALF)
+    assert steward.stale() == []
+    with pytest.raises(LedgerError, match="settled once"):
+        reservation.settle(Fraction(0), "a document")
+    assert account.spent == HALF
+    assert account.ledger.verify() == []
+
+
+REFUSED: dict[str, tuple[Callable[[Steward], object], str]] = {
+    "raise to less": (lambda it: it.raise_to(HALF, reason="r"), "a raised one must be larger"),
+    "raise to as much": (lambda it: it.raise_to(1, reason="r"), "a raised one must be larger"),
+    "lower to more": (lambda it: it.lower_to(2, reason="r"), "a lowered one must be smaller"),
+    "lower to nothing": (lambda it: it.lower_to(0, reason="r"), "greater than 0"),
+    "no reason": (lambda it: it.close(reason=" "), "reason must say why"),
+    "a negative allowance": (lambda it: it.allow("ann", -1), "must not be less than 0"),
+    "nobody": (lambda it: it.allow("", 1), "person must be 1 to 200 printable characters"),
+    "no reservation": (lambda it: it.write_off(0, reason="r"), "entry 0 .* is no reservation"),
+    "no entry": (lambda it: it.write_off(77, reason="r"), "entry 77 .* is no reservation"),
+    "settled": (lambda it: it.write_off(1, reason="r"), r"ended by entry 2 \(settle\) already"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_makes_no_sense_is_refused_and_writes_nothing(
+    account: LedgerAccount, steward: Steward, what: str
+) -> None:
+    account.reserve(QUARTER, "settled").settle(QUARTER)
+    act, words = REFUSED[what]
+    with pytest.raises(ValueError, match=words):
+        act(steward)
+    assert len(account.ledger.entries("sales")) == 3
+
+
+def test_a_closed_budget_is_not_raised_or_closed_again(steward: Steward) -> None:
+    steward.close(reason="done")
+    with pytest.raises(ValueError, match="and is closed"):
+        steward.raise_to(2, reason="more")
+    with pytest.raises(ValueError, match="is closed already"):
+        steward.close(reason="done")

@@ -1,0 +1,270 @@
+"""`dpgap ledger` and what it refuses: in plain words, and before anything is charged."""
+
+import csv
+import getpass
+import hashlib
+import io
+import json
+import re
+import shlex
+import shutil
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dpgap.budget.ledger import Ledger
+from dpgap.cli.app import app
+from dpgap.cli.ledger_page import ledger_page
+
+FIXTURES = Path(__file__).parents[1] / "budget" / "fixtures"
+BUDGET = ["--ledger", "budget.db", "--dataset", "sales"]
+ASK = ["sold.csv", "--unit", "who", "--item", "what", "--domain", "items.txt", "-k", "1"]
+WHY = ["--reason", "the board said so"]
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{who},{'fig' if who % 3 else 'pea'}\n" for who in range(900))
+    Path("sold.csv").write_text("who,what\n" + rows)
+    Path("items.txt").write_text("fig\npea\n")
+    return tmp_path
+
+
+def _run(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def _refusal(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("dpgap: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def _book() -> list[Any]:
+    return Ledger("budget.db").entries("sales")
+
+
+def _create(*more: str) -> str:
+    return _run("ledger", "create", *BUDGET, "--epsilon", "2", *more)
+
+
+def test_a_steward_does_everything_from_the_command_line_and_each_act_is_an_entry() -> None:
+    _create("--table", "sold.csv", "--unit", "who", "--neighbours", "replace", *WHY)
+    assert "total      3" in _run("ledger", "raise", *BUDGET, "--epsilon", "3", *WHY)
+    assert "total      2.5" in _run("ledger", "lower", *BUDGET, "--epsilon", "2.5", *WHY)
+    _run("ledger", "allow", *BUDGET, "--person", "ann", "--epsilon", "1")
+    _run("ledger", "bind", *BUDGET, "--unit", "who", *WHY)
+    Ledger("budget.db").account("sales").of("ann").reserve(Fraction(1, 4), "top 1 of what")
+    said = _run("ledger", "write-off", *BUDGET, "--entry", "5", *WHY)
+    assert said == "reservation 5 is written off: ε = 0.25 counts as spent\n"
+    Ledger("budget.db").account("sales").reserve(Fraction(1, 4), "top 1 of what")
+    assert "no such" in _run("ledger", "write-off", *BUDGET, "--before", "2020-01-01", *WHY)
+    assert "reservation 7" in _run("ledger", "write-off", *BUDGET, "--before", "2999", *WHY)
+    closed = json.loads(_run("ledger", "close", *BUDGET, *WHY, "--json"))
+    assert (closed["closed"], closed["spent"]) == (True, "1/2")
+    kinds = "create raise lower allow bind reserve write-off reserve write-off close"
+    assert [entry.kind for entry in _book()] == kinds.split()
+    assert {entry.reason for entry in _book()} == {"the board said so", ""}
+    assert "intact" in _run("ledger", "verify", "--ledger", "budget.db")
+
+
+def test_show_fits_a_screen_and_all_shows_everything() -> None:
+    _create("--table", "sold.csv", "--unit", "who")
+    account = Ledger("budget.db").account("sales").of("ann", reason="a report")
+    for number in range(30):
+        account.reserve(Fraction(1, 1000), f"top {number} of what by who " + "x" * 200)
+    shown = _run("ledger", "show", *BUDGET)
+    assert f"for        table {Path('sold.csv').resolve()}, unit who" in shown
+    assert len(shown.splitlines()) <= 24
+    assert "21 earlier entries: --all shows them" in shown
+    assert "ann  reserve ε = 0.001  top 29 of what by who" in shown
+    assert "top 2 of what" not in shown
+    everything = _run("ledger", "show", *BUDGET, "--all")
+    assert "top 2 of what by who " + "x" * 200 + " (a report)" in everything
+    assert len(json.loads(_run("ledger", "show", *BUDGET, "--json"))["entries"]) == 31
+
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "table": (
+        ["log.csv", *ASK[1:]],
+        "is for the table '.*sold.csv', and this asks with '.*log.csv",
+    ),
+    "unit": ([*ASK, "--unit", "row"], "is for the unit 'who', and this asks with 'row'"),
+    "neighbours": ([*ASK, "--neighbours", "replace"], "is for the neighbours 'add-or-remove', and"),
+    "not private": ([*ASK, "--domain", "observed-not-private"], "would not be private"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_release_that_contradicts_its_budget_is_refused_before_any_charge(what: str) -> None:
+    shutil.copy("sold.csv", "log.csv")
+    _create("--table", "sold.csv", "--unit", "who", "--neighbours", "add-or-remove")
+    asked, words = WRONG[what]
+    assert re.search(words, _refusal("top-k", *asked, "--epsilon", "1", *BUDGET))
+    assert len(_book()) == 1
+    _run("top-k", *ASK, "--epsilon", "1", *BUDGET)
+    assert [entry.purpose for entry in _book()] == ["", "top 1 of what by who", ""]
+
+
+def test_a_table_that_has_other_columns_by_now_is_refused_until_it_is_stated_anew() -> None:
+    _create("--table", "sold.csv", "--unit", "who")
+    lines = Path("sold.csv").read_text().splitlines()
+    Path("sold.csv").write_text("\n".join([f"{lines[0]},where", *(f"{it},x" for it in lines[1:])]))
+    said = _refusal("top-k", *ASK, "--epsilon", "1", *BUDGET)
+    assert "states nothing more, and this asks a table with where (text) instead" in said
+    assert len(_book()) == 1
+    _run("ledger", "bind", *BUDGET, "--table", "sold.csv", "--unit", "who", *WHY)
+    _run("top-k", *ASK, "--epsilon", "1", *BUDGET)
+
+
+def test_a_paid_answer_is_shown_again_for_nothing_and_says_so() -> None:
+    _create()
+    ask = ["top-k", *ASK, "--epsilon", "1", *BUDGET]
+    first = json.loads(_run(*ask, "--json", "--reason", "the monthly report"))
+    again = json.loads(_run(*ask, "--json"))
+    assert again["items"] == first["items"]
+    assert again["epsilon_remaining"] == first["epsilon_remaining"] == 1
+    assert "nothing was charged" in " ".join(_run(*ask).split())
+    assert json.loads(_run(*ask, "--json", "--fresh"))["epsilon_remaining"] == 0
+    assert "the monthly report" in _run("ledger", "show", *BUDGET)
+
+
+def test_a_request_that_is_sent_twice_is_charged_once() -> None:
+    _create()
+    ask = ["top-k", *ASK, "--epsilon", "1", *BUDGET, "--fresh", "--key", "monday"]
+    first = json.loads(_run(*ask, "--json"))
+    assert json.loads(_run(*ask, "--json"))["items"] == first["items"]
+    assert "--ledger and --dataset" in _refusal("top-k", *ASK, "--epsilon", "1", "--key", "x")
+
+
+def test_an_allowance_a_closed_budget_and_an_empty_one_refuse_a_release_before_any_charge() -> None:
+    _create()
+    _run("ledger", "allow", *BUDGET, "--person", getpass.getuser(), "--epsilon", "0.5")
+    said = _refusal("top-k", *ASK, "--epsilon", "1", *BUDGET)
+    assert "may spend ε = 0.5 of data set 'sales' and has spent or reserved ε = 0" in said
+    assert "a steward can allow more" in said
+    _run("ledger", "allow", *BUDGET, "--person", getpass.getuser(), "--epsilon", "9")
+    assert "cannot cover" in _refusal("top-k", *ASK, "--epsilon", "3", *BUDGET)
+    _run("ledger", "close", *BUDGET, *WHY)
+    assert "is closed" in _refusal("top-k", *ASK, "--epsilon", "1", *BUDGET)
+    assert {entry.kind for entry in _book()} == {"create", "allow", "close"}
+
+
+REFUSED = {
+    "raise --epsilon 1 --reason r": "a raised one must be larger",
+    "lower --epsilon 3 --reason r": "a lowered one must be smaller",
+    "lower --epsilon 0.1 --reason r": "has spent and reserved ε = 0.25",
+    "close --reason ''": "reason must say why",
+    "allow --person ann --epsilon -1": "must not be less than 0",
+    "bind --reason r": "table, unit, neighbours or columns must be given",
+    "bind --neighbours friends --reason r": "neighbours must be one of",
+    "write-off --reason r": "either --entry or --before",
+    "write-off --entry 0 --reason r": "is no reservation",
+    "archive --entry 1": "has no document",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_a_steward_cannot_do_is_refused_and_writes_nothing(words: str) -> None:
+    _create()
+    Ledger("budget.db").account("sales").reserve(Fraction(1, 4), "top 1")
+    name, *rest = shlex.split(words)
+    assert REFUSED[words] in _refusal("ledger", name, *BUDGET, *rest)
+    assert len(_book()) == 2
+
+
+@pytest.mark.filterwarnings("default::dpgap.budget.ledger.OldLayoutWarning")
+def test_a_ledger_of_the_first_layout_is_shown_charged_with_a_note_and_migrated() -> None:
+    shutil.copy(FIXTURES / "layout-1.db", "budget.db")
+    head = json.loads(_run("ledger", "show", *BUDGET, "--json"))["head"]
+    done = CliRunner().invoke(app, ["top-k", *ASK, "--epsilon", "0.5", *BUDGET])
+    assert done.exit_code == 0
+    assert "note: the ledger" in done.stderr
+    assert "has the first layout: releases are charged as before, but not archived" in done.stderr
+    assert "first layout" in _refusal("ledger", "close", *BUDGET, *WHY)
+    assert "'sales' has the second layout now" in _run("ledger", "migrate", "--ledger", "budget.db")
+    assert "already" in _run("ledger", "migrate", "--ledger", "budget.db")
+    assert "intact" in _run("ledger", "verify", *BUDGET, "--head", head)
+    assert CliRunner().invoke(app, ["top-k", *ASK, "--epsilon", "0.5", *BUDGET]).stderr == ""
+
+
+def test_archived_releases_are_listed_and_printed() -> None:
+    _create()
+    assert _run("ledger", "archive", *BUDGET) == "Nothing is archived yet.\n"
+    account = Ledger("budget.db").account("sales")
+    account.reserve(Fraction(1, 4), "top 1 of what by who").settle(Fraction(1, 4), '{"a": 1}')
+    account.reserve(Fraction(1, 4), "no document").settle(Fraction(1, 4))
+    assert re.fullmatch(
+        r" +1  .* reserve ε = 0\.25  top 1 of what by who\n", _run("ledger", "archive", *BUDGET)
+    )
+    assert _run("ledger", "archive", *BUDGET, "--entry", "1") == '{"a": 1}\n'
+
+
+def test_an_export_as_json_can_be_verified_by_anybody_and_as_csv_holds_no_formula() -> None:
+    shutil.copy(FIXTURES / "layout-2.db", "budget.db")
+    Ledger("budget.db").account("sales").of("=cmd()").reserve(Fraction(1, 3), "@SUM(A1)")
+    said = json.loads(_run("ledger", "export", *BUDGET))
+    previous = ""
+    for entry in said["entries"]:
+        assert hashlib.sha256(entry["body"].encode()).hexdigest() == entry["hash"]
+        assert json.loads(entry["body"])["previous"] == previous
+        previous = entry["hash"]
+    assert previous == Ledger("budget.db").account("sales").head
+    _run("ledger", "export", "--ledger", "budget.db", "--csv", "--out", "book.csv")
+    rows = list(csv.DictReader(io.StringIO(Path("book.csv").read_text())))
+    assert {row["dataset"] for row in rows} == {"sales", "clinic é", "empty", "closed"}
+    assert (rows[-1]["person"], rows[-1]["purpose"]) == ("'=cmd()", "'@SUM(A1)")
+    assert (rows[-1]["epsilon"], rows[-1]["exact epsilon"]) == ("0.333333333333", "1/3")
+    assert not [cell for row in rows for cell in row.values() if cell.startswith(("=", "+", "@"))]
+
+
+def test_files_are_not_written_onto_the_ledger_or_onto_others() -> None:
+    _create()
+    for words in (["export"], ["page"]):
+        ledger = ["ledger", *words, "--ledger", "budget.db", "--out"]
+        assert "is the ledger" in _refusal(*ledger, "budget.db", "--force")
+        assert "--force replaces it" in _refusal(*ledger, "items.txt")
+    assert "intact" in _run("ledger", "verify", "--ledger", "budget.db")
+
+
+def test_the_page_shows_data_sets_people_and_time_and_runs_nothing() -> None:
+    _create()
+    ledger = Ledger("budget.db")
+    ledger.create(HOSTILE, 1)
+    account = ledger.account("sales")
+    account.of("ann").reserve(Fraction(1, 2), "top 1").settle(Fraction(1, 4))
+    account.of("bob").reserve(Fraction(1, 2), "broken off")
+    account.of('"><img src=x onerror=alert(1)>').reserve(Fraction(1, 8), "top 1")
+    ledger.steward("sales").allow("ann", "0.75")
+    _run("ledger", "page", "--ledger", "budget.db", "--out", "page.html")
+    page = Path("page.html").read_text()
+    for words in ("By data set", "By person", "Over time", "ann · sales", "bob · sales"):
+        assert words in page
+    assert "of 0.75 (allowance)" in page
+    assert "<dt>people</dt><dd>3</dd>" in page
+    assert "<dt>under way or broken off</dt><dd>2</dd>" in page
+    assert "&lt;script&gt;" in page
+    for harm in ("<script", "<img", " style=", "onerror=alert(1)>", "http://", "https://", "url("):
+        assert harm not in page
+    assert page.count("<style>") == 1
+    assert page == _run("ledger", "page", "--ledger", "budget.db")
+
+
+def test_an_empty_ledger_has_a_page_as_well() -> None:
+    assert "Nothing yet." in ledger_page([])
+
+
+def test_roles_are_printed_as_statements_for_psql() -> None:
+    said = _run("ledger", "roles", "--person", 'a"nn', "--schema", "ledgers")
+    assert 'GRANT dpgap_spender TO "a""nn";' in said
+    assert 'INSERT INTO "ledgers".dpgap_entries' in said
+    assert "{" not in re.sub(r"'\{more,\w+\}'", "", said)

@@ -1,0 +1,191 @@
+"""What a ledger has paid for: archived before it is handed out, and shown again free of charge."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+
+import dpgap
+from dpgap.budget.account import AlreadyCharged, RefusedRequest
+from dpgap.budget.amounts import rounded_up
+from dpgap.budget.ledger import Ledger, LedgerAccount
+from seams import FailingBits, bits_are
+
+ITEMS = [f"item {place}" for place in range(12)]
+FACTS: dict[str, Any] = {"unit": "who", "item": "what", "domain": ITEMS}
+
+
+def sold(units: int) -> polars.DataFrame:
+    rows = [(who, name) for place, name in enumerate(ITEMS) for who in range(9 * place, units)]
+    return polars.DataFrame(rows, schema=["who", "what"], orient="row")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    sold(900).write_parquet(tmp_path / "sold.parquet")
+    return str(tmp_path / "sold.parquet")
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> LedgerAccount:
+    return Ledger(f"sqlite:///{tmp_path}/budget.db").create("sales", 100)
+
+
+def ask(table: Any, account: LedgerAccount, **changes: Any) -> Any:
+    return dpgap.top_k(table, **{**FACTS, "k": 3, "epsilon": 1, "account": account, **changes})
+
+
+def ask_above(table: Any, account: LedgerAccount, **changes: Any) -> Any:
+    asked = {**FACTS, "threshold": 700, "k": 3, "epsilon": 1, "account": account, **changes}
+    return dpgap.above(table, **asked)
+
+
+@pytest.mark.parametrize("question", [ask, ask_above])
+def test_the_same_question_shows_the_paid_answer_and_charges_nothing(
+    question: Any, table: str, account: LedgerAccount
+) -> None:
+    first = question(table, account)
+    spent = account.spent
+    second = question(table, account)
+    assert account.spent == spent == first.spent
+    assert second.to_json() == first.to_json()
+    assert second.made.again
+    assert not first.made.again
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"fresh": True}, {"k": 4}, {"epsilon": 2}, {"method": "paper"}, {"domain": ITEMS[:-1]}],
+)
+def test_another_question_or_fresh_noise_is_paid_for(
+    changes: dict[str, Any], table: str, account: LedgerAccount
+) -> None:
+    first = ask(table, account)
+    second = ask(table, account, **changes)
+    assert account.spent == first.epsilon + second.epsilon
+    assert not second.made.again
+
+
+def test_the_same_question_is_known_however_it_is_put(table: str, account: LedgerAccount) -> None:
+    first = ask(table, account, epsilon="0.5")
+    again = ask(
+        str(Path(table).parent / ".." / Path(table).parent.name / "sold.parquet"),
+        account,
+        epsilon=Fraction(1, 2),
+        method="best",
+        domain=tuple(ITEMS),
+        neighbours="add-or-remove",
+    )
+    assert again.made.again
+    assert again.to_json() == first.to_json()
+
+
+def test_a_frame_has_no_name_so_each_answer_is_paid_for(account: LedgerAccount) -> None:
+    ask(sold(900), account)
+    assert not ask(sold(900), account).made.again
+    assert account.spent == 2
+
+
+def test_one_unit_more_does_not_decide_whether_a_paid_answer_is_shown(
+    table: str, account: LedgerAccount
+) -> None:
+    first = ask(table, account)
+    sold(901).write_parquet(table)
+    assert ask(table, account).to_json() == first.to_json()
+
+
+@pytest.mark.parametrize("question", [ask, ask_above])
+def test_an_answer_is_in_the_archive_as_it_was_handed_out(
+    question: Any, table: str, account: LedgerAccount
+) -> None:
+    release = question(table, account)
+    (entry,) = account.archive()
+    kept = account.document(entry.number)
+    assert kept == release.to_json()
+    assert (release.made.ledger.dataset, release.made.ledger.entry) == ("sales", entry.about)
+    assert str(dpgap.read_release(kept)) == str(release)
+    book = account.ledger.entries("sales")
+    assert book[entry.about].hash == release.made.ledger.hash
+    assert book[entry.about].purpose == release.question.purpose
+
+
+MECHANISMS: list[Any] = [
+    dpgap.NoisyTopK(2, 1),
+    dpgap.NoisyMax(1),
+    dpgap.JointTopK(2, 1),
+    dpgap.SparseVector(50, 2, 1),
+    dpgap.AdaptiveSparseVector(50, 2, 1),
+    dpgap.Laplace(1),
+    dpgap.CountHull(1, monotonic=True),
+    dpgap.Cube(1),
+    dpgap.MeasuredTopK(2, 1),
+    dpgap.MeasuredAbove(50, 2, 1),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda it: type(it).__name__)
+def test_what_a_mechanism_releases_is_archived_too(mechanism: Any, account: LedgerAccount) -> None:
+    release = mechanism.release([90, 20, 70, 10], account=account)
+    (entry,) = account.archive()
+    kept: Any = dpgap.read_release(account.document(entry.number))
+    assert kept.made == release.made
+    assert kept.made.ledger.entry == entry.about
+    assert account.spent == rounded_up(getattr(release, "spent", release.epsilon))
+    shown = "indices" if hasattr(release, "indices") else "values"
+    assert np.array_equal(getattr(kept, shown), getattr(release, shown))
+
+
+def test_a_request_that_is_sent_twice_is_charged_once_and_gets_its_answer(
+    account: LedgerAccount,
+) -> None:
+    frame, request = sold(900), account.of(key="monday")
+    first = ask(frame, request)
+    again = ask(frame, request)
+    assert account.spent == 1
+    assert again.made.again
+    assert again.to_json() == first.to_json()
+
+
+def test_a_request_under_way_is_not_answered_twice(account: LedgerAccount) -> None:
+    counted = dpgap.counts(sold(900), **FACTS)
+    request = account.of(key="monday")
+
+    with bits_are(FailingBits(ArithmeticError)), pytest.raises(ArithmeticError):
+        dpgap.top_k(counted, k=3, epsilon=1, account=request)
+    with pytest.raises(AlreadyCharged, match="under way"):
+        dpgap.top_k(counted, k=3, epsilon=1, account=request)
+    assert (account.spent, account.reserved) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ({"unit": "household"}, "unit 'household'"),
+        ({"neighbours": "replace"}, "neighbours 'replace'"),
+        ({"table": "bought.parquet"}, "table 'bought.parquet'"),
+        ({"columns": [("who", "integer"), ("what", "integer")]}, "other columns"),
+    ],
+)
+def test_a_question_that_contradicts_the_budget_is_refused_before_any_charge(
+    stated: dict[str, Any], words: str, table: str, tmp_path: Path
+) -> None:
+    bound = Ledger(f"sqlite:///{tmp_path}/bound.db").create("sales", 1, **stated)
+    with pytest.raises(RefusedRequest, match=words):
+        ask(table, bound)
+    assert (bound.spent, bound.reserved) == (0, 0)
+
+
+def test_a_budget_bound_to_its_table_pays_for_it(table: str, tmp_path: Path) -> None:
+    columns = [("who", "integer"), ("what", "text")]
+    facts = {"table": table, "unit": "who", "neighbours": "add-or-remove", "columns": columns}
+    bound = Ledger(f"sqlite:///{tmp_path}/bound.db").create("sales", 1, **facts)
+    assert ask(table, bound).epsilon == bound.spent == 1
+
+
+def test_what_is_not_private_is_paid_for_by_nobody(table: str, account: LedgerAccount) -> None:
+    with pytest.raises(RefusedRequest, match="would not be private"):
+        ask(table, account, domain="observed-not-private")
+    assert account.spent == 0
