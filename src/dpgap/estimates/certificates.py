@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.draws import Floats
-from dpgap.exact.law import Law
-from dpgap.exact.laws import ExponentialNoise
+from dpgap.exact.law import Law, MemorylessLaw
 
 
 class Evidence(NamedTuple):
@@ -42,7 +41,7 @@ class Evidence(NamedTuple):
     @classmethod
     def of(cls, leads: Sequence[float], laws: Sequence[Law]) -> "Evidence | None":
         """From leads and the laws of their noise; None where that noise can be negative."""
-        if not all(isinstance(law, ExponentialNoise) for law in laws):
+        if not all(isinstance(law, MemorylessLaw) and not law.signed for law in laws):
             return None
         return cls(tuple(map(float, leads)), tuple(law.scale for law in laws))
 
@@ -78,7 +77,7 @@ def belonging(p_values: Floats, level: float) -> NDArray[np.bool_]:
     The smallest p-value must be small enough for all of them, the next one for all but one, and so
     on to the first that is not (step-down Šidák). Of many runs, every row is one.
 
-    >>> belonging(np.array([0.001, 0.03, 0.02]), 0.95).tolist()
+    >>> belonging(np.array([0.001, 0.06, 0.02]), 0.95).tolist()
     [True, False, True]
     """
     order = np.argsort(p_values, axis=-1, kind="stable")

@@ -27,7 +27,7 @@ from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
-from dpgap.exact.laws import ExponentialNoise, Law, MemorylessLaw, Noise, Scalar, require_noise
+from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, require_noise
 from dpgap.exact.parameters import (
     Rational,
     boolean,
@@ -40,6 +40,7 @@ from dpgap.mechanisms.sparse_vector.branches import (
     Branch,
     Outcome,
     best_threshold_share,
+    evidence_of,
     laws_of,
 )
 from dpgap.mechanisms.sparse_vector.kernel import Sifting
@@ -241,11 +242,7 @@ class SparseVector:
 
     def evidence(self, raw_gaps: Floats, branch_of: Integers) -> Evidence | None:
         """What gaps over the noisy threshold prove, before anything is added to them."""
-        ways = [self.ways[branch - 1] for branch in branch_of.tolist()]
-        demanded = np.array([max(float(way.margin), 0.0) for way in ways])
-        if not isinstance(self.threshold_law, ExponentialNoise):
-            return None
-        return Evidence.of((raw_gaps - demanded).tolist(), [way.law for way in ways])
+        return evidence_of(self.ways, branch_of, raw_gaps)
 
     @property
     def gap_errors(self) -> GapErrors:
