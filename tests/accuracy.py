@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpgap
-from dpgap.pipelines.paper import above_errors, top_k_error
+from dpgap.pipelines.paper import above_errors
 
 Integers = NDArray[np.int64]
 
@@ -44,11 +44,10 @@ def top_k(counts: Integers, k: int, method: str, seed: int, monotonic: bool = Tr
     """The accuracy of the k largest."""
     pipeline = dpgap.MeasuredTopK(k, EPSILON, method=method, monotonic=monotonic)
     runs = dpgap.simulate(pipeline, counts, runs=RUNS, seed=seed)
-    if method == "paper":
-        off = runs.estimates - runs.truth
-        half = top_k_error(pipeline.selection, pipeline.measurement).half_width(0.95)
-    else:
-        off, half = runs.measurements - runs.truth, pipeline.measurement.half_width(k, 0.95)
+    shown = runs.estimates if method == "paper" else runs.measurements
+    halves = np.array([route.expectation().half_width for route in pipeline.routes])
+    routes = getattr(runs.selected, "routes", np.zeros(RUNS, dtype=np.int64))
+    off, half = shown - runs.truth, halves[routes][:, None]
     return Accuracy(
         error=float(((runs.estimates - runs.truth) ** 2).mean() / baseline(k)),
         without_gaps=float(((runs.measurements - runs.truth) ** 2).mean() / baseline(k)),

@@ -60,7 +60,7 @@ def test_the_first_walk_is_all_that_a_release_runs(tmp_path: Path) -> None:
     create = [sys.executable, "-m", "dpgap", "ledger", "create", *ledger, "--epsilon", "1"]
     subprocess.run(create, check=True, capture_output=True)
     (tmp_path / "products.txt").write_text("fig\npea\noat\n")
-    rows = [f"{who},{'fig' if who % 3 else 'pea'}\n" for who in range(3000)]
+    rows = [f"{who},{'fig' if who % 3 else 'pea'}\n" for who in range(30_000)]
     (tmp_path / "file.csv").write_text("".join(["customer,product\n", *rows]))
     ask = ["--unit", "customer", "--item", "product", "--domain", "products.txt", "-k", "2"]
     measure = [sys.executable, str(ROOT / "tests" / "modules_run.py"), "top-k", "file.csv"]

@@ -37,7 +37,7 @@ def test_every_kind_of_release_is_shown_in_every_output(name: str, folder: Path)
     words = " ".join(result.stdout.split())
     assert "ε spent" in words
     assert release.guarantee in words
-    assert "2026-11-15 20:01 UTC, dpgap 0.1.0" in words
+    assert release.made.words() in words
     assert Path("out.html").read_text("utf-8") == page(release)
     assert Path("out.csv").read_bytes().decode() == to_csv(release)
     for sentence in getattr(release, "findings", ()):

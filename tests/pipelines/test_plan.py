@@ -3,6 +3,7 @@
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dpgap
@@ -13,14 +14,23 @@ from accuracy import EPSILON, above, baseline, falling_counts, top_k
 def test_the_planned_errors_are_those_of_simulated_runs(k: int) -> None:
     plan = dpgap.plan(k=k, epsilon=EPSILON, monotonic=True)
     plain = baseline(k)
-    best, paper = (top_k(falling_counts(), k, method, seed=k) for method in ("best", "paper"))
+    counts = falling_counts(2_000)
+    found = {name: top_k(counts, k, name, seed=k) for name in ("best", "joint", "ranked", "paper")}
     assert plan["baseline"].error ** 2 == pytest.approx(plain)
-    assert plan["paper"].error ** 2 / plain == pytest.approx(paper.error, rel=0.06)
+    for name in ("best", "joint", "paper"):
+        assert plan[name].error ** 2 / plain == pytest.approx(found[name].error, rel=0.06)
     # Conditioning on selection does a little better than the least squares that is planned with.
-    assert 0.9 < best.error / (plan["best"].error ** 2 / plain) < 1.01
+    assert 0.9 < found["ranked"].error / (plan["ranked"].error ** 2 / plain) < 1.01
     measurement = dpgap.MeasuredTopK(k, EPSILON, monotonic=True).measurement
-    assert plan["best"].close_error is not None
-    assert plan["best"].close_error ** 2 == pytest.approx(measurement.variance(k))
+    assert plan["ranked"].close_error is not None
+    assert plan["ranked"].close_error ** 2 == pytest.approx(measurement.variance(k))
+
+
+def test_the_best_methods_error_in_a_close_race_is_that_of_ranking_after_a_look() -> None:
+    row = dpgap.plan(k=10, epsilon=EPSILON, monotonic=True)["best"]
+    found = top_k(falling_counts(2_000) // 3_000, 10, "best", seed=1)
+    assert row.close_error is not None
+    assert row.close_error**2 / baseline(10) == pytest.approx(found.error, rel=0.06)
 
 
 def test_the_error_planned_after_a_sparse_vector_is_met() -> None:
@@ -46,17 +56,21 @@ def test_the_epsilon_for_an_error_is_enough_and_hardly_more(
 def test_methods_come_best_first_and_a_larger_split_measures_worse() -> None:
     plan = dpgap.plan(k=10, epsilon=1)
     errors = [row.error for row in plan.rows]
-    assert [row.method for row in plan.rows] == ["best", "paper", "baseline"]
+    assert [row.method for row in plan.rows] == ["best", "joint", "ranked", "paper", "baseline"]
     assert errors == sorted(errors)
-    assert dpgap.plan(k=10, epsilon=1, split="0.8").error > plan.error
-    assert dpgap.plan(k=10, epsilon=1, split="0.2").error < plan.error
+    for method in ("best", "joint", "ranked", "paper"):
+        errors = [
+            dpgap.plan(k=10, epsilon=1, split=split, method=method).error
+            for split in ("0.2", "0.5", "0.8")
+        ]
+        assert errors == sorted(errors)
 
 
 def test_a_plan_prints_and_tabulates() -> None:
     plan = dpgap.plan(k=10, epsilon=1, monotonic=True)
     assert "Nothing has been spent" in str(plan)
     assert "<table>" in plan._repr_html_()
-    assert list(plan.to_frame()["method"]) == ["best", "paper", "baseline"]
+    assert list(plan.to_frame()["method"])[:3] == ["best", "joint", "ranked"]
     with pytest.raises(KeyError):
         plan["other"]
 
@@ -73,8 +87,67 @@ def test_a_plan_prints_and_tabulates() -> None:
         ({"epsilon": 1, "select": "all"}, "select"),
         ({"epsilon": 1, "split": 2}, "split"),
         ({"epsilon": 1, "adaptive": True}, "adaptive"),
+        ({"epsilon": 1, "counts": [5, 4]}, "counts and items must be given together"),
+        ({"epsilon": 1, "items": 9}, "counts and items must be given together"),
+        ({"epsilon": 1, "counts": [5, 4], "items": 9, "select": "above"}, "select='top-k' only"),
+        ({"epsilon": 1, "counts": [4, 5], "items": 9}, "counts must not grow with the rank"),
+        ({"epsilon": 1, "counts": [], "items": 9}, "counts must be numbers from 0 up"),
+        ({"epsilon": 1, "counts": [-1], "items": 9}, "counts must be numbers from 0 up"),
+        ({"epsilon": 1, "counts": {0: 5}, "items": 9}, "a rank in counts must be"),
+        ({"epsilon": 1, "counts": {10: 5}, "items": 9}, "ranks up to items"),
+        ({"epsilon": 1, "counts": [5], "items": 3}, "items must be more than k"),
+        ({"epsilon": 1, "method": "joint", "select": "above"}, "method must be one of 'best', "),
     ],
 )
 def test_bad_arguments_are_named(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         dpgap.plan(**{"k": 3, **arguments})
+
+
+LARGE = {1: 90_000, 10: 20_000, 100: 3_000}
+SMALL = {1: 30, 10: 20, 100: 10}
+
+
+def test_stated_sizes_say_which_route_is_taken_and_how_many_winners_are_right() -> None:
+    large = dpgap.plan(k=10, epsilon=1, monotonic=True, counts=LARGE, items=10_000)
+    small = dpgap.plan(k=10, epsilon=1, monotonic=True, counts=SMALL, items=10_000)
+    assert large.outlook is not None
+    assert small.outlook is not None
+    assert (large.outlook.route, small.outlook.route) == ("joint", "ranked")
+    assert large["best"].precision == pytest.approx(1, abs=1e-3)
+    assert small["joint"].precision is not None
+    assert small["joint"].precision < 0.1
+    assert "chosen as a set by 0.15 of ε" in str(large)
+    assert "100.0 %" in str(large)
+    assert "would be ranked by 0.5 of ε" in str(small)
+    assert large["best"].error < small["best"].error
+
+
+def test_sizes_in_order_and_by_rank_are_the_same() -> None:
+    by_rank = {rank: 1000 // rank for rank in range(1, 31)}
+    plans = [
+        dpgap.plan(k=3, epsilon=1, monotonic=True, counts=counts, items=500)
+        for counts in (by_rank, list(by_rank.values()))
+    ]
+    assert plans[0].outlook == plans[1].outlook
+
+
+def test_from_the_safe_epsilon_on_a_set_is_right() -> None:
+    counts = (20_000 / np.arange(1, 1_001)).astype(int)
+    stated = {rank: int(counts[rank - 1]) for rank in (1, 3, 5, 10, 11, 20, 50, 100, 300, 1_000)}
+    made = dpgap.plan(k=10, epsilon=1, monotonic=True, counts=stated, items=1_000)
+    assert made.outlook is not None
+    safe = made.outlook.safe_epsilon
+    assert safe is not None
+    for factor, least, most in ((1, 0.97, 1), (Fraction(1, 3), 0, 0.9)):
+        runs = dpgap.simulate(
+            dpgap.JointTopK(10, safe * factor / 4, monotonic=True), counts, runs=2_000, seed=1
+        )
+        assert least <= float((runs.indices < 10).mean()) <= most
+
+
+def test_where_a_winner_and_a_loser_are_equal_no_epsilon_is_safe() -> None:
+    made = dpgap.plan(k=2, epsilon=1, counts=[5, 5, 5], items=3)
+    assert made.outlook is not None
+    assert made.outlook.safe_epsilon is None
+    assert "never safe" in str(made)

@@ -21,7 +21,7 @@ SCALE = Fraction(20)
 
 def _release(values: list[float], leads: list[float], **changes: Any) -> Measured:
     """A top k with these measurements, and leads whose noise has scale 20."""
-    made = dpgap.measured_top_k([1] * 50, len(values), 1, monotonic=True)
+    made = dpgap.measured_top_k([1] * 50, len(values), 1, monotonic=True, method="ranked")
     measured = np.array(values)
     evidence = Evidence(tuple(leads), (SCALE,) * len(leads))
     facts = {"measurements": measured, "estimates": measured, "evidence": evidence}

@@ -69,6 +69,19 @@ def _require_clear(error: DocumentError) -> None:
 
 
 CHANGES: list[tuple[str, str, Any]] = [
+    ("measured-joint", "lead", -1),
+    ("measured-joint", "route", "ranked"),
+    ("measured-joint", "gaps", [1.0, 2.0]),
+    ("measured-joint", "method", "ranked"),
+    ("measured-looked", "route", "joint"),
+    ("measured-looked", "route", "paper"),
+    ("measured-looked", "lead", 3.0),
+    ("measured-looked", "looked.0.0", 0),
+    ("measured-looked", "looked.0", [10**6, 1.0]),
+    ("measured-looked", "looked.0", [1]),
+    ("measured-looked", "parts.0.1", "1/2"),
+    ("measured-looked", "parts.0.0", "select"),
+    ("measured-looked", "parts", []),
     ("max", "format", "another"),
     ("max", "version", 2),
     ("max", "version", 0),

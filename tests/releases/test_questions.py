@@ -50,7 +50,7 @@ def _asked(function: Any = dpgap.top_k, **options: Any) -> Question:
         {"epsilon": Fraction(1, 2)},
         {"method": "best"},
         {"method": None},
-        {"split": "0.5"},
+        {"split": None},
     ],
     ids=str,
 )

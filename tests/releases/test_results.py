@@ -243,13 +243,19 @@ def test_a_dictionary_says_what_noise_the_numbers_have():
 
 
 def test_a_dictionary_says_which_mechanisms_were_used_and_how():
-    written = dpgap.measured_top_k(ANSWERS, 2, "7/10", monotonic=True).to_dict()
+    written = dpgap.measured_top_k(ANSWERS, 2, "7/10", monotonic=True, method="ranked").to_dict()
     selection, measurement = written["mechanisms"]
     facts = {"epsilon": "7/20", "sensitivity": "1", "monotonic": True}
     own = {"k": 2, "noise": "exponential", "grid": None}
     assert selection == {"name": "NoisyTopK", "parameters": own | facts}
     assert measurement == {"name": "CountHull", "parameters": facts | {"grid": "1/16"}}
-    assert written["method"] == "best"
+    assert written["method"] == "ranked"
+    best = dpgap.measured_top_k(ANSWERS, 2, "7/10", monotonic=True).to_dict()
+    spent = [Fraction(each["parameters"]["epsilon"]) for each in best["mechanisms"]]
+    assert sum(spent) == Fraction(7, 10)
+    assert [[step, Fraction(part)] for step, part in best["parts"]] == [
+        [step, part] for step, part in zip(("look", "select", "measure"), spent, strict=True)
+    ]
 
 
 def test_plans_and_single_answers_are_dictionaries_too():

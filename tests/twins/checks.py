@@ -2,7 +2,8 @@
 
 - Counts move by at most one and all the same way.
 - What was done up to the count of counts is the same. After it, it is the same as long as the same
-  items won, and the same of them were present.
+  items won, on the same route, and the same of them were present.
+- A route is the one that the released look decides on.
 - The public facts of both are the same, but for where the tables are.
 - Both are refused or neither, before any charge, in words that show nothing of a row. What is no
   record may be refused.
@@ -48,6 +49,9 @@ class Side(NamedTuple):
     before: Record | None = None
     after: Record | None = None
     winners: list[Any] | None = None
+    route: str | None = None
+    decided: str | None = None
+    """The route that follows from what was released."""
     order: str = ""
 
 
@@ -115,6 +119,7 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
             with bits_are(InsecureSeededBits(1)), recorded() as seen["after"]:
                 release = QUESTIONS[question].ask(answers, account)
             seen["winners"] = _winners(release)
+            seen["route"], seen["decided"] = getattr(release, "route", None), _decided(release)
             if question == "order":
                 seen["order"] = _order(answers, twins)
     except Exception as error:
@@ -169,6 +174,8 @@ def _alone(name: str, side: Side) -> list[str]:
         found.append(f"{name}: something is printed: {side.printed!r:.150}")
     if side.refusal and side.charged:
         found.append(f"{name}: fails after the charge: {side.refusal}")
+    if side.route != side.decided:
+        found.append(f"{name}: takes another route than its look decides on: {side.route}")
     if side.order not in ("", "random"):
         found.append(f"{name}: items are asked in an order that is {side.order}")
     return found
@@ -182,6 +189,8 @@ def _moves(base: dict[Any, int], twin: dict[Any, int]) -> list[str]:
 
 def _same_winners(base: Side, twin: Side) -> bool:
     if base.counts is None or twin.counts is None or base.winners != twin.winners:
+        return False
+    if base.route != twin.route:
         return False
     return all((item in base.counts) == (item in twin.counts) for item in base.winners or ())
 
@@ -227,6 +236,17 @@ def _stream(chunks: Any) -> Iterator[tuple[Any, int, int]]:
 def _winners(release: Any) -> list[Any]:
     labels = getattr(release, "labels", None)
     return [] if labels is None else sorted(labels, key=str)
+
+
+def _decided(release: Any) -> str | None:
+    """The route that a release must have taken, as everybody can tell who sees it."""
+    if not getattr(release, "looked", ()):
+        return getattr(release, "route", None)
+    asked = release.question
+    made = dpgap.MeasuredTopK(asked.k, asked.epsilon, monotonic=release.promise.monotonic)
+    assert made.looking is not None
+    values = np.array([[value for _, value in release.looked]])
+    return made.looking.routes[int(made.looking.decide(values, asked.items)[0])].name
 
 
 def _order(answers: Any, twins: Twins) -> str:

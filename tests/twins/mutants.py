@@ -19,6 +19,7 @@ from dpgap.data.domain import Domain
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.private_counts import CountsInMemory
+from dpgap.pipelines.look_first import LookFirst
 
 
 class Mutant(NamedTuple):
@@ -115,6 +116,21 @@ def _dollar() -> AbstractContextManager[Any]:
     return mock.patch.object(domain, "_WHOLE", loose)
 
 
+def _route_by_total() -> AbstractContextManager[Any]:
+    """A route that hangs on how many counts are odd, and not on the look."""
+    right = LookFirst.look_paid
+    odd: list[int] = []
+
+    def look_paid(looking: LookFirst, candidates: Any) -> Any:
+        odd[:] = [int((candidates.private_answers % 2).sum())]
+        return right(looking, candidates)
+
+    def route(looking: LookFirst, looked: Any, n: int) -> Any:
+        return looking.routes[odd[0] % 2]
+
+    return mock.patch.multiple(LookFirst, look_paid=look_paid, route=route)
+
+
 _JSON = "read_json('{path}', format = 'nd', sample_size = -1)"
 _CSV = "read_csv('{path}', header = true, delim = ',', quote = '\"', escape = '\"', {more})"
 _GUESSED = _CSV.format(path="{path}", more="auto_detect = true")
@@ -143,5 +159,8 @@ MUTANTS: dict[str, Mutant] = {
     "width-of-literals": Mutant(_by_width, "duckdb", "top-1", 0, "other statements"),
     "fixed-width": Mutant(_FIXED, "pyarrow", "counts", 8, _TWO),
     "without-case": Mutant(_LOWER, "pandas", "counts", 25, _TWO),
+    "route-by-total": Mutant(
+        _route_by_total, "pandas", "top-4", 0, "another route than its look decides on"
+    ),
     "dollar": Mutant(_dollar, "polars", "counts", 13, _TWO),
 }

@@ -48,6 +48,8 @@ QUESTIONS: dict[str, Question] = {
     ),
     "top-1": _top(1),
     "top-4": _top(SEVERAL),
+    "top-4-joint": _top(SEVERAL, method="joint"),
+    "top-4-ranked": _top(SEVERAL, method="ranked"),
     "top-4-paper": _top(SEVERAL, method="paper"),
     "top-all": Question(_all, (*SHORT, *LONG, "many", "many")),
     "above": _above(),

@@ -26,7 +26,13 @@ _PLAIN = [
     (r"\(\?\)(?:\s*,\s*\(\?\))+", "(?)"),
     (r"\s+", " "),
 ]
-_ARITHMETIC = ("dpgap.exact", "dpgap.mechanisms", "dpgap.estimates")
+_ARITHMETIC = (
+    "dpgap.exact",
+    "dpgap.mechanisms",
+    "dpgap.estimates",
+    "dpgap.pipelines.forecast",
+    "dpgap.pipelines.rule",
+)
 """What is entered here depends on how noise falls, and on what is remembered of public numbers."""
 _RUN = ("query", "execute", "fetchall", "fetchnumpy", "fetchone", "to_arrow_table", "arrow")
 _ON_CONNECTION = ("execute", "sql", "query")

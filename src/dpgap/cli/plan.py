@@ -18,11 +18,18 @@ def plan(
     error: Annotated[
         str | None, typer.Option(help="Instead: the standard error wanted of each estimate.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="best, paper or baseline; else all.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="best, joint, ranked, paper or baseline; else all.")
+    ] = None,
     select: Annotated[str, typer.Option(help="The question: top-k, or above.")] = "top-k",
     adaptive: Adaptive = False,
-    split: Split = "1/2",
+    split: Split = None,
     neighbours: Neighbours = "add-or-remove",
+    counts: Annotated[
+        str | None,
+        typer.Option(help="Counts that you expect, by rank: 1:9000,10:2000,100:300. Not private."),
+    ] = None,
+    items: Annotated[int | None, typer.Option(help="With --counts: how many items in all.")] = None,
     json: AsJSON = False,
 ) -> None:
     """Say which error to expect for an ε, or which ε an error takes; spend nothing."""
@@ -37,15 +44,38 @@ def plan(
         error=None if error is None else float(rational("error", error)),
         method=method,
         monotonic=require_neighbours(neighbours) == NEIGHBOURS[0],
-        split=split or "1/2",
+        split=split,
         select=select,
         adaptive=adaptive,
+        counts=None if counts is None else _by_rank(counts),
+        items=items,
     )
     if not json:
         typer.echo(_words(made))
         return
     rows = [asdict(row) | {"epsilon": number(row.epsilon)} for row in made.rows]
-    typer.echo(json_format.dumps({"k": made.k, "select": made.select, "methods": rows}, indent=2))
+    content = {"k": made.k, "select": made.select, "methods": rows}
+    if made.outlook is not None:
+        safe = made.outlook.safe_epsilon
+        content["outlook"] = {
+            "route": made.outlook.route,
+            "split": number(made.outlook.split),
+            "precision": made.outlook.precision,
+            "ranked_precision": made.outlook.ranked_precision,
+            "safe_epsilon": None if safe is None else number(safe),
+        }
+    typer.echo(json_format.dumps(content, indent=2))
+
+
+def _by_rank(text: str) -> dict[int, float]:
+    """Counts by rank, from text such as "1:9000,10:2000"."""
+    pairs = [part.split(":") for part in text.split(",")]
+    try:
+        return {int(rank): float(count) for rank, count in pairs}
+    except ValueError:
+        raise ValueError(
+            f"--counts must be ranks and counts such as 1:9000,10:2000, not {text!r}"
+        ) from None
 
 
 def _words(made: "Plan") -> str:

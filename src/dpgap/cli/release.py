@@ -38,6 +38,12 @@ Domain = Annotated[
     ),
 ]
 Epsilon = Annotated[str, typer.Option(help="The privacy budget, exact: 1, 0.7 or 2/3.")]
+TopKMethod = Annotated[
+    str | None,
+    typer.Option(
+        help="best, the default: looks, then takes joint (a set) or ranked (with gaps); or paper."
+    ),
+]
 Method = Annotated[str | None, typer.Option(help="best, the default, or paper.")]
 LedgerURL = Annotated[str | None, typer.Option("--ledger", help="The ledger to charge.")]
 Dataset = Annotated[str | None, typer.Option(help="The data set in the ledger.")]
@@ -57,7 +63,7 @@ def top_k(
     epsilon: Epsilon,
     unit: Unit = None,
     item: Item = None,
-    method: Method = None,
+    method: TopKMethod = None,
     split: Split = None,
     neighbours: Neighbours = "add-or-remove",
     ledger: LedgerURL = None,

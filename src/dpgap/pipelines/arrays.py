@@ -34,7 +34,7 @@ def measured_top_k(
     monotonic: bool = False,
     sensitivity: Rational = 1,
     method: str = "best",
-    split: Rational = 0.5,
+    split: Rational | None = None,
     noise: str | None = None,
     grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
@@ -56,10 +56,14 @@ def measured_top_k(
     sensitivity
         The most that one person can move any one answer.
     method
-        "best", the default: exponential noise, all winners measured together, intervals that hold
-        after selection. Or "paper": Laplace noise and the estimators of the paper.
+        "best", the default: looks at a few order statistics first, then finds the winners as a set
+        or ranks them, whichever will be better. "joint": as a set; "ranked": ranked, with gaps.
+        All of these measure the winners together, with intervals that hold after selection. Or
+        "paper": Laplace noise, gaps, and the estimators of the paper.
     split
-        The share of ε for selecting; the rest measures.
+        The share of ε for selecting. Unless said it is the method's own: a quarter for a set, half
+        for a ranking, and the best method decides it after its look. If said, that holds on every
+        route. The rest measures, but for what a look takes (at most 0.08).
     noise
         The method's own noise; another one is refused, since estimates would be wrong for it.
     grid
@@ -102,7 +106,7 @@ def measured_above(
     monotonic: bool = False,
     sensitivity: Rational = 1,
     method: str = "best",
-    split: Rational = 0.5,
+    split: Rational | None = None,
     noise: str | None = None,
     grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
@@ -135,7 +139,7 @@ def measured_above(
         "best", the default: exponential noise, all winners measured together, intervals that hold
         after selection. Or "paper": Laplace noise and the estimators of the paper.
     split
-        The share of ε for selecting; the rest measures.
+        The share of ε for selecting, half unless said; the rest measures.
     noise
         The method's own noise; another one is refused, since estimates would be wrong for it.
     grid

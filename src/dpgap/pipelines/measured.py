@@ -1,16 +1,21 @@
 """Select, then measure, then estimate: the winners with numbers and error bars.
 
-Part of ε (`split`) selects, the rest measures what was selected. The gaps of the selection come
-free and make the measurements more accurate. Two methods:
+Part of ε (`split`) selects, the rest measures what was selected. Methods for the k largest:
 
-- `"best"`, the default: exponential noise, measurement of all winners together (`CountHull`, or
-  `Cube` where answers are not monotonic), estimates and intervals that hold after selection.
-- `"paper"`: Laplace noise throughout, the BLUE after a Top-K, inverse variances after a Sparse
-  Vector.
+- `"best"`, the default: looks at a few order statistics first, and takes the route that will be
+  better (`dpgap.pipelines.rule`).
+- `"joint"`: the winners are chosen as one set, whose noise does not grow with k.
+- `"ranked"`: the winners are ranked by exponential noise, with gaps, which come free and make the
+  estimates more accurate.
+- `"paper"`: Laplace noise throughout, gaps, and the paper's estimates.
+
+All but the paper's measure all winners together (`CountHull`, or `Cube` where answers are not
+monotonic), and have intervals that hold after selection. What is above a threshold has two methods,
+`"best"` and `"paper"`: there is but one route.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from types import ModuleType
 from typing import Any
@@ -23,10 +28,10 @@ from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
-from dpgap.estimates.errors import MeasurementError
-from dpgap.exact.draws import Floats, require_scale
+from dpgap.exact.draws import require_scale
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
+from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
@@ -36,72 +41,31 @@ from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
+from dpgap.pipelines.look_first import Looked, LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
+from dpgap.pipelines.routes import Facts, JointRoute, PaperRoute, RankedRoute
 from dpgap.releases.provenance import MechanismUsed
-from dpgap.releases.results import AboveRelease, Measured, TopKRelease
+from dpgap.releases.results import METHODS, Measured
 
-_METHODS: dict[str, ModuleType] = {"best": best, "paper": paper}
-_NOISE = {"best": "exponential", "paper": "laplace"}
+_ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
+    "best": RankedRoute,  # where nothing is to be looked at
+    "joint": JointRoute,
+    "ranked": RankedRoute,
+    "paper": PaperRoute,
+}
+_ABOVE: dict[str, ModuleType] = {"best": best, "paper": paper}
+ABOVE_METHODS = tuple(_ABOVE)
+_HALF = Fraction(1, 2)
+_SPLITS = {"joint": Fraction(1, 4)}
+"""The share of ε that selects unless said; half of it otherwise. A set's noise does not grow with
+k, so that a quarter is enough where it stands out at all, and measuring gets the rest."""
+_NOISE = {"paper": "laplace"}
 _BRANCHES = {"best": 3, "paper": 2}
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Pipeline:
-    """What both pipelines are made of: a selection, a measurement, and how they are combined."""
-
-    selection: NoisyTopK | SparseVector
-    measurement: Laplace | Joint
-    method: str
-
-    @property
-    def epsilon(self) -> Fraction:
-        """The guarantee for both steps together."""
-        return self.selection.epsilon + self.measurement.epsilon
-
-    def _keep(
-        self, selection: NoisyTopK | SparseVector, most: int, epsilon: Fraction, method: str
-    ) -> None:
-        """Select like this, and measure up to `most` answers with the rest of ε."""
-        joint = CountHull if selection.monotonic else Cube
-        kind: type[Laplace | Joint] = joint if method == "best" else Laplace
-        measurement = kind.after(selection, epsilon)
-        require_scale(measurement.law_in_steps(most).scale)
-        keep = object.__setattr__
-        keep(self, "selection", selection)
-        keep(self, "measurement", measurement)
-        keep(self, "method", method)
-
-    def _release(
-        self,
-        selected: TopKRelease | AboveRelease,
-        measurements: Floats,
-        found: EstimatedWinners,
-        spent: Fraction,
-    ) -> Measured:
-        return Measured(
-            indices=selected.indices,
-            gaps=selected.gaps,
-            labels=selected.labels,
-            evidence=selected.evidence,
-            measurements=measurements,
-            **found._asdict(),
-            rounding=Grid(self.selection.grid).rounding,
-            epsilon=self.epsilon,
-            spent=spent,
-            promise=selected.promise._replace(epsilon=self.epsilon),
-            method=self.method,
-            measured_by=self._measured_by(found, measurements.size),
-            mechanisms=(*selected.mechanisms, MechanismUsed.of(self.measurement)),
-        )
-
-    def _measured_by(self, found: EstimatedWinners, count: int) -> MeasurementError | None:
-        """What measurements may be off by, where intervals are around something else."""
-        return self.measurement.error(count) if found.centres == "estimates" and count else None
 
 
 @public
 @dataclass(frozen=True, slots=True, init=False)
-class MeasuredTopK(Pipeline):
+class MeasuredTopK:
     """Find the k largest answers and estimate them: `measured_top_k` as a value to use again.
 
     Parameters
@@ -115,7 +79,18 @@ class MeasuredTopK(Pipeline):
     ([2, 1], (2, 2))
     """
 
-    selection: NoisyTopK
+    k: int
+    epsilon: Fraction
+    monotonic: bool
+    sensitivity: Fraction
+    method: str
+    split: Fraction | None
+    """The share of ε that selects; None where a look decides on it."""
+    grid: Fraction | None
+    route: RankedRoute | JointRoute | PaperRoute = field(repr=False, compare=False)
+    """What is taken where nothing is looked at."""
+    looking: LookFirst | None = field(repr=False, compare=False)
+    """What looks and then decides, if there are more answers than winners."""
 
     def __init__(
         self,
@@ -125,21 +100,43 @@ class MeasuredTopK(Pipeline):
         monotonic: bool = False,
         sensitivity: Rational = 1,
         method: str = "best",
-        split: Rational = 0.5,
+        split: Rational | None = None,
         noise: str | None = None,
         grid: Rational | None = None,
     ) -> None:
-        method = require_method(method)
-        to_select, to_measure = _divide(epsilon, split)
-        selection = NoisyTopK(
-            k,
-            to_select,
-            monotonic=monotonic,
-            sensitivity=sensitivity,
-            noise=_require_noise(noise, method),
-            grid=grid,
-        )
-        self._keep(selection, selection.k, to_measure, method)
+        method = require_method(method, METHODS)
+        _require_noise(noise, method)
+        whole, part = positive_rational("epsilon", epsilon), _share(split)
+        kind, select = _ROUTES[method], part or _SPLITS.get(method, _HALF)
+        facts = Facts(k, monotonic, sensitivity, grid)
+        route = kind.of(facts, select * whole, (1 - select) * whole)
+        facts = Facts.of(route.selection)
+        looks = method == "best" and facts.k > 1
+        values = {
+            **facts._asdict(),
+            "epsilon": whole,
+            "method": method,
+            "split": None if looks and part is None else select,
+            "route": route,
+            "looking": LookFirst.of(facts, whole, part) if looks else None,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def selection(self) -> NoisyTopK | JointTopK:
+        """What selects where nothing is looked at; it says which answers are accepted."""
+        return self.route.selection
+
+    @property
+    def measurement(self) -> Laplace | Joint:
+        """What measures where nothing is looked at."""
+        return self.route.measurement
+
+    @property
+    def routes(self) -> tuple[RankedRoute | JointRoute | PaperRoute, ...]:
+        """All routes that a release may take."""
+        return (self.route,) if self.looking is None else (self.route, *self.looking.routes)
 
     @errors_without_answers
     def release(
@@ -149,9 +146,10 @@ class MeasuredTopK(Pipeline):
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
     ) -> Measured:
-        """Select and measure on secure exact noise, then estimate.
+        """Look if the method does, select and measure on secure exact noise, then estimate.
 
-        `answers`, `labels` and `account` are as for `measured_top_k`.
+        `answers`, `labels` and `account` are as for `measured_top_k`. All of it is charged at once,
+        before anything is drawn.
         """
         candidates = self.prepare(answers, labels)
         with charged(account, Request(self.epsilon, self)) as charge:
@@ -169,17 +167,40 @@ class MeasuredTopK(Pipeline):
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def draw_paid(self, candidates: Candidates) -> Measured:
-        """Select, measure and estimate; the caller has paid."""
-        selected, private_answers = self.selection.draw_paid(candidates)
-        values = self.measurement.measure_selected(private_answers)
-        estimate = _METHODS[self.method].top_k_estimates
-        found = estimate(self.selection, self.measurement, selected, values)
-        return self._release(selected, values, found, self.epsilon)
+        """Look if the method does, select, measure and estimate; the caller has paid."""
+        route: RankedRoute | JointRoute | PaperRoute = self.route
+        looked: Looked = ()
+        used: list[Any] = []
+        if self.looking is not None and self.k < candidates.size:
+            looked = self.looking.look_paid(candidates)
+            route = self.looking.route(looked, candidates.size)
+            used.append(self.looking.measurement)
+        won = route.release_paid(candidates)
+        used += [route.selection, route.measurement]
+        steps = ("look", "select", "measure")[-len(used) :]
+        return Measured(
+            indices=won.indices,
+            gaps=won.gaps,
+            labels=won.labels,
+            evidence=won.evidence,
+            measurements=won.measurements,
+            **won.found._asdict(),
+            rounding=Grid(self.grid).rounding,
+            epsilon=self.epsilon,
+            spent=self.epsilon,
+            promise=won.promise._replace(epsilon=self.epsilon),
+            method=self.method,
+            mechanisms=tuple(MechanismUsed.of(each) for each in used),
+            route=route.name,
+            looked=looked,
+            lead=won.lead,
+            parts=tuple((step, each.epsilon) for step, each in zip(steps, used, strict=True)),
+        )
 
 
 @public
 @dataclass(frozen=True, slots=True, init=False)
-class MeasuredAbove(Pipeline):
+class MeasuredAbove:
     """Find answers above a threshold and estimate them: `measured_above` as a value to use again.
 
     Parameters
@@ -193,6 +214,10 @@ class MeasuredAbove(Pipeline):
     """
 
     selection: SparseVector
+    measurement: Laplace | Joint
+    method: str
+    split: Fraction = field(repr=False, compare=False)
+    """The share of ε that selects."""
 
     def __init__(
         self,
@@ -205,12 +230,12 @@ class MeasuredAbove(Pipeline):
         monotonic: bool = False,
         sensitivity: Rational = 1,
         method: str = "best",
-        split: Rational = 0.5,
+        split: Rational | None = None,
         noise: str | None = None,
         grid: Rational | None = None,
     ) -> None:
-        method = require_method(method)
-        to_select, to_measure = _divide(epsilon, split)
+        method = require_method(method, ABOVE_METHODS)
+        whole, part = positive_rational("epsilon", epsilon), _share(split) or _HALF
         facts: dict[str, Any] = {
             "monotonic": monotonic,
             "sensitivity": sensitivity,
@@ -221,12 +246,28 @@ class MeasuredAbove(Pipeline):
         if boolean("adaptive", adaptive):
             facts["branches"] = _BRANCHES[method] if branches is None else branches
             facts["drain"] = method == "best"
-            selection = AdaptiveSparseVector(threshold, k, to_select, **facts)
+            selection = AdaptiveSparseVector(threshold, k, part * whole, **facts)
         elif branches is not None:
             raise ValueError("branches must be left out unless adaptive=True")
         else:
-            selection = SparseVector(threshold, k, to_select, **facts)
-        self._keep(selection, selection.capacity, to_measure, method)
+            selection = SparseVector(threshold, k, part * whole, **facts)
+        joint = CountHull if selection.monotonic else Cube
+        kind: type[Laplace | Joint] = joint if method == "best" else Laplace
+        measurement = kind.after(selection, (1 - part) * whole)
+        require_scale(measurement.law_in_steps(selection.capacity).scale)
+        values = {
+            "selection": selection,
+            "measurement": measurement,
+            "method": method,
+            "split": part,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The guarantee for both steps together."""
+        return self.selection.epsilon + self.measurement.epsilon
 
     @errors_without_answers
     def release(
@@ -265,28 +306,40 @@ class MeasuredAbove(Pipeline):
             spent += self.measurement.epsilon
         found = EstimatedWinners(values, values, "measurements", ())
         if values.size:
-            estimate = _METHODS[self.method].above_estimates
+            estimate = _ABOVE[self.method].above_estimates
             found = estimate(self.selection, self.measurement, selected, values)
-        return self._release(selected, values, found, spent)
+        return Measured(
+            indices=selected.indices,
+            gaps=selected.gaps,
+            labels=selected.labels,
+            evidence=selected.evidence,
+            measurements=values,
+            **found._asdict(),
+            rounding=Grid(self.selection.grid).rounding,
+            epsilon=self.epsilon,
+            spent=spent,
+            promise=selected.promise._replace(epsilon=self.epsilon),
+            method=self.method,
+            mechanisms=(*selected.mechanisms, MechanismUsed.of(self.measurement)),
+        )
 
 
-def require_method(method: object) -> str:
+def require_method(method: object, methods: Sequence[str]) -> str:
     """`method`, if there is one of that name."""
-    if method not in tuple(_METHODS):
-        raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, not {method!r}")
+    if method not in methods:
+        raise ValueError(f"method must be one of {', '.join(map(repr, methods))}, not {method!r}")
     return str(method)
 
 
 def _require_noise(noise: str | None, method: str) -> str:
-    if noise is not None and noise != _NOISE[method]:
+    own = _NOISE.get(method, "exponential")
+    if noise is not None and noise != own:
         raise ValueError(
-            f"noise must be {_NOISE[method]!r} for method={method!r}, not {noise!r}: "
+            f"noise must be {own!r} for method={method!r}, not {noise!r}: "
             "its estimates are right for that noise only"
         )
-    return _NOISE[method]
+    return own
 
 
-def _divide(epsilon: Rational, split: Rational) -> tuple[Fraction, Fraction]:
-    """ε for selecting and ε for measuring."""
-    whole, part = positive_rational("epsilon", epsilon), share("split", split)
-    return part * whole, (1 - part) * whole
+def _share(split: Rational | None) -> Fraction | None:
+    return None if split is None else share("split", split)

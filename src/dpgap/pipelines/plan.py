@@ -1,11 +1,14 @@
 """What to expect before anything is spent: the error of each method, or the ε for a wanted error.
 
-Errors depend on k, ε, the sensitivity and the noise. They do not depend on the data, with one
-exception: gaps help the best method only where winners are clear. In a *close race* winners are
-hard to tell from losers. So the best method has two errors: one for clear winners (least squares;
-in practice a few per cent better) and one for a close race (the measurement alone; never worse).
-The paper's method has no such limit: in a close race its error may exceed that of ignoring gaps, so
-none is given.
+Errors depend on k, ε, the sensitivity and the noise, never on the data, with one exception: gaps
+help a ranking where winners are clear, and do not where they are not. So there are two errors, for
+clear winners (least squares; in practice a few per cent better) and for a close race (the
+measurement alone; never worse). The best method chooses its winners as a set where they are clear,
+and ranks them where they are not. The paper's method has no floor: in a close race its error may
+exceed that of ignoring gaps, so none is given.
+
+Whether winners are clear is for the data to say. Whoever has an idea of how large they will be can
+state it, and is told which route the best method would take and how many winners would be right.
 """
 
 import math
@@ -18,16 +21,24 @@ from typing import Any
 import numpy as np
 
 from dpgap import public
-from dpgap.estimates.linear import blue_variance, combined_variance
+from dpgap.estimates.linear import combined_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
 from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK, require_method
-from dpgap.pipelines.paper import above_errors, gap_variances, top_k_error, variance_ratio
+from dpgap.pipelines.measured import (
+    ABOVE_METHODS,
+    MeasuredAbove,
+    MeasuredTopK,
+    require_method,
+)
+from dpgap.pipelines.outlook import Outlook, Sizes, outlook_for
+from dpgap.pipelines.paper import above_errors, gap_variances
+from dpgap.pipelines.routes import Expectation
 from dpgap.releases.release import Table
+from dpgap.releases.results import METHODS
 
-PLANS = ("best", "paper", "baseline")
-"""The methods of the pipelines, and measuring with Laplace noise while ignoring gaps."""
+BASELINE = "baseline"
+"""Measuring with Laplace noise and half of ε while ignoring gaps."""
 
 _DIGITS = 3
 
@@ -43,9 +54,11 @@ class Expected:
     close_error: float | None
     """The same where winners are hard to tell from losers; None where it may be anything."""
     half_width: float
-    """Half the width of a 95 % interval."""
+    """Half the width of a 95 % interval, winners being clear."""
     selection_noise: float
     """The standard deviation of the noise that answers are ranked or compared with."""
+    precision: float | None = None
+    """The share of winners that will be right, where sizes were stated."""
 
 
 @public
@@ -59,6 +72,9 @@ class Plan(Table):
         What to expect of each method.
     k, split, monotonic, select
         What was asked of `dpgap.plan`.
+    outlook
+        What follows for sizes that were stated: the route that the best method would take, and
+        the ε from which choosing a set is safe.
 
     >>> expected = plan(k=10, epsilon=1, method="best")
     >>> expected.error == expected["best"].error
@@ -67,9 +83,10 @@ class Plan(Table):
 
     rows: tuple[Expected, ...]
     k: int
-    split: Fraction
+    split: Fraction | None
     monotonic: bool
     select: str
+    outlook: Outlook | None = None
 
     def __getitem__(self, method: str) -> Expected:
         """The row of a method."""
@@ -92,10 +109,11 @@ class Plan(Table):
     def guarantee(self) -> str:
         """What the rows are about, in plain words."""
         kind = "counts that all move the same way" if self.monotonic else "answers of any kind"
+        split = "" if self.split is None else f", {readable(self.split)} of ε for selecting"
+        told = "" if self.outlook is None else f" {self.outlook}"
         return (
-            f"For k = {self.k}, {kind}, {readable(self.split)} of ε for selecting ({self.select}). "
-            "Errors are standard errors of each estimate: where winners are clear, and in a close "
-            "race. Nothing has been spent."
+            f"For k = {self.k}, {kind}{split} ({self.select}). Errors are standard errors of each "
+            f"estimate: where winners are clear, and in a close race.{told} Nothing has been spent."
         )
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -106,7 +124,14 @@ class Plan(Table):
             "close race": [row.close_error for row in self.rows],
             "95% ±": [row.half_width for row in self.rows],
             "selection noise": [row.selection_noise for row in self.rows],
+            **self._precisions(),
         }
+
+    def _precisions(self) -> dict[str, Sequence[Any]]:
+        if self.outlook is None:
+            return {}
+        shares = (row.precision for row in self.rows)
+        return {"right": [None if each is None else f"{100 * each:.1f} %" for each in shares]}
 
 
 @public
@@ -118,10 +143,12 @@ def plan(
     method: str | None = None,
     monotonic: bool = False,
     sensitivity: Rational = 1,
-    split: Rational = 0.5,
+    split: Rational | None = None,
     select: str = "top-k",
     adaptive: bool = False,
     grid: Rational | None = None,
+    counts: "Sizes | None" = None,
+    items: int | None = None,
 ) -> Plan:
     """The error to expect for this `epsilon`, or the ε that a wanted `error` takes.
 
@@ -137,27 +164,36 @@ def plan(
     error
         Instead: the standard error wanted of each estimate.
     method
-        "best", "paper" or "baseline" (Laplace measurement, gaps ignored); all of them unless said.
+        A method of `dpgap.measured_top_k` or `dpgap.measured_above`, or "baseline" (Laplace
+        measurement with half of ε, gaps ignored); all of them unless said.
     monotonic, sensitivity, split, grid
         As for `dpgap.measured_top_k`.
     select
         The question: "top-k" or "above".
     adaptive
         Whether items far above the threshold cost less; for "above" only.
+    counts
+        How large the answers may be, from public knowledge or an older release, never from the
+        private data: the largest in order, or some by rank, such as {1: 9000, 10: 2000, 100: 300}.
+        For "top-k" only.
+    items
+        With `counts`: how many answers there are in all.
 
     >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS
       method    ε  error  close race  95% ±  selection noise
-        best  0.7   14.2        14.6   28.9             28.6
+        best  0.7    9.1        16.2   18.1             19.0
+       joint  0.7    9.7         9.7   19.3             11.4
+      ranked  0.7   14.2        14.6   28.9             28.6
        paper  0.7   30.0               62.1             40.4
     baseline  0.7   40.4        40.4   85.5             40.4
     <BLANKLINE>
-    For k = 10, counts that all move the same way, 0.5 of ε for selecting (top-k)...
+    For k = 10, counts that all move the same way (top-k)...
     >>> float(plan(k=10, error=10, method="best", monotonic=True).epsilon)
-    0.994
+    0.638
     """
-    methods = PLANS if method is None else (_require_plan(method),)
-    if select not in ("top-k", "above"):
-        raise ValueError(f"select must be 'top-k' or 'above', not {select!r}")
+    top = require_select(select) == "top-k"
+    known = (*(METHODS if top else ABOVE_METHODS), BASELINE)
+    methods = known if method is None else (require_method(method, known),)
     if (epsilon is None) == (error is None):
         raise ValueError("give either epsilon or error: one of them, and not both")
     count = positive_integer("k", k)
@@ -167,14 +203,16 @@ def plan(
         "split": split,
         "grid": grid,
     }
-    top = select == "top-k"
     if boolean("adaptive", adaptive) and top:
         raise ValueError("adaptive must be False unless select='above'")
+    if (counts is None) != (items is None) or (counts is not None and not top):
+        raise ValueError("counts and items must be given together, for select='top-k' only")
 
     def expected(name: str, whole: Fraction) -> Expected:
-        pipeline = "paper" if name == "baseline" else name
+        pipeline = "paper" if name == BASELINE else name
         if top:
-            return _after_top_k(name, MeasuredTopK(count, whole, method=pipeline, **facts))
+            made = MeasuredTopK(count, whole, method=pipeline, **facts)
+            return _after_top_k(name, made, counts, items)
         return _after_above(
             name, MeasuredAbove(0, count, whole, adaptive=adaptive, method=pipeline, **facts), count
         )
@@ -185,12 +223,19 @@ def plan(
         else _cheapest(partial(expected, name), error)
         for name in methods
     )
-    share = positive_rational("split", split)
-    return Plan(rows, count, share, boolean("monotonic", monotonic), select)
+    outlook = None
+    if counts is not None and items is not None:
+        best = MeasuredTopK(count, rows[0].epsilon, **facts)
+        outlook = outlook_for(best, counts, items)
+    share = None if split is None else positive_rational("split", split)
+    return Plan(rows, count, share, boolean("monotonic", monotonic), select, outlook)
 
 
-def _require_plan(method: str) -> str:
-    return method if method == "baseline" else require_method(method)
+def require_select(select: object) -> str:
+    """`select`, if there is such a question."""
+    if select not in ("top-k", "above"):
+        raise ValueError(f"select must be 'top-k' or 'above', not {select!r}")
+    return str(select)
 
 
 def _cheapest(expected: Callable[[Fraction], Expected], error: float) -> Expected:
@@ -212,20 +257,26 @@ def _round_up(epsilon: Fraction) -> Fraction:
     return math.ceil(epsilon / unit) * unit
 
 
-def _after_top_k(method: str, pipeline: MeasuredTopK) -> Expected:
-    selection, measurement, k = pipeline.selection, pipeline.measurement, pipeline.selection.k
-    grid = Grid(selection.grid).width
-    noise = selection.in_steps().law.floor_variance * grid**2
-    alone = measurement.variance(k)
-    half = measurement.half_width(k, 0.95)
-    best, close = alone, alone if method != "paper" else None
-    if method == "paper" and isinstance(measurement, Laplace):
-        best = blue_variance(k, alone, variance_ratio(selection, measurement))
-        half = top_k_error(selection, measurement).half_width(0.95)
-    elif not isinstance(measurement, Laplace):
-        own = alone * (1 - measurement.law(k).correlation)
-        best = alone - (k - 1) / k * own * own / (own + noise)
-    return _expected(method, pipeline.epsilon, best, close, half, noise)
+def _after_top_k(
+    method: str, pipeline: MeasuredTopK, counts: "Sizes | None", items: int | None
+) -> Expected:
+    clear = pipeline.route.expectation()
+    precision = None
+    if counts is not None and items is not None and method not in ("paper", BASELINE):
+        outlook = outlook_for(pipeline, counts, items)
+        clear, precision = outlook.taken.expectation(), outlook.precision
+    elif pipeline.looking is not None:
+        ranked, joint = (route.expectation() for route in pipeline.looking.routes[:2])
+        clear = joint._replace(close_variance=ranked.close_variance)
+    if method == BASELINE:
+        clear = _alone(pipeline.measurement, pipeline.k, clear.selection_variance)
+    return _expected(method, pipeline.epsilon, clear, precision)
+
+
+def _alone(measurement: Any, k: int, noise: float) -> Expectation:
+    """The measurement without gaps."""
+    variance = measurement.variance(k)
+    return Expectation(variance, variance, measurement.half_width(k, 0.95), noise)
 
 
 def _after_above(method: str, pipeline: MeasuredAbove, count: int) -> Expected:
@@ -246,7 +297,7 @@ def _after_above(method: str, pipeline: MeasuredAbove, count: int) -> Expected:
         own, noise = alone * (1 - correlation), gap - shared
         common, noise_mean = alone * correlation + own / count, shared + noise / count
         best = _of_best_mean(common, noise_mean) + (count - 1) / count * _of_best_mean(own, noise)
-    return _expected(method, pipeline.epsilon, best, close, half, gap)
+    return _expected(method, pipeline.epsilon, Expectation(best, close, half, gap), None)
 
 
 def _of_best_mean(one: float, other: float) -> float:
@@ -255,7 +306,15 @@ def _of_best_mean(one: float, other: float) -> float:
 
 
 def _expected(
-    method: str, epsilon: Fraction, best: float, close: float | None, half: float, noise: float
+    method: str, epsilon: Fraction, found: Expectation, precision: float | None
 ) -> Expected:
-    close_error = None if close is None else math.sqrt(close)
-    return Expected(method, epsilon, math.sqrt(best), close_error, half, math.sqrt(noise))
+    close = None if found.close_variance is None else math.sqrt(found.close_variance)
+    return Expected(
+        method,
+        epsilon,
+        math.sqrt(found.variance),
+        close,
+        found.half_width,
+        math.sqrt(found.selection_variance),
+        precision,
+    )

@@ -65,10 +65,11 @@ def top_k(
     epsilon
         The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
     method
-        "best", the default: exponential noise, all winners measured together, intervals that hold
-        after selection. Or "paper": Laplace noise and the estimators of the paper.
+        "best", the default: looks first, then finds the winners as a set or ranks them, whichever
+        will be better. "joint": as a set; "ranked": ranked, with gaps; "paper": as in the paper.
     split
-        The share of ε for selecting; the rest measures.
+        The share of ε for selecting, unless the method shall choose it: see
+        `dpgap.measured_top_k`.
     neighbours
         What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
         units it is, for twice the noise.
@@ -139,7 +140,7 @@ def above(
         "best", the default: exponential noise, all winners measured together, intervals that hold
         after selection. Or "paper": Laplace noise and the estimators of the paper.
     split
-        The share of ε for selecting; the rest measures.
+        The share of ε for selecting, half unless said; the rest measures.
     account
         What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
     fresh
@@ -217,7 +218,7 @@ def _question(
         origin=origin,
         items=len(answers),
         method=pipeline.method,
-        split=pipeline.selection.epsilon / pipeline.epsilon,
+        split=pipeline.split,
     )
 
 

@@ -16,6 +16,13 @@ from dpgap.releases.results import (
     TopKRelease,
 )
 
+_ROUTES_OF: dict[str, tuple[str | None, ...]] = {
+    "best": ("joint", "ranked", None),
+    "joint": ("joint",),
+    "ranked": ("ranked",),
+    "paper": ("paper", None),
+}
+"""None is for what is above a threshold, and for documents of the first version."""
 _MOST_ERRORS = 16
 """How many different errors a release has at most: one for each branch."""
 
@@ -32,7 +39,9 @@ def require_agreement(release: Any) -> None:
     if isinstance(release, Selected):
         _require_evidence(release, count)
     if isinstance(release, TopKRelease | Measured):
-        _require(release.gaps.size in (count, max(count - 1, 0)), "indices and gaps")
+        is_set = isinstance(release, Measured) and release.route == "joint"
+        lengths = (0,) if is_set else (count, max(count - 1, 0))
+        _require(release.gaps.size in lengths, "indices and gaps")
         _require(isinstance(release, Measured) or count >= 1, "a top-k and its indices")
     if isinstance(release, MaxRelease):
         _require(count == 1, "one winner and the indices")
@@ -68,6 +77,15 @@ def _require_measured(release: Measured, count: int) -> None:
     _require(len(set(release.errors)) <= _MOST_ERRORS, "numbers and their errors")
     kept = () if release.measured_by is None else (release.measured_by,)
     _require_laws((*release.errors, *kept), count)
+    _require(release.route in _ROUTES_OF.get(release.method, ()), "the method and the route")
+    _require((release.lead is not None) == (release.route == "joint"), "the route and the lead")
+    steps = tuple(step for step, _ in release.parts)
+    wanted = ("look", "select", "measure")[0 if release.looked else 1 :]
+    _require(steps == (() if release.route is None else wanted), "the route and its steps")
+    spent = sum(part for _, part in release.parts)
+    _require(not steps or spent == release.epsilon, "epsilon and what each step took")
+    ranks = [rank for rank, _ in release.looked]
+    _require(ranks == sorted(set(ranks)), "the ranks that were looked at")
 
 
 def _require_laws(errors: Any, count: int) -> None:

@@ -47,6 +47,7 @@ from dpgap.releases.forms import (
     label,
     maybe,
     moment,
+    pairs,
     parts,
     positive,
     real,
@@ -61,6 +62,8 @@ from dpgap.releases.provenance import LedgerReference, MechanismUsed, Provenance
 from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin, Question, TableRelease
 from dpgap.releases.release import Promise, Release, Selected
 from dpgap.releases.results import (
+    METHODS,
+    ROUTES,
     AboveRelease,
     IndexRelease,
     JointRelease,
@@ -98,10 +101,10 @@ def _question() -> Form:
         "kind": word("top-k", "above"),
         "k": whole(1),
         "epsilon": positive(),
-        "split": exact(lambda share: 0 < share < 1, "a share between 0 and 1"),
+        "split": maybe(exact(lambda share: 0 < share < 1, "a share between 0 and 1")),
         "threshold": maybe(exact(lambda value: abs(value) < 1 << 200, "a number below 2^200")),
         "adaptive": flag(),
-        "method": word("best", "paper"),
+        "method": word(*METHODS),
         "unit": text(),
         "item": text(),
         "neighbours": word(ADD_OR_REMOVE, REPLACE),
@@ -163,7 +166,11 @@ _MEASURED = (
         "centres": word("measurements", "estimates"),
         "errors": each(ERROR),
         "rounding": real(least=0),
-        "method": word("best", "paper"),
+        "method": word(*METHODS),
+        "route": maybe(word(*ROUTES)),
+        "looked": maybe(each(pairs((whole(1), real()))), ()),
+        "lead": maybe(real(least=0)),
+        "parts": maybe(each(pairs((word("look", "select", "measure"), positive()))), ()),
         "measured_by": maybe(MEASUREMENT_ERROR),
     }
 )

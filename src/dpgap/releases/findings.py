@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpgap.exact.draws import Integers
 from dpgap.exact.parameters import approximately, readable
 from dpgap.releases.release import Selected, p_text
-from dpgap.releases.results import JointRelease, Measured, TopKRelease
+from dpgap.releases.results import Measured, TopKRelease
 
 Bools = NDArray[np.bool_]
 
@@ -56,8 +56,6 @@ def _sentences(release: Selected) -> Iterator[str]:
         yield "Ask with more ε, or for fewer items."
     else:
         yield from _members(release)
-        if isinstance(release, JointRelease):
-            yield f"As a set they lead every other set by {release.lead:,.1f}."
         if isinstance(release, Measured):
             yield from _order(release)
             yield from _near_zero(release)

@@ -103,7 +103,7 @@ def _of_table(release: TableRelease) -> list[str]:
         f"<section><h2>Estimates, intervals and gaps</h2>{chart(release)}</section>",
         f"<section>{_table(release)}</section>",
         _guarantee(release, question.origin.is_private),
-        _section("How to read this page", _reading(question)),
+        _section("How to read this page", _reading(release)),
         _section("Parameters", _terms(_parameters(question))),
     ]
 
@@ -272,19 +272,23 @@ def _facts(release: TableRelease) -> str:
 
 
 def _table(release: TableRelease) -> str:
-    question = release.question
+    question, has_gaps = release.question, bool(release.gaps.size)
     gap = "gap to next" if question.kind == "top-k" else "above threshold by"
     head = (
         f'<tr><th>rank</th><th class="name">{_name(question.origin.item)}</th><th>estimate</th>'
-        f"<th>95 % interval</th><th>{gap}</th></tr>"
+        f"<th>95 % interval</th>{f'<th>{gap}</th>' if has_gaps else ''}</tr>"
     )
     body = "".join(
         f'<tr><td>{row.rank}</td><td class="name"><bdi>{_name(row.item)}</bdi></td>'
         f"<td>{row.estimate:,.1f}</td><td>{row.low:,.1f} – {row.high:,.1f}</td>"
-        f'<td class="gap">{"" if row.gap is None else f"{row.gap:,.1f}"}</td></tr>'
+        f"{_gap_cell(row) if has_gaps else ''}</tr>"
         for row in rows_of(release)
     )
     return f'<div class="scroll"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
+
+
+def _gap_cell(row: Row) -> str:
+    return f'<td class="gap">{"" if row.gap is None else f"{row.gap:,.1f}"}</td>'
 
 
 def _guarantee(release: Release, is_private: bool) -> str:
@@ -306,22 +310,42 @@ _BEFORE_SELECTION = (
 _AFTER_SELECTION = "It accounts for all noise that was added, also after selecting the winners."
 
 
-def _reading(question: Question) -> str:
-    gap = (
-        "The orange line is the gap: by how much the item leads the next one (the last leads the "
-        "best item that is not shown). The gaps cost no extra privacy."
-        if question.kind == "top-k"
-        else "The dashed line is the threshold and the orange line the gap: by how much the item "
-        "was found above it. The gaps cost no extra privacy. Items were asked in a random order "
-        "until the budget was used, so that others may be above the threshold as well."
-    )
+_LEADS_NEXT = (
+    "The orange line is the gap: by how much the item leads the next one (the last leads the best "
+    "item that is not shown). The gaps cost no extra privacy."
+)
+_LEADS_THRESHOLD = (
+    "The dashed line is the threshold and the orange line the gap: by how much the item was found "
+    "above it. The gaps cost no extra privacy. Items were asked in a random order until the budget "
+    "was used, so that others may be above the threshold as well."
+)
+_NO_GAPS = (
+    "The items were chosen as one set, which takes less noise than ranking them. A set has no gaps "
+    "inside it; items are in the order of their estimates."
+)
+
+
+def _reading(release: TableRelease) -> str:
+    question, is_set = release.question, release.route == "joint"
+    gap = _LEADS_NEXT if question.kind == "top-k" else _LEADS_THRESHOLD
+    made_from = "a noisy measurement" if is_set else "a noisy measurement and the gaps together"
     points = (
-        "The bar ends at the estimate, made from a noisy measurement and the gaps together.",
+        f"The bar ends at the estimate, made from {made_from}.",
         _BAND + (_BEFORE_SELECTION if question.method == "paper" else _AFTER_SELECTION),
-        gap,
+        _NO_GAPS if is_set else gap,
+        *_way(release),
         "Asking again gives other noise. Averaging several releases costs the ε of each.",
     )
     return "<ul>" + "".join(f"<li>{point}</li>" for point in points) + "</ul>"
+
+
+def _way(release: TableRelease) -> Iterable[str]:
+    """How the items were found, where there was more than one way."""
+    if release.remark:
+        yield f"How they were found: {html.escape(release.remark)}"
+    if release.looked:
+        seen = ", ".join(f"rank {rank}: {_short(value)}" for rank, value in release.looked)
+        yield f"The look, which decided on the way, measured ({seen}). It is part of the release."
 
 
 def _parameters(question: Question) -> dict[str, str]:

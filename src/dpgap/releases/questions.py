@@ -58,8 +58,8 @@ class Question(NamedTuple):
     items: int
     """How many items the domain has."""
     method: str
-    split: Fraction
-    """The share of ε for selecting."""
+    split: Fraction | None
+    """The share of ε for selecting; None where the method has its own."""
     threshold: Fraction | None = None
     adaptive: bool = False
     recorded: str | None = None
@@ -83,7 +83,7 @@ class Question(NamedTuple):
             "epsilon": exact_text(self.epsilon),
             "delta": "0",
             "method": self.method,
-            "split": exact_text(self.split),
+            "split": None if self.split is None else exact_text(self.split),
             "threshold": None if self.threshold is None else exact_text(self.threshold),
             "adaptive": self.adaptive,
             "unit": self.origin.unit,

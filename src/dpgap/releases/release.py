@@ -59,6 +59,11 @@ class Table(ABC):
         """What ε promises, in plain words."""
         return str(self.promise)
 
+    @property
+    def remark(self) -> str:
+        """What there is to say of how it was found, in plain words; it may be nothing."""
+        return ""
+
     @abstractmethod
     def columns(self) -> dict[str, Sequence[Any]]:
         """The rows, column by column."""
@@ -96,14 +101,15 @@ class Table(ABC):
         rows = [head, *body] if body else []
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
-        parts = ("\n".join(self.findings), "\n".join(lines), self.guarantee)
-        return "\n\n".join(filter(None, parts))
+        words = "\n".join(filter(None, (self.remark, self.guarantee)))
+        return "\n\n".join(filter(None, ("\n".join(self.findings), "\n".join(lines), words)))
 
     def _repr_html_(self) -> str:
         found = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.findings)
         findings = f"<ul>{found}</ul>" if found else ""
-        rows = self._drawn() + self.rows_in_html()
-        return f"{findings}{rows}<p>{html.escape(self.guarantee)}</p>"
+        said = (html.escape(words) for words in (self.remark, self.guarantee) if words)
+        words = "".join(f"<p>{sentence}</p>" for sentence in said)
+        return findings + self._drawn() + self.rows_in_html() + words
 
     def _drawn(self) -> str:
         """The rows as a drawing, if there is one."""
@@ -132,6 +138,13 @@ def texts(column: Sequence[Any], name: str = "") -> Iterator[str]:
         else:
             # An item's name is untrusted: no control characters in a terminal.
             yield "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(cell))
+
+
+def steps_in_words(route: str, shares: dict[str, Fraction]) -> str:
+    """The route, and the share of ε that each step took."""
+    said = {step: f"{readable(part)} of ε to {step}" for step, part in shares.items()}
+    look = f"{said.pop('look')}; " if "look" in said else ""
+    return f"{look}{route}: {', '.join(said.values())}."
 
 
 def p_text(p: float) -> str:

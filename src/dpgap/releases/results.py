@@ -12,9 +12,14 @@ from dpgap.estimates.differences import Difference, half_width_of_all, half_widt
 from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.parameters import confidence_level, positive_integer
-from dpgap.releases.release import Promise, Release, Selected, named
+from dpgap.releases.release import Promise, Release, Selected, named, steps_in_words
 
 __all__ = ["Promise", "Release"]  # as well
+
+ROUTES = ("joint", "ranked", "paper")
+"""How a top k may be found: as one set, ranked, or as in the paper."""
+METHODS = ("best", *ROUTES)
+"""What may be asked for; the best method takes a route."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +172,15 @@ class Measured(Selected):
     rounding: float
     """How far a true answer may be from the one on the grid."""
     method: str
-    """Which estimates these are: "best" or "paper"."""
+    """Which estimates these are: "best", "joint", "ranked" or "paper"."""
+    route: str | None = field(default=None, kw_only=True)
+    """How a top k was found: "joint" (as a set), "ranked" or "paper"."""
+    looked: tuple[tuple[int, float], ...] = field(default=(), kw_only=True)
+    """The ranks that were looked at before, and what was measured there."""
+    lead: float | None = field(default=None, kw_only=True)
+    """By how much a set's half-margin leads that of every other set; None where it is no set."""
+    parts: tuple[tuple[str, Fraction], ...] = field(default=(), kw_only=True)
+    """What of ε each step of a top k took: to look, to select, to measure."""
     measured_by: MeasurementError | None = field(default=None, kw_only=True)
     """What measurements may be off by, where `errors` are about something else."""
 
@@ -175,6 +188,18 @@ class Measured(Selected):
     def remaining(self) -> Fraction:
         """The part of ε that was not spent."""
         return self.epsilon - self.spent
+
+    @property
+    def remark(self) -> str:
+        """What each step took of ε, and which route was taken; such as "0.05 of ε to look; joint".
+
+        >>> steps_in_words("joint", {"look": Fraction("0.05"), "select": Fraction("0.15")})
+        '0.05 of ε to look; joint: 0.15 of ε to select.'
+        """
+        shares = {step: part / self.epsilon for step, part in self.parts}
+        words = "" if self.route is None else steps_in_words(self.route, shares)
+        lead = "" if self.lead is None else f" As a set they lead every other by {self.lead:.1f}."
+        return words + lead
 
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
@@ -275,3 +300,11 @@ class JointRelease(Selected):
 
     def columns(self) -> dict[str, Sequence[Any]]:
         return named(self.indices, self.labels)
+
+    @property
+    def remark(self) -> str:
+        """How far it leads, and what that says."""
+        return (
+            f"As a set it leads every other by {self.lead:.1f}; "
+            f"p = {self.p_value:.2g} for “this is not the true top set”."
+        )

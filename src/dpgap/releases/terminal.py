@@ -61,6 +61,8 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
                 f"{'unknown' if remaining is None else readable(remaining)} {left}",
             )
         )
+        if release.remark:
+            console.print(Text(release.remark))
         style = "" if is_private else "bold red"
         console.print(Text(printable(release.guarantee), style=style))
         table = None if question is None else question.origin.table

@@ -7,6 +7,8 @@ a look at every value, however many answers have it.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dpgap.data.private_counts import Groups, sealed
 from dpgap.exact.bits import Bits
 from dpgap.exact.draws import Integers
@@ -40,6 +42,12 @@ class OneByOne(NamedTuple):
         """How many there are."""
         return self.private_answers.size
 
+    def at_ranks(self, ranks: Sequence[int]) -> Integers:
+        """The answers at some ranks, from 1 for the largest."""
+        lowest = self.size - max(ranks)
+        top = np.sort(np.partition(self.private_answers, lowest)[lowest:])
+        return top[[-rank for rank in ranks]]
+
     def choose(self, program: TopKProgram, bits: Bits) -> Chosen:
         """Run the program once."""
         selection = select(program, self.private_answers, 1, bits)
@@ -64,6 +72,12 @@ class InGroups(NamedTuple):
     def size(self) -> int:
         """How many there are."""
         return int(self.groups.sizes.sum())
+
+    def at_ranks(self, ranks: Sequence[int]) -> Integers:
+        """The answers at some ranks, from 1 for the largest."""
+        order = np.argsort(-self.private_answers)
+        ends = np.cumsum(self.groups.sizes[order])
+        return self.private_answers[order[np.searchsorted(ends, ranks)]]
 
     def choose(self, program: TopKProgram, bits: Bits) -> Chosen:
         """Run the program once, and look the winners up."""

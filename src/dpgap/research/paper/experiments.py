@@ -131,7 +131,7 @@ _REDUCTIONS: dict[str, Callable[[int, str], MeasuredTopK | MeasuredAbove]] = {
         _above, monotonic=True, adaptive=True, method="paper"
     ),
     "adaptive-sparse-vector general": partial(_above, adaptive=True, method="paper"),
-    "top-k best": partial(MeasuredTopK, monotonic=True, method="best"),
+    "top-k best": partial(MeasuredTopK, monotonic=True, method="ranked"),  # half of ε selects
     "sparse-vector best": partial(_above, monotonic=True, method="best"),
 }
 
@@ -200,7 +200,7 @@ def _errors(
     if not (isinstance(selected, AboveRuns) and isinstance(pipeline, MeasuredAbove)):
         k = pipeline.selection.k
         known = np.full_like(improved, k * laplace.variance(k))
-        return improved, known if pipeline.method == "best" else baseline, known, known
+        return improved, baseline if pipeline.method == "paper" else known, known, known
     most = int(selected.found.max(initial=0))
     of_count = np.array([0.0, *(laplace.variance(n) for n in range(1, most + 1))])
     own = np.repeat(of_count[selected.found], selected.found)

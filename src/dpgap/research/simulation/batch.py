@@ -18,9 +18,10 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.research.simulation.floats import Rng
 from dpgap.research.simulation.joint_top_k import LikelyClasses, select_sets
-from dpgap.research.simulation.measured import measure_above, measure_top_k
+from dpgap.research.simulation.measured import measure_above
 from dpgap.research.simulation.programs import program_runs, rank_for
 from dpgap.research.simulation.ranked import Ranked, arrays_only
+from dpgap.research.simulation.routed import measured_batch
 from dpgap.research.simulation.runs import AboveRuns, JointRuns, TopKRuns
 from dpgap.research.simulation.sparse_vector import sift_runs
 from dpgap.research.simulation.top_k import select_runs
@@ -47,13 +48,10 @@ def batch_of(
     ranked = rank_for(selection, answers)
     if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
         mechanism.measurement.require_room(ranked.answers)
-    if isinstance(selection, JointTopK):
-        return _joint(selection, ranked)
-    if isinstance(selection, NoisyTopK):
-        top_k = _top_k(selection, ranked)
-        if not isinstance(mechanism, MeasuredTopK):
-            return top_k
-        return lambda part, rng: measure_top_k(mechanism, ranked.answers, top_k(part, rng), rng)
+    if not isinstance(selection, SparseVector):
+        if isinstance(mechanism, MeasuredTopK):
+            return measured_batch(mechanism, ranked, lambda each: _selecting(each, ranked))
+        return _selecting(selection, ranked)
     own = _thresholds(selection, thresholds, runs)
     above = _above(selection, ranked, own, max_answers)
     if not isinstance(mechanism, MeasuredAbove):
@@ -77,6 +75,13 @@ def _selection_of(mechanism: Any) -> NoisyTopK | JointTopK | SparseVector | None
     if isinstance(mechanism, SparseVector) and kind.run is SparseVector.run:
         return mechanism if kind.live is SparseVector.live else None
     return None
+
+
+def _selecting(mechanism: NoisyTopK | JointTopK, ranked: Ranked) -> Batch:
+    """How one selection is run."""
+    if isinstance(mechanism, JointTopK):
+        return _joint(mechanism, ranked)
+    return _top_k(mechanism, ranked)
 
 
 def _top_k(mechanism: NoisyTopK, ranked: Ranked) -> Batch:

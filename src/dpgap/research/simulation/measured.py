@@ -17,31 +17,43 @@ from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.measured import MeasuredAbove
 from dpgap.pipelines.paper import gap_variances, variance_ratio
+from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
 from dpgap.research.simulation.floats import Rng, draw
 from dpgap.research.simulation.joint_draws import shells
-from dpgap.research.simulation.runs import AboveRuns, MeasuredRuns, TopKRuns
+from dpgap.research.simulation.runs import AboveRuns, JointRuns, MeasuredRuns, TopKRuns
 
 
 def measure_top_k(
-    pipeline: MeasuredTopK, answers: Integers, selected: TopKRuns, rng: Rng
+    route: RankedRoute | JointRoute | PaperRoute,
+    answers: Integers,
+    selected: TopKRuns | JointRuns,
+    rng: Rng,
 ) -> MeasuredRuns:
     """Measure and estimate the winners of every run."""
-    grid = Grid(pipeline.selection.grid).width
+    grid, k = Grid(route.selection.grid).width, route.k
     truth = answers[selected.indices]
-    measurements = _measure(pipeline.measurement, truth, rng)
-    if isinstance(pipeline.measurement, Laplace):
-        ratio = variance_ratio(pipeline.selection, pipeline.measurement)
+    measurements = measure(route.measurement, truth, rng)
+    if isinstance(selected, JointRuns):
+        order = np.argsort(-measurements, axis=1, kind="stable")
+        selected, truth, measurements = (
+            JointRuns(np.take_along_axis(selected.indices, order, axis=1), selected.leads),
+            np.take_along_axis(truth, order, axis=1),
+            np.take_along_axis(measurements, order, axis=1),
+        )
+        estimates = measurements
+        variances = np.full_like(estimates, route.measurement.variance(k))
+    elif isinstance(route, PaperRoute):
+        ratio = variance_ratio(route.selection, route.measurement)
         estimates = _blue(measurements, selected.gaps, ratio, grid)
-        k = pipeline.selection.k
-        variance = blue_variance(k, pipeline.measurement.variance(k), ratio)
+        variance = blue_variance(k, route.measurement.variance(k), ratio)
         variances = np.full_like(estimates, variance)
-    else:
+    elif isinstance(route, RankedRoute):
         _load_scipy()
         leads = np.cumsum(selected.gaps[:, ::-1], axis=1)[:, ::-1]
         estimates, variances = estimates_after_top_k(
-            pipeline.selection, pipeline.measurement, measurements, leads
+            route.selection, route.measurement, measurements, leads
         )
     return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
 
@@ -112,7 +124,7 @@ def _best_above(
     for count in np.unique(selected.found[selected.found > 0]).tolist():
         runs = np.flatnonzero(selected.found == count)[:, None]
         places = starts[runs] + np.arange(count)
-        measurements[places] = measured = _measure(measurement, truth[places], rng)
+        measurements[places] = measured = measure(measurement, truth[places], rng)
         found = estimates_after_above(
             selection,
             measurement,
@@ -129,8 +141,13 @@ def _load_scipy() -> None:
     import scipy.special  # noqa: F401
 
 
-def _measure(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
-    """Released values of answers in the selection's steps; one row for every run."""
+def measure(
+    measurement: Laplace | Joint, truth: Integers, rng: Rng, finer: int | None = None
+) -> Floats:
+    """Released values of answers in the selection's steps; one row for every run.
+
+    The measurement's grid is `finer` than the selection's, unless said as a pipeline has it.
+    """
     count, grid = truth.shape[1], Grid(measurement.grid).width
     if isinstance(measurement, Laplace):
         law = measurement.law_in_steps(count)
@@ -138,7 +155,7 @@ def _measure(measurement: Laplace | Joint, truth: Integers, rng: Rng) -> Floats:
     noise = shells(measurement.law_in_steps(count), rng, truth.shape[0])
     if noise.shape[1] > count:  # the hull: what all share comes off
         noise = noise[:, 1:] - noise[:, :1]
-    return _floats(truth * measurement.finer + noise, grid)
+    return _floats(truth * (measurement.finer if finer is None else finer) + noise, grid)
 
 
 def _blue(measurements: Floats, gaps: Floats, ratio: float, grid: float) -> Floats:

@@ -127,6 +127,6 @@ def _fitting_workers(mechanism: Any) -> int:
     is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
     selection = mechanism.selection if is_pipeline else mechanism
     large = isinstance(selection, NoisyTopK | SparseVector) and selection.k >= _LARGE_K
-    if not large and not (is_pipeline and mechanism.method == "best"):
+    if not large and not (is_pipeline and mechanism.method != "paper"):
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

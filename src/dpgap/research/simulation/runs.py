@@ -34,11 +34,10 @@ def _join(values: list[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TopKRuns(Runs):
-    """Runs of a Noisy Top-K: `indices` and `gaps` as released, one row a run."""
+class WinnerRuns(Runs):
+    """Runs that have k winners each: their `indices`, one row a run."""
 
     indices: Integers
-    gaps: Floats
 
     def sums(self, values: Floats) -> Floats:
         """The sum over each run of values that have one entry a winner."""
@@ -47,11 +46,28 @@ class TopKRuns(Runs):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JointRuns(Runs):
+class TopKRuns(WinnerRuns):
+    """Runs of a Noisy Top-K: `indices` and `gaps` as released, one row a run."""
+
+    gaps: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointRuns(WinnerRuns):
     """Runs of a Joint Top-K: `indices` of the set, one row a run, and its lead in each run."""
 
-    indices: Integers
     leads: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutedRuns(TopKRuns):
+    """Runs of the best method, each on its route: a number in the pipeline's `routes`.
+
+    Gaps are not a number where a set was chosen, and its lead is none where winners were ranked.
+    """
+
+    leads: Floats
+    routes: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +110,7 @@ class MeasuredRuns(Runs):
     `selected.indices`.
     """
 
-    selected: TopKRuns | AboveRuns
+    selected: TopKRuns | JointRuns | AboveRuns
     measurements: Floats
     estimates: Floats
     truth: Floats

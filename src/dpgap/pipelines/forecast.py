@@ -1,0 +1,159 @@
+"""What a look foretells: how many winners will be right if they are chosen as a set, or ranked.
+
+A *look* is a noisy measurement of a few order statistics, such as the 1st, 5th, 10th and 50th
+largest count. A curve through it stands for all counts: log(1 + count) is straight in log(rank)
+between the ranks looked at, and after the last one it goes on as before, down to 0. Counts are in
+units of the sensitivity.
+
+- As a set: sets other than the top set are in classes by the first rank that they leave out and
+  the lowest that they take (`dpgap.mechanisms.joint.classes`). A class wins about in proportion to
+  its size times e^(half-margin / scale), and it has a known share of the right members.
+- Ranked: noise lifts a count x over a line z with chance e^(−(z − x)/b), at most 1. The line is
+  where k are lifted over it; the chances of the top k are their chances to be found.
+
+Both come within a few hundredths of what happens. Ranks are taken in cells, so that the cost hardly
+grows with k or n. Nothing here is private or random: all of it is computed from released numbers.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from dpgap.exact.draws import Floats, Integers
+from dpgap.mechanisms.joint.classes import log_choose
+
+_TOP_CELLS = 32
+_LOW_CELLS = 24
+
+
+class Forecast:
+    """Precisions to expect of the top k of n answers, from looks at some `ranks`; k is below n."""
+
+    def __init__(self, k: int, n: int, ranks: tuple[int, ...]) -> None:
+        top, top_sizes = _top_cells(k)
+        low, high = _low_cells(k, n)
+        self._k = k
+        self._log_sizes = _log_sizes(k, top, top_sizes, low, high).astype(np.float32)
+        self._right = np.stack(
+            [np.ones(self._log_sizes.size), _shares_right(k, top, low, high).ravel()], axis=1
+        ).astype(np.float32)
+        self._counts = np.concatenate([top_sizes, high - low + 1.0])
+        self._cells = top.size
+        places = np.concatenate([top, [k, k + 1], low, high]).astype(np.float64)
+        self._ranks = np.array(ranks, dtype=np.float64)
+        self._weights = _weights(places, self._ranks)
+        self._log_counts = np.log(self._counts)
+
+    def counts_at(self, looks: Floats, ranks: tuple[int, ...]) -> Floats:
+        """The curve through each row of looks at other ranks."""
+        return _counts(looks, _weights(np.array(ranks, dtype=np.float64), self._ranks))
+
+    def _curve(self, looks: Floats) -> tuple[Floats, Floats, Floats]:
+        """Counts of the top cells and the low cells, and the lead of rank k, for rows of looks."""
+        counts = _counts(looks, self._weights)
+        top, (last, next_one), ends = np.split(
+            counts.swapaxes(0, -1), [self._cells, self._cells + 2]
+        )
+        low = 0.5 * (ends[: ends.shape[0] // 2] + ends[ends.shape[0] // 2 :])
+        return top.swapaxes(0, -1), low.swapaxes(0, -1), (last - next_one).swapaxes(0, -1)
+
+    @np.errstate(all="ignore")
+    def precisions(
+        self, looks: Floats, set_rates: Floats, rank_rate: float
+    ) -> tuple[Floats, Floats]:
+        """For each row of looks: as a set at each of the rates, and ranked at the other.
+
+        A rate is one over the scale of the noise, in units of the sensitivity.
+        """
+        top, low, lead = self._curve(looks)
+        return self._as_set(top, low, lead, set_rates), self._as_ranked(top, low, rank_rate)
+
+    def _as_set(self, top: Floats, low: Floats, lead: Floats, rates: Floats) -> Floats:
+        margins = (0.5 * (low[:, None, :] - top[:, :, None])).reshape(1, len(top), -1)
+        rates = rates[:, None]
+        logs = margins.astype(np.float32) * rates[:, :, None].astype(np.float32)
+        logs += self._log_sizes.ravel()
+        own = 0.5 * lead * rates
+        most = np.maximum(own, logs.max(axis=-1))
+        logs -= most[:, :, None].astype(np.float32)
+        others = np.exp(logs, out=logs) @ self._right
+        itself = np.exp(own - most)
+        found: Floats = (itself + others[..., 1]) / (itself + others[..., 0])
+        return found
+
+    def _as_ranked(self, top: Floats, low: Floats, rate: float) -> Floats:
+        """Between two cells the sum of chances is a number plus e^(−line) times another."""
+        heights = np.concatenate([top, low], axis=1) * rate
+        above = np.concatenate([[0.0], np.cumsum(self._counts)])
+        logs = np.logaddexp.accumulate((heights + self._log_counts)[:, ::-1], axis=1)[:, ::-1]
+        lifted = above[:-1] + np.exp(np.minimum(logs - heights, 700.0))
+        at = np.argmax(lifted >= self._k, axis=1)[:, None]
+        line = np.take_along_axis(logs, at, axis=1) - np.log(self._k - above[at])
+        chances = np.exp(np.minimum(heights[:, : self._cells] - line, 0.0))
+        found: Floats = chances @ self._counts[: self._cells] / self._k
+        return found
+
+
+@lru_cache(maxsize=64)
+def forecast(k: int, n: int, ranks: tuple[int, ...]) -> Forecast:
+    """The forecast for these public numbers; the last ones are remembered."""
+    return Forecast(k, n, ranks)
+
+
+def _top_cells(k: int) -> tuple[Integers, Floats]:
+    """Ranks up to k, finest at both ends, and how many ranks each stands for."""
+    ends = np.geomspace(1, k, _TOP_CELLS // 2).round().astype(np.int64)
+    ranks = np.arange(1, k + 1) if k <= _TOP_CELLS else np.unique([*ends, *(k + 1 - ends)])
+    borders = np.append((ranks[1:] + ranks[:-1]) // 2, k)
+    return ranks, np.diff(borders, prepend=0).astype(np.float64)
+
+
+def _low_cells(k: int, n: int) -> tuple[Integers, Integers]:
+    """The first and the last ranks of cells from k + 1 to n, the wider the farther."""
+    steps = np.geomspace(1, n - k, min(_LOW_CELLS, n - k)).round().astype(np.int64)
+    highs = k + np.unique(np.append(steps, n - k))
+    return np.append(k + 1, highs[:-1] + 1), highs
+
+
+def _log_sizes(k: int, top: Integers, widths: Floats, low: Integers, high: Integers) -> Floats:
+    """Logarithms of how many sets leave out a rank first and have their lowest in a cell."""
+    kept = (top - 1)[:, None]
+    upto, before = (_log_choose(ends - kept - 1, k - kept) for ends in (high, low - 1))
+    inside = upto + np.log1p(-np.exp(np.minimum(before - upto, -1e-12)))
+    return inside + np.log(widths)[:, None]
+
+
+@np.errstate(all="ignore")
+def _log_choose(among: Integers, chosen: Integers) -> Floats:
+    logs = log_choose(np.maximum(among, chosen), np.broadcast_to(chosen, among.shape))
+    return np.where(among < chosen, -np.inf, logs)
+
+
+def _shares_right(k: int, top: Integers, low: Integers, high: Integers) -> Floats:
+    """Which share of a set's members is right: those kept, and of those in between a part."""
+    kept = (top - 1)[:, None]
+    open_places, between = k - kept - 1, (low + high) / 2 - kept - 2
+    by_chance = open_places**2 / np.maximum(between, 1.0)
+    return np.minimum((kept + np.where(between > 0, by_chance, 0.0)) / k, (k - 1) / k)
+
+
+def _counts(looks: Floats, weights: Floats) -> Floats:
+    logs = np.log1p(np.maximum(-np.sort(-looks, axis=-1), 0.0))
+    counts: Floats = np.expm1(np.maximum(logs @ weights, 0.0))
+    return counts
+
+
+def _weights(places: Floats, ranks: Floats) -> Floats:
+    """What each look counts for at each place: a straight line in log(rank), also after the last.
+
+    Before the first rank looked at the curve is flat.
+    """
+    logs, nodes = np.log(np.maximum(places, ranks[0])), np.log(ranks)
+    weights = np.zeros((ranks.size, places.size))
+    if ranks.size == 1:
+        return weights + 1.0
+    left = np.clip(np.searchsorted(nodes, logs, side="right") - 1, 0, ranks.size - 2)
+    part = (logs - nodes[left]) / (nodes[left + 1] - nodes[left])
+    weights[left, np.arange(places.size)] = 1 - part
+    weights[left + 1, np.arange(places.size)] = part
+    return weights

@@ -1,0 +1,95 @@
+"""The best method for several winners: look, let the rule decide, take that route.
+
+All of it is one release that costs ε: what the look takes, what selects and what measures add up to
+it exactly on every route. The look is released too.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.grid import Grid
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.measurement import Joint
+from dpgap.mechanisms.top_k.candidates import Candidates
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute
+from dpgap.pipelines.rule import Rule, Terms, ranks_for, terms_for
+
+Looked = tuple[tuple[int, float], ...]
+"""Ranks and what was measured there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookFirst:
+    """Look with a small part of ε, then take one of the routes; at least 2 winners."""
+
+    epsilon: Fraction
+    measurement: Joint
+    """What looks."""
+    routes: tuple[RankedRoute | JointRoute, ...]
+    """Ranked first, then sets by the share of ε that chooses them."""
+    terms: Terms
+
+    @classmethod
+    def of(cls, facts: Facts, epsilon: Fraction, split: Fraction | None) -> "LookFirst":
+        """How the best method does it. A `split` is the share that selects on whichever route."""
+        terms = terms_for(facts.k)
+        if split is not None:
+            if split + terms.look >= 1:
+                raise ValueError(
+                    f"split must be below {float(1 - terms.look)} for method='best', "
+                    f"which looks with {float(terms.look)} of ε first"
+                )
+            terms = terms._replace(set_shares=(split,), rank_share=split)
+        left = 1 - terms.look
+        ranked = RankedRoute.of(facts, *_parts(epsilon, terms.rank_share, left))
+        sets = (JointRoute.of(facts, *_parts(epsilon, each, left)) for each in terms.set_shares)
+        looking = _measuring(ranked.selection, terms.look * epsilon)
+        return cls(epsilon, looking, (ranked, *sets), terms)
+
+    def look_paid(self, candidates: Candidates) -> Looked:
+        """Measure the answers at a few ranks; the caller has paid."""
+        ranks = ranks_for(self.routes[0].k, candidates.size)
+        values = self.measurement.draw_paid(candidates.at_ranks(ranks))
+        return tuple(zip(ranks, values.tolist(), strict=True))
+
+    def route(self, looked: Looked, n: int) -> RankedRoute | JointRoute:
+        """The route to take among n answers: a function of released numbers alone."""
+        values = np.array([[value for _, value in looked]])
+        return self.routes[int(self.decide(values, n)[0])]
+
+    def decide(self, looks: Floats, n: int) -> Integers:
+        """For every row of looks, which of the routes."""
+        return self.rule(n).decide(looks)
+
+    def rule(self, n: int) -> Rule:
+        """What decides among n answers, more than there are winners."""
+        selection = self.routes[0].selection
+        ranks = ranks_for(selection.k, n)
+        doubled = 1 if selection.monotonic else 2
+        return Rule(
+            k=selection.k,
+            n=n,
+            ranks=ranks,
+            noise=self.measurement.law(len(ranks)),
+            unit=float(doubled * self.measurement.sensitivity / self.epsilon),
+            terms=self.terms,
+        )
+
+
+def _measuring(selection: NoisyTopK, epsilon: Fraction) -> Joint:
+    """What looks, on the answers' own grid: a look need not be fine."""
+    grid = selection.grid
+    whole = Grid(grid).up(selection.sensitivity) * Grid(grid).step
+    if selection.monotonic:
+        return CountHull(epsilon, monotonic=True, sensitivity=whole, grid=grid)
+    return Cube(epsilon, sensitivity=whole, grid=grid)
+
+
+def _parts(epsilon: Fraction, select: Fraction, left: Fraction) -> tuple[Fraction, Fraction]:
+    """ε for selecting, and what is then left for measuring."""
+    return select * epsilon, (left - select) * epsilon

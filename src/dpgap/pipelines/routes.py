@@ -1,0 +1,248 @@
+"""The routes to a measured top k: ways to release it, of which the best method takes one.
+
+A *route* is a value that knows which error to expect and how to release. Those of today select
+with one part of ε and measure with another:
+
+- `JointRoute`: the winners are chosen as one set. Its noise does not grow with k, so that little of
+  ε selects. A set has no order and no gaps; estimates are the measurements, largest first.
+- `RankedRoute`: the winners are ranked by exponential noise, each with its gap to the next, and
+  estimates use the gaps too.
+- `PaperRoute`: the same with Laplace noise throughout and the paper's estimates.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+
+from dpgap.estimates.certificates import Evidence
+from dpgap.estimates.linear import blue_variance
+from dpgap.exact.draws import Floats, Integers, require_scale
+from dpgap.exact.parameters import Rational
+from dpgap.mechanisms.joint.mechanism import JointTopK
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.measuring.measurement import Joint
+from dpgap.mechanisms.top_k.candidates import Candidates
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.pipelines import best, paper
+from dpgap.pipelines.paper import EstimatedWinners
+from dpgap.releases.results import Promise
+
+
+class Facts(NamedTuple):
+    """What every route is told: how many winners, and what one person can change."""
+
+    k: int
+    monotonic: bool
+    sensitivity: Rational
+    grid: Rational | None
+
+    @classmethod
+    def of(cls, selection: NoisyTopK | JointTopK) -> "Facts":
+        """What a selection was told, in exact numbers."""
+        return cls(*(getattr(selection, name) for name in cls._fields))
+
+    def of_answers(self) -> dict[str, Any]:
+        """What one person can change, as mechanisms are told."""
+        return {name: getattr(self, name) for name in ("monotonic", "sensitivity", "grid")}
+
+
+class Winners(NamedTuple):
+    """What a route releases."""
+
+    indices: Integers
+    labels: tuple[Any, ...] | None
+    gaps: Floats
+    lead: float | None
+    """By how much a set leads every other; None where winners are ranked."""
+    evidence: Evidence | None
+    measurements: Floats
+    found: EstimatedWinners
+    promise: Promise
+
+
+class Expectation(NamedTuple):
+    """What estimates will be off by, and what the selection tells apart; whatever the data."""
+
+    variance: float
+    """Of each estimate, winners being clear."""
+    close_variance: float | None
+    """The same where winners are hard to tell from losers; None where it may be anything."""
+    half_width: float
+    """Half the width of a 95 % interval."""
+    selection_variance: float
+    """Of the noise on what is compared: answers, or for a set the margin between in and out."""
+
+
+class Route(Protocol):
+    """A way to release the top k."""
+
+    name: ClassVar[str]
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What it costs."""
+
+    def release_paid(self, candidates: Candidates) -> Winners:
+        """Release; the caller has paid."""
+
+    def expectation(self) -> Expectation:
+        """Which errors to expect."""
+
+
+S = TypeVar("S", NoisyTopK, JointTopK)
+M = TypeVar("M", Laplace, Joint)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectThenMeasure(ABC, Generic[S, M]):
+    """A route in two steps, each with its part of ε."""
+
+    selection: S
+    measurement: M
+
+    @classmethod
+    @abstractmethod
+    def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
+        """The route with these parts of ε."""
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What both steps cost."""
+        return self.selection.epsilon + self.measurement.epsilon
+
+    @property
+    def k(self) -> int:
+        """How many winners there will be."""
+        return self.selection.k
+
+
+class JointRoute(SelectThenMeasure[JointTopK, Joint]):
+    """The winners as one set, then measured."""
+
+    __slots__ = ()
+    name: ClassVar[str] = "joint"
+
+    @classmethod
+    def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
+        """The route with these parts of ε."""
+        selection = JointTopK(facts.k, to_select, **facts.of_answers())
+        return cls(selection, _together(selection, to_measure))
+
+    def release_paid(self, candidates: Candidates) -> Winners:
+        """Release; the caller has paid. The order is that of the measurements."""
+        selected, private_answers = self.selection.draw_paid(candidates)
+        values = self.measurement.measure_selected(private_answers)
+        order = np.argsort(-values, kind="stable")
+        values, labels = values[order], selected.labels
+        if labels is not None:
+            labels = tuple(labels[at] for at in order.tolist())
+        error = self.measurement.error(self.k)
+        found = EstimatedWinners(values, np.full(self.k, error.variance), "measurements", (error,))
+        return Winners(
+            selected.indices[order],
+            labels,
+            np.empty(0),
+            selected.lead,
+            Evidence.of([selected.lead], [self.selection.law]),
+            values,
+            found,
+            selected.promise,
+        )
+
+    def expectation(self) -> Expectation:
+        """Which errors to expect: the measurement's, in any race."""
+        variance = self.measurement.variance(self.k)
+        margin = 4 * self.selection.law.variance  # noise is on half of the margin
+        return Expectation(variance, variance, self.measurement.half_width(self.k, 0.95), margin)
+
+
+class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
+    """The winners ranked by exponential noise, then measured."""
+
+    __slots__ = ()
+    name: ClassVar[str] = "ranked"
+
+    @classmethod
+    def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
+        """The route with these parts of ε."""
+        selection = NoisyTopK(facts.k, to_select, noise="exponential", **facts.of_answers())
+        return cls(selection, _together(selection, to_measure))
+
+    def release_paid(self, candidates: Candidates) -> Winners:
+        """Release; the caller has paid."""
+        selected, private_answers = self.selection.draw_paid(candidates)
+        values = self.measurement.measure_selected(private_answers)
+        found = best.top_k_estimates(self.selection, self.measurement, selected, values)
+        return Winners(
+            selected.indices,
+            selected.labels,
+            selected.gaps,
+            None,
+            selected.evidence,
+            values,
+            found,
+            selected.promise,
+        )
+
+    def expectation(self) -> Expectation:
+        """Which errors to expect: gaps help where winners are clear (least squares)."""
+        k, noise = self.k, _selection_variance(self.selection)
+        alone = self.measurement.variance(k)
+        own = alone * (1 - self.measurement.law(k).correlation)
+        clear = alone - (k - 1) / k * own * own / (own + noise)
+        return Expectation(clear, alone, self.measurement.half_width(k, 0.95), noise)
+
+
+class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
+    """The paper's method: Laplace noise, and the best linear unbiased estimates."""
+
+    __slots__ = ()
+    name: ClassVar[str] = "paper"
+
+    @classmethod
+    def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
+        """The route with these parts of ε."""
+        selection = NoisyTopK(facts.k, to_select, noise="laplace", **facts.of_answers())
+        measurement = Laplace.after(selection, to_measure)
+        require_scale(measurement.law_in_steps(facts.k).scale)
+        return cls(selection, measurement)
+
+    def release_paid(self, candidates: Candidates) -> Winners:
+        """Release; the caller has paid."""
+        selected, private_answers = self.selection.draw_paid(candidates)
+        values = self.measurement.measure_selected(private_answers)
+        found = paper.top_k_estimates(self.selection, self.measurement, selected, values)
+        return Winners(
+            selected.indices,
+            selected.labels,
+            selected.gaps,
+            None,
+            selected.evidence,
+            values,
+            found,
+            selected.promise,
+        )
+
+    def expectation(self) -> Expectation:
+        """Which errors to expect; in a close race they may be worse than without gaps."""
+        ratio = paper.variance_ratio(self.selection, self.measurement)
+        clear = blue_variance(self.k, self.measurement.variance(self.k), ratio)
+        half = paper.top_k_error(self.selection, self.measurement).half_width(0.95)
+        return Expectation(clear, None, half, _selection_variance(self.selection))
+
+
+def _together(selection: NoisyTopK | JointTopK, epsilon: Fraction) -> Joint:
+    """What measures the winners, all of them together."""
+    kind: type[Joint] = CountHull if selection.monotonic else Cube
+    measurement = kind.after(selection, epsilon)
+    require_scale(measurement.law_in_steps(selection.k).scale)
+    return measurement
+
+
+def _selection_variance(selection: NoisyTopK) -> float:
+    return selection.in_steps().law.floor_variance * float(selection.grid or 1) ** 2

@@ -1,0 +1,62 @@
+"""What is forecast of a selection, compared with what happens."""
+
+import numpy as np
+import pytest
+
+import dpgap
+from dpgap.pipelines.forecast import Forecast
+
+RANKS = np.arange(1, 1_001)
+CURVES = {
+    "steep": (50_000 / RANKS).astype(np.int64),
+    "gentle": (3_000 / RANKS**0.5).astype(np.int64),
+    "low": (300 / RANKS**0.7).astype(np.int64),
+    "flat": np.full(1_000, 200),
+}
+
+
+@pytest.mark.parametrize("name", list(CURVES))
+@pytest.mark.parametrize("k", [3, 10, 40])
+def test_forecasts_are_near_what_happens_if_the_look_is_right(name: str, k: int) -> None:
+    counts = CURVES[name]
+    ranks = tuple(sorted({1, k // 4 or 1, k // 2, k, 2 * k, 5 * k, 25 * k if k < 40 else 1_000}))
+    looks = counts[np.array(ranks) - 1][None].astype(np.float64)
+    shares = np.array([0.02, 0.1, 0.25])
+    as_set, ranked = Forecast(k, counts.size, ranks).precisions(looks, shares, 0.35 / k)
+    mechanisms = [dpgap.JointTopK(k, str(share), monotonic=True) for share in shares]
+    one_shot = dpgap.NoisyTopK(k, "0.35", monotonic=True, noise="exponential")
+    for mechanism, said in zip([*mechanisms, one_shot], [*as_set[:, 0], ranked[0]], strict=True):
+        indices = dpgap.simulate(mechanism, counts, runs=1_000, seed=1).indices
+        # Where all are alike every winner is right; a forecast knows of no ties.
+        right = (indices < k).mean() if name != "flat" else k / counts.size
+        assert said == pytest.approx(float(right), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("k", "n"), [(2, 3), (10, 11), (10, 10**12), (1_000, 2_000), (5_000, 10**9), (3, 2**60)]
+)
+def test_forecasts_are_shares_however_many_answers_there_are(k: int, n: int) -> None:
+    ranks = tuple(sorted({1, k, min(5 * k, n)}))
+    looks = np.array([np.linspace(9e5, 10, len(ranks)), np.zeros(len(ranks))])
+    as_set, ranked = Forecast(k, n, ranks).precisions(looks, np.array([0.01, 1.0]), 0.3)
+    for shares in (as_set, ranked):
+        assert np.isfinite(shares).all()
+        assert (shares >= 0).all()
+        assert (shares <= 1 + 1e-6).all()
+
+
+def test_a_far_tail_at_zero_hardly_matters_and_one_that_stays_up_does() -> None:
+    looks = np.array([[5_000.0, 5_000.0, 100.0, 1.0], [5_000.0, 5_000.0, 4_700.0, 4_700.0]])
+    as_set, ranked = Forecast(10, 10**9, (1, 10, 50, 250)).precisions(looks, np.array([0.1]), 0.1)
+    assert as_set[0, 0] > 0.9
+    assert as_set[0, 1] < 0.01
+    assert ranked[1] > 0.9
+
+
+def test_the_curve_goes_through_the_looks_and_on_as_before() -> None:
+    forecast = Forecast(10, 1_000, (10, 100))
+    looks = np.array([[1_023.0, 31.0]])
+    found = forecast.counts_at(looks, (1, 10, 100, 1_000))[0]
+    assert found == pytest.approx([1_023, 1_023, 31, 0], abs=1e-6)
+    middle = forecast.counts_at(looks, (31,))[0, 0]
+    assert np.log1p(middle) == pytest.approx(np.log(2) * (10 - 5 * np.log10(3.1)))
