@@ -244,6 +244,31 @@ def test_the_smallest_lead_gives_the_p_value_of_the_set_and_above_has_none():
     assert largest.p_values == [largest.set_p_value]
 
 
+@pytest.mark.parametrize("method", ["joint", "ranked"])
+@pytest.mark.parametrize("grid", [None, "0.5"])
+def test_a_measured_release_has_the_p_values_of_its_selection(method: str, grid: str | None):
+    pipeline = dpgap.MeasuredTopK(3, 1, monotonic=True, method=method, grid=grid)
+    release = pipeline.release(np.array([60, 55, 50, 40, 10]))
+    leads = np.full(3, release.lead)
+    if method == "ranked":
+        leads = np.cumsum(release.gaps[::-1])[::-1]
+    expected = np.exp(-leads / float(pipeline.selection.law.scale))
+    assert np.allclose(release.p_values, expected, rtol=1e-12)
+    assert release.set_p_value == release.p_values.max()
+
+
+def test_what_a_release_says_belongs_is_seldom_wrong_whatever_its_route():
+    runs, wrong, routes = 600, 0, set()
+    counts = 300 - 2 * np.arange(30)
+    for epsilon in ("0.3", "3"):
+        for _ in range(runs // 2):
+            release = dpgap.measured_top_k(counts, 5, epsilon, monotonic=True)
+            wrong += bool((release.belong() & (release.indices >= 5)).any())
+            routes.add(release.route)
+    assert routes == {"joint", "ranked"}
+    assert stats.binomtest(wrong, runs, 0.05, alternative="greater").pvalue > LEVEL
+
+
 def test_a_p_value_is_never_above_one_nor_an_error():
     with np.errstate(all="raise"):
         extreme = Evidence((-1e100, 0.0, 1e100), (Fraction(1, 2**190),) * 3)

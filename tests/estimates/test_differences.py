@@ -1,6 +1,7 @@
 """Differences of measured values: intervals that hold for all pairs at once, and no wider."""
 
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_all_pairs_are_at_most_1_6_times_as_wide_as_one(k: int, epsilon: str):
 
 def _coverage(counts: np.ndarray, k: int, runs: int, **options: Any) -> float:
     """How often all differences of winners are in their intervals."""
-    pipeline = dpgap.MeasuredTopK(k, "0.7", **options)
+    pipeline = dpgap.MeasuredTopK(k, "0.7", **{"method": "ranked"} | options)
     made = dpgap.simulate(pipeline, counts, runs=runs, seed=k)
     half = half_width_of_pairs(pipeline.measurement.error(k), k, 0.95)
     return float((np.ptp(made.measurements - made.truth, axis=1) <= half).mean())
@@ -83,7 +84,12 @@ SETTINGS = [
     (k, thinning, options)
     for k in (3, 10, 25)
     for thinning in (1, 30, 300)
-    for options in ({"monotonic": True}, {"monotonic": False}, {"method": "paper"})
+    for options in (
+        {"monotonic": True},
+        {"monotonic": False},
+        {"monotonic": True, "method": "joint"},
+        {"method": "paper"},
+    )
 ]
 
 
@@ -99,10 +105,25 @@ def test_on_flat_counts_the_pair_that_looks_largest_is_covered_too(k: int):
     runs = 20_000
     flat = np.full(60, 500)
     assert _coverage(flat, k, runs, monotonic=True) >= 0.95 - 4 * (0.05 * 0.95 / runs) ** 0.5
-    pipeline = dpgap.MeasuredTopK(k, "0.7", monotonic=True)
+    pipeline = dpgap.MeasuredTopK(k, "0.7", monotonic=True, method="ranked")
     made = dpgap.simulate(pipeline, flat, runs=2_000, seed=1)
     own = pipeline.measurement.half_width(k, 0.95)  # that of one pair, fixed beforehand
     assert (np.ptp(made.measurements, axis=1) <= own).mean() < 0.92
+
+
+@pytest.mark.parametrize("thinning", [30, 300])
+def test_what_the_best_method_releases_covers_all_pairs_by_rank(thinning: int):
+    runs, covered = 300, 0
+    counts = falling_counts() // thinning
+    for _ in range(runs):
+        release = dpgap.measured_top_k(counts, 6, "0.7", monotonic=True)
+        truth = counts[release.indices[release.order]]
+        covered += all(
+            low <= truth[better - 1] - truth[worse - 1] <= high
+            for better, worse in combinations(range(1, 7), 2)
+            for _, low, high in [release.difference(better, worse)]
+        )
+    assert stats.binomtest(covered, runs, 0.95, alternative="less").pvalue > LEVEL
 
 
 @pytest.mark.long
@@ -111,7 +132,7 @@ def test_on_flat_counts_the_pair_that_looks_largest_is_covered_too(k: int):
 def test_all_pairs_are_covered_to_two_standard_errors(k: int, thinning: int):
     runs = 200_000
     counts = falling_counts() // thinning  # the last: flat
-    for options in ({"monotonic": True}, {"monotonic": False}, {"method": "paper"}):
+    for options in ({"monotonic": True}, {"method": "joint"}, {"method": "paper"}):
         covered = _coverage(counts, k, runs, **options)
         assert covered >= 0.95 - 2 * (0.05 * 0.95 / runs) ** 0.5
 

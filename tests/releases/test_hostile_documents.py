@@ -96,6 +96,15 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("max", "delta", "1/1000000"),
     ("max", "delta", 0),
     ("max", "grouped", []),
+    ("max", "evidence", {"leads": [1.0, 2.0], "scales": ["1", "1"]}),
+    ("max", "evidence", {"leads": [1.0], "scales": []}),
+    ("max", "evidence", {"leads": [1.0], "scales": ["0"]}),
+    ("max", "evidence", {"leads": [1.0], "scales": ["1/" + "9" * 99]}),
+    ("max", "evidence", {"leads": ["1"], "scales": ["1"]}),
+    ("max", "evidence", None),
+    ("above-laplace", "evidence", {"leads": [], "scales": []}),
+    ("above-laplace", "mechanisms.0.parameters.threshold", "many"),
+    ("measured-paper", "measured_by", {"law": {"kind": "hull", "scale": "1", "dimension": 9}}),
     ("max", "\x1b[2J\u202e" * 99, 1),
     ("max", "epsilon", "1/0"),
     ("max", "epsilon", "0"),
@@ -195,6 +204,7 @@ def test_a_document_with_one_thing_wrong_is_refused(name: str, path: str, value:
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_a_document_that_lacks_a_field_is_refused(name: str):
     not_needed = {"guarantee", "interval", "items", "private", "labels"}
+    not_needed |= {"findings", "evidence", "measured_by"}
     for field in DOCUMENTS[name].keys() - not_needed:
         content = {key: value for key, value in DOCUMENTS[name].items() if key != field}
         with pytest.raises(DocumentError):
