@@ -17,6 +17,7 @@ from scipy import stats
 import dpgap
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
+from dpgap.mechanisms.sparse_vector.branches import evidence_of
 from law_tests import LEVEL
 
 Floats = NDArray[np.float64]
@@ -154,7 +155,7 @@ def _above(mechanism: dpgap.SparseVector, runs: int) -> tuple[Any, Floats]:
 def _require_above(kind: str, runs: int, **others: Any) -> None:
     mechanism = _mechanism(kind, **others)
     found, raw = _above(mechanism, runs)
-    made = mechanism.evidence(raw, found.branch_of)
+    made = evidence_of(mechanism.ways, found.branch_of, raw)
     _require_size(made.p_values(raw.size), runs)
     if "threshold_share" in others:  # then the last margin is below 0, and p is cautious
         return
@@ -181,7 +182,7 @@ def test_answers_below_seldom_have_small_p_values_in_a_million_runs(kind: str):
 def test_the_gaps_that_are_shown_would_not_do():
     mechanism = _mechanism("plain", threshold_share="0.1")
     found, _ = _above(mechanism, 10_000)
-    shown = mechanism.evidence(found.gaps, found.branch_of)
+    shown = evidence_of(mechanism.ways, found.branch_of, found.gaps)
     assert not _is_small(shown.p_values(found.gaps.size), 0.05)
 
 

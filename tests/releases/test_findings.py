@@ -93,9 +93,10 @@ def test_a_hopeless_release_says_so_first():
         MEANING,
     )
     assert is_mostly_noise(release)
+    assert release.to_dict()["findings"][0] == release.findings[0]
     large = _release([1000.0 - 5 * place for place in range(10)], [9.0] * 10)
     assert large.findings[0] == (
-        "Who is shown here is mostly luck: none of the ten can be told from items that are not "
+        "Little is sure here: none of the ten can be told from items that are not "
         "shown, and their order is not sure."
     )
 
@@ -103,7 +104,7 @@ def test_a_hopeless_release_says_so_first():
 def test_a_winner_alone():
     assert _release([500.0], [90.0]).findings[0] == "It is truly the largest (p = 0.011)."
     assert _release([500.0], [9.0]).findings[0] == (
-        "Who is shown here is mostly luck: it cannot be told from items that are not shown."
+        "Little is sure here: it cannot be told from items that are not shown."
     )
 
 
@@ -138,8 +139,11 @@ def test_a_set_belongs_as_a_whole_or_not_at_all():
     assert sure.p_values.tolist() == [sure.set_p_value] * 10
     unsure = _release(FAR, [30.0])
     assert not unsure.belong().any()
-    assert unsure.findings[0] == (
-        "None of the ten can be told from items that are not shown (p = 0.22)."
+    assert unsure.findings[0] == "It is not sure that these are the top ten (p = 0.22)."
+    close = _release([1000.0 - place for place in range(10)], [30.0])
+    assert close.findings[0] == (
+        "Little is sure here: it is not sure that these are the top ten, and their "
+        "order is not sure."
     )
 
 
@@ -159,9 +163,13 @@ def test_what_is_above_and_what_cannot_be_told_from_the_line():
         "Two of the three are surely above 6,000: ranks 1 and 2.",
         "Rank 3 cannot be told from the line of 6,000.",
     )
-    hopeless = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
+    unsure = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
+    assert unsure.findings[0] == "None of the three can be told from the line of 6,000."
+    values = np.array([9.0, 8.0, 7.0])
+    hopeless = replace(unsure, measurements=values, estimates=values)
     assert hopeless.findings[0] == (
-        "This is mostly noise: none of the three can be told from the line of 6,000."
+        "This is mostly noise: none of the three can be told from the line of 6,000, their order "
+        "is not sure, and all three values cannot be told from 0."
     )
     assert is_mostly_noise(hopeless)
 

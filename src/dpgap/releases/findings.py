@@ -35,15 +35,17 @@ def findings(release: Selected) -> tuple[str, ...]:
 
 
 def is_mostly_noise(release: Selected) -> bool:
-    """Whether nothing sure can be said of who was selected, nor of their order."""
+    """Whether nothing is sure of who was selected and in which order, and values are lost too."""
     if not isinstance(release, Measured) or not release.indices.size:
         return False
+    return _nothing_is_sure(release) and _half_are_near_zero(release)
+
+
+def _nothing_is_sure(release: Measured) -> bool:
     sure = _sure(release)
-    if release.line is not None:
-        return sure is not None and not sure.any()
     if len(release.groups()) > 1:
         return False
-    return _half_are_not_above_zero(release) if sure is None else not sure.any()
+    return _half_are_near_zero(release) if sure is None else not sure.any()
 
 
 def _sentences(release: Selected) -> Iterator[str]:
@@ -51,14 +53,14 @@ def _sentences(release: Selected) -> Iterator[str]:
     if not count:
         yield _nothing(release)
         return
-    if isinstance(release, Measured) and is_mostly_noise(release):
-        yield _mostly_noise(release)
+    if isinstance(release, Measured) and _nothing_is_sure(release):
+        yield _little(release)
         yield "Ask with more ε, or for fewer items."
     else:
         yield from _members(release)
         if isinstance(release, Measured):
             yield from _order(release)
-            yield from _near_zero(release)
+            yield from _without_value(release)
     if isinstance(release, Measured):
         yield from _outside(release)
     if release.p_values is None:
@@ -72,18 +74,15 @@ def _nothing(release: Selected) -> str:
     return "Nothing was found." if line is None else f"Nothing was found above {_number(line)}."
 
 
-def _mostly_noise(release: Measured) -> str:
-    count, line = release.indices.size, release.line
-    if line is not None:
-        return f"This is mostly noise: {_none_of(count)} be told from the line of {_number(line)}."
-    said = []
-    if release.p_values is not None:
-        said.append(f"{_none_of(count)} be told from items that are not shown")
+def _little(release: Measured) -> str:
+    """That nothing is sure."""
+    count = release.indices.size
+    said = [] if _sure(release) is None else [_unsure(release)]
     if count > 1:
         said.append("their order is not sure")
-    if not _half_are_not_above_zero(release):
-        return f"Who is shown here is mostly luck: {', and '.join(said)}."
-    close = int(_not_above_zero(release).sum())
+    if not _half_are_near_zero(release):
+        return f"Little is sure here: {', and '.join(said)}."
+    close = int(_near_zero(release).sum())
     whole = f"{_word(close)} of the {_word(count)} values"
     if close == count:
         whole = "the value" if count == 1 else f"all {_word(count)} values"
@@ -103,9 +102,8 @@ def _members(release: Selected) -> Iterator[str]:
         yield f"{_all_belong(count, belongs, line)}{_with_p(release)}."
         return
     if not sure.any():
-        other = "items that are not shown" if line is None else f"the line of {_number(line)}"
         p_value = _with_p(release) if release.is_proved_as_a_set else ""
-        yield f"{_capital(_none_of(count))} be told from {other}{p_value}."
+        yield f"{_capital(_unsure(release))}{p_value}."
         return
     many = int(sure.sum())
     verb = ("surely belong", "surely belongs") if line is None else ("are surely", "is surely")
@@ -115,6 +113,16 @@ def _members(release: Selected) -> Iterator[str]:
     if ranks and line is not None:
         others = _ranks_where(release, ~sure)
         yield f"{_capital(others)} cannot be told from the line of {_number(line)}."
+
+
+def _unsure(release: Selected) -> str:
+    """That nobody is sure to belong."""
+    count, line = release.indices.size, release.line
+    if line is not None:
+        return f"{_none_of(count)} be told from the line of {_number(line)}"
+    if release.is_proved_as_a_set and count > 1:
+        return f"it is not sure that these are the top {_word(count)}"
+    return f"{_none_of(count)} be told from items that are not shown"
 
 
 def _all_belong(count: int, belongs: str, line: Fraction | None) -> str:
@@ -202,20 +210,20 @@ def _rounded_up(value: float) -> str:
     return approximately(math.ceil(Fraction(value) / unit - Fraction(1, 10**6)) * unit, 6)
 
 
-def _near_zero(release: Measured) -> Iterator[str]:
-    close = _not_above_zero(release)
+def _without_value(release: Measured) -> Iterator[str]:
+    close = _near_zero(release)
     if release.line is None and release.measuring_error is not None and close.any():
         yield f"{_capital(_ranks_where(release, close))} cannot be told from 0."
 
 
-def _not_above_zero(release: Measured) -> Bools:
+def _near_zero(release: Measured) -> Bools:
     close: Bools = np.abs(release.measurements) <= release.half_width_of_all()
     return close
 
 
-def _half_are_not_above_zero(release: Measured) -> bool:
+def _half_are_near_zero(release: Measured) -> bool:
     known = release.measuring_error is not None
-    return known and 2 * int(_not_above_zero(release).sum()) >= release.indices.size
+    return known and 2 * int(_near_zero(release).sum()) >= release.indices.size
 
 
 def _outside(release: Measured) -> Iterator[str]:

@@ -22,10 +22,9 @@ from dpgap import public
 from dpgap.budget.account import Account, Request, charged
 from dpgap.data.private_counts import PrivateCounts, require_facts
 from dpgap.data.tracebacks import errors_without_answers
-from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.draws import Floats
 from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
 from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, require_noise
 from dpgap.exact.parameters import (
@@ -240,10 +239,6 @@ class SparseVector:
         over = (means - program.threshold_law.floor_mean) * grid.width
         return grid.excess(self.threshold) - over
 
-    def evidence(self, raw_gaps: Floats, branch_of: Integers) -> Evidence | None:
-        """What gaps over the noisy threshold prove, before anything is added to them."""
-        return evidence_of(self.ways, branch_of, raw_gaps)
-
     @property
     def gap_errors(self) -> GapErrors:
         """What gaps may be off by."""
@@ -317,7 +312,7 @@ class SparseVector:
         release = AboveRelease(
             indices=positions,
             gaps=raw + self.gap_offsets[branch_of - 1],
-            evidence=self.evidence(raw, branch_of),
+            evidence=evidence_of(self.ways, branch_of, raw),
             branch_of=branch_of,
             labels=labels,
             epsilon=self.epsilon,
