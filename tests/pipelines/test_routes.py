@@ -26,7 +26,8 @@ def test_a_joint_release_is_a_set_in_the_order_of_its_estimates() -> None:
         dpgap.CountHull(75, monotonic=True, grid="1/16").variance(3)
     ]
     assert release.looked == ()
-    assert release.to_frame()["gap"].isna().all()
+    leads = release.to_frame()["lead over next"].tolist()
+    assert leads[:2] == (-np.diff(release.estimates)).tolist()
     assert "gap" not in str(release).split("\n")[0]
     assert "joint: 0.25 of ε to select, 0.75 of ε to measure. As a set they lead" in str(release)
 

@@ -37,7 +37,7 @@ def test_top_k_finds_the_largest_in_order_with_estimates_near_the_truth() -> Non
     low, high = best.interval(0.95).T
     assert (low < best.estimates + 0.1).all()
     assert (best.estimates < high + 0.1).all()
-    assert best.to_frame()["label"].tolist() == list(best.labels)
+    assert best.to_frame()["item"].tolist() == list(best.labels)
 
 
 @pytest.mark.parametrize("adaptive", [False, True])

@@ -95,7 +95,16 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("max", "kind", None),
     ("max", "delta", "1/1000000"),
     ("max", "delta", 0),
-    ("max", "findings", []),
+    ("max", "grouped", []),
+    ("max", "evidence", {"leads": [1.0, 2.0], "scales": ["1", "1"]}),
+    ("max", "evidence", {"leads": [1.0], "scales": []}),
+    ("max", "evidence", {"leads": [1.0], "scales": ["0"]}),
+    ("max", "evidence", {"leads": [1.0], "scales": ["1/" + "9" * 99]}),
+    ("max", "evidence", {"leads": ["1"], "scales": ["1"]}),
+    ("max", "evidence", None),
+    ("above-laplace", "evidence", {"leads": [], "scales": []}),
+    ("above-laplace", "mechanisms.0.parameters.threshold", "many"),
+    ("measured-paper", "measured_by", {"law": {"kind": "hull", "scale": "1", "dimension": 9}}),
     ("max", "\x1b[2J\u202e" * 99, 1),
     ("max", "epsilon", "1/0"),
     ("max", "epsilon", "0"),
@@ -195,6 +204,7 @@ def test_a_document_with_one_thing_wrong_is_refused(name: str, path: str, value:
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_a_document_that_lacks_a_field_is_refused(name: str):
     not_needed = {"guarantee", "interval", "items", "private", "labels"}
+    not_needed |= {"findings", "evidence", "measured_by"}
     for field in DOCUMENTS[name].keys() - not_needed:
         content = {key: value for key, value in DOCUMENTS[name].items() if key != field}
         with pytest.raises(DocumentError):
@@ -235,10 +245,13 @@ def test_many_different_errors_are_refused_before_any_is_worked_out():
 
 def test_what_is_shown_beside_a_document_is_never_believed():
     lies = {"guarantee": "ε = 0", "items": [], "private": True, "epsilon_spent": 0}
+    lies |= {"findings": ["All of it is sure."]}
     text = json.dumps(DOCUMENTS["table-observed"] | lies)
     release = dpgap.read_release(text)
     assert "NOT differentially private" in str(release)
-    assert faces(release)["dictionary"] == DOCUMENTS["table-observed"]
+    honest = dpgap.read_release(json.dumps(DOCUMENTS["table-observed"]))
+    assert faces(release) == faces(honest)
+    assert "All of it" not in release.to_json()
 
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e=1+1"

@@ -37,7 +37,7 @@ def test_every_release_prints_its_guarantee_in_plain_words(kind: str):
     assert "ε = 10 and no δ" in text
     assert "one person" in text
     assert release.guarantee in text
-    assert "index" in text.splitlines()[0]
+    assert any("index" in line for line in text.splitlines())
 
 
 @pytest.mark.parametrize("kind", RELEASES)
@@ -138,7 +138,7 @@ def test_the_callers_numeric_settings_cannot_break_what_was_paid_for(epsilon, mo
                 top = dpgap.measured_top_k(answers, k, epsilon, **facts)
                 above = dpgap.measured_above(answers, 100, k, epsilon, adaptive=True, **facts)
                 assert "95% low" in str(top)
-                assert "95% low" in str(above)
+                assert ("95% low" in str(above)) == (above.indices.size > 0)
         for measurement in (dpgap.Cube(epsilon), dpgap.CountHull(epsilon, monotonic=True)):
             measured = measurement.release(answers)
             assert measured.variance >= 0

@@ -82,7 +82,7 @@ def _words(made: "Plan") -> str:
     """The plan as this terminal shows it."""
     from rich.console import Console
 
-    from dpgap.releases.results import texts
+    from dpgap.releases.release import texts
     from dpgap.releases.terminal import Column, fitted
 
     columns = [Column(name, list(texts(cells))) for name, cells in made.columns().items()]

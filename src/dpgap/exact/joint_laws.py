@@ -29,6 +29,7 @@ import numpy as np
 from dpgap.exact.draws import Floats
 from dpgap.exact.law import Decay, Scalar
 from dpgap.exact.parameters import confidence_level
+from dpgap.exact.spreads import gamma_tail, hull_farthest_tail, hull_spread_tail
 
 _MOST_SHELLS = 1 << 13
 
@@ -53,6 +54,17 @@ class ShellNoise(Decay):
     def joint_cost(self, noise: Sequence[Scalar], shifted: Sequence[Scalar]) -> Scalar:
         """How far log(density) falls from all the coordinates of `noise` to those of `shifted`."""
         return (self.largest(shifted) - self.largest(noise)) / self.scale
+
+    steps_more: ClassVar[int] = 3
+    """How many steps the grid adds at most to what several values are off by."""
+
+    @abstractmethod
+    def spread_tail(self, count: int, x: float) -> float:
+        """P(the largest of `count` values' noises less the smallest > x), in scales."""
+
+    @abstractmethod
+    def farthest_tail(self, count: int, x: float) -> float:
+        """P(the largest of `count` values' noises, up or down, > x), in scales."""
 
     @property
     @abstractmethod
@@ -130,6 +142,12 @@ class HullNoise(ShellNoise):
     def largest(coordinates: Sequence[Scalar]) -> Scalar:
         return max(coordinates)
 
+    def spread_tail(self, count: int, x: float) -> float:
+        return hull_spread_tail(count, x)
+
+    def farthest_tail(self, count: int, x: float) -> float:
+        return hull_farthest_tail(count, x)
+
     @property
     def value_variance(self) -> float:
         return max(self._mean_square() - 1, 0.0) / 6
@@ -162,6 +180,12 @@ class CubeNoise(ShellNoise):
     @staticmethod
     def largest(coordinates: Sequence[Scalar]) -> Scalar:
         return max(abs(each) for each in coordinates)
+
+    def spread_tail(self, count: int, x: float) -> float:
+        return gamma_tail(count - 1, x / 2)
+
+    def farthest_tail(self, count: int, x: float) -> float:
+        return gamma_tail(count, x)
 
     @property
     def value_variance(self) -> float:

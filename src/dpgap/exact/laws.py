@@ -24,6 +24,7 @@ from dpgap.exact.law import (
     geometric_variance,
     signed_exponentials,
 )
+from dpgap.exact.spreads import laplace_spread_tail
 from dpgap.exact.staircase import StaircaseNoise
 
 __all__ = ["Law", "MemorylessLaw", "Noise", "RealLaw", "Scalar", "StaircaseNoise"]  # as well
@@ -83,6 +84,17 @@ class LaplaceNoise(MemorylessLaw):
         """The fewest steps that a measured value stays within, with confidence `level`."""
         steps = math.ceil(-float(self.scale) * math.log1p(-level))
         return max(1, steps) - 0.5
+
+    steps_more: ClassVar[int] = 1
+    """How many steps the grid adds at most to what several values are off by."""
+
+    def spread_tail(self, count: int, x: float) -> float:
+        """P(the largest of `count` noises less the smallest > x), in scales."""
+        return laplace_spread_tail(count, x)
+
+    def farthest_tail(self, count: int, x: float) -> float:
+        """P(the largest of `count` noises, up or down, > x), in scales."""
+        return -math.expm1(count * math.log1p(-math.exp(-x))) if x > 0 else 1.0
 
     def difference_tail(self, other: Law, step: int) -> float:
         """Exact where the other is Laplace noise too."""

@@ -26,6 +26,8 @@ class EstimatedWinners(NamedTuple):
     variances: Floats
     centres: str
     errors: tuple[MeasurementError | LaplaceSum, ...]
+    measured_by: MeasurementError | None = None
+    """What measurements may be off by, where errors are about something else."""
 
 
 def top_k_estimates(
@@ -43,6 +45,7 @@ def top_k_estimates(
         np.full(k, blue_variance(k, measurement.variance(k), ratio)),
         "estimates",
         (top_k_error(selection, measurement),),
+        measurement.error(k),
     )
 
 
@@ -83,6 +86,7 @@ def above_estimates(
         combined_variance(measured, variance),
         "estimates",
         above_errors(selection, measurement, branches),
+        measurement.error(branches.size),
     )
 
 

@@ -34,7 +34,7 @@ from dpgap.pipelines.measured import (
 from dpgap.pipelines.outlook import Outlook, Sizes, outlook_for
 from dpgap.pipelines.paper import above_errors, gap_variances
 from dpgap.pipelines.routes import Expectation
-from dpgap.releases.results import Table
+from dpgap.releases.release import Table
 from dpgap.releases.ways import METHODS
 
 BASELINE = "baseline"

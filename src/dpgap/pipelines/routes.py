@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
+from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.draws import Floats, Integers, require_scale
 from dpgap.exact.parameters import Rational
@@ -58,6 +59,7 @@ class RouteResult(NamedTuple):
     gaps: Floats
     lead: float | None
     """By how much a set leads every other; None where winners are ranked."""
+    evidence: Evidence | None
     measurements: Floats
     found: EstimatedWinners
     promise: Promise
@@ -146,6 +148,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
             labels,
             np.empty(0),
             selected.lead,
+            Evidence.of([selected.lead], [self.selection.law]),
             values,
             found,
             selected.promise,
@@ -180,6 +183,7 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
             selected.labels,
             selected.gaps,
             None,
+            selected.evidence,
             values,
             found,
             selected.promise,
@@ -218,6 +222,7 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
             selected.labels,
             selected.gaps,
             None,
+            selected.evidence,
             values,
             found,
             selected.promise,

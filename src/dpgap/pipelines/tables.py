@@ -256,25 +256,24 @@ def _origin(answers: PrivateCounts) -> Origin:
 
 
 def _of_table(question: Question, release: Measured) -> TableRelease:
-    """The answer to a question: items above a threshold are shown largest first."""
-    values = _values(release) if question.kind == "top-k" else _largest_first(release)
-    return TableRelease(**values, question=question)
-
-
-def _values(release: Measured) -> dict[str, Any]:
-    return {field.name: getattr(release, field.name) for field in fields(release)}
+    """The answer to a question, the largest estimate first."""
+    return TableRelease(**_largest_first(release), question=question)
 
 
 def _largest_first(release: Measured) -> dict[str, Any]:
-    """The values of a release, the largest estimate first."""
-    order = np.argsort(-release.estimates, kind="stable")
-    values = _values(release)
-    rows: dict[str, Any]
-    rows = {name: each[order] for name, each in values.items() if isinstance(each, np.ndarray)}
+    """The values of a release, the largest estimate first. What is not one for each item stays."""
+    order = release.order
+    places = order.tolist()
+    values = {field.name: getattr(release, field.name) for field in fields(release)}
+    for name, each in values.items():
+        if isinstance(each, np.ndarray) and each.size == order.size:
+            values[name] = each[order]
     for name in ("labels", "errors"):
-        if values[name] is not None and len(values[name]) == order.size:  # or one for all
-            rows[name] = tuple(values[name][place] for place in order.tolist())
-    return values | rows
+        if values[name] is not None and len(values[name]) == order.size:
+            values[name] = tuple(values[name][place] for place in places)
+    if release.evidence is not None:
+        values["evidence"] = release.evidence.reordered(places)
+    return values
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpgap.releases.faults import DocumentError
 from dpgap.releases.questions import TableRelease
+from dpgap.releases.release import Selected
 from dpgap.releases.results import (
     AboveRelease,
     MaxRelease,
@@ -35,6 +36,8 @@ def require_agreement(release: Any) -> None:
         return
     count = release.indices.size
     _require(release.labels is None or len(release.labels) == count, "indices and labels")
+    if isinstance(release, Selected):
+        _require_evidence(release, count)
     if isinstance(release, TopKRelease | Measured):
         is_set = isinstance(release, Measured) and release.route == "joint"
         lengths = (0,) if is_set else (count, max(count - 1, 0))
@@ -54,13 +57,26 @@ def require_agreement(release: Any) -> None:
         _require_question(release, count)
 
 
+def _require_evidence(release: Selected, count: int) -> None:
+    """The line can be read; leads are one for each, one for all, or none where none lost."""
+    line = release.line
+    _require(line is None or abs(line) < 1 << 200, "a threshold and what answers can reach")
+    if release.evidence is None:
+        return
+    leads, scales = release.evidence
+    _require(len(leads) == len(scales), "leads and their scales")
+    lengths = (0, min(count, 1), count) if line is None else (count,)
+    _require(len(leads) in lengths, "indices and leads")
+
+
 def _require_measured(release: Measured, count: int) -> None:
     for column in (release.measurements, release.estimates, release.variances):
         _require(column.size == count, "indices and numbers")
     lengths = (1, count) if count else (0,)
     _require(len(release.errors) in lengths, "numbers and their errors")
     _require(len(set(release.errors)) <= _MOST_ERRORS, "numbers and their errors")
-    _require_laws(release.errors, count)
+    kept = () if release.measured_by is None else (release.measured_by,)
+    _require_laws((*release.errors, *kept), count)
     _require(release.route in _ROUTES_OF.get(release.method, ()), "the method and the route")
     _require((release.lead is not None) == (release.route == "joint"), "the route and the lead")
     steps = tuple(step for step, _ in release.parts)

@@ -13,9 +13,9 @@ What is in a document
 - Exact numbers (ε, δ, scales) are text such as "7/10". Floats have all their digits. Labels have
   rules of their own: `dpgap.releases.labels`.
 - `delta` is "0" in this version: nothing else can be promised.
-- Fields in `SHOWN` (words, 95 % intervals, rows) follow from the others. They are there for people,
-  and for programs that do not want to work them out. They are never read. `BESIDE` lists what the
-  command line adds about an account; that is not read either.
+- Fields in `SHOWN` (findings and other words, 95 % intervals, rows) follow from the others. They
+  are there for people, and for programs that do not want to work them out. They are never read.
+  `BESIDE` lists what the command line adds about an account; that is not read either.
 
 How it may change
 -----------------
@@ -23,7 +23,7 @@ How it may change
 - **A new field** must have a default that is true of every document written before. It is left out
   where it has this default (`forms.maybe`). So an older reader reads every document that does
   without the new field, and refuses one that has it: it could not know what the numbers mean. δ
-  above 0, a route, a group and findings are such fields.
+  above 0, a route and a group are such fields.
 - **A new word** in a field that lists its words, such as a method or a law, is like a new field.
 - **A field that changes its meaning** makes a new `version`. A reader refuses a later version, and
   says so. It reads all earlier ones.
@@ -57,9 +57,10 @@ from dpgap.releases.forms import (
     word,
 )
 from dpgap.releases.json_text import parsed
-from dpgap.releases.law_forms import ERROR, GAP_ERRORS, MEASUREMENT_ERROR
+from dpgap.releases.law_forms import ERROR, EVIDENCE, GAP_ERRORS, MEASUREMENT_ERROR
 from dpgap.releases.provenance import LedgerReference, MechanismUsed, Provenance
 from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin, Question, TableRelease
+from dpgap.releases.release import Promise, Release, Selected
 from dpgap.releases.results import (
     AboveRelease,
     IndexRelease,
@@ -67,15 +68,13 @@ from dpgap.releases.results import (
     MaxRelease,
     Measured,
     MeasuredValues,
-    Promise,
-    Release,
     TopKRelease,
 )
 from dpgap.releases.rows import rows_of
 from dpgap.releases.ways import METHODS, ROUTES
 
 FORMAT, VERSION = "dpgap release", 1
-SHOWN = ("guarantee", "interval", "items", "private")
+SHOWN = ("findings", "guarantee", "interval", "items", "private")
 """Fields that follow from others, and are not read."""
 BESIDE = ("epsilon_spent", "epsilon_remaining", "exact")
 """What the command line adds, and is not read."""
@@ -154,7 +153,7 @@ _EVERY: dict[str, Form] = {
 }
 _LABELS = maybe(each(label()))
 _INDICES = {"indices": integers(-1), "labels": _LABELS}
-_TOP = _INDICES | {"gaps": floats()}
+_TOP = _INDICES | {"gaps": floats(), "evidence": maybe(EVIDENCE)}
 _SPENT = {"spent": positive()}
 _MEASURED = (
     _TOP
@@ -171,6 +170,7 @@ _MEASURED = (
         "looked": maybe(each(pairs((whole(1), real()))), ()),
         "lead": maybe(real(least=0)),
         "parts": maybe(each(pairs((word("look", "select", "measure"), positive()))), ()),
+        "measured_by": maybe(MEASUREMENT_ERROR),
     }
 )
 _ABOVE = {"branch_of": integers(1), "processed": whole(0), "errors": GAP_ERRORS}
@@ -208,6 +208,8 @@ def _name_of(release: Release) -> str:
 def _shown(release: Release) -> dict[str, Any]:
     """What follows from the rest, for people."""
     words: dict[str, Any] = {"guarantee": release.guarantee}
+    if isinstance(release, Selected):
+        words |= {"findings": list(release.findings)}
     if isinstance(release, TableRelease):
         rows = [row._asdict() for row in rows_of(release)]
         return words | {"private": release.question.origin.is_private, "items": rows}

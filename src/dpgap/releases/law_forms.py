@@ -7,6 +7,7 @@ ever, or be no number.
 from fractions import Fraction
 from typing import Any
 
+from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
 from dpgap.exact.joint_laws import CubeNoise, HullNoise
 from dpgap.exact.law import Decay
@@ -29,6 +30,7 @@ from dpgap.releases.forms import (
 
 _MOST_TERMS = 8
 _SHORTEST = Fraction(1, 1 << 64)
+_LEAST = Fraction(1, 1 << 200)
 
 
 def _is_power(value: Fraction) -> bool:
@@ -95,6 +97,13 @@ _VALUE_LAW = _checked(
 _MEASUREMENT = {"law": _VALUE_LAW, "grid": _GRID}
 _SUM = {"terms": each(pairs((real(least=0), whole(0)))), "floored": real(least=0), "grid": _GRID}
 
+EVIDENCE = record(
+    Evidence,
+    {
+        "leads": each(real()),
+        "scales": each(exact(lambda value: _LEAST < value < 1 / _LEAST, "a scale of noise")),
+    },
+)
 MEASUREMENT_ERROR = record(MeasurementError, _MEASUREMENT)
 ERROR = _checked(
     kinds({"measurement": (MeasurementError, _MEASUREMENT), "laplace sum": (LaplaceSum, _SUM)}),

@@ -14,7 +14,8 @@ from dpgap.budget.account import Request
 from dpgap.exact.parameters import readable
 from dpgap.releases.numbers import exact_text
 from dpgap.releases.printable import printable
-from dpgap.releases.results import Measured, factor
+from dpgap.releases.release import factor
+from dpgap.releases.results import Measured
 
 ADD_OR_REMOVE = "add-or-remove"
 """Neighbouring tables differ by one unit that one of them lacks: all counts move one way."""
@@ -163,16 +164,26 @@ def _unit_in_words(unit: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableRelease(Measured):
-    """What a table was asked, and the answer: items with estimates, intervals and gaps."""
+    """What a table was asked, and the answer: items, the largest estimate first.
+
+    `gaps` are those of the selection. After a top k, an item's gap is how far it was ahead of the
+    item that the selection ranked next. Where every item was selected there is one gap less, and
+    they are in the order of the selection. Above a threshold, it is by how much.
+    """
 
     question: Question
+
+    @property
+    def line(self) -> Fraction | None:
+        """The threshold that items had to reach; None where the largest were looked for."""
+        return self.question.threshold
 
     @property
     def guarantee(self) -> str:
         """What ε promises, in plain words."""
         return self.question.guarantee()
 
-    def _repr_html_(self) -> str:
+    def _drawn(self) -> str:
         from dpgap.releases.page import chart
 
-        return chart(self) + Measured._repr_html_(self)
+        return chart(self)

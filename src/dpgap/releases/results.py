@@ -1,171 +1,21 @@
-"""What a release looks like: public values only, ready to read, print and tabulate.
+"""What mechanisms and pipelines release: public values only, ready to read, print and tabulate."""
 
-Nothing here has ever seen a private number. Each release carries its guarantee in plain words.
-"""
-
-import html
-import importlib
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpgap.estimates.differences import Difference, half_width_of_all, half_width_of_pairs
 from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
-from dpgap.exact.parameters import confidence_level, positive_integer, readable
-from dpgap.releases.plain import plain
-from dpgap.releases.provenance import MechanismUsed, Provenance
+from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.parameters import confidence_level, positive_integer
+from dpgap.releases.release import Promise, Release, Selected, named
 from dpgap.releases.ways import way_in_words
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-
-class Promise(NamedTuple):
-    """What a release promises, and on what condition."""
-
-    epsilon: Fraction
-    sensitivity: Fraction
-    monotonic: bool
-
-    def __str__(self) -> str:
-        direction = ", all of them in the same direction" if self.monotonic else ""
-        return (
-            f"Pure differential privacy with ε = {readable(self.epsilon)} and no δ: if one "
-            "person's data were added or taken away, nothing shown here (gaps included) would "
-            f"become more than {factor(self.epsilon)} times as likely or unlikely. This holds "
-            "provided that one person changes each answer by at most "
-            f"{readable(self.sensitivity)}{direction}; that is for you to see to. How many "
-            "answers there are, their labels and all parameters are public."
-        )
-
-
-def factor(epsilon: Fraction) -> str:
-    """How much likelier ε allows anything to become."""
-    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{readable(epsilon)}"
-
-
-class Table(ABC):
-    """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
-
-    __slots__ = ()
-
-    promise: Promise
-
-    @property
-    def guarantee(self) -> str:
-        """What ε promises, in plain words."""
-        return str(self.promise)
-
-    @property
-    def remark(self) -> str:
-        """What there is to say besides the rows, in plain words; it may be nothing."""
-        return ""
-
-    @abstractmethod
-    def columns(self) -> dict[str, Sequence[Any]]:
-        """The rows, column by column."""
-
-    def to_frame(self) -> Any:
-        """The rows as a data frame: pandas if it is installed, else Polars."""
-        for library in ("pandas", "polars"):
-            try:
-                return importlib.import_module(library).DataFrame(self.columns())
-            except ModuleNotFoundError:
-                continue
-        raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values that JSON can hold; exact numbers are text such as "7/10"."""
-        values: dict[str, Any] = plain(self)
-        return values | {"guarantee": self.guarantee}
-
-    def __str__(self) -> str:
-        columns = self.filled_columns()
-        rows = [list(columns), *zip(*map(texts, columns.values()), strict=True)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
-        return "\n".join([*lines, "", *filter(None, [self.remark]), self.guarantee])
-
-    def filled_columns(self) -> dict[str, Sequence[Any]]:
-        """The columns, but for those that have rows and nothing in them."""
-        columns = self.columns().items()
-        return {
-            name: col for name, col in columns if not len(col) or any(c is not None for c in col)
-        }
-
-    def _repr_html_(self) -> str:
-        said = "".join(
-            f"<p>{html.escape(said)}</p>" for said in (self.remark, self.guarantee) if said
-        )
-        return self.rows_in_html() + said
-
-    def rows_in_html(self) -> str:
-        """The rows as a table of HTML, in which names are only text."""
-        columns = self.filled_columns()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in zip(*map(texts, columns.values()), strict=True)
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def texts(column: Sequence[Any]) -> Iterator[str]:
-    """The cells of a column as they are shown."""
-    for cell in column:
-        if cell is None:
-            yield ""
-        elif isinstance(cell, float | np.floating):
-            yield f"{cell:.1f}" if abs(float(cell)) < 1e15 else f"{cell:.6g}"
-        else:
-            # An item's name is untrusted: no control characters in a terminal.
-            yield "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(cell))
-
-
-def named(indices: Integers, labels: Sequence[Any] | None) -> dict[str, Sequence[Any]]:
-    """The column that says which answer a row is about."""
-    return {"index": indices.tolist()} if labels is None else {"label": labels}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Release(Table):
-    """What every release is besides its rows: when it was made, how, and how to keep it."""
-
-    epsilon: Fraction
-    """What is guaranteed for all of it."""
-    promise: Promise
-    made: Provenance = field(default_factory=Provenance.now, kw_only=True)
-    """When, by which version of dpgap, and which entry of a ledger paid."""
-    mechanisms: tuple[MechanismUsed, ...] = field(default=(), kw_only=True)
-    """What drew the noise, in order, with all parameters."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The release document as plain values: see `to_json`."""
-        from dpgap.releases.document import document
-
-        return document(self)
-
-    def to_json(self) -> str:
-        """The release document: all that was released, as JSON that `dpgap.read_release` reads.
-
-        Exact numbers are text such as "7/10", and all letters are ASCII.
-        """
-        from dpgap.releases.json_text import written
-
-        return written(self.to_dict())
-
-    def again(self) -> Self:
-        """The same release, shown again: it was paid for before."""
-        return replace(self, made=self.made._replace(again=True))
-
-    def paid_by(self, reference: Mapping[str, Any]) -> Self:
-        """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
-        return replace(self, made=self.made.paid_by(reference))
+__all__ = ["Promise", "Release"]  # as well
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,16 +30,14 @@ class IndexRelease(Release):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TopKRelease(Release):
+class TopKRelease(Selected):
     """The winners of a Noisy Top-K, best first, and the gaps between them.
 
     `gaps[i]` is by how much rank i + 1 leads the next rank; the last one is the lead over the
     best loser (absent where every answer won).
     """
 
-    indices: Integers
     gaps: Floats
-    labels: tuple[Any, ...] | None
 
     def gap_between(self, better: int, worse: int) -> float:
         """By how much rank `better` leads rank `worse`; ranks count from 1."""
@@ -236,17 +84,15 @@ class MaxRelease(TopKRelease):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AboveRelease(Release):
+class AboveRelease(Selected):
     """The answers that a Sparse Vector found above its threshold, in the order asked.
 
     `gaps[i]` is by how much `indices[i]` is above the threshold, `branch_of[i]` the branch that it
     cleared. `processed` counts the answers looked at.
     """
 
-    indices: Integers
     gaps: Floats
     branch_of: Integers
-    labels: tuple[Any, ...] | None
     spent: Fraction
     processed: int
     errors: GapErrors
@@ -299,17 +145,18 @@ class MeasuredValues(Release):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured(Release):
+class Measured(Selected):
     """Selected answers with estimates: what a pipeline releases.
+
+    Whatever is shown is ordered by estimate. Ranks here are ranks by estimate, and count from 1.
+    Arrays are in the order of the selection, to which `gaps` refer, unless a table was asked.
 
     `measurements` are the values as measured; `estimates` also use the gaps, and `variances` are
     theirs, of the noise (rounding to a declared grid is not in them, but it is in intervals).
     `epsilon` is the guarantee, `spent` what it came to.
     """
 
-    indices: Integers
     gaps: Floats
-    labels: tuple[Any, ...] | None
     measurements: Floats
     estimates: Floats
     variances: Floats
@@ -330,6 +177,8 @@ class Measured(Release):
     """By how much a set's half-margin leads that of every other set; None where it is no set."""
     parts: tuple[tuple[str, Fraction], ...] = field(default=(), kw_only=True)
     """What of ε each step of a top k took: to look, to select, to measure."""
+    measured_by: MeasurementError | None = field(default=None, kw_only=True)
+    """What measurements may be off by, where `errors` are about something else."""
 
     @property
     def remaining(self) -> Fraction:
@@ -355,31 +204,89 @@ class Measured(Release):
         centres: Floats = getattr(self, self.centres)
         return np.stack([centres - half, centres + half], axis=1)
 
+    @property
+    def order(self) -> Integers:
+        """The places of the answers, the largest estimate first."""
+        return np.argsort(-self.estimates, kind="stable")
+
+    @np.errstate(all="ignore")
+    def difference(self, better: int, worse: int, level: float = 0.95) -> Difference:
+        """By how much rank `better` leads rank `worse`: the estimate, and the ends of an interval.
+
+        Which pairs one looks at depends on the noise. So the confidence holds for all pairs at
+        once, and for the answers that were selected. The interval comes from the measurement
+        alone, which selection does not touch. Where nothing is known of that, it has no ends.
+        """
+        better, worse = positive_integer("better", better), positive_integer("worse", worse)
+        if not better < worse <= self.indices.size:
+            raise ValueError(
+                f"ranks must satisfy 1 <= better < worse <= {self.indices.size}, "
+                f"not {better} and {worse}"
+            )
+        places = self.order[[better - 1, worse - 1]]
+        estimate, measured = (
+            float(values[places[0]] - values[places[1]])
+            for values in (self.estimates, self.measurements)
+        )
+        half = self.half_width_of_pairs(level)
+        return Difference(estimate, measured - half, measured + half)
+
+    def groups(self, level: float = 0.95) -> tuple[tuple[int, ...], ...]:
+        """Ranks by estimate, in groups whose neighbours cannot be told apart.
+
+        Every rank is in one group, perhaps alone. With confidence `level`, all answers in a group
+        are larger than all answers in later groups.
+        """
+        measured = self.measurements[self.order]
+        ahead = np.minimum.accumulate(measured)[:-1]
+        behind = np.maximum.accumulate(measured[::-1])[::-1][1:]
+        cuts = np.flatnonzero(ahead - behind > self.half_width_of_pairs(level)) + 1
+        parts = np.split(np.arange(1, measured.size + 1), cuts)
+        return tuple(tuple(part.tolist()) for part in parts if part.size)
+
+    def half_width_of_pairs(self, level: float = 0.95) -> float:
+        """How far the measured difference of any two answers is off, for all pairs at once."""
+        level, error = confidence_level(level), self.measuring_error
+        if error is None:
+            return math.inf
+        return half_width_of_pairs(error, self.indices.size, level) + 2 * self.rounding
+
+    def half_width_of_all(self, level: float = 0.95) -> float:
+        """How far any of the measurements is off, for all of them at once."""
+        level, error = confidence_level(level), self.measuring_error
+        if error is None:
+            return math.inf
+        return half_width_of_all(error, self.indices.size, level) + self.rounding
+
+    @property
+    def measuring_error(self) -> MeasurementError | None:
+        """What each measurement may be off by; None where it was not kept."""
+        own = [error for error in self.errors[:1] if isinstance(error, MeasurementError)]
+        return self.measured_by or (own[0] if own else None)
+
     def columns(self) -> dict[str, Sequence[Any]]:
-        low, high = self.interval().T
-        gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
-        return {
-            "rank": list(range(1, self.indices.size + 1)),
-            **named(self.indices, self.labels),
-            "estimate": self.estimates.tolist(),
-            "95% low": low.tolist(),
-            "95% high": high.tolist(),
-            "gap": gaps,
-        }
+        from dpgap.releases.rows import columns_of
+
+        return columns_of(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JointRelease(Release):
+class JointRelease(Selected):
     """The top set that a Joint Top-K found: a set, so that the order of its members says nothing.
 
     `lead` is by how much its noisy half-margin leads that of any other set. `p_value` is that of
-    "this is not the true top set": where it is not, so large a lead has at most this chance.
+    "this is not the true top set": where it is not, so large a lead has at most this chance. It is
+    the p-value of every member.
     """
 
-    indices: Integers
-    labels: tuple[Any, ...] | None
     lead: float
     p_value: float
+
+    is_proved_as_a_set: ClassVar[bool] = True
+
+    @property
+    def p_values(self) -> Floats:
+        return np.full(self.indices.size, self.p_value)
 
     def columns(self) -> dict[str, Sequence[Any]]:
         return named(self.indices, self.labels)

@@ -7,9 +7,12 @@ formulas; JSON is plain ASCII.
 
 import csv
 import io
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from dpgap.budget.amounts import readable_text
 from dpgap.releases.json_text import written
@@ -17,14 +20,28 @@ from dpgap.releases.numbers import number
 from dpgap.releases.plain import plain
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.results import Release
+from dpgap.releases.release import Release, named
+from dpgap.releases.results import Measured
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _MAX_NAME = 80
 
 
+HEADINGS = {
+    "rank": "rank",
+    "item": "item",
+    "estimate": "estimate",
+    "low": "95% low",
+    "high": "95% high",
+    "lead": "lead over next",
+    "give_or_take": "give or take",
+    "p": "p",
+}
+"""What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
+
+
 class Row(NamedTuple):
-    """One item of a release; `gap` is None where there is no item to compare with."""
+    """One item of a release, by its rank by estimate."""
 
     rank: int
     item: Any
@@ -32,20 +49,63 @@ class Row(NamedTuple):
     low: float
     high: float
     gap: float | None
+    """The selection's own gap; None where it has none for each item."""
+    lead: float | None
+    """By how much the estimate is above that of the next row; None for the last."""
+    give_or_take: float | None
+    """How far the lead may be off: all leads at once, with the confidence of the intervals."""
+    p: float | None
+    """The p-value of "it does not belong"; None where there is none."""
 
 
-def rows_of(release: TableRelease, level: float = 0.95) -> list[Row]:
-    """The rows of a release, best first."""
-    labels = release.labels or ()
-    ends = release.interval(level).tolist()
-    gaps = [*release.gaps.tolist(), *[None] * (len(labels) - release.gaps.size)]
-    estimates = release.estimates.tolist()
+def rows_of(release: Measured, level: float = 0.95) -> list[Row]:
+    """The rows of a release, the largest estimate first."""
+    order = release.order.tolist()
+    ends = release.interval(level)[order].tolist()
+    estimates, leads, within = _leads(release, level)
+    names = release.indices.tolist() if release.labels is None else release.labels
+    gaps = release.gaps.tolist() if release.gaps.size == len(order) else [None] * len(order)
+    p_values = release.p_values
+    certain = [None] * len(order) if p_values is None else p_values.tolist()
     return [
-        Row(rank, plain(label), estimate, low, high, gap)
-        for rank, (label, estimate, (low, high), gap) in enumerate(
-            zip(labels, estimates, ends, gaps, strict=True), start=1
+        Row(rank + 1, plain(names[at]), value, low, high, gaps[at], lead, half, certain[at])
+        for rank, (at, (low, high), value, lead, half) in enumerate(
+            zip(order, ends, estimates, leads, within, strict=True)
         )
     ]
+
+
+def _leads(release: Measured, level: float) -> tuple[list[float], list[Any], list[Any]]:
+    """Estimates in order, their leads over the next, and how far these may be off.
+
+    The interval of a lead is around the difference that was measured. What is said here is wide
+    enough to hold that interval around the difference of the estimates.
+    """
+    order = release.order
+    estimates = release.estimates[order]
+    leads = (estimates[:-1] - estimates[1:]).tolist()
+    measured = release.measurements[order]
+    off = np.abs(estimates[:-1] - estimates[1:] - (measured[:-1] - measured[1:]))
+    half = release.half_width_of_pairs(level)
+    within = [half + each if math.isfinite(half) else None for each in off.tolist()]
+    last = [None] * min(order.size, 1)
+    return estimates.tolist(), leads + last, within + last
+
+
+def columns_of(release: Measured) -> dict[str, Sequence[Any]]:
+    """The same rows, column by column; labels stay what they are."""
+    rows = rows_of(release)
+    order = release.order
+    labels = release.labels
+    in_order = None if labels is None else [labels[at] for at in order.tolist()]
+    columns: dict[str, Sequence[Any]] = {HEADINGS["rank"]: [row.rank for row in rows]}
+    if isinstance(release, TableRelease):
+        columns |= {HEADINGS["item"]: in_order or []}
+    else:
+        columns |= named(release.indices[order], in_order)
+    for name in ("estimate", "low", "high", "lead", "give_or_take", "p"):
+        columns |= {HEADINGS[name]: [getattr(row, name) for row in rows]}
+    return columns
 
 
 def visible(name: object) -> str:
@@ -82,21 +142,13 @@ def to_csv(release: Release) -> str:
     """
     out = io.StringIO()
     writer = csv.writer(out)
-    head, rows = _cells(release)
+    columns = release.columns()
+    rows = zip(*([plain(cell) for cell in column] for column in columns.values()), strict=True)
     facts = (_no_formula(_asked(release)), number(release.epsilon), release.made.time)
-    writer.writerow((*head, "question", "epsilon", "time"))
+    writer.writerow((*columns, "question", "epsilon", "time"))
     for row in rows:
         writer.writerow((*map(_no_formula, row), *facts))
     return out.getvalue()
-
-
-def _cells(release: Release) -> tuple[Iterable[str], Iterable[tuple[Any, ...]]]:
-    """The names of the columns, and the rows."""
-    if isinstance(release, TableRelease):
-        return Row._fields, rows_of(release)
-    columns = release.columns()
-    plain_columns = ([plain(cell) for cell in column] for column in columns.values())
-    return columns, zip(*plain_columns, strict=True)
 
 
 def _asked(release: Release) -> str:

@@ -15,11 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dpgap.exact.parameters import readable
+from dpgap.releases.findings import is_mostly_noise
 from dpgap.releases.printable import printable
 from dpgap.releases.provenance import AGAIN
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.results import Release, texts
-from dpgap.releases.rows import rows_of, visible
+from dpgap.releases.release import Release, Selected
+from dpgap.releases.rows import HEADINGS, rows_of, visible
 
 _BETWEEN = 3
 """How many letters a column takes besides its own; the last one takes one less."""
@@ -47,7 +48,11 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
     with console.capture() as captured:
         if release.made.again:
             console.print(Text(f"{AGAIN} Ask for fresh noise to pay anew.", style="bold"))
-        console.print(fitted(_columns(release), console))
+        for sentence in release.findings:
+            console.print(Text(printable(sentence)))
+        columns = _columns(release)
+        if columns[0].cells:
+            console.print(fitted(columns, console))
         console.print(
             Text.assemble(
                 ("ε spent then " if release.made.again else "ε spent ", "dim"),
@@ -67,20 +72,23 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
 
 def _columns(release: Release) -> list[Column]:
     if not isinstance(release, TableRelease):
-        filled = release.filled_columns().items()
-        return [Column(name, list(texts(cells)), wraps=name == "label") for name, cells in filled]
+        columns = release.cells().items()
+        return [Column(name, cells, wraps=name == "label") for name, cells in columns]
     rows = rows_of(release)
-    item = visible(release.question.origin.item)
-    gap = "gap to next" if release.question.kind == "top-k" else "above by"
-    columns = [
-        Column("rank", [str(row.rank) for row in rows]),
-        Column(item, [Text(visible(row.item), "bold") for row in rows], wraps=True),
-        Column("estimate", [f"{row.estimate:,.1f}" for row in rows]),
-        Column("95 % interval", [f"{row.low:,.1f} … {row.high:,.1f}" for row in rows]),
+    is_noise = isinstance(release, Selected) and is_mostly_noise(release)
+    style = "dim" if is_noise else "bold"
+    found = [
+        Column(HEADINGS["rank"], [str(row.rank) for row in rows]),
+        Column(HEADINGS["item"], [Text(visible(row.item), style) for row in rows], wraps=True),
     ]
-    if release.gaps.size or not rows:
-        columns.append(Column(gap, ["" if row.gap is None else f"{row.gap:,.1f}" for row in rows]))
-    return columns
+    for name in ("estimate", "low", "high", "lead", "give_or_take"):
+        numbers = [getattr(row, name) for row in rows]
+        if any(number is not None for number in numbers):
+            cells = ["" if number is None else f"{number:,.1f}" for number in numbers]
+            found.append(
+                Column(HEADINGS[name], [Text(c, "dim" if is_noise else "") for c in cells])
+            )
+    return found
 
 
 def fitted(columns: Sequence[Column], console: Console) -> Table:

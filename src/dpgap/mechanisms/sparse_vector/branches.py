@@ -4,10 +4,14 @@ A *branch* is one way to be above, with noise, a price and a margin of its own.
 """
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpgap.exact.draws import require_scale
+import numpy as np
+
+from dpgap.estimates.certificates import Evidence
+from dpgap.exact.draws import Floats, Integers, require_scale
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law, Scalar, law_named
 
@@ -51,6 +55,15 @@ def laws_of(mechanism: "SparseVector", branches: int) -> tuple[Law, tuple[Branch
         demanded = _margin(law, threshold_law, grid, is_last=number == branches)
         ways.append(Branch(number, units, charge, law, demanded))
     return threshold_law, tuple(ways)
+
+
+def evidence_of(ways: Sequence[Branch], branch_of: Integers, raw_gaps: Floats) -> Evidence | None:
+    """What raw gaps over the noisy threshold prove; its noise is of the branches' kind."""
+    if ways[0].law.signed:
+        return None
+    cleared = [ways[branch - 1] for branch in branch_of.tolist()]
+    demanded = np.array([max(float(way.margin), 0.0) for way in cleared])
+    return Evidence.of((raw_gaps - demanded).tolist(), [way.law for way in cleared])
 
 
 def best_threshold_share(k: int, monotonic: bool) -> Fraction:

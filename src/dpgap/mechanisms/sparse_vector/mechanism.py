@@ -39,6 +39,7 @@ from dpgap.mechanisms.sparse_vector.branches import (
     Branch,
     Outcome,
     best_threshold_share,
+    evidence_of,
     laws_of,
 )
 from dpgap.mechanisms.sparse_vector.kernel import Sifting
@@ -307,9 +308,11 @@ class SparseVector:
         found, steps, branches, gaps = zip(*parts, strict=True)
         positions, labels = stream.together(found)
         branch_of = np.concatenate(branches)
+        raw = np.concatenate(gaps) * Grid(self.grid).width
         release = AboveRelease(
             indices=positions,
-            gaps=np.concatenate(gaps) * Grid(self.grid).width + self.gap_offsets[branch_of - 1],
+            gaps=raw + self.gap_offsets[branch_of - 1],
+            evidence=evidence_of(self.ways, branch_of, raw),
             branch_of=branch_of,
             labels=labels,
             epsilon=self.epsilon,

@@ -23,6 +23,7 @@ from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts, require_facts, sealed
 from dpgap.data.tracebacks import errors_without_answers
+from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Integers, require_scale
 from dpgap.exact.grid import Grid, require_labels
@@ -216,10 +217,14 @@ class NoisyTopK:
         """Select; the caller has paid."""
         chosen = candidates.choose(self.in_steps(), secure_bits())
         leads = chosen.leads
+        width = Grid(self.grid).width
+        has_losers = leads.size == self.k
+        own = (leads * width).tolist() if has_losers else []
         release = TopKRelease(
             indices=chosen.indices,
-            gaps=(leads - np.append(leads[1:], 0)) * Grid(self.grid).width,
+            gaps=(leads - np.append(leads[1:], 0)) * width,
             labels=chosen.labels,
+            evidence=Evidence.of(own, [self.law] * len(own)),
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
             mechanisms=(MechanismUsed.of(self),),

@@ -1,0 +1,88 @@
+"""What leads prove: p-values of "this winner does not belong", free of charge.
+
+Exponential noise is never negative, and it forgets how far it has come. So the noise of a loser
+only ever raises the bar. A winner that does not belong among the true top k has an answer no larger
+than some loser's. It can have won by its own noise alone, and then its lead over the best loser is
+fresh exponential noise, whatever the answers are. So e^(−lead/scale) is a p-value: how often noise
+alone would give a lead this long to an item that does not belong. It is not the probability that
+the item is wrong. On floored leads it is exact at the values that occur.
+
+- *Top-K*: the lead is that over the best loser. The smallest lead gives the p-value of the whole
+  set. An item that is tied with a loser does not belong.
+- *Joint selection*: one lead, that of the set; it is the p-value of every member.
+- *Sparse Vector*: the lead is the raw gap over the noisy threshold, which is never below the true
+  one, less the branch's margin where that is above 0.
+
+Where nobody lost, everything belongs, and p is 0. Laplace and staircase noise can be negative, so
+that leads prove nothing: there is no p-value.
+
+A p-value is about one item. `belonging` says which of several belong, all at once.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.exact.draws import Floats
+from dpgap.exact.law import Law, MemorylessLaw
+
+
+class Evidence(NamedTuple):
+    """How far winners lead what they had to beat, and the scale of the noise in that."""
+
+    leads: tuple[float, ...]
+    """One for each winner, one for all of them as a set, or none where nobody lost."""
+    scales: tuple[Fraction, ...]
+    """Of the exponential noise in each lead, in the same unit."""
+
+    @classmethod
+    def of(cls, leads: Sequence[float], laws: Sequence[Law]) -> "Evidence | None":
+        """From leads and the laws of their noise; None where that noise can be negative."""
+        if not all(isinstance(law, MemorylessLaw) and not law.signed for law in laws):
+            return None
+        return cls(tuple(map(float, leads)), tuple(law.scale for law in laws))
+
+    @np.errstate(all="ignore")  # tails underflow, as they should, whatever the caller's settings
+    def p_values(self, count: int) -> Floats:
+        """The p-value of each of `count` winners, as they are ordered here.
+
+        >>> Evidence((30.0, 0.0), (Fraction(10), Fraction(10))).p_values(2).round(4).tolist()
+        [0.0498, 1.0]
+        """
+        if not self.leads:
+            return np.zeros(count)
+        scales = np.array([float(scale) for scale in self.scales])
+        own: Floats = np.exp(-np.maximum(np.array(self.leads), 0.0) / scales)
+        return np.array(np.broadcast_to(own, count))
+
+    @property
+    def is_of_a_set(self) -> bool:
+        """Whether one lead speaks for all winners, however many they are."""
+        return len(self.leads) <= 1
+
+    def reordered(self, order: Sequence[int]) -> "Evidence":
+        """The same, with winners in another order."""
+        if self.is_of_a_set:
+            return self
+        leads, scales = ([values[at] for at in order] for values in self)
+        return Evidence(tuple(leads), tuple(scales))  # type: ignore[arg-type]
+
+
+def belonging(p_values: Floats, level: float) -> NDArray[np.bool_]:
+    """Which of several items belong, so that all of it is right with confidence `level`.
+
+    The smallest p-value must be small enough for all of them, the next one for all but one, and so
+    on to the first that is not (step-down Šidák). Of many runs, every row is one.
+
+    >>> belonging(np.array([0.001, 0.06, 0.02]), 0.95).tolist()
+    [True, False, True]
+    """
+    order = np.argsort(p_values, axis=-1, kind="stable")
+    left = np.arange(p_values.shape[-1], 0, -1)
+    passes = np.take_along_axis(p_values, order, -1) <= -np.expm1(np.log(level) / left)
+    belongs = np.zeros(p_values.shape, dtype=bool)
+    np.put_along_axis(belongs, order, np.logical_and.accumulate(passes, axis=-1), -1)
+    return belongs

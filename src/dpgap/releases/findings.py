@@ -1,0 +1,290 @@
+"""What may be believed of a release, in plain sentences, the most important first.
+
+They follow from the release alone, so that a document that is read again says the same. All claims
+of one kind hold at once with 95 % confidence: which items belong, which are larger than which, and
+which are above 0 or above the line. Advice about ε uses that widths shrink as ε grows.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.exact.draws import Integers
+from dpgap.exact.parameters import approximately, readable
+from dpgap.releases.release import Selected, p_text
+from dpgap.releases.results import Measured, TopKRelease
+
+Bools = NDArray[np.bool_]
+
+_WORDS = "none one two three four five six seven eight nine ten".split()
+_MEANING = "p is how often noise alone would give a lead this long to an item that does not belong."
+_WHY_NOT = (
+    "There are no p-values: {} noise can be negative, so that a lead proves nothing about who "
+    "belongs."
+)
+_MOST_EPSILON = 10
+"""No more than so many times the ε that was spent is ever advised."""
+
+
+def findings(release: Selected) -> tuple[str, ...]:
+    """The sentences about this release."""
+    return tuple(_sentences(release))
+
+
+def is_mostly_noise(release: Selected) -> bool:
+    """Whether nothing is sure of who was selected and in which order, and values are lost too."""
+    if not isinstance(release, Measured) or not release.indices.size:
+        return False
+    return _nothing_is_sure(release) and _half_are_near_zero(release)
+
+
+def _nothing_is_sure(release: Measured) -> bool:
+    sure = _sure(release)
+    if len(release.groups()) > 1:
+        return False
+    return _half_are_near_zero(release) if sure is None else not sure.any()
+
+
+def _sentences(release: Selected) -> Iterator[str]:
+    count = release.indices.size
+    if not count:
+        yield _nothing(release)
+        return
+    if isinstance(release, Measured) and _nothing_is_sure(release):
+        yield _little(release)
+        yield "Ask with more ε, or for fewer items."
+    else:
+        yield from _members(release)
+        if isinstance(release, Measured):
+            yield from _order(release)
+            yield from _without_value(release)
+    if isinstance(release, Measured):
+        yield from _outside(release)
+    if release.p_values is None:
+        yield from _why_no_p_values(release)
+    elif not release.nobody_lost:
+        yield _MEANING
+
+
+def _nothing(release: Selected) -> str:
+    line = release.line
+    return "Nothing was found." if line is None else f"Nothing was found above {_number(line)}."
+
+
+def _little(release: Measured) -> str:
+    """That nothing is sure."""
+    count = release.indices.size
+    said = [] if _sure(release) is None else [_unsure(release)]
+    if count > 1:
+        said.append("their order is not sure")
+    if not _half_are_near_zero(release):
+        return f"Little is sure here: {', and '.join(said)}."
+    close = int(_near_zero(release).sum())
+    whole = f"{_word(close)} of the {_word(count)} values"
+    if close == count:
+        whole = "the value" if count == 1 else f"all {_word(count)} values"
+    return f"This is mostly noise: {', '.join(said)}, and {whole} cannot be told from 0."
+
+
+def _members(release: Selected) -> Iterator[str]:
+    """Who belongs."""
+    sure, count, line = _sure(release), release.indices.size, release.line
+    if sure is None:
+        return
+    if release.nobody_lost:
+        yield "Everything there was to choose from was selected, so that all of it belongs."
+        return
+    belongs = f"among the top {_word(count)}" if line is None else f"above {_number(line)}"
+    if sure.all():
+        yield f"{_all_belong(count, belongs, line)}{_with_p(release)}."
+        return
+    if not sure.any():
+        p_value = _with_p(release) if release.is_proved_as_a_set else ""
+        yield f"{_capital(_unsure(release))}{p_value}."
+        return
+    many = int(sure.sum())
+    verb = ("surely belong", "surely belongs") if line is None else ("are surely", "is surely")
+    ranks = _ranks_where(release, sure)
+    some = f"{_capital(_word(many))} of the {_word(count)} {verb[many == 1]} {belongs}"
+    yield f"{some}: {ranks}." if ranks else f"{some}."
+    if ranks and line is not None:
+        others = _ranks_where(release, ~sure)
+        yield f"{_capital(others)} cannot be told from the line of {_number(line)}."
+
+
+def _unsure(release: Selected) -> str:
+    """That nobody is sure to belong."""
+    count, line = release.indices.size, release.line
+    if line is not None:
+        return f"{_none_of(count)} be told from the line of {_number(line)}"
+    if release.is_proved_as_a_set and count > 1:
+        return f"it is not sure that these are the top {_word(count)}"
+    return f"{_none_of(count)} be told from items that are not shown"
+
+
+def _all_belong(count: int, belongs: str, line: Fraction | None) -> str:
+    if count == 1:
+        return "It is truly the largest" if line is None else f"It is truly {belongs}"
+    whole = "Both" if count == 2 else f"All {_word(count)}"
+    return f"{whole} {'belong' if line is None else 'are truly'} {belongs}"
+
+
+def _with_p(release: Selected) -> str:
+    """The p-value of the weakest."""
+    p_values = release.p_values
+    if p_values is None:
+        return ""
+    words = p_text(float(p_values.max()))
+    each = "each with " if release.line is not None and p_values.size > 1 else ""
+    return f" ({each}p {words if words.startswith('<') else f'= {words}'})"
+
+
+def _sure(release: Selected) -> Bools | None:
+    """Which surely belong; None where that cannot be said of any."""
+    if release.p_values is not None:
+        return release.belong()
+    line = release.line
+    if line is None or not isinstance(release, Measured) or release.measuring_error is None:
+        return None
+    above: Bools = release.measurements - release.half_width_of_all() >= float(line)
+    return above
+
+
+def _order(release: Measured) -> Iterator[str]:
+    """Which are larger than which."""
+    count, groups = release.indices.size, release.groups()
+    if count == 1:
+        return
+    if release.measuring_error is None:
+        yield "Nothing is claimed about their order: what that takes was not kept."
+        return
+    if len(groups) == count:
+        yield f"The order of {'both' if count == 2 else f'all {_word(count)}'} is sure."
+        return
+    alone = next(place for place, group in enumerate(groups) if len(group) > 1)
+    if alone == 1:
+        yield "Rank 1 is surely the largest of them."
+    elif alone:
+        yield f"The order of the first {_word(alone)} is sure."
+    close = [group for group in groups if len(group) > 1]
+    *first, last = (_ranks(group) for group in close)
+    names = f"{', '.join(first)}, and {last}" if first else last
+    apart = "apart" if _is_together(release, close) else "from their neighbours"
+    yield f"{_capital(names)} cannot be told {apart}{_advice(release, close)}."
+
+
+def _is_together(release: Measured, groups: Sequence[Sequence[int]]) -> bool:
+    """Whether no two of a group can be told apart, be they neighbours or not."""
+    measured = release.measurements[release.order]
+    spreads = [float(np.ptp(measured[np.array(group) - 1])) for group in groups]
+    return len(groups) == 1 and max(spreads) <= release.half_width_of_pairs()
+
+
+def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:
+    """Which ε would separate most neighbours, if the estimates are right."""
+    estimates = release.estimates[release.order]
+    apart = sorted(
+        (float(estimates[rank - 1] - estimates[rank]) for group in groups for rank in group[:-1]),
+        reverse=True,
+    )
+    rounding = 2 * release.rounding
+    wanted = apart[len(apart) // 2] - rounding
+    width = release.half_width_of_pairs() - rounding
+    if wanted * _MOST_EPSILON < width:
+        return f"; even {_word(_MOST_EPSILON)} times this ε may not be enough"
+    enough = _rounded_up(float(release.epsilon) * max(width / wanted, 1.0))
+    them = "them" if len(apart) == 1 else "most of them"
+    return f"; about ε = {enough} would separate {them}, if these estimates are right"
+
+
+def _rounded_up(value: float) -> str:
+    """Two digits of a number, or a little more than it.
+
+    >>> _rounded_up(2.21), _rounded_up(0.1), _rounded_up(130.0)
+    ('2.3', '0.1', '130')
+    """
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - 1)
+    return approximately(math.ceil(Fraction(value) / unit - Fraction(1, 10**6)) * unit, 6)
+
+
+def _without_value(release: Measured) -> Iterator[str]:
+    close = _near_zero(release)
+    if release.line is None and release.measuring_error is not None and close.any():
+        yield f"{_capital(_ranks_where(release, close))} cannot be told from 0."
+
+
+def _near_zero(release: Measured) -> Bools:
+    close: Bools = np.abs(release.measurements) <= release.half_width_of_all()
+    return close
+
+
+def _half_are_near_zero(release: Measured) -> bool:
+    known = release.measuring_error is not None
+    return known and 2 * int(_near_zero(release).sum()) >= release.indices.size
+
+
+def _outside(release: Measured) -> Iterator[str]:
+    low, high = release.interval().T
+    outside = (release.estimates < low) | (release.estimates > high)
+    if outside.any():
+        yield (
+            f"The estimate of {_ranks_where(release, outside)} is outside its interval: "
+            "the interval comes from the measurement alone, the estimate from the leads as well."
+        )
+
+
+def _why_no_p_values(release: Selected) -> Iterator[str]:
+    for used in release.mechanisms:
+        noise = dict(used.parameters).get("noise")
+        if noise in ("laplace", "staircase"):
+            yield _WHY_NOT.format("Laplace" if noise == "laplace" else "staircase")
+            return
+
+
+def _ranks_where(release: Selected, chosen: Bools) -> str:
+    """The ranks of some answers; nothing where answers have none."""
+    if isinstance(release, Measured):
+        chosen = chosen[release.order]
+    elif not isinstance(release, TopKRelease):
+        return ""
+    return _ranks((np.flatnonzero(chosen) + 1).tolist())
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """Some ranks in words.
+
+    >>> _ranks([3]), _ranks([1, 2, 5, 6, 7, 9])
+    ('rank 3', 'ranks 1, 2, 5 to 7 and 9')
+    """
+    runs = np.split(np.array(ranks), np.flatnonzero(np.diff(ranks) > 1) + 1)
+    return f"rank{'s' if len(ranks) > 1 else ''} {_joined([w for run in runs for w in _run(run)])}"
+
+
+def _run(run: Integers) -> Iterable[str]:
+    return map(str, run.tolist()) if run.size < 3 else [f"{run[0]} to {run[-1]}"]
+
+
+def _joined(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _word(number: int) -> str:
+    return _WORDS[number] if number < len(_WORDS) else f"{number:,}"
+
+
+def _none_of(count: int) -> str:
+    if count == 1:
+        return "it cannot"
+    return "neither of the two can" if count == 2 else f"none of the {_word(count)} can"
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
+def _number(value: Fraction) -> str:
+    return f"{int(value):,}" if value.denominator == 1 else readable(value)

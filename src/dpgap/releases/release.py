@@ -1,0 +1,246 @@
+"""What every release is: its promise, its rows, its document, and what selected answers prove.
+
+Nothing here has ever seen a private number. Each release carries its guarantee in plain words.
+"""
+
+import html
+import importlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.estimates.certificates import Evidence, belonging
+from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.parameters import confidence_level, readable
+from dpgap.releases.numbers import exact_value
+from dpgap.releases.plain import plain
+from dpgap.releases.provenance import MechanismUsed, Provenance
+
+
+class Promise(NamedTuple):
+    """What a release promises, and on what condition."""
+
+    epsilon: Fraction
+    sensitivity: Fraction
+    monotonic: bool
+
+    def __str__(self) -> str:
+        direction = ", all of them in the same direction" if self.monotonic else ""
+        return (
+            f"Pure differential privacy with ε = {readable(self.epsilon)} and no δ: if one "
+            "person's data were added or taken away, nothing shown here (gaps included) would "
+            f"become more than {factor(self.epsilon)} times as likely or unlikely. This holds "
+            "provided that one person changes each answer by at most "
+            f"{readable(self.sensitivity)}{direction}; that is for you to see to. How many "
+            "answers there are, their labels and all parameters are public."
+        )
+
+
+def factor(epsilon: Fraction) -> str:
+    """How much likelier ε allows anything to become."""
+    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{readable(epsilon)}"
+
+
+class Table(ABC):
+    """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
+
+    __slots__ = ()
+
+    promise: Promise
+
+    @property
+    def guarantee(self) -> str:
+        """What ε promises, in plain words."""
+        return str(self.promise)
+
+    @property
+    def remark(self) -> str:
+        """What there is to say of how it was found, in plain words; it may be nothing."""
+        return ""
+
+    @abstractmethod
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """The rows, column by column."""
+
+    def to_frame(self) -> Any:
+        """The rows as a data frame: pandas if it is installed, else Polars."""
+        for library in ("pandas", "polars"):
+            try:
+                return importlib.import_module(library).DataFrame(self.columns())
+            except ModuleNotFoundError:
+                continue
+        raise ModuleNotFoundError("to_frame() needs pandas or polars: pip install pandas")
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values that JSON can hold; exact numbers are text such as "7/10"."""
+        values: dict[str, Any] = plain(self)
+        return values | {"guarantee": self.guarantee}
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What may be believed, in plain sentences, the most important first."""
+        return ()
+
+    def cells(self) -> dict[str, list[str]]:
+        """The rows as they are shown, column by column; columns of no numbers are left out."""
+        return {
+            name: list(texts(cells, name))
+            for name, cells in self.columns().items()
+            if name in ("label", "item") or any(cell is not None for cell in cells) or not cells
+        }
+
+    def __str__(self) -> str:
+        columns = self.cells()
+        head, *body = [list(columns), *zip(*columns.values(), strict=True)]
+        rows = [head, *body] if body else []
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
+        words = "\n".join(filter(None, (self.remark, self.guarantee)))
+        return "\n\n".join(filter(None, ("\n".join(self.findings), "\n".join(lines), words)))
+
+    def _repr_html_(self) -> str:
+        found = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.findings)
+        findings = f"<ul>{found}</ul>" if found else ""
+        said = (html.escape(words) for words in (self.remark, self.guarantee) if words)
+        words = "".join(f"<p>{sentence}</p>" for sentence in said)
+        return findings + self._drawn() + self.rows_in_html() + words
+
+    def _drawn(self) -> str:
+        """The rows as a drawing, if there is one."""
+        return ""
+
+    def rows_in_html(self) -> str:
+        """The rows as a table of HTML, in which names are only text."""
+        columns = self.cells()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in zip(*columns.values(), strict=True)
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def texts(column: Sequence[Any], name: str = "") -> Iterator[str]:
+    """The cells of a column as they are shown."""
+    for cell in column:
+        if cell is None:
+            yield ""
+        elif name == "p":
+            yield p_text(cell)
+        elif isinstance(cell, float | np.floating):
+            yield f"{cell:.1f}" if abs(float(cell)) < 1e15 else f"{cell:.6g}"
+        else:
+            # An item's name is untrusted: no control characters in a terminal.
+            yield "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(cell))
+
+
+def p_text(p: float) -> str:
+    """A p-value with as many digits as one needs.
+
+    >>> p_text(0.0004), p_text(0.0321), p_text(0.5)
+    ('< 0.001', '0.032', '0.50')
+    """
+    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def named(indices: Integers, labels: Sequence[Any] | None) -> dict[str, Sequence[Any]]:
+    """The column that says which answer a row is about."""
+    return {"index": indices.tolist()} if labels is None else {"label": labels}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Release(Table):
+    """What every release is besides its rows: when it was made, how, and how to keep it."""
+
+    epsilon: Fraction
+    """What is guaranteed for all of it."""
+    promise: Promise
+    made: Provenance = field(default_factory=Provenance.now, kw_only=True)
+    """When, by which version of dpgap, and which entry of a ledger paid."""
+    mechanisms: tuple[MechanismUsed, ...] = field(default=(), kw_only=True)
+    """What drew the noise, in order, with all parameters."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The release document as plain values: see `to_json`."""
+        from dpgap.releases.document import document
+
+        return document(self)
+
+    def to_json(self) -> str:
+        """The release document: all that was released, as JSON that `dpgap.read_release` reads.
+
+        Exact numbers are text such as "7/10", and all letters are ASCII.
+        """
+        from dpgap.releases.json_text import written
+
+        return written(self.to_dict())
+
+    def again(self) -> Self:
+        """The same release, shown again: it was paid for before."""
+        return replace(self, made=self.made._replace(again=True))
+
+    def paid_by(self, reference: Mapping[str, Any]) -> Self:
+        """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
+        return replace(self, made=self.made.paid_by(reference))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selected(Release):
+    """Selected answers, and what proves that they belong."""
+
+    indices: Integers
+    labels: tuple[Any, ...] | None
+    evidence: Evidence | None = field(default=None, kw_only=True)
+    """Leads over what winners had to beat; None where the noise can be negative."""
+
+    @property
+    def line(self) -> Fraction | None:
+        """The threshold that answers had to reach; None where the largest were looked for."""
+        said = (dict(used.parameters).get("threshold") for used in self.mechanisms)
+        texts_of_it = [text for text in said if isinstance(text, str)]
+        return exact_value(texts_of_it[0]) if texts_of_it else None
+
+    @property
+    def p_values(self) -> Floats | None:
+        """For each answer, the p-value of "it is not truly among the top k", or "not truly above".
+
+        It is how often noise alone would give a lead this long to an answer that does not belong;
+        not the probability that it is wrong. Each is about one answer: for several at once there is
+        `belong`. None without exponential noise; 0 where every answer was selected.
+        """
+        return None if self.evidence is None else self.evidence.p_values(self.indices.size)
+
+    @property
+    def set_p_value(self) -> float | None:
+        """The p-value of "this is not the true top set"; for a top k only."""
+        p_values = self.p_values
+        return None if p_values is None or self.line is not None else float(p_values.max())
+
+    def belong(self, level: float = 0.95) -> NDArray[np.bool_]:
+        """Which answers surely belong: all of them do at once, with confidence `level`."""
+        level, p_values = confidence_level(level), self.p_values
+        if p_values is None:
+            return np.zeros(self.indices.size, dtype=bool)
+        return p_values <= 1 - level if self.is_proved_as_a_set else belonging(p_values, level)
+
+    @property
+    def is_proved_as_a_set(self) -> bool:
+        """Whether one p-value is about all of them, so that they belong together or not at all."""
+        return self.evidence is not None and self.evidence.is_of_a_set
+
+    @property
+    def nobody_lost(self) -> bool:
+        """Whether everything there was has been selected, so that all of it belongs."""
+        return self.evidence is not None and not self.evidence.leads and self.line is None
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        from dpgap.releases.findings import findings
+
+        return findings(self)

@@ -1,0 +1,218 @@
+"""What a release says may be believed: sentences that are right, the same again from a document."""
+
+import html
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import dpgap
+from dpgap.estimates.certificates import Evidence
+from dpgap.releases.findings import is_mostly_noise
+from dpgap.releases.results import Measured
+from faces import faces
+
+MEANING = "p is how often noise alone would give a lead this long to an item that does not belong."
+SCALE = Fraction(20)
+
+
+def _release(values: list[float], leads: list[float], **changes: Any) -> Measured:
+    """A top k with these measurements, and leads whose noise has scale 20."""
+    made = dpgap.measured_top_k([1] * 50, len(values), 1, monotonic=True, method="ranked")
+    measured = np.array(values)
+    evidence = Evidence(tuple(leads), (SCALE,) * len(leads))
+    facts = {"measurements": measured, "estimates": measured, "evidence": evidence}
+    return replace(made, **facts | changes)
+
+
+def _same_again(release: Any) -> tuple[str, ...]:
+    """The findings; a document gives the same, and every form shows them in this order."""
+    assert dpgap.read_release(release.to_json()).findings == release.findings
+    assert release.to_dict()["findings"] == list(release.findings)
+    shown = faces(release)
+    for face in ("table", "on a terminal", "in a notebook"):
+        text = " ".join(html.unescape(shown[face]).split())
+        places = [text.index(sentence) for sentence in release.findings]
+        assert places == sorted(places)
+    return release.findings
+
+
+FAR = [9000.0 - 300 * place for place in range(10)]
+
+
+def test_a_clear_release():
+    release = _release(FAR, [200.0] * 10)
+    assert _same_again(release) == (
+        "All ten belong among the top ten (p < 0.001).",
+        "The order of all ten is sure.",
+        MEANING,
+    )
+    assert release.groups() == tuple((rank,) for rank in range(1, 11))
+
+
+def test_a_mixed_release():
+    values = [*FAR[:4], 3000, 2970, 2966, 2940, 2910, 2907]
+    release = _release(values, [200.0] * 10)
+    half = release.half_width_of_pairs()
+    assert 30 < half < 93
+    enough = np.ceil(half / 26 * 10) / 10  # the median of 30, 4, 26, 30 and 3
+    assert _same_again(release) == (
+        "All ten belong among the top ten (p < 0.001).",
+        "The order of the first four is sure.",
+        (
+            f"Ranks 5 to 10 cannot be told from their neighbours; about ε = {enough:.1f} would "
+            "separate most of them, if these estimates are right."
+        ),
+        MEANING,
+    )
+    assert release.groups() == ((1,), (2,), (3,), (4,), (5, 6, 7, 8, 9, 10))
+
+
+def test_a_close_release():
+    values = [1000.0 - place for place in range(10)]
+    release = _release(values, [200.0] * 7 + [1.0, 2.0, 3.0])
+    assert _same_again(release) == (
+        "Seven of the ten surely belong among the top ten: ranks 1 to 7.",
+        "Ranks 1 to 10 cannot be told apart; even ten times this ε may not be enough.",
+        MEANING,
+    )
+    assert not is_mostly_noise(release)
+
+
+def test_a_hopeless_release_says_so_first():
+    release = _release([10.0 - 2 * place for place in range(10)], [9.0] * 10)
+    assert _same_again(release) == (
+        (
+            "This is mostly noise: none of the ten can be told from items that are not shown, "
+            "their order is not sure, and all ten values cannot be told from 0."
+        ),
+        "Ask with more ε, or for fewer items.",
+        MEANING,
+    )
+    assert is_mostly_noise(release)
+    assert release.to_dict()["findings"][0] == release.findings[0]
+    large = _release([1000.0 - 5 * place for place in range(10)], [9.0] * 10)
+    assert large.findings[0] == (
+        "Little is sure here: none of the ten can be told from items that are not "
+        "shown, and their order is not sure."
+    )
+
+
+def test_a_winner_alone():
+    assert _release([500.0], [90.0]).findings[0] == "It is truly the largest (p = 0.011)."
+    assert _release([500.0], [9.0]).findings[0] == (
+        "Little is sure here: it cannot be told from items that are not shown."
+    )
+
+
+def test_some_cannot_be_told_from_nothing_and_groups_are_named():
+    release = _release([900.0, 890.0, 500.0, 490.0, 3.0], [120.0, 120.0, 120.0, 120.0, 1.0])
+    said = _same_again(release)
+    assert said[0] == "Four of the five surely belong among the top five: ranks 1 to 4."
+    assert said[1].startswith("Ranks 1 and 2, and ranks 3 and 4 cannot be told from their neighb")
+    assert said[2] == "Rank 5 cannot be told from 0."
+    assert release.groups() == ((1, 2), (3, 4), (5,))
+
+
+def test_ranks_are_by_estimate_and_leads_go_with_their_items():
+    release = _release([10.0, 900.0, 500.0], [1.0, 90.0, 80.0])
+    assert "Two of the three surely belong among the top three: ranks 1 and 2." in release.findings
+    assert release.columns()["index"] == release.indices[[1, 2, 0]].tolist()
+    assert release.columns()["p"] == release.p_values[[1, 2, 0]].tolist()
+
+
+def test_an_estimate_outside_its_interval_is_explained():
+    release = _release(FAR, [200.0] * 10)
+    moved = release.estimates - 100 * (np.arange(10) == 2)
+    assert _same_again(replace(release, estimates=moved))[2] == (
+        "The estimate of rank 3 is outside its interval: the interval comes from the measurement "
+        "alone, the estimate from the leads as well."
+    )
+
+
+def test_a_set_belongs_as_a_whole_or_not_at_all():
+    sure = _release(FAR, [90.0])
+    assert sure.findings[0] == "All ten belong among the top ten (p = 0.011)."
+    assert sure.p_values.tolist() == [sure.set_p_value] * 10
+    unsure = _release(FAR, [30.0])
+    assert not unsure.belong().any()
+    assert unsure.findings[0] == "It is not sure that these are the top ten (p = 0.22)."
+    close = _release([1000.0 - place for place in range(10)], [30.0])
+    assert close.findings[0] == (
+        "Little is sure here: it is not sure that these are the top ten, and their "
+        "order is not sure."
+    )
+
+
+def _above(threshold: int, **options: Any) -> Measured:
+    counts = [9000, 8000, 7000, 5001, 4999, *[100] * 20]
+    return dpgap.measured_above(counts, threshold, 5, 1, monotonic=True, **options)
+
+
+def test_what_is_above_and_what_cannot_be_told_from_the_line():
+    release = _above(6000)
+    assert _same_again(release)[:2] == (
+        "All three are truly above 6,000 (each with p < 0.001).",
+        "The order of all three is sure.",
+    )
+    evidence = Evidence((90.0, 80.0, 2.0), (SCALE,) * 3)
+    assert replace(release, evidence=evidence).findings[:2] == (
+        "Two of the three are surely above 6,000: ranks 1 and 2.",
+        "Rank 3 cannot be told from the line of 6,000.",
+    )
+    unsure = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
+    assert unsure.findings[0] == "None of the three can be told from the line of 6,000."
+    values = np.array([9.0, 8.0, 7.0])
+    hopeless = replace(unsure, measurements=values, estimates=values)
+    assert hopeless.findings[0] == (
+        "This is mostly noise: none of the three can be told from the line of 6,000, their order "
+        "is not sure, and all three values cannot be told from 0."
+    )
+    assert is_mostly_noise(hopeless)
+
+
+def test_the_papers_method_claims_what_its_measurements_support():
+    release = _above(6000, method="paper")
+    assert _same_again(release) == (
+        "All three are truly above 6,000.",
+        "The order of all three is sure.",
+        (
+            "There are no p-values: Laplace noise can be negative, so that a lead proves nothing "
+            "about who belongs."
+        ),
+    )
+    close = dpgap.measured_top_k([1000] * 30, 10, 1, monotonic=True, method="paper")
+    assert close.groups() == (tuple(range(1, 11)),)
+    unknown = replace(close, measured_by=None)
+    assert unknown.difference(1, 10)[1:] == (-np.inf, np.inf)
+    assert unknown.groups() == (tuple(range(1, 11)),)
+    assert "Nothing is claimed about their order" in unknown.findings[0]
+
+
+SOLD = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
+ASKED = {"unit": "who", "item": "what", "domain": ["fig", "pea", "oat"], "k": 2, "epsilon": 9}
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        lambda: _above(10**7),
+        lambda: dpgap.above(SOLD, threshold=10**7, **ASKED),
+        lambda: dpgap.SparseVector(10**7, 2, 1).release([5, 6]),
+    ],
+)
+def test_nothing_is_said_in_words_everywhere(release):
+    made = release()
+    assert _same_again(made)[0] == "Nothing was found above 10,000,000."
+    assert "rank" not in str(made)
+
+
+def test_a_table_says_the_same_as_its_document():
+    release = dpgap.top_k(SOLD, **ASKED)
+    assert _same_again(release)[:2] == (
+        "Both belong among the top two (p < 0.001).",
+        "The order of both is sure.",
+    )
