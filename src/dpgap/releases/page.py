@@ -57,7 +57,8 @@ th, td { padding: 8px 10px; border-bottom: 1px solid var(--line); }
 td { text-align: right; white-space: nowrap; }
 tr:last-child td { border-bottom: 0; }
 th.name, td.name { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-td.name { font-weight: 600; }
+td.name { font-weight: 600; min-width: 8ch; }
+@media (max-width: 560px) { th, td { padding: 6px 4px; font-size: .8rem; } }
 td.gap { color: var(--gap); }
 dl.terms { display: grid; grid-template-columns: max-content 1fr; gap: 6px 20px; margin: 0; }
 dl.terms dt { color: var(--quiet); } dl.terms dd { margin: 0; overflow-wrap: anywhere; }
@@ -81,6 +82,7 @@ def page(release: Release) -> str:
     body = "\n".join(
         [
             f"<h1>{title}</h1>",
+            *_found(release),
             *sections,
             f"<footer>{made}. This page loads nothing and runs nothing.</footer>",
         ]
@@ -93,6 +95,12 @@ def page(release: Release) -> str:
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body><main>\n{body}\n</main></body>\n</html>\n"
     )
+
+
+def _found(release: Release) -> list[str]:
+    """What may be believed, before any number."""
+    found = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in release.findings)
+    return [_section("What may be believed", f"<ul>{found}</ul>")] if found else []
 
 
 def _of_table(release: TableRelease) -> list[str]:
