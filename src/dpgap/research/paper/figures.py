@@ -159,7 +159,7 @@ def _reductions(page: Any, figure: int, results: Sequence[Result], names: Sequen
             label = f"{kind}, clear answers alone"
             _points(axes, clear, label, _COLOURS["clear"], fillstyle=fill, marker="s")
         best = _line(results, name, f"{mechanism} best")
-        _points(axes, best, 'method="best"', _COLOURS["best"], marker="D")
+        _points(axes, best, "exponential noise, hull", _COLOURS["best"], marker="D")
 
     rows = {
         "Top-K": "top-k",
