@@ -30,8 +30,8 @@ _METHOD = (
     "up to 8k in each run, halfway to the next count; budget between threshold and answers "
     "1 : k^⅔ (general: 1 : (2k)^⅔); half of ε selects, half measures. What is simulated is what a "
     "release shows: whole numbers, floored noise. The best method (of a Top-K the ranked route) is "
-    "compared with what Laplace measurements alone would have had at the same ε. The tolerance around "
-    "theory is 1.5 points or four standard errors, whichever is more."
+    "compared with what Laplace measurements alone would have had at the same ε. The tolerance "
+    "around theory is 1.5 points or four standard errors, whichever is more."
 )
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;color:#1f2933;max-width:70rem;margin:2rem auto;"
