@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpgap.exact.draws import Floats
+from dpgap.exact.grid import MAX_STEPS
 from dpgap.exact.parameters import positive_integer, readable
 from dpgap.pipelines.forecast import forecast
 from dpgap.pipelines.measured import MeasuredTopK
@@ -58,6 +59,8 @@ def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int) -> Outlook:
     n = positive_integer("items", items)
     if n <= pipeline.k:
         raise ValueError(f"items must be more than k, {pipeline.k}, not {n}")
+    if n > MAX_STEPS:
+        raise ValueError(f"items must be at most 2^60, not {n}")
     curve = _Curve(pipeline, *_by_rank(counts, n), n)
     route: RankedRoute | JointRoute | PaperRoute = pipeline.route
     if pipeline.looking is not None:
