@@ -106,6 +106,12 @@ def test_bad_arguments_are_named(arguments: dict[str, Any], named: str) -> None:
         dpgap.plan(**{"k": 3, **arguments})
 
 
+@pytest.mark.parametrize("counts", [5, "90", iter([9, 8])])
+def test_counts_that_are_no_numbers_in_order_are_named(counts: Any) -> None:
+    with pytest.raises(TypeError, match="counts must be a sequence of numbers"):
+        dpgap.plan(k=3, epsilon=1, counts=counts, items=9)
+
+
 @pytest.mark.parametrize("monotonic", [True, False])
 def test_an_epsilon_that_leaves_no_noise_is_planned_with_an_error_of_nothing(
     monotonic: bool,

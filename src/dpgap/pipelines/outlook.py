@@ -104,6 +104,8 @@ class _Curve:
 
 def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
     """Ranks and sizes, checked."""
+    if isinstance(counts, str) or not hasattr(counts, "__len__"):
+        raise TypeError("counts must be a sequence of numbers, or numbers by rank")
     given = counts if isinstance(counts, Mapping) else dict(enumerate(counts, start=1))
     pairs = sorted((positive_integer("a rank in counts", rank), given[rank]) for rank in given)
     sizes = np.array([size for _, size in pairs], dtype=np.float64)
