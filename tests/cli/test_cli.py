@@ -399,6 +399,9 @@ def test_a_plan_for_stated_counts_names_the_route_and_refuses_what_it_cannot_rea
     failed = CliRunner().invoke(app, [*ask, "--counts", "many"])
     assert failed.exit_code != 0
     assert "--counts must be ranks and counts" in failed.stderr
+    twice = CliRunner().invoke(app, [*ask, "--counts", "1:9000,10:2000,10:300"])
+    assert twice.exit_code != 0
+    assert "--counts must name every rank once" in twice.stderr
 
 
 def test_commands_of_other_parts_are_loaded_when_they_are_called(

@@ -17,3 +17,9 @@ def test_half_widths_are_quantiles_of_sums_of_laplace_noise(level: float):
     spread = 5 * math.sqrt(level * (1 - level) / 10**6)
     assert (np.abs(total) <= half).mean() == pytest.approx(level, abs=spread)
     assert (np.abs(total) <= half * 1.03).mean() > level + spread
+
+
+def test_a_sum_of_many_draws_has_a_half_width_whatever_the_callers_float_settings() -> None:
+    with np.errstate(all="raise"):
+        width = laplace_sum_half_width(((1.0, 1000), (0.001, 3)), 0.95)
+    assert width == pytest.approx(1.96 * 2000**0.5, rel=1e-3)

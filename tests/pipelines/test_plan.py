@@ -96,12 +96,28 @@ def test_a_plan_prints_and_tabulates() -> None:
         ({"epsilon": 1, "counts": {0: 5}, "items": 9}, "a rank in counts must be"),
         ({"epsilon": 1, "counts": {10: 5}, "items": 9}, "ranks up to items"),
         ({"epsilon": 1, "counts": [5], "items": 3}, "items must be more than k"),
+        ({"epsilon": 1, "counts": [5], "items": 2**60 + 1}, "items must be at most 2\\^60"),
+        ({"epsilon": 1, "counts": [5], "items": 10**30}, "items must be at most 2\\^60"),
         ({"epsilon": 1, "method": "joint", "select": "above"}, "method must be one of 'best', "),
     ],
 )
 def test_bad_arguments_are_named(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         dpgap.plan(**{"k": 3, **arguments})
+
+
+@pytest.mark.parametrize("counts", [5, "90", iter([9, 8])])
+def test_counts_that_are_no_numbers_in_order_are_named(counts: Any) -> None:
+    with pytest.raises(TypeError, match="counts must be a sequence of numbers"):
+        dpgap.plan(k=3, epsilon=1, counts=counts, items=9)
+
+
+@pytest.mark.parametrize("monotonic", [True, False])
+def test_an_epsilon_that_leaves_no_noise_is_planned_with_an_error_of_nothing(
+    monotonic: bool,
+) -> None:
+    expected = dpgap.plan(k=10, epsilon=10**12, monotonic=monotonic)
+    assert (expected["ranked"].error, expected["best"].close_error) == (0, 0)
 
 
 LARGE = {1: 90_000, 10: 20_000, 100: 3_000}

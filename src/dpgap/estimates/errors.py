@@ -82,6 +82,7 @@ def _half_width(law: ValueLaw, level: float) -> float:
 
 
 @lru_cache(maxsize=64)
+@np.errstate(all="ignore")  # tails underflow, as they should, whatever the caller's settings
 def laplace_sum_half_width(terms: tuple[tuple[float, int], ...], level: float) -> float:
     """The x with P(|S| ≤ x) = level, S a sum of Laplace draws given as (scale, how many).
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpgap.exact.draws import Floats
+from dpgap.exact.grid import MAX_STEPS
 from dpgap.exact.parameters import positive_integer, readable
 from dpgap.pipelines.forecast import forecast
 from dpgap.pipelines.measured import MeasuredTopK
@@ -58,6 +59,8 @@ def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int) -> Outlook:
     n = positive_integer("items", items)
     if n <= pipeline.k:
         raise ValueError(f"items must be more than k, {pipeline.k}, not {n}")
+    if n > MAX_STEPS:
+        raise ValueError(f"items must be at most 2^60, not {n}")
     curve = _Curve(pipeline, *_by_rank(counts, n), n)
     route: RankedRoute | JointRoute | PaperRoute = pipeline.route
     if pipeline.looking is not None:
@@ -101,6 +104,8 @@ class _Curve:
 
 def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
     """Ranks and sizes, checked."""
+    if isinstance(counts, str) or not hasattr(counts, "__len__"):
+        raise TypeError("counts must be a sequence of numbers, or numbers by rank")
     given = counts if isinstance(counts, Mapping) else dict(enumerate(counts, start=1))
     pairs = sorted((positive_integer("a rank in counts", rank), given[rank]) for rank in given)
     sizes = np.array([size for _, size in pairs], dtype=np.float64)

@@ -194,7 +194,8 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
         k, noise = self.k, _selection_variance(self.selection)
         alone = self.measurement.variance(k)
         own = alone * (1 - self.measurement.law(k).correlation)
-        clear = alone - (k - 1) / k * own * own / (own + noise)
+        helped = own * own / (own + noise) if own else 0.0  # a huge ε leaves no noise at all
+        clear = alone - (k - 1) / k * helped
         return Expectation(clear, alone, self.measurement.half_width(k, 0.95), noise)
 
 
