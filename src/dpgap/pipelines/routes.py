@@ -30,7 +30,7 @@ from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.releases.results import Promise
+from dpgap.releases.results import Promise, TopKRelease
 
 
 class Facts(NamedTuple):
@@ -161,7 +161,32 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
         return Expectation(variance, variance, self.measurement.half_width(self.k, 0.95), margin)
 
 
-class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
+class _Ranking(SelectThenMeasure[NoisyTopK, M]):
+    """A route that ranks the winners, with a gap from each to the next."""
+
+    __slots__ = ()
+
+    def release_paid(self, candidates: Candidates) -> RouteResult:
+        """Release; the caller has paid."""
+        selected, private_answers = self.selection.draw_paid(candidates)
+        values = self.measurement.measure_selected(private_answers)
+        return RouteResult(
+            selected.indices,
+            selected.labels,
+            selected.gaps,
+            None,
+            selected.evidence,
+            values,
+            self._estimate(selected, values),
+            selected.promise,
+        )
+
+    @abstractmethod
+    def _estimate(self, selected: TopKRelease, values: Floats) -> EstimatedWinners:
+        """Estimates from the measurements and the gaps."""
+
+
+class RankedRoute(_Ranking[Joint]):
     """The winners ranked by exponential noise, then measured."""
 
     __slots__ = ()
@@ -173,21 +198,8 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
         selection = NoisyTopK(facts.k, to_select, noise="exponential", **facts.of_answers())
         return cls(selection, _together(selection, to_measure))
 
-    def release_paid(self, candidates: Candidates) -> RouteResult:
-        """Release; the caller has paid."""
-        selected, private_answers = self.selection.draw_paid(candidates)
-        values = self.measurement.measure_selected(private_answers)
-        found = best.top_k_estimates(self.selection, self.measurement, selected, values)
-        return RouteResult(
-            selected.indices,
-            selected.labels,
-            selected.gaps,
-            None,
-            selected.evidence,
-            values,
-            found,
-            selected.promise,
-        )
+    def _estimate(self, selected: TopKRelease, values: Floats) -> EstimatedWinners:
+        return best.top_k_estimates(self.selection, self.measurement, selected, values)
 
     def expectation(self) -> Expectation:
         """Which errors to expect: gaps help where winners are clear (least squares)."""
@@ -199,7 +211,7 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
         return Expectation(clear, alone, self.measurement.half_width(k, 0.95), noise)
 
 
-class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
+class PaperRoute(_Ranking[Laplace]):
     """The paper's method: Laplace noise, and the best linear unbiased estimates."""
 
     __slots__ = ()
@@ -213,21 +225,8 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
         require_scale(measurement.law_in_steps(facts.k).scale)
         return cls(selection, measurement)
 
-    def release_paid(self, candidates: Candidates) -> RouteResult:
-        """Release; the caller has paid."""
-        selected, private_answers = self.selection.draw_paid(candidates)
-        values = self.measurement.measure_selected(private_answers)
-        found = paper.top_k_estimates(self.selection, self.measurement, selected, values)
-        return RouteResult(
-            selected.indices,
-            selected.labels,
-            selected.gaps,
-            None,
-            selected.evidence,
-            values,
-            found,
-            selected.promise,
-        )
+    def _estimate(self, selected: TopKRelease, values: Floats) -> EstimatedWinners:
+        return paper.top_k_estimates(self.selection, self.measurement, selected, values)
 
     def expectation(self) -> Expectation:
         """Which errors to expect; in a close race they may be worse than without gaps."""
