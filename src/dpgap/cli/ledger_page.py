@@ -47,7 +47,8 @@ class Part(NamedTuple):
 def ledger_page(books: "list[list[Entry]]") -> str:
     """The whole page, as HTML."""
     last = max((book[-1].at[:16].replace("T", " ") for book in books), default="never")
-    lead = f"{len(books)} data sets, each with a budget of its own; last entry: {last}."
+    sets = "1 data set" if len(books) == 1 else f"{len(books)} data sets"
+    lead = f"{sets}, each with a budget of its own; last entry: {last}."
     body = "\n".join(
         [
             "<h1>What was spent</h1>",

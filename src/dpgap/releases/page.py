@@ -108,7 +108,7 @@ def _of_table(release: TableRelease) -> list[str]:
     return [
         f'<p class="lead">{_lead(release)}</p>',
         _facts(release),
-        f"<section><h2>Estimates, intervals and gaps</h2>{chart(release)}</section>",
+        f"<section><h2>Estimates and 95 % intervals</h2>{chart(release)}</section>",
         f"<section>{_table(release)}</section>",
         _guarantee(release, question.origin.is_private),
         _section("How to read this page", _reading(release)),
@@ -169,7 +169,7 @@ def chart(release: TableRelease) -> str:
         )
     return (
         f'<div class="scroll"><svg viewBox="0 0 {_WIDTH} {height}" role="img" '
-        'aria-label="Estimates with 95 % intervals and gaps" font-size="13" '
+        'aria-label="Estimates with 95 % intervals" font-size="13" '
         f'fill="currentColor">{"".join(parts)}</svg></div>'
     )
 
