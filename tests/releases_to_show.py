@@ -38,7 +38,8 @@ def released(rows: int, kind: str = "forty", *, how: str = "best", **options: An
     choice = {"first": 3000, "step": 40, "epsilon": 4} | options
     called = names(kind, rows + 8)
     sizes = {name: max(choice["first"] - choice["step"] * at, 0) for at, name in enumerate(called)}
-    asked = {"unit": "customer", "item": "product", "domain": called, "epsilon": choice["epsilon"]}
+    asked = {"unit": "customer", "item": "product", "epsilon": choice["epsilon"]}
+    asked["domain"] = choice.get("domain", called)
     with bits_are(InsecureSeededBits(rows)):
         if how == "above":
             line = choice["first"] - choice["step"] * rows
