@@ -162,6 +162,23 @@ def test_a_page_fits_and_can_be_read(
     assert tab.evaluate("document.querySelectorAll('[style], script, img, link').length") == 0
 
 
+PAPERS = """<!DOCTYPE html><style>body { margin: 0; background: #ffffff; }
+@media (prefers-color-scheme: dark) { body { background: #141b24; } }</style>"""
+
+
+@pytest.mark.parametrize("name", ["choosing", "release"])
+def test_a_picture_of_the_documentation_can_be_read(
+    tab: Any, show: Callable[..., list[str]], name: str
+) -> None:
+    drawn = (FIGURES.parent / f"{name}.svg").read_text(encoding="utf-8")
+    heard = show(PAPERS + drawn)
+    views = [("screen", scheme, 1200) for scheme in ("light", "dark")]
+    assert _faults(tab, views) == {}
+    assert heard == []
+    show(PAPERS + drawn.replace("</style>", "text { font-size: 30px !important; }</style>", 1))
+    assert "overlap" in str(_faults(tab, views))
+
+
 BROKEN = {
     "the page scrolls sideways": ".dpgap table { display: block; min-width: 900px; }",
     "DIV scrolls sideways": ".dpgap .measured { overflow-x: auto; } .dpgap table { width: 900px; }",

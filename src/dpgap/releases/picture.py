@@ -59,8 +59,8 @@ class Scale(NamedTuple):
     def text(self, tick: float) -> str:
         """A round number with as many digits as its step has."""
         digits = max(0, -math.floor(math.log10(self.step)))
-        if abs(tick) >= 1e9 or digits > 3:
-            return f"{tick:.3g}"
+        if abs(tick) >= 1e15 or digits > 3:
+            return f"{tick:.6g}"
         return f"{tick:,.{digits}f}"
 
     def value(self, value: float) -> str:
