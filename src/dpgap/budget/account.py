@@ -11,10 +11,11 @@ for, it charges the same request once however often it is sent, and it keeps wha
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
+from inspect import signature
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from dpgap import public
@@ -106,7 +107,11 @@ class Account(Protocol):
     """A budget that releases are charged to."""
 
     def reserve(self, epsilon: Fraction, purpose: str, /) -> Reservation:
-        """Set ε aside for `purpose`, or raise `BudgetExhausted` and change nothing."""
+        """Set ε aside for `purpose`, or raise `BudgetExhausted` and change nothing.
+
+        An account that also takes a δ has it as a third argument, `delta`. One that does not is
+        never asked to pay for a release with a δ.
+        """
 
 
 class ArchiveReservation(Protocol):
@@ -183,7 +188,17 @@ def reserved(account: Account | None, request: Request) -> Reservation | None:
     """Set aside what is requested; the account is told as much as it can be told."""
     if isinstance(account, Archive):
         return account.reserve_for(request)
-    return None if account is None else account.reserve(request.epsilon, request.purpose)
+    if account is None:
+        return None
+    if not request.delta:
+        return account.reserve(request.epsilon, request.purpose)
+    if "delta" not in signature(account.reserve).parameters:
+        raise RefusedRequest(
+            "delta must be 0 for this account: its `reserve` takes no delta. Use a ledger or a "
+            "session for unknown items"
+        )
+    reserve: Callable[..., Reservation] = account.reserve
+    return reserve(request.epsilon, request.purpose, delta=request.delta)
 
 
 def _is_settled(reservation: Any, charge: Charge) -> bool:

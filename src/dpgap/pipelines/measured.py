@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike
 
 from dpgap import public
 from dpgap.budget.account import Account, Request, charged
-from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.draws import require_scale
@@ -41,9 +40,10 @@ from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
-from dpgap.pipelines.look_first import Looked, LookFirst
+from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.pipelines.routes import Facts, JointRoute, PaperRoute, RankedRoute
+from dpgap.pipelines.routed import Look, released
+from dpgap.pipelines.routes import Answers, Facts, JointRoute, PaperRoute, RankedRoute
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import Measured
 from dpgap.releases.ways import METHODS
@@ -142,7 +142,7 @@ class MeasuredTopK:
     @errors_without_answers
     def release(
         self,
-        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        answers: Answers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,
@@ -156,47 +156,18 @@ class MeasuredTopK:
         with charged(account, Request(self.epsilon, self)) as charge:
             return charge.keep(self.draw_paid(candidates))
 
-    def prepare(
-        self,
-        answers: ArrayLike | PrivateCounts | GroupedAnswers,
-        labels: Sequence[Any] | None = None,
-    ) -> Candidates:
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
-        candidates = self.selection.prepare(answers, labels)
-        self.measurement.require_room(candidates.private_answers)
-        return candidates
+        return self.route.prepare(answers, labels)
 
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def draw_paid(self, candidates: Candidates) -> Measured:
         """Look if the method does, select, measure and estimate; the caller has paid."""
-        route: RankedRoute | JointRoute | PaperRoute = self.route
-        looked: Looked = ()
-        used: list[Any] = []
-        if self.looking is not None and self.k < candidates.size:
-            looked = self.looking.look_paid(candidates)
-            route = self.looking.route(looked, candidates.size)
-            used.append(self.looking.measurement)
-        won = route.release_paid(candidates)
-        used += [route.selection, route.measurement]
-        steps = ("look", "select", "measure")[-len(used) :]
-        return Measured(
-            indices=won.indices,
-            gaps=won.gaps,
-            labels=won.labels,
-            evidence=won.evidence,
-            measurements=won.measurements,
-            **won.found._asdict(),
-            rounding=Grid(self.grid).rounding,
-            epsilon=self.epsilon,
-            spent=self.epsilon,
-            promise=won.promise._replace(epsilon=self.epsilon),
-            method=self.method,
-            mechanisms=tuple(MechanismUsed.of(each) for each in used),
-            route=route.name,
-            looked=looked,
-            lead=won.lead,
-            parts=tuple((step, each.epsilon) for step, each in zip(steps, used, strict=True)),
-        )
+        if self.looking is None or self.k >= candidates.size:
+            return released(self.route, candidates, self.method)
+        looked = self.looking.look_paid(candidates)
+        route = self.looking.route(looked, candidates.size)
+        look = Look(self.looking.measurement, looked)
+        return released(route, candidates, self.method, look)
 
 
 @public

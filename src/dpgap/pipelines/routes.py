@@ -1,7 +1,8 @@
 """The routes to a measured top k: ways to release it, of which the best method takes one.
 
-A *route* is a value that knows which error to expect and how to release. Those of today select
-with one part of ε and measure with another:
+A *route* is a value that knows which error to expect and how to release. Those of this file select
+with one part of ε and measure with another (where a unit has a bounded reach there are others, in
+`dpgap.pipelines.reach`):
 
 - `JointRoute`: the winners are chosen as one set. Its noise does not grow with k, so that little of
   ε selects. A set has no order and no gaps; estimates are the measurements, largest first.
@@ -11,12 +12,16 @@ with one part of ε and measure with another:
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from dpgap.data.grouped_counts import GroupedAnswers
+from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.draws import Floats, Integers, require_scale
@@ -31,6 +36,9 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.releases.results import Promise, TopKRelease
+
+Answers = ArrayLike | PrivateCounts | GroupedAnswers
+"""What a top k may be asked of."""
 
 
 class Facts(NamedTuple):
@@ -63,6 +71,8 @@ class RouteResult(NamedTuple):
     measurements: Floats
     found: EstimatedWinners
     promise: Promise
+    spent: Fraction | None = None
+    """What it came to; None for all of its ε."""
 
 
 class Expectation(NamedTuple):
@@ -86,6 +96,17 @@ class Route(Protocol):
     @property
     def epsilon(self) -> Fraction:
         """What it costs."""
+
+    @property
+    def grid(self) -> Fraction | None:
+        """Where answers lie, if a grid was declared."""
+
+    @property
+    def steps(self) -> tuple[tuple[str, Any], ...]:
+        """What is done, in order, and the mechanism that does it."""
+
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
 
     def release_paid(self, candidates: Candidates) -> RouteResult:
         """Release; the caller has paid."""
@@ -119,6 +140,22 @@ class SelectThenMeasure(ABC, Generic[S, M]):
     def k(self) -> int:
         """How many winners there will be."""
         return self.selection.k
+
+    @property
+    def grid(self) -> Fraction | None:
+        """The grid that was declared."""
+        return self.selection.grid
+
+    @property
+    def steps(self) -> tuple[tuple[str, Any], ...]:
+        """It selects, then measures."""
+        return (("select", self.selection), ("measure", self.measurement))
+
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
+        candidates = self.selection.prepare(answers, labels)
+        self.measurement.require_room(candidates.private_answers)
+        return candidates
 
 
 class JointRoute(SelectThenMeasure[JointTopK, Joint]):

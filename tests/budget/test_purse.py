@@ -1,0 +1,71 @@
+"""A budget in memory: never overspent, credited once, and told of δ."""
+
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import pytest
+
+from dpgap import BudgetExhausted
+from dpgap.budget.account import RefusedRequest, Request, charged
+from dpgap.budget.amounts import Amount
+from dpgap.budget.purse import Purse
+
+
+def test_what_was_not_used_comes_back_and_delta_does_not() -> None:
+    purse = Purse(Amount(Fraction(1), Fraction(1, 10**6)))
+    with charged(purse, Request(Fraction(1), "all of it", delta=Fraction(1, 10**6))) as charge:
+        assert purse.remaining == Amount(Fraction(0))
+        charge.spent = Fraction(1, 4)
+    assert purse.spent == Amount(Fraction(1, 4), Fraction(1, 10**6))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(Fraction(3, 2), Fraction(0)), (Fraction(1), Fraction(1, 10**5))]
+)
+def test_more_than_there_is_is_refused_and_costs_nothing(
+    epsilon: Fraction, delta: Fraction
+) -> None:
+    purse = Purse(Amount(Fraction(1), Fraction(1, 10**6)))
+    with pytest.raises(BudgetExhausted, match="what is left is ε = 1, δ = 1e-06"):
+        purse.reserve(epsilon, "too much", delta)
+    assert purse.spent == Amount(Fraction(0))
+
+
+def test_an_error_leaves_the_reservation_spent() -> None:
+    purse = Purse(Amount(Fraction(1)))
+    with pytest.raises(RuntimeError), charged(purse, Request(Fraction(1, 2), "it breaks")):
+        raise RuntimeError
+    assert purse.spent.epsilon == Fraction(1, 2)
+
+
+def test_many_threads_never_overspend() -> None:
+    purse = Purse(Amount(Fraction(10)))
+
+    def buy(_: int) -> bool:
+        try:
+            purse.reserve(Fraction(1, 7), "a race")
+        except BudgetExhausted:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        bought = sum(threads.map(buy, range(400)))
+    assert bought == 70
+    assert purse.remaining.epsilon == 0
+
+
+def test_an_account_that_takes_no_delta_is_not_asked_for_one() -> None:
+    class Plain:
+        asked = 0
+
+        def reserve(self, epsilon: Fraction, purpose: str) -> object:
+            self.asked += 1
+            return object()
+
+    account = Plain()
+    with (
+        pytest.raises(RefusedRequest, match="delta must be 0 for this account"),
+        charged(account, Request(Fraction(1), "unknown items", delta=Fraction(1, 10**9))),  # type: ignore[arg-type]
+    ):
+        pass
+    assert account.asked == 0
