@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint long twins benchmark clean
+.PHONY: demo test lint chromium long twins benchmark clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -33,7 +33,14 @@ lint: .venv/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: lint
+# Tests look at pages in Debian's Chromium. Where it may not be installed, those are skipped.
+chromium:
+	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		(apt-get update && apt-get install --yes --no-install-recommends chromium \
+		fonts-dejavu-core) >/dev/null 2>&1; \
+	fi || echo "Chromium could not be installed."
+
+test: lint chromium
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 # More repetitions of what `make test` checks: for a night, or before a release.

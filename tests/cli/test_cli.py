@@ -284,7 +284,8 @@ def test_a_page_of_an_empty_result_says_so(folder: Path) -> None:
     said = _run("above", *ASK, "--threshold", "900000", "-k", "3", "--html", "page.html")
     assert "ε spent" in said
     page = Path("page.html").read_text(encoding="utf-8")
-    assert "No item was found above the threshold." in page
+    assert "Nothing was found above 900,000." in page
+    assert "<table>" not in page
 
 
 def test_what_was_paid_for_is_printed_even_if_a_file_cannot_be_written(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ import pandas
 import pytest
 
 import dpgap
+from dpgap.releases.page import page
 from dpgap.releases.rows import HEADINGS, rows_of, to_csv
 from dpgap.releases.terminal import shown
 
@@ -130,8 +132,8 @@ def test_headings_are_the_same_in_every_form(monkeypatch: pytest.MonkeyPatch):
     headings = list(HEADINGS.values())
     assert list(release.to_frame().columns) == headings
     assert next(csv.reader(io.StringIO(to_csv(release))))[: len(headings)] == headings
-    notebook = release._repr_html_()
-    assert "".join(f"<th>{name}</th>" for name in headings) in notebook
+    for form in (page(release), release._repr_html_()):
+        assert re.findall(r"<th scope=.col.[^>]*>(.*?)</th>", form) == headings
     monkeypatch.setenv("COLUMNS", "200")
     head = next(line for line in shown(release, None, None).splitlines() if "estimate" in line)
     assert [part.strip() for part in head.split("  ") if part.strip()] == headings[:-1]

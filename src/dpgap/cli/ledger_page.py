@@ -8,30 +8,20 @@ import html
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from fractions import Fraction
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpgap.budget.amounts import NOTHING, Amount
 from dpgap.budget.entries import RESERVE, SETTLE, WRITE_OFF
 from dpgap.exact.parameters import approximately
-from dpgap.releases.page import STYLE
-from dpgap.releases.printable import printable
+from dpgap.releases.picture import drawn_row
+from dpgap.releases.standalone import listed, safe, section, standalone
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry
 
-_LEFT, _RIGHT, _WIDTH, _ROW = 250, 690, 880, 40
-_PANEL, _HIGH = 96, 56
-_LONGEST = 30
-_BAR, _MARK, _GAP, _LINE, _QUIET = (
-    f"var(--{name}, {colour})"
-    for name, colour in {
-        "bar": "#c9dcf7",
-        "mark": "#1f5fbf",
-        "gap": "#d97706",
-        "line": "#e2e8f0",
-        "quiet": "#64748b",
-    }.items()
-)
+_WIDE, _HIGH = 1000, 100
+"""The size of the drawing of what happened over time, which is stretched to fit."""
 
 
 class Part(NamedTuple):
@@ -51,33 +41,24 @@ def ledger_page(books: "list[list[Entry]]") -> str:
     lead = f"{sets}, each with a budget of its own; last entry: {last}."
     body = "\n".join(
         [
-            "<h1>What was spent</h1>",
             f'<p class="lead">{html.escape(lead)}</p>',
             _facts(books),
-            _section("By data set", _bars(map(_of_dataset, books))),
-            _section("By person", _bars(_of_people(books))),
-            _section("Over time", "".join(map(_over_time, books)) or "<p>Nothing yet.</p>"),
-            _section("How to read this page", _READING),
-            "<footer>Made with dpgap. This page loads nothing and runs nothing.</footer>",
+            section("By data set", _bars(map(_of_dataset, books))),
+            section("By person", _bars(_of_people(books))),
+            section("Over time", _plot("".join(map(_over_time, books)))),
+            section("How to read this page", listed(_READING)),
         ]
     )
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>What was spent</title>\n<style>{STYLE}</style>\n</head>\n"
-        f"<body><main>\n{body}\n</main></body>\n</html>\n"
-    )
+    return standalone("What was spent", body, "Made with dpgap.")
 
 
-_READING = (
-    "<ul><li>Blue is spent. Orange is reserved: under way, or broken off; it counts as spent. "
-    "Light blue is left.</li>"
-    "<li>A person's bar ends at their allowance, or at the whole budget if they have none.</li>"
-    "<li>Over time, the line is what was spent or reserved, and the dashed one the total.</li>"
-    "<li>The ε of different data sets protect different tables and do not add up.</li></ul>"
-)
+_READING = [
+    "Blue is spent. Orange is reserved: under way, or broken off; it counts as spent.",
+    "The pale rest of a bar is left.",
+    "A person's bar ends at their allowance, or at the whole budget if they have none.",
+    "Over time, the line is what was spent or reserved, and the dashed one the total.",
+    "The ε of different data sets protect different tables and do not add up.",
+]
 
 
 def _facts(books: "list[list[Entry]]") -> str:
@@ -131,28 +112,25 @@ def _person(entry: "Entry") -> str:
     return entry.person or entry.who.partition("@")[0]
 
 
+def _plot(rows: str) -> str:
+    return f'<div class="plot">{rows}</div>' if rows else "<p>Nothing yet.</p>"
+
+
 def _bars(parts: Iterable[Part]) -> str:
-    rows = [_bar(part, _ROW * place) for place, part in enumerate(parts)]
-    if not rows:
-        return "<p>Nothing yet.</p>"
-    return _drawing("".join(rows), _ROW * len(rows), "Spent, reserved and left")
+    return _plot("".join(map(_bar, parts)))
 
 
-def _bar(part: Part, top: int) -> str:
+def _bar(part: Part) -> str:
     whole = max(part.limit, part.spent + part.held) or Fraction(1)
-    width = _RIGHT - _LEFT
-    spent, held = (round(float(it / whole) * width, 1) for it in (part.spent, part.held))
-    middle, note = top + 20, f" ({part.note})" if part.note else ""
-    return (
-        f'<text x="{_LEFT - 14}" y="{middle + 5}" text-anchor="end" font-weight="600" '
-        f'unicode-bidi="isolate">{_name(part.name)}</text>'
-        f'<rect x="{_LEFT}" y="{top + 10}" width="{width}" height="20" rx="4" fill="{_BAR}"/>'
-        f'<rect x="{_LEFT}" y="{top + 10}" width="{spent}" height="20" rx="4" fill="{_MARK}"/>'
-        f'<rect x="{_LEFT + spent}" y="{top + 10}" width="{held}" height="20" fill="{_GAP}"/>'
-        f'<text x="{_RIGHT + 14}" y="{middle + 5}" font-weight="600">{_short(part.spent)}'
-        f'<tspan font-size="11.5" font-weight="400" fill="{_QUIET}"> of {_short(part.limit)}'
-        f"{note}</tspan></text>"
+    spent, held = (round(float(it / whole) * 100, 2) for it in (part.spent, part.held))
+    note = f" ({part.note})" if part.note else ""
+    drawn = (
+        '<rect class="left" width="100%" height="100%" rx="3"/>'
+        f'<rect class="spent" width="{spent}%" height="100%" rx="3"/>'
+        f'<rect class="held" x="{spent}%" width="{held}%" height="100%"/>'
     )
+    value = f"{_short(part.spent)} <small>of {_short(part.limit)}{note}</small>"
+    return drawn_row(f"<bdi>{safe(part.name)}</bdi>", drawn, value, " bar")
 
 
 def _over_time(book: "list[Entry]") -> str:
@@ -162,52 +140,26 @@ def _over_time(book: "list[Entry]") -> str:
     span = (last - first) or 1.0
     most = max(entry.total for entry in book) or Fraction(1)
 
-    def line(values: list[Fraction]) -> str:
-        """Steps; of many, those that can be told apart."""
-        points, seen = [], ""
-        for time, value in zip(times, values, strict=True):
-            x = round(_LEFT + (time - first) / span * (_RIGHT - _LEFT), 1)
-            step = f"H{x}V{round(20 + _HIGH * (1 - float(value / most)), 1)}"
-            if step != seen:
-                points.append(step)
-            seen = step
-        start = round(20 + _HIGH * (1 - float(values[0] / most)), 1)
-        return f"M{_LEFT} {start}{''.join(points)}H{_RIGHT}"
+    def height(value: Fraction) -> float:
+        return round(_HIGH * (1 - float(value / most)), 1)
 
-    gone = line([entry.spent + entry.reserved for entry in book])
-    total = line([entry.total for entry in book])
-    bottom = 20 + _HIGH
+    def steps(values: list[Fraction]) -> str:
+        """Of many, those that can be told apart."""
+        places = (round((time - first) / span * _WIDE, 1) for time in times)
+        points = (f"H{x}V{height(value)}" for x, value in zip(places, values, strict=True))
+        return f"M0 {height(values[0])}{''.join(point for point, _ in groupby(points))}H{_WIDE}"
+
     drawn = (
-        f'<text x="{_LEFT - 14}" y="{bottom - 20}" text-anchor="end" font-weight="600" '
-        f'unicode-bidi="isolate">{_name(book[-1].dataset)}</text>'
-        f'<path d="M{_LEFT} {bottom}H{_RIGHT}" stroke="{_LINE}"/>'
-        f'<path d="{total}" fill="none" stroke="{_QUIET}" stroke-dasharray="5 4"/>'
-        f'<path d="{gone}" fill="none" stroke="{_MARK}" stroke-width="2"/>'
-        f'<text x="{_LEFT}" y="{bottom + 16}" font-size="11.5" fill="{_QUIET}">'
-        f"{html.escape(book[0].at[:10])}</text>"
-        f'<text x="{_RIGHT}" y="{bottom + 16}" font-size="11.5" text-anchor="end" '
-        f'fill="{_QUIET}">{html.escape(book[-1].at[:10])}</text>'
-        f'<text x="{_RIGHT + 14}" y="24" font-size="11.5" fill="{_QUIET}">'
-        f"ε = {_short(book[-1].total)}</text>"
+        f'<svg viewBox="0 0 {_WIDE} {_HIGH}" preserveAspectRatio="none" width="100%" height="100%">'
+        f'<path class="total" d="{steps([entry.total for entry in book])}"/>'
+        f'<path class="gone" d="{steps([entry.spent + entry.reserved for entry in book])}"/></svg>'
     )
-    return _drawing(drawn, _PANEL, "Spent and reserved over time")
-
-
-def _drawing(content: str, height: int, label: str) -> str:
-    return (
-        f'<div class="scroll"><svg viewBox="0 0 {_WIDTH} {height}" role="img" '
-        f'aria-label="{label}" font-size="13" fill="currentColor">{content}</svg></div>'
+    dates = "".join(
+        f'<text x="{x}" y="14" text-anchor="{anchor}">{html.escape(entry.at[:10])}</text>'
+        for x, anchor, entry in (("0", "start", book[0]), ("100%", "end", book[-1]))
     )
-
-
-def _section(title: str, content: str) -> str:
-    return f"<section><h2>{title}</h2>{content}</section>"
-
-
-def _name(name: str) -> str:
-    """An untrusted name, visible and escaped."""
-    text = printable(name)
-    return html.escape(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
+    name, total = f"<bdi>{safe(book[-1].dataset)}</bdi>", f"ε = {_short(book[-1].total)}"
+    return drawn_row(name, drawn, total, " steps") + drawn_row("", dates, "", " axis")
 
 
 def _short(value: Fraction) -> str:

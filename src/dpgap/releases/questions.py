@@ -182,8 +182,3 @@ class TableRelease(Measured):
     def guarantee(self) -> str:
         """What ε promises, in plain words."""
         return self.question.guarantee()
-
-    def _drawn(self) -> str:
-        from dpgap.releases.page import chart
-
-        return chart(self)

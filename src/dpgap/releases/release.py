@@ -105,15 +105,8 @@ class Table(ABC):
         return "\n\n".join(filter(None, ("\n".join(self.findings), "\n".join(lines), words)))
 
     def _repr_html_(self) -> str:
-        found = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in self.findings)
-        findings = f"<ul>{found}</ul>" if found else ""
         said = (html.escape(words) for words in (self.remark, self.guarantee) if words)
-        words = "".join(f"<p>{sentence}</p>" for sentence in said)
-        return findings + self._drawn() + self.rows_in_html() + words
-
-    def _drawn(self) -> str:
-        """The rows as a drawing, if there is one."""
-        return ""
+        return self.rows_in_html() + "".join(f"<p>{sentence}</p>" for sentence in said)
 
     def rows_in_html(self) -> str:
         """The rows as a table of HTML, in which names are only text."""
@@ -180,6 +173,11 @@ class Release(Table):
         from dpgap.releases.json_text import written
 
         return written(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        from dpgap.releases.page import notebook
+
+        return notebook(self)
 
     def again(self) -> Self:
         """The same release, shown again: it was paid for before."""

@@ -20,11 +20,10 @@ from dpgap.releases.numbers import number
 from dpgap.releases.plain import plain
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.release import Release, named
+from dpgap.releases.release import Release, named, p_text
 from dpgap.releases.results import Measured
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_MAX_NAME = 80
 
 
 HEADINGS = {
@@ -38,6 +37,10 @@ HEADINGS = {
     "p": "p",
 }
 """What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
+
+
+NAMES = ("item", "label")
+"""The columns of names, which anybody may have chosen."""
 
 
 class Row(NamedTuple):
@@ -114,8 +117,23 @@ def visible(name: object) -> str:
     >>> print(visible("fig\x1b[2J\u202egnp"))
     fig\x1b[2J\u202egnp
     """
-    text = printable(str(name)) or '""'
-    return text if len(text) <= _MAX_NAME else text[: _MAX_NAME - 1] + "…"
+    return printable(str(name)) or '""'
+
+
+def cells_of(release: Release) -> dict[str, list[str]]:
+    """The rows as people read them, column by column; columns of no numbers are left out."""
+    return {
+        name: [_shown(cell, name) for cell in column]
+        for name, column in release.columns().items()
+        if name in NAMES or not column or any(cell is not None for cell in column)
+    }
+
+
+def _shown(cell: Any, name: str) -> str:
+    if isinstance(cell, float | np.floating) and name not in NAMES:
+        small = abs(float(cell)) < 1e15
+        return p_text(float(cell)) if name == "p" else f"{cell:,.1f}" if small else f"{cell:.6g}"
+    return "" if cell is None and name not in NAMES else visible(plain(cell))
 
 
 def to_json(release: TableRelease, remaining: Fraction | None) -> str:

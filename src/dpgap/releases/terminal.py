@@ -20,7 +20,7 @@ from dpgap.releases.printable import printable
 from dpgap.releases.provenance import AGAIN
 from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import Release, Selected
-from dpgap.releases.rows import HEADINGS, rows_of, visible
+from dpgap.releases.rows import HEADINGS, NAMES, cells_of, visible
 
 _BETWEEN = 3
 """How many letters a column takes besides its own; the last one takes one less."""
@@ -71,23 +71,19 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
 
 
 def _columns(release: Release) -> list[Column]:
-    if not isinstance(release, TableRelease):
-        columns = release.cells().items()
-        return [Column(name, cells, wraps=name == "label") for name, cells in columns]
-    rows = rows_of(release)
+    """Names are wrapped; numbers of a release that is mostly noise are dim. P-values are left out.
+
+    Only a release of an array, which has fewer columns, shows them.
+    """
+    columns = cells_of(release)
     is_noise = isinstance(release, Selected) and is_mostly_noise(release)
-    style = "dim" if is_noise else "bold"
-    found = [
-        Column(HEADINGS["rank"], [str(row.rank) for row in rows]),
-        Column(HEADINGS["item"], [Text(visible(row.item), style) for row in rows], wraps=True),
-    ]
-    for name in ("estimate", "low", "high", "lead", "give_or_take"):
-        numbers = [getattr(row, name) for row in rows]
-        if any(number is not None for number in numbers):
-            cells = ["" if number is None else f"{number:,.1f}" for number in numbers]
-            found.append(
-                Column(HEADINGS[name], [Text(c, "dim" if is_noise else "") for c in cells])
-            )
+    if isinstance(release, TableRelease):
+        columns.pop(HEADINGS["p"], None)
+    found = []
+    for name, cells in columns.items():
+        is_name = name in NAMES
+        style = "dim" if is_noise else "bold" if is_name else ""
+        found.append(Column(name, [Text(cell, style) for cell in cells], wraps=is_name))
     return found
 
 

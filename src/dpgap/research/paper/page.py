@@ -1,8 +1,10 @@
 """The page that sets claims beside measurements: as HTML that stands alone, and as Markdown."""
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 
+from dpgap.releases.standalone import section, standalone
 from dpgap.research.paper.claims import Claim
 from dpgap.research.paper.datasets import PUBLISHED, Dataset
 
@@ -33,13 +35,7 @@ _METHOD = (
     "compared with what Laplace measurements alone would have had at the same ε. The tolerance "
     "around theory is 1.5 points or four standard errors, whichever is more."
 )
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;color:#1f2933;max-width:70rem;margin:2rem auto;"
-    "padding:0 1rem}table{border-collapse:collapse;width:100%;margin:1rem 0}th,td{text-align:left;"
-    "vertical-align:top;padding:.4rem .8rem;border-bottom:1px solid #e4e7eb}img{max-width:100%;"
-    "height:auto}.confirmed{color:#15803d}.in-part{color:#b45309}.not{color:#b91c1c}"
-    "figure{margin:2rem 0}figcaption{font-weight:600}td.number{text-align:right}"
-)
+_STYLE = re.compile("<style[^>]*>(.*?)</style>", re.DOTALL)
 
 Rows = list[list[str]]
 
@@ -67,7 +63,7 @@ def as_html(
 ) -> str:
     """One page with everything on it; `figures` are SVG."""
     tables = "".join(
-        f"<h2>{title}</h2>{_html_table(*rows)}" for title, rows in _tables(claims, datasets).items()
+        section(title, _html_table(*rows)) for title, rows in _tables(claims, datasets).items()
     )
     drawn = "".join(
         f"<figure><figcaption>{html.escape(title)}</figcaption>"
@@ -75,14 +71,13 @@ def as_html(
         for name, title in TITLES.items()
         if name in figures
     )
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>The paper, reproduced</title><style>{_STYLE}</style>"
-        f"<h1>The paper, reproduced</h1><p>{html.escape(_INTRODUCTION)}</p>"
-        f"<p>{html.escape(_METHOD)} {runs:,} runs a point.</p>"
-        f"{tables}<h2>Figures</h2>{drawn}</html>\n"
+    method = f"{html.escape(_METHOD)} {runs:,} runs a point."
+    body = (
+        f"<p>{html.escape(_INTRODUCTION)}</p>{section('Method', f'<p>{method}</p>')}"
+        f"{tables}{section('Figures', drawn)}"
     )
+    styles = sorted(set(_STYLE.findall(drawn)))
+    return standalone("The paper, reproduced", body, "Made with dpgap.", more_styles=styles)
 
 
 def _inline(svg: bytes, name: str) -> str:
@@ -98,14 +93,14 @@ _CLASSES = {"confirmed": "confirmed", "confirmed in part": "in-part", "not confi
 
 
 def _html_table(head: list[str], *rows: list[str]) -> str:
-    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td class="{_CLASSES.get(cell, "")}">{html.escape(cell)}</td>' for cell in row)
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    top = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in head)
+    body = "".join("<tr>" + "".join(map(_html_cell, head, row)) + "</tr>" for row in rows)
+    return f'<table class="words"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _html_cell(heading: str, cell: str) -> str:
+    kind = _CLASSES.get(cell, "words")
+    return f'<td class="{kind}" data-heading="{html.escape(heading)}">{html.escape(cell)}</td>'
 
 
 def as_markdown(

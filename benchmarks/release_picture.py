@@ -1,0 +1,88 @@
+"""Draw docs/release.svg: a release with what may be believed of it, from its document.
+
+dpgap top-k examples/sales.csv.gz --unit customer --item product --domain examples/products.txt \
+    -k 10 --epsilon 0.5 --json > docs/release.json
+python benchmarks/release_picture.py docs/release.json docs/release.svg
+"""
+
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+from drawing import line, picture, text
+
+import dpgap
+from dpgap.releases.picture import Scale
+from dpgap.releases.questions import TableRelease
+from dpgap.releases.rows import Row, rows_of
+from dpgap.releases.titles import plural, title_of
+
+WIDTH, LEFT, RIGHT, ROW = 860, 190, 740, 30
+
+
+def findings(release: TableRelease) -> tuple[list[str], int]:
+    """What may be believed, wrapped, and where the drawing may go on."""
+    lines = [
+        (part, "said" if place else "said strong")
+        for place, sentence in enumerate(release.findings)
+        for part in textwrap.wrap(sentence, 100)
+    ]
+    bottom = 76 + 26 * len(lines) + 14
+    parts = [
+        f'<rect class="tint" x="30" y="66" width="{WIDTH - 60}" height="{bottom - 66}" rx="6"/>',
+        f'<rect class="dot" x="30" y="66" width="4" height="{bottom - 66}"/>',
+    ]
+    parts += [text(52, 94 + 26 * at, words, kind) for at, (words, kind) in enumerate(lines)]
+    return parts, bottom
+
+
+def dots(release: TableRelease, top: int) -> list[str]:
+    """A dot and a band for each row, and brackets around ranks whose order is not sure."""
+    rows = rows_of(release)
+    scale = Scale.of([end for row in rows for end in (row.low, row.high)])
+    assert scale is not None
+    bottom = top + ROW * len(rows)
+
+    def across(value: float) -> float:
+        return LEFT + float(scale(value)[:-1]) / 100 * (RIGHT - LEFT)
+
+    parts = [line(across(tick), top, across(tick), bottom) for tick in scale.ticks]
+    parts += [
+        text(across(tick), bottom + 20, scale.text(tick), "quiet middle") for tick in scale.ticks
+    ]
+    units = plural(release.question.origin.unit)
+    parts.append(text(LEFT - 14, bottom + 20, units, "quiet end"))
+    for row in rows:
+        parts += _row(row, top + ROW * row.rank - ROW / 2, across)
+    for group in (group for group in release.groups() if len(group) > 1):
+        start, end = top + ROW * (group[0] - 1) + 4, top + ROW * group[-1] - 4
+        parts.append(f'<path class="bracket" d="M40 {start}h-8V{end}h8"/>')
+    begins = "" if scale.low <= 0 else f"; the scale begins at {scale.value(scale.low)}"
+    words = f"A dot is an estimate, a band its 95% interval{begins}. Brackets: order not sure."
+    return [*parts, text(30, bottom + 50, words, "quiet")]
+
+
+def _row(row: Row, y: float, across: Callable[[float], float]) -> list[str]:
+    return [
+        text(66, y + 5, str(row.rank), "quiet end"),
+        text(78, y + 5, str(row.item), "strong"),
+        line(across(row.low), y, across(row.high), y, "band"),
+        f'<circle class="dot" cx="{across(row.estimate):.1f}" cy="{y}" r="3"/>',
+        text(WIDTH - 30, y + 5, f"{row.estimate:,.0f}", "strong end"),
+    ]
+
+
+def drawn(document: str) -> str:
+    """The whole drawing."""
+    release = dpgap.read_release(document)
+    words, bottom = findings(release)
+    parts = [text(30, 44, title_of(release), "title strong"), *words]
+    parts += dots(release, bottom + 16)
+    height = bottom + 16 + ROW * release.indices.size + 68
+    return picture(WIDTH, height, title_of(release), parts)
+
+
+if __name__ == "__main__":
+    document = Path(sys.argv[1]).read_text(encoding="utf-8")
+    Path(sys.argv[2]).write_text(drawn(document), encoding="utf-8")

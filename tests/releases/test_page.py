@@ -1,0 +1,161 @@
+"""What a page says of a release, and in which order; how it looks is tested in a browser."""
+
+import html
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpgap
+from dpgap.releases.page import fragment, notebook, page
+from dpgap.releases.picture import Scale, picture
+from dpgap.releases.provenance import LedgerReference
+from dpgap.releases.rows import cells_of
+from dpgap.releases.titles import title_of
+from releases_to_show import released
+
+
+def _words(text: str) -> str:
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", text)).split())
+
+
+@pytest.mark.parametrize(
+    ("unit", "item", "k", "title"),
+    [
+        ("customer", "product", 10, "The 10 products with the most customers"),
+        ("customer_id", "product_name", 1, "The product with the most customers"),
+        ("row", "country", 3, "The 3 countries with the most rows"),
+        ("person", "search box", 2000, "The 2,000 search boxes with the most people"),
+        ("line", "q7\u202e<b>", 2, r"The 2 values of “q7\u202e<b>” with the most lines"),
+    ],
+)
+def test_a_title_is_what_a_person_would_say(unit: str, item: str, k: int, title: str) -> None:
+    release: Any = released(3)
+    origin = release.question.origin._replace(unit=unit, item=item)
+    asked = replace(release, question=release.question._replace(k=k, origin=origin))
+    assert title_of(asked) == title
+    assert f"<h1>{html.escape(title)}</h1>" in page(asked)
+
+
+def test_what_is_above_a_line_has_it_in_its_title_and_in_its_picture() -> None:
+    release = released(3, how="above")
+    assert title_of(release) == "Products with more than 2,900 customers"
+    drawn = picture(release)
+    assert "the line: 2,900" in drawn
+    assert drawn.count('class="threshold"') == release.indices.size
+    assert 'class="threshold"' not in picture(released(3))
+
+
+def test_findings_come_first_then_the_picture_the_numbers_the_guarantee_and_how_it_was_made() -> (
+    None
+):
+    release = released(10)
+    shown = page(release)
+    parts = [html.escape(release.findings[0]), "<figure>", "<table>", "What is guaranteed"]
+    places = [shown.index(part) for part in (*parts, "How it was made", "<footer>")]
+    assert places == sorted(places)
+
+
+def test_a_page_says_how_its_release_was_made() -> None:
+    release = released(3, how="ranked")
+    paid = replace(
+        release, made=release.made._replace(ledger=LedgerReference("sales", 7, "ab" * 32))
+    )
+    words = _words(page(paid))
+    for fact in ("entry 7 of data set 'sales'", "ab" * 32, release.made.dpgap, "noise exponential"):
+        assert fact in words
+    assert release.made.time[:10] in words
+    assert all(f"{used.name}: " in words for used in release.mechanisms)
+
+
+def test_a_fragment_leaves_title_and_styles_to_the_page_around_it() -> None:
+    release = released(3)
+    assert not re.search(r"<(h1|main|style|body|footer)|style=", fragment(release))
+    assert fragment(release) in page(release)
+    assert fragment(release) in notebook(release) == release._repr_html_()
+
+
+def test_numbers_have_separators_and_names_are_whole() -> None:
+    release = released(3, "long")
+    cells = cells_of(release)
+    assert all(re.fullmatch(r"\d,\d{3}\.\d", cell) for cell in cells["estimate"])
+    assert [len(name) for name in cells["item"]] == [300] * 3
+    assert all(f"<bdi>{name}</bdi>" in page(release) for name in cells["item"])
+
+
+def test_mostly_noise_is_grey_and_said_on_page_and_in_a_notebook() -> None:
+    hopeless = released(10, first=20, step=1, epsilon="0.05")
+    for shown in (page(hopeless), notebook(hopeless)):
+        assert 'class="measured noise"' in shown
+        assert "Greyed, because it is mostly noise." in shown
+    assert "noise" not in re.findall('class="([^"]*)"', page(released(10)))
+    assert "Greyed" not in page(released(10))
+
+
+def test_ranks_whose_order_is_not_sure_stand_in_a_bracket() -> None:
+    release: Any = released(10, step=300)
+    assert "bracket" not in picture(release)
+    values = release.measurements.copy()
+    values[4:7] = values[4]
+    close = replace(release, measurements=values, estimates=values)
+    inside = re.findall('<div class="close">(.*?)</div></div>', picture(close))
+    assert [re.findall(r'class="rank">(\d+)', each) for each in inside] == [["5", "6", "7"]]
+    assert "The order of rows in a bracket is not sure." in picture(close)
+
+
+def test_a_long_picture_has_an_axis_above_as_well() -> None:
+    assert picture(released(3)).count('class="row axis"') == 1
+    assert picture(released(10)).count('class="row axis"') == 2
+
+
+def test_a_scale_that_does_not_begin_at_0_says_so() -> None:
+    assert re.search(r"The scale begins at 2,\d\d\d, not at 0\.", picture(released(3)))
+    assert "The scale begins" not in picture(released(3, first=100, step=45))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.0],
+        [5.0, 5.0],
+        [-7.0, -3.0],
+        [1e-6, 3e-6],
+        [0.25, 0.75],
+        [-268.0, 695.0],
+        [123_456_789.0, 123_456_999.0],
+        [10.0**14, 10.0**14 + 10**8],
+        [-1e300, 1e300],
+        [2.0**53, 2.0**54],
+    ],
+)
+def test_numbers_below_a_scale_are_different_and_do_not_touch(values: list[float]) -> None:
+    scale = Scale.of(values)
+    assert scale is not None
+    texts = [scale.text(tick) for tick in scale.ticks]
+    assert 1 <= len(set(texts)) == len(texts)
+    places = [float(scale(tick)[:-1]) / 100 * 270 for tick in scale.ticks]
+    halves = [len(text) * 7.5 / 2 for text in texts]
+    for at in range(1, len(texts)):
+        assert places[at] - places[at - 1] > halves[at] + halves[at - 1]
+    assert all(4 <= float(scale(value)[:-1]) <= 96 for value in values)
+
+
+@pytest.mark.parametrize("values", [[np.nan], [0.0, np.inf], [-1.7e308, 1.7e308], [1e15, 1e15 + 1]])
+def test_values_that_cannot_be_drawn_are_not(values: list[float]) -> None:
+    assert Scale.of(values) is None
+
+
+def test_nothing_found_has_words_and_no_table() -> None:
+    nothing = released(0, how="above")
+    for shown in (page(nothing), notebook(nothing), str(nothing)):
+        assert "Nothing was found above 1,000,000." in shown
+        assert "<table>" not in shown
+        assert "<svg" not in shown
+
+
+def test_an_array_shows_its_numbers_without_a_question() -> None:
+    shown = page(dpgap.NoisyTopK(2, 1).release([1, 5000]))
+    assert "<h1>The largest answers</h1>" in shown
+    assert re.search(r"\d,\d{3}\.\d</td>", shown)

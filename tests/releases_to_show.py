@@ -1,0 +1,48 @@
+"""Releases to look at: of many or few rows, clear or hopeless, with short, long and odd names."""
+
+from typing import Any
+
+import pandas
+
+import dpgap
+from dpgap.exact.bits import InsecureSeededBits
+from dpgap.releases.results import Release
+from seams import bits_are
+
+_LETTERS = {
+    "short": "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
+    "forty": "a name of about forty letters, number {}",
+    "long": "a name that goes on and on " * 4 + "AndOnWithoutAnySpace" * 9 + " number {}",
+    "right to left": "منتج طويل الاسم جدا רשימה {} <b>&amp;</b>",
+}
+NAMES = tuple(_LETTERS)
+
+
+def names(kind: str, count: int) -> list[str]:
+    """Different names of a kind."""
+    letters = _LETTERS[kind]
+    if kind == "short":
+        return list(letters[:count])
+    made = [letters.format(number) for number in range(count)]
+    return [name.rjust(300, "x") for name in made] if kind == "long" else made
+
+
+def table(sizes: dict[str, int]) -> pandas.DataFrame:
+    """Who bought what: as many customers of each product as is said."""
+    sold = [(who, name) for name, size in sizes.items() for who in range(size)]
+    return pandas.DataFrame(sold, columns=["customer", "product"])
+
+
+def released(rows: int, kind: str = "forty", *, how: str = "best", **options: Any) -> Release:
+    """A top k of that many rows, or what is above a line, of products whose sizes fall."""
+    choice = {"first": 3000, "step": 40, "epsilon": 4} | options
+    called = names(kind, rows + 8)
+    sizes = {name: max(choice["first"] - choice["step"] * at, 0) for at, name in enumerate(called)}
+    asked = {"unit": "customer", "item": "product", "epsilon": choice["epsilon"]}
+    asked["domain"] = choice.get("domain", called)
+    with bits_are(InsecureSeededBits(rows)):
+        if how == "above":
+            line = choice["first"] - choice["step"] * rows
+            line = line + choice["step"] // 2 if rows else 10**6
+            return dpgap.above(table(sizes), **asked, threshold=line, k=max(rows, 1))
+        return dpgap.top_k(table(sizes), **asked, k=rows, method=how)

@@ -1,0 +1,278 @@
+"""Pages as a browser shows them: on a phone, a tablet and a screen, in the dark and on paper."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpgap
+from dpgap.budget.ledger import Ledger
+from dpgap.cli.ledger_page import ledger_page
+from dpgap.releases.page import notebook, page
+from dpgap.releases.standalone import CONTENT_POLICY, STYLE
+from dpgap.research.paper.claims import Claim
+from dpgap.research.paper.page import as_html
+from releases_to_show import NAMES, released
+
+pytestmark = pytest.mark.xdist_group("chromium")
+
+WIDTHS = (360, 768, 1200)
+PAPER = 688
+"""How many pixels wide a sheet of A4 is within its margins."""
+HOME = "http://page.test/"
+CHECKS = (Path(__file__).parent / "page_checks.js").read_text(encoding="utf-8")
+FIGURES = Path(__file__).parents[1] / "docs" / "figures"
+
+
+def _above(rows: int) -> Any:
+    return released(rows, how="above")
+
+
+def _hopeless() -> Any:
+    return released(10, "long", first=20, step=1, epsilon="0.05")
+
+
+def _ledger(folder: Path) -> str:
+    ledger = Ledger(folder / "budget.db")
+    for name, total in {"sales": 10, "w" * 60: 1, "a long name " * 5: "1/3"}.items():
+        ledger.create(name.strip(), total)
+    account = ledger.account("sales")
+    for person in ("ann", "צוות המכירות", "b" * 60):
+        account.of(person).reserve(Fraction(1, 2), "top 1").settle(Fraction(1, 4))
+    account.of("ann").reserve(Fraction(1, 7), "under way")
+    ledger.steward("sales").allow("ann", 5)
+    return ledger_page([ledger.entries(name) for name in ledger.datasets()])
+
+
+def _reproduction(_: Path) -> str:
+    drawing = (FIGURES / "figure-4.svg").read_bytes()
+    claims = [Claim("figure 4", "so much is left " * 5, "40 %", "confirmed in part", "nearly")]
+    return as_html(claims, [], {"figure-4": drawing}, 1000)
+
+
+DARK_NOTEBOOK = """<!DOCTYPE html><meta name=viewport content="width=device-width"><style>
+.cell { background: #111; } .cell table { color: #fff; font-size: 12px; text-align: right; }
+.cell tbody tr:nth-child(odd) { background: #222; } .cell p { color: #fff; }
+</style><body class="cell">"""
+"""A page with styles of its own, which are dark whatever the reader prefers."""
+
+SHOWN: dict[str, Callable[[Path], str]] = {
+    **{
+        f"{rows} rows, {kind} names": lambda _, rows=rows, kind=kind: page(released(rows, kind))
+        for rows in (3, 10, 50)
+        for kind in NAMES
+    },
+    **{f"above, {rows} rows": lambda _, rows=rows: page(_above(rows)) for rows in (0, 3, 10, 50)},
+    **{
+        f"10 rows, {how}": lambda _, how=how: page(released(10, how=how))
+        for how in ("joint", "ranked", "paper")
+    },
+    "mostly noise": lambda _: page(_hopeless()),
+    "not private": lambda _: page(
+        released(3, domain="observed-not-private"),
+    ),
+    "an array": lambda _: page(dpgap.NoisyTopK(3, 1).release([10, 200, 5, 80])),
+    "values": lambda _: page(dpgap.Laplace(1).release([10**6, 200])),
+    "a notebook": lambda _: DARK_NOTEBOOK + notebook(released(10)),
+    "a ledger": _ledger,
+    "no ledger": lambda _: ledger_page([]),
+    "the paper": _reproduction,
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium. Without it the tests are skipped, but never where changes are judged."""
+    path = shutil.which("chromium")
+    if path is None and not os.environ.get("CI"):
+        pytest.skip("Chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    assert path is not None, "Chromium is not installed, and pages cannot be looked at"
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Iterator[Any]:
+    """One tab for all; nothing leaves it."""
+    with browser.new_context() as context:
+        yield context.new_page()
+
+
+@pytest.fixture
+def show(tab: Any) -> Iterator[Callable[..., list[str]]]:
+    """Show a page; returns a list that grows by what it asks for, and what it complains of."""
+    heard: list[str] = []
+
+    def said(message: Any) -> None:
+        heard.append(message.text)
+
+    def shown(content: str, policy: str | None = None) -> list[str]:
+        headers = {"Content-Type": "text/html; charset=utf-8"}
+        headers |= {} if policy is None else {"Content-Security-Policy": policy}
+
+        def answer(route: Any) -> None:
+            if route.request.url == HOME:
+                route.fulfill(body=content, headers=headers)
+            else:
+                heard.append(f"asks for {route.request.url}")
+                route.abort()
+
+        tab.unroute_all()
+        tab.route("**/*", answer)
+        tab.goto(HOME)
+        return heard
+
+    tab.on("console", said)
+    yield shown
+    tab.remove_listener("console", said)
+
+
+VIEWS = [("screen", scheme, width) for scheme in ("light", "dark") for width in WIDTHS]
+VIEWS.append(("print", "dark", PAPER))
+
+
+def _faults(tab: Any, views: list[tuple[str, str, int]] = VIEWS) -> dict[Any, list[str]]:
+    """What is wrong, at every width, in the light, in the dark and on paper."""
+    found = {}
+    for media, scheme, width in views:
+        tab.emulate_media(media=media, color_scheme=scheme)
+        tab.set_viewport_size({"width": width, "height": 800})
+        if faults := tab.evaluate(CHECKS):
+            found[media, scheme, width] = faults
+    return found
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_page_fits_and_can_be_read(
+    tab: Any, show: Callable[..., list[str]], name: str, tmp_path: Path
+) -> None:
+    content = SHOWN[name](tmp_path)
+    heard = show(content)
+    assert _faults(tab) == {}
+    assert heard == []
+    assert tab.evaluate("document.querySelectorAll('[style], script, img, link').length") == 0
+
+
+PAPERS = """<!DOCTYPE html><style>body { margin: 0; background: #ffffff; }
+@media (prefers-color-scheme: dark) { body { background: #141b24; } }</style>"""
+
+
+@pytest.mark.parametrize("name", ["choosing", "release"])
+def test_a_picture_of_the_documentation_can_be_read(
+    tab: Any, show: Callable[..., list[str]], name: str
+) -> None:
+    drawn = (FIGURES.parent / f"{name}.svg").read_text(encoding="utf-8")
+    heard = show(PAPERS + drawn)
+    views = [("screen", scheme, 1200) for scheme in ("light", "dark")]
+    assert _faults(tab, views) == {}
+    assert heard == []
+    show(PAPERS + drawn.replace("</style>", "text { font-size: 30px !important; }</style>", 1))
+    assert "overlap" in str(_faults(tab, views))
+
+
+BROKEN = {
+    "the page scrolls sideways": ".dpgap table { display: block; min-width: 900px; }",
+    "DIV scrolls sideways": ".dpgap .measured { overflow-x: auto; } .dpgap table { width: 900px; }",
+    "outside of the page": ".dpgap h1 { margin-left: -30px; }",
+    "overlap": ".dpgap .row .value { margin-left: -9rem; }",
+    "overlap: 2,": ".dpgap .row text { font-size: 2.4rem; }",
+    "lines for a name": ".dpgap .row .name { width: 3.5rem; }",
+    "contrast": ".dpgap { --quiet: #93a0b0; }",
+    "contrast 1.00": ".dpgap .row text { fill: var(--paper); }",
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_stylesheet_is_found(tab: Any, show: Callable[..., list[str]], fault: str) -> None:
+    sound = re.sub("<meta http-equiv.*?>", "", page(released(10)))
+    show(sound.replace("</style>", f"{BROKEN[fault]}</style>"))
+    seen = [each for faults in _faults(tab, VIEWS[:2]).values() for each in faults]
+    assert any(each.startswith(fault) or f" {fault}" in each for each in seen), seen
+
+
+@pytest.mark.parametrize("how", ["best", "above"])
+def test_a_page_can_be_served_under_the_strictest_policy(
+    tab: Any, show: Callable[..., list[str]], how: str
+) -> None:
+    content = page(released(10, how=how))
+    heard = show(content, CONTENT_POLICY)
+    tab.emulate_media(media="screen", color_scheme="light")
+    assert heard == []
+    assert tab.evaluate("getComputedStyle(document.querySelector('.dot')).fill") == (
+        "rgb(29, 92, 184)"
+    )
+    assert "unsafe" not in content
+
+
+def test_whatever_breaks_the_policy_is_heard(tab: Any, show: Callable[..., list[str]]) -> None:
+    sound = re.sub("<meta http-equiv.*?>", "", page(released(3)))
+    heard = show(sound.replace("<h1>", '<h1 style="color: red">'), CONTENT_POLICY)
+    assert "inline style" in heard.pop()
+    assert show(sound.replace(STYLE, STYLE + " "), CONTENT_POLICY)
+    heard.clear()
+    assert show(sound.replace("<h1>", '<img src="http://elsewhere.test/x.png"><h1>')) == [
+        "asks for http://elsewhere.test/x.png",
+        "Failed to load resource: net::ERR_FAILED",
+    ]
+
+
+def _sheets(tab: Any) -> int:
+    tab.emulate_media(media="print")
+    return len(re.findall(rb"/Type\s*/Page\b", tab.pdf(format="A4")))
+
+
+@pytest.mark.parametrize("how", ["best", "joint", "ranked", "paper", "above"])
+def test_ten_rows_are_printed_on_two_sheets(
+    tab: Any, show: Callable[..., list[str]], how: str
+) -> None:
+    content = page(released(10, how=how))
+    show(content)
+    assert _sheets(tab) <= 2
+    parts = "[...document.querySelectorAll('table, tr, .row')]"
+    assert tab.evaluate(f"{parts}.every(it => getComputedStyle(it).breakInside === 'avoid')")
+
+
+def test_a_page_that_takes_more_sheets_is_found(tab: Any, show: Callable[..., list[str]]) -> None:
+    show(re.sub("<meta http-equiv.*?>", "", page(released(10))).replace("9pt", "15pt"))
+    assert _sheets(tab) > 2
+
+
+@pytest.mark.parametrize("width", WIDTHS[::2])
+def test_a_screen_reader_finds_the_title_the_table_and_its_headings(
+    tab: Any, show: Callable[..., list[str]], width: int
+) -> None:
+    release = released(3)
+    show(page(release))
+    tab.emulate_media(media="screen")
+    tab.set_viewport_size({"width": width, "height": 800})
+    tree = tab.context.new_cdp_session(tab).send("Accessibility.getFullAXTree")["nodes"]
+    seen = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in tree
+        if not node["ignored"]
+    ]
+    roles = [role for role, _ in seen]
+    assert [roles.count(role) for role in ("main", "contentinfo", "table")] == [1, 1, 1]
+    assert [name for role, name in seen if role == "columnheader"] == list(release.cells())
+    assert [name for role, name in seen if role == "rowheader"] == list(release.labels)
+    assert roles.count("row") == 4
+    assert [name for role, name in seen if role == "image"] == [
+        "The estimates and intervals of the table, drawn"
+    ]
+    headings = [
+        (node["name"]["value"], prop["value"]["value"])
+        for node in tree
+        for prop in node.get("properties", ())
+        if prop["name"] == "level" and node["role"]["value"] == "heading"
+    ]
+    assert headings[0] == ("The 3 products with the most customers", 1)
+    assert {level for _, level in headings[1:]} == {2}
