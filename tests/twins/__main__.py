@@ -46,7 +46,8 @@ def _drive(name: str, given: argparse.Namespace) -> int:
     with ExitStack() as stack:
         print(f"{name}: {twins} twins", flush=True)
         server = _server(name, stack)
-        asked = islice(cycle(given.question or QUESTIONS), twins)
+        known = [each for each in QUESTIONS if READERS[name].columns >= QUESTIONS[each].columns]
+        asked = islice(cycle(given.question or known), twins)
         for number, question in enumerate(asked):
             seed = given.seed + number
             with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,7 @@
 """What must hold of twins; each difference is a line of text.
 
-- Counts move by at most one and all the same way.
+- Counts move by at most one and all the same way; bounded answers by no more than they say, of no
+  more items and groups than they say. So no unit moves what another one keeps.
 - What was done up to the count of counts is the same. After it, it is the same as long as the same
   items won, on the same route, and the same of them were present.
 - A route is the one that the released look decides on.
@@ -10,6 +11,7 @@
 - Items are asked in a fresh random order over the whole domain.
 """
 
+import math
 import os
 import sys
 import tempfile
@@ -26,7 +28,7 @@ from dpgap.exact.bits import InsecureSeededBits
 from seams import SpyAccount, bits_are
 from twins.neighbours import FIRST_UNIT, Row, Twins
 from twins.odd_values import MARK
-from twins.questions import QUESTIONS
+from twins.questions import QUESTIONS, parts_of
 from twins.readers import Reader
 from twins.records import Record, recorded
 
@@ -43,6 +45,8 @@ class Side(NamedTuple):
     printed: str = ""
     warned: list[str] | None = None
     counts: dict[Any, int] | None = None
+    limits: Any = None
+    """By how much one unit may move answers, and how many."""
     twice: bool = False
     kind: str = ""
     facts: Any = None
@@ -65,7 +69,8 @@ class Verdict(NamedTuple):
 def examine(reader: Reader, question: str, seed: object) -> Verdict:
     """What differs between the twins of this reader, question and seed."""
     rng = Random(f"{type(reader).__name__} {question} {seed}")
-    return compare(reader, question, reader.twins(rng, QUESTIONS[question].domains))
+    asked = QUESTIONS[question]
+    return compare(reader, question, reader.twins(rng, asked.domains, bool(asked.options)))
 
 
 def compare(reader: Reader, question: str, twins: Twins) -> Verdict:
@@ -83,7 +88,7 @@ def _differences(base: Side, twin: Side, malformed: bool) -> list[str]:
     if base.warned != twin.warned:
         found.append(f"other warnings: {base.warned}, {twin.warned}")
     if base.counts is not None and twin.counts is not None:
-        found += _moves(base.counts, twin.counts)
+        found += _moves(base.counts, twin.counts, twin.limits)
     if not base.refusal and not twin.refusal:
         if base.kind != twin.kind:
             found.append(f"another kind of answers: {base.kind}, {twin.kind}")
@@ -111,11 +116,13 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
     account, seen = SpyAccount(), dict[str, Any]()
     try:
         with bits_are(InsecureSeededBits(1)), recorded() as seen["before"]:
-            answers = dpgap.counts(asked.pop("table"), **asked)
+            options = asked | dict(QUESTIONS[question].options)
+            answers = dpgap.counts(options.pop("table"), **options)
         with closing(answers):
-            seen["kind"] = f"{type(answers).__name__} {answers!r}"
+            seen["kind"] = " ".join(f"{type(each).__name__} {each!r}" for each in _all_of(answers))
             seen["facts"] = answers.origin._replace(table=None, address=None)
-            seen["counts"], seen["twice"] = _present(answers.in_order())
+            seen["counts"], seen["twice"] = _present(answers)
+            seen["limits"] = _limits(answers)
             with bits_are(InsecureSeededBits(1)), recorded() as seen["after"]:
                 release = QUESTIONS[question].ask(answers, account)
             seen["winners"] = _winners(release)
@@ -181,10 +188,43 @@ def _alone(name: str, side: Side) -> list[str]:
     return found
 
 
-def _moves(base: dict[Any, int], twin: dict[Any, int]) -> list[str]:
-    moved = {item: twin.get(item, 0) - base.get(item, 0) for item in base.keys() | twin.keys()}
-    wrong = [f"{item!r:.40} by {by}" for item, by in moved.items() if by not in (0, 1)]
-    return [f"counts move: {', '.join(sorted(wrong)[:4])}"] if wrong else []
+class Limits(NamedTuple):
+    """What one unit more may do."""
+
+    least: int
+    most: int
+    """How far an answer may move."""
+    items: float
+    groups: float
+    """How many of them may move."""
+
+
+def _limits(answers: Any) -> Limits:
+    _, first = parts_of(answers)[0]
+    most = int(first.sensitivity)
+    is_grouped = answers.origin.by is not None
+    return Limits(
+        least=0 if first.monotonic else -most,
+        most=most,
+        items=math.inf if first.reach is None else first.reach,
+        groups=answers.origin.max_groups if is_grouped else math.inf,
+    )
+
+
+def _moves(base: dict[Any, int], twin: dict[Any, int], limits: Limits) -> list[str]:
+    by = {cell: twin.get(cell, 0) - base.get(cell, 0) for cell in base.keys() | twin.keys()}
+    moved = {cell: far for cell, far in by.items() if far}
+    wrong = [
+        f"{cell!r:.40} by {far}"
+        for cell, far in moved.items()
+        if not limits.least <= far <= limits.most
+    ]
+    found = [f"counts move: {', '.join(sorted(wrong)[:4])}"] if wrong else []
+    if len(moved) > limits.items:
+        found.append(f"too many items move: {len(moved)} instead of {limits.items}")
+    if len({group for group, _ in moved}) > limits.groups:
+        found.append(f"too many groups move: not {limits.groups}")
+    return found
 
 
 def _same_winners(base: Side, twin: Side) -> bool:
@@ -192,7 +232,7 @@ def _same_winners(base: Side, twin: Side) -> bool:
         return False
     if base.route != twin.route:
         return False
-    return all((item in base.counts) == (item in twin.counts) for item in base.winners or ())
+    return all((cell in base.counts) == (cell in twin.counts) for cell in base.winners or ())
 
 
 def _decisions(when: str, base: Record | None, twin: Record | None) -> list[str]:
@@ -213,9 +253,17 @@ def _around(one: str, other: str) -> str:
     return f"…{one[max(at - 40, 0) : at + 60]}… against …{other[max(at - 40, 0) : at + 60]}…"
 
 
-def _present(chunks: Any) -> tuple[dict[Any, int], bool]:
-    """How many units the items have that are not 0, and whether one of them comes twice."""
-    seen = [(item, count) for item, count, _ in _stream(chunks)]
+def _all_of(answers: Any) -> list[Any]:
+    return [answers, *(part for group, part in parts_of(answers) if group is not None)]
+
+
+def _present(answers: Any) -> tuple[dict[Any, int], bool]:
+    """The answers by group and item that are not 0, and whether one of them comes twice."""
+    seen = [
+        ((group, item), count)
+        for group, part in parts_of(answers)
+        for item, count, _ in _stream(part.in_order())
+    ]
     found: dict[Any, int] = {}
     for item, count in seen:
         found[item] = found.get(item, 0) + count
@@ -234,8 +282,10 @@ def _stream(chunks: Any) -> Iterator[tuple[Any, int, int]]:
 
 
 def _winners(release: Any) -> list[Any]:
-    labels = getattr(release, "labels", None)
-    return [] if labels is None else sorted(labels, key=str)
+    """The cells that won: pairs of a group, or None, and an item."""
+    released = release if isinstance(release, list) else [(None, release)]
+    named = ((group, getattr(each, "labels", None) or ()) for group, each in released)
+    return sorted(((group, label) for group, labels in named for label in labels), key=str)
 
 
 def _decided(release: Any) -> str | None:

@@ -10,14 +10,17 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import duckdb
+import narwhals as nw
 import numpy as np
 
-from dpgap.data import counts as sources
-from dpgap.data import domain
+from dpgap.data import bounded, domain, files
+from dpgap.data import opening as sources
 from dpgap.data.addresses import Source
 from dpgap.data.domain import Domain
+from dpgap.data.engines import counted_bounded
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.counted import CountsInEngine
+from dpgap.data.engines.in_duckdb import DuckDB
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.pipelines.look_first import LookFirst
 
@@ -70,7 +73,7 @@ def _read_by(sql: str) -> Callable[[], AbstractContextManager[Any]]:
     """Files read by one expression of DuckDB's."""
 
     @contextmanager
-    def read_file(path: str, unit: str, item: str) -> Iterator[Source]:
+    def read_file(path: str, unit: str, item: str, more: Any = ()) -> Iterator[Source]:
         with duckdb.connect(config={"threads": 2}) as database:
             table = database.sql(f"SELECT * FROM {sql.format(path=path)}")
             yield Source(table, unit, item, columns=(), database=database)
@@ -131,6 +134,58 @@ def _route_by_total() -> AbstractContextManager[Any]:
     return mock.patch.multiple(LookFirst, look_paid=look_paid, route=route)
 
 
+def _everything_kept() -> AbstractContextManager[Any]:
+    """Units that keep all their items and groups."""
+    return mock.patch.object(DuckDB, "keep_few", lambda engine, frame, *_: frame)
+
+
+def _kept_by_position() -> AbstractContextManager[Any]:
+    """An order of a unit's items that hangs on where its rows come among all rows."""
+
+    def keep_few(engine: Any, frame: Any, cells: Any, most: int, key: str) -> Any:
+        placed = frame.to_native().order("unit, item").project("*, row_number() OVER () AS place")
+        rank = "dense_rank() OVER (PARTITION BY unit ORDER BY hash(place)) AS rank"
+        few = placed.project(f"*, {rank}").filter(f"rank <= {most}")
+        return nw.from_native(few.project("* EXCLUDE (rank, place)"))
+
+    return mock.patch.object(DuckDB, "keep_few", keep_few)
+
+
+def _clipped_together() -> AbstractContextManager[Any]:
+    """Amounts of all units that are added up before anything is clipped."""
+
+    def add_up(engine: Any, rows: Any, bounds: Any, size: Any) -> Any:
+        cells = [name for name in rows.collect_schema() if name in ("group", "item")]
+        added = rows.group_by(*cells).agg(nw.col("steps").sum())
+        units = nw.col("steps").clip(-bounded.MOST_OF_ALL, bounded.MOST_OF_ALL).cast(nw.Int64)
+        return added.select(*cells, units.alias("units"))
+
+    return mock.patch.object(counted_bounded, "add_up", add_up)
+
+
+def _lines_by_place() -> AbstractContextManager[Any]:
+    """Lines of a file that are told apart by where they stand."""
+
+    def whole_words(database: Any, path: str) -> Any:
+        word = '"item of a line"'
+        words = files._words(database, path, "row_number() OVER ()")
+        return words.project(f"line, TRY_CAST({word} AS BIGINT) AS {word}")
+
+    return mock.patch.object(sources, "whole_words", whole_words)
+
+
+def _fetched_if_few() -> AbstractContextManager[Any]:
+    """Groups whose answers are fetched where few are present, and not where few are public."""
+    right = counted_bounded.freeze
+
+    def freeze(*given: Any) -> Any:
+        frozen, tallied = right(*given)
+        counted_bounded.FETCHED = 0 if tallied[:, -1].sum() % 2 else 10**7
+        return frozen, tallied
+
+    return mock.patch.multiple(counted_bounded, freeze=freeze, FETCHED=10**7)
+
+
 _JSON = "read_json('{path}', format = 'nd', sample_size = -1)"
 _CSV = "read_csv('{path}', header = true, delim = ',', quote = '\"', escape = '\"', {more})"
 _GUESSED = _CSV.format(path="{path}", more="auto_detect = true")
@@ -162,5 +217,13 @@ MUTANTS: dict[str, Mutant] = {
     "route-by-total": Mutant(
         _route_by_total, "pandas", "top-4", 0, "another route than its look decides on"
     ),
+    "everything-kept": Mutant(_everything_kept, "csv", "reach", 0, "too many items move"),
+    "all-groups-kept": Mutant(_everything_kept, "polars", "by", 0, "too many groups move"),
+    "all-pairs-kept": Mutant(_everything_kept, "duckdb", "reach+by-two", 0, "too many"),
+    "unknown-kept": Mutant(_everything_kept, "pandas", "unknown", 0, "too many items move"),
+    "kept-by-position": Mutant(_kept_by_position, "pyarrow", "reach", 0, "counts move"),
+    "lines-by-place": Mutant(_lines_by_place, "fimi", "reach", 0, "counts move"),
+    "clipped-together": Mutant(_clipped_together, "parquet", "sum", 0, "counts move"),
+    "fetched-if-few": Mutant(_fetched_if_few, "duckdb", "by", 0, "another kind"),
     "dollar": Mutant(_dollar, "polars", "counts", 13, _TWO),
 }

@@ -5,12 +5,14 @@ chosen at edges: the first item has 127 units and the next unit makes it 128, wh
 type; of a wide range 20 items are present, and one more makes the rest fit into 65,536.
 """
 
+import math
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
-from twins.odd_values import MARK, TWISTS, odd_value
+from twins.odd_values import FLOATS, MARK, TEXTS, TWISTS, WHOLE, odd_value
 
 LEADERS = (127, 60, 44, 30)
 """How many units the first items have. The others have at most `FEW`, so that 15 lies between."""
@@ -25,21 +27,28 @@ RANGES = {"small": range(24), "many": range(1100), "wide": range(65_557), "huge"
 PRESENT = {"small": 15, "many": 1090, "wide": 20, "huge": 20}
 
 
+GROUPS = ("ch", "de", "žluť", "7")
+"""The public groups of wide tables."""
+_LANDS = (*GROUPS, "ch", "elsewhere", None)
+_PAID = (0.1, 0.29, 2.5, 1.005, -3.0, 40.0, 0.004, 7.0, math.nan, None)
+
+
 class Raw(NamedTuple):
     """A line of a file, as it stands there."""
 
     line: str
 
 
-Row = tuple[Any, Any] | Raw
+Row = tuple[Any, ...] | Raw
+"""Unit and item; in a wide table also a group and an amount."""
 
 
 @dataclass(frozen=True)
 class Twins:
     """Two tables, as rows of unit and item, and the public domain."""
 
-    kinds: tuple[str, str]
-    """What unit and item are: "text", "whole" or "float"."""
+    kinds: tuple[str, ...]
+    """What each column is: "text", "whole" or "float"."""
     domain_kind: str
     labels: Sequence[Any]
     rows: list[Row]
@@ -98,6 +107,47 @@ def make_twins(
         malformed=malformed,
         look=rng.randrange(12),
     )
+
+
+def widen(rng: Random, twins: Twins, amounts: Sequence[str]) -> Twins:
+    """The same twins with a group and an amount in each row; the new unit does its worst there."""
+    kind = rng.choice(amounts)
+    many = rng.choice([1, 1, 1, 10_000]) if len(twins.more) in range(1, 31) else 1
+    more: list[Row] = [
+        (*row[:2], _odd_land(rng), _odd_amount(rng, kind))
+        for row in twins.more
+        for _ in range(1 if twins.by_row else max(1, many // len(twins.more)))
+    ]
+    rows: list[Row] = [(*row[:2], *_told(row, kind)) for row in twins.rows]
+    return replace(twins, kinds=(*twins.kinds, "text", kind), rows=rows, more=more)
+
+
+def _told(row: Row, kind: str) -> tuple[Any, Any]:
+    """A group and an amount that hang on unit and item alone."""
+    number = zlib.crc32(repr(row).encode())
+    paid = _PAID[number // 7 % len(_PAID)]
+    return _LANDS[number % len(_LANDS)], _amount(paid, kind)
+
+
+def _amount(paid: float | None, kind: str) -> Any:
+    if kind == "float" or paid is None:
+        return paid
+    return str(paid) if kind == "text" else None if math.isnan(paid) else int(paid)
+
+
+def _odd_land(rng: Random) -> Any:
+    return rng.choice([*_LANDS, *_LANDS, *TEXTS, *(twist("ch") for twist in TWISTS)])
+
+
+def _odd_amount(rng: Random, kind: str) -> Any:
+    if rng.random() < 0.3:
+        return _amount(rng.choice([40.0, 1e9, -1e9, 0.5, 25.0]), kind)
+    odd = {
+        "float": FLOATS,
+        "whole": WHOLE,
+        "text": [*TEXTS, "1e+300", "-2.5e1", "nan", "+.5", "5."],
+    }
+    return rng.choice([*odd[kind], None])
 
 
 def bulk(unit: str) -> list[Row]:

@@ -4,11 +4,13 @@ A question gets counts and an account. At this ε noise is far smaller than the 
 four items, so that both twins have the same winners.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import dpgap
-from twins.neighbours import THRESHOLD
+from dpgap.data.by_group import CountsByGroup
+from twins.neighbours import GROUPS, THRESHOLD
 
 EPSILON = 400
 SEVERAL = 4
@@ -21,6 +23,13 @@ class Question(NamedTuple):
 
     ask: Callable[[Any, Any], Any]
     domains: Sequence[str] = (*SHORT, *LONG)
+    options: Mapping[str, Any] = {}
+    """What is asked beside plain counts, of a wide table."""
+
+    @property
+    def columns(self) -> int:
+        """How many columns a table must have: more than those of units and items?"""
+        return 2 if {"by", "sum", "where"}.isdisjoint(self.options) else 4
 
 
 def _top(k: int, **options: Any) -> Question:
@@ -57,7 +66,64 @@ QUESTIONS: dict[str, Question] = {
     "above-paper": _above(method="paper"),
     "noisy-top-k": _bare(dpgap.NoisyTopK(SEVERAL, EPSILON, monotonic=True), (*SHORT, *LONG)),
     "joint-top-k": _bare(dpgap.JointTopK(SEVERAL, EPSILON, monotonic=True), (*SHORT, *LONG)),
+    "hybrid-top-k": _bare(
+        dpgap.HybridTopK(THRESHOLD, SEVERAL, EPSILON, monotonic=True), (*SHORT, *LONG)
+    ),
     "sparse-vector": _bare(dpgap.SparseVector(THRESHOLD, SEVERAL, EPSILON, monotonic=True)),
     "laplace": _bare(dpgap.Laplace(EPSILON)),
     "count-hull": _bare(dpgap.CountHull(EPSILON, monotonic=True)),
 }
+
+PLAIN = tuple(QUESTIONS)
+"""The questions about plain counts."""
+
+
+def parts_of(answers: Any) -> list[tuple[Any, Any]]:
+    """The answers of every group; or all of them, of none."""
+    return list(answers.items()) if isinstance(answers, CountsByGroup) else [(None, answers)]
+
+
+def _top_of_each(answers: Any, pays: Any) -> list[tuple[Any, Any]]:
+    """The largest two of every group; nothing where nobody listed the items."""
+    released = []
+    for group, part in parts_of(answers):
+        if not part.unknown:
+            top = dpgap.NoisyTopK(
+                2,
+                EPSILON,
+                monotonic=part.monotonic,
+                sensitivity=part.sensitivity,
+                noise="exponential",
+            )
+            released.append((group, top.release(part, account=pays)))
+    return released
+
+
+_KEYWORDS: dict[str, dict[str, Any]] = {
+    "reach": {"max_items": 3},
+    "sum": {"sum": "paid", "at_most": 25},
+    "signed": {"sum": "paid", "at_most": "12.5", "at_least": -30, "step": "0.5"},
+    "by": {"by": "land", "groups": list(GROUPS)},
+    "by-two": {"by": "land", "groups": list(GROUPS), "max_groups": 2},
+    "where": {"where": "land = 'ch'"},
+    "unknown": {"domain": None, "max_items": 2},
+}
+_EXCLUDE = {("sum", "signed"), ("by", "by-two")}
+
+
+def _bounded(*names: str) -> tuple[str, Question]:
+    options = {key: value for name in names for key, value in _KEYWORDS[name].items()}
+    return "+".join(names), Question(_top_of_each, (*SHORT, *LONG, "many"), options)
+
+
+BOUNDED: dict[str, Question] = dict(
+    _bounded(*names)
+    for names in [
+        *combinations(_KEYWORDS, 1),
+        *(pair for pair in combinations(_KEYWORDS, 2) if pair not in _EXCLUDE),
+        ("reach", "signed", "by-two", "where"),
+    ]
+)
+"""Every keyword, every pair of them, and many together."""
+
+QUESTIONS |= BOUNDED

@@ -11,6 +11,7 @@ import uuid
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -21,7 +22,7 @@ import polars
 import pyarrow
 import pyarrow.parquet
 
-from twins.neighbours import RANGES, Raw, Row, Twins, make_twins
+from twins.neighbours import RANGES, Raw, Row, Twins, make_twins, widen
 from twins.odd_lines import odd_csv, odd_fimi, odd_json
 
 _ARROW = {"text": pyarrow.string(), "whole": pyarrow.int64(), "float": pyarrow.float64()}
@@ -35,9 +36,13 @@ _TYPED = [
 _DOMAINS = ["list", "list", "list", *RANGES, "wide", "table", "file"]
 
 
+COLUMNS = ("who", "tag", "land", "paid")
+"""What columns are called; most tables have only the first two."""
+
+
 def arrow(kinds: Sequence[str], rows: Sequence[Row]) -> pyarrow.Table:
     """Rows as a table of Arrow."""
-    columns = zip(("who", "tag"), kinds, zip(*rows, strict=True), strict=True)
+    columns = zip(COLUMNS[: len(kinds)], kinds, zip(*rows, strict=True), strict=True)
     return pyarrow.table({name: pyarrow.array(each, _ARROW[kind]) for name, kind, each in columns})
 
 
@@ -46,6 +51,9 @@ class Reader(ABC):
 
     kinds: ClassVar[Sequence[tuple[str, str]]] = _TYPED
     domains: ClassVar[Sequence[str]] = _DOMAINS
+    amounts: ClassVar[Sequence[str]] = ("float", "float", "whole", "text")
+    columns: ClassVar[int] = 4
+    """How many a table can have."""
     odd_lines: ClassVar[Callable[..., Any] | None] = None
     longest: ClassVar[int] = 10**6
     cost: ClassVar[int] = 1
@@ -55,12 +63,15 @@ class Reader(ABC):
         self.folder = folder
         self.server = server
 
-    def twins(self, rng: Random, domains: Sequence[str]) -> Twins:
-        """Twins for this reader, with a domain of one of these kinds."""
-        odd = type(self).odd_lines
-        return make_twins(
-            rng, self.kinds, [each for each in domains if each in self.domains], odd, self.longest
-        )
+    def twins(self, rng: Random, domains: Sequence[str], wide: bool = False) -> Twins:
+        """Twins for this reader, with a domain of one of these kinds; wide ones have no odd lines.
+
+        What a wide table brings is bad enough without.
+        """
+        odd = None if wide else type(self).odd_lines
+        known = [each for each in domains if each in self.domains]
+        twins = make_twins(rng, self.kinds, known, odd, self.longest)
+        return widen(rng, twins, self.amounts) if wide else twins
 
     def load(self, twins: Twins, rows: list[Row]) -> dict[str, Any]:
         """The arguments for `dpgap.counts`."""
@@ -116,16 +127,18 @@ class Reader(ABC):
 class Csv(Reader):
     kinds = (("text", "text"),)
     domains = tuple(each for each in _DOMAINS if each != "table")
+    amounts = ("text",)
     odd_lines = staticmethod(odd_csv)
 
     def table(self, twins: Twins, rows: list[Row]) -> Any:
-        return self._write(".csv", ["who,tag,tag_1", *map(self._line, rows)], twins.look)
+        header = ",".join(["who,tag,tag_1", *COLUMNS[2 : len(twins.kinds)]])
+        return self._write(".csv", [header, *map(self._line, rows)], twins.look)
 
     def _line(self, row: Row) -> str:
         if isinstance(row, Raw):
             return row.line
-        who, what = (_quoted("" if each is None else each) for each in row)
-        return f"{who},{what},{what}"
+        who, what, *more = (_quoted("" if each is None else each) for each in row)
+        return ",".join([who, what, what, *more])
 
 
 def _quoted(text: str) -> str:
@@ -145,8 +158,9 @@ class Json(Reader):
         if isinstance(row, Raw):
             return row.line
         decoy = "tag" if self.item(twins) == "tag_1" else "tag_1"
-        row = {"who": row[0], decoy: twins.labels[3], self.item(twins): row[1]}
-        return json.dumps(row, ensure_ascii=twins.look % 3 == 0)
+        told = {"who": row[0], decoy: twins.labels[3], self.item(twins): row[1]}
+        told |= dict(zip(COLUMNS[2:], row[2:], strict=False))
+        return json.dumps(told, ensure_ascii=twins.look % 3 == 0)
 
     def item(self, twins: Twins) -> str:
         return "tag_1" if twins.look % 2 else "tag"
@@ -155,6 +169,7 @@ class Json(Reader):
 class Fimi(Reader):
     kinds = (("text", "whole"),)
     domains = tuple(RANGES)
+    columns = 2
     odd_lines = staticmethod(odd_fimi)
 
     def load(self, twins: Twins, rows: list[Row]) -> dict[str, Any]:
@@ -164,7 +179,7 @@ class Fimi(Reader):
         """Every unit is a line, with its items that are whole numbers of FIMI."""
         baskets: dict[Any, list[str]] = {}
         for row in rows:
-            who, what = (row, None) if isinstance(row, Raw) else row
+            who, what = (row, None) if isinstance(row, Raw) else row[:2]
             baskets.setdefault(who, []).append("" if what is None or what < 0 else str(what))
         baskets.pop(None, None)
         lines = [who.line if isinstance(who, Raw) else " ".join(of) for who, of in baskets.items()]
@@ -184,7 +199,7 @@ class Pandas(Reader):
     def table(self, twins: Twins, rows: list[Row]) -> Any:
         frame = arrow(twins.kinds, rows).to_pandas()
         kind = [None, "object", "category", "string"][twins.look % 4]
-        for name, of in zip(("who", "tag"), twins.kinds, strict=True):
+        for name, of in zip(frame.columns, twins.kinds, strict=True):
             if of == "text" and kind is not None:
                 frame[name] = frame[name].astype(kind)
         return frame
@@ -273,10 +288,12 @@ class IbisDuckDB(Reader):
 class Postgres(Reader):
     cost = 10
 
-    def twins(self, rng: Random, domains: Sequence[str]) -> Twins:
+    def twins(self, rng: Random, domains: Sequence[str], wide: bool = False) -> Twins:
         """Without NUL, which PostgreSQL cannot hold."""
         while True:
-            twins = super().twins(rng, domains)
+            twins = super().twins(rng, domains, wide)
+            if wide:
+                twins = replace(twins, more=[_without_nul(row) for row in twins.more])
             labels = () if isinstance(twins.labels, range) else twins.labels
             if "\0" not in "".join(map(str, (*labels, *sum(twins.more, ())))):
                 return twins
@@ -291,14 +308,19 @@ class Postgres(Reader):
         return self.server.create_table(f"names_{uuid.uuid4().hex}", values, temp=True)
 
 
+def _without_nul(row: Row) -> Row:
+    return (*row[:2], *(None if "\0" in str(each) else each for each in row[2:]))
+
+
 class Spark(Reader):
     cost = 10
     longest = 10**5
 
     def table(self, twins: Twins, rows: list[Row]) -> Any:
         names = {"text": "string", "whole": "bigint", "float": "double"}
-        who, what = (names[kind] for kind in twins.kinds)
-        return self.server.createDataFrame(list(rows), f"who {who}, tag {what}")
+        kinds = zip(COLUMNS, twins.kinds, strict=False)
+        schema = ", ".join(f"{name} {names[kind]}" for name, kind in kinds)
+        return self.server.createDataFrame(list(rows), schema)
 
     def column(self, table: Any, twins: Twins) -> Any:
         kind = "string" if isinstance(twins.labels[0], str) else "bigint"

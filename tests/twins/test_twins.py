@@ -13,7 +13,7 @@ from twins.checks import Verdict, compare, examine
 from twins.mutants import MUTANTS, parallel
 from twins.neighbours import Raw, bulk, make_twins
 from twins.odd_lines import rows_in_a_field
-from twins.questions import QUESTIONS
+from twins.questions import BOUNDED, PLAIN
 from twins.readers import READERS
 
 pytestmark = [
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 QUICK = [name for name, reader in READERS.items() if reader.cost == 1]
-PER_READER = len(QUESTIONS)
+PER_READER = len(PLAIN)
 PER_SERVER = 5
 TRIES = 60
 
@@ -40,18 +40,35 @@ def _found(reader: Any, seeds: range, questions: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_one_unit_more_changes_no_decision(name: str, tmp_path: Path) -> None:
-    assert _found(READERS[name](tmp_path), range(PER_READER), QUESTIONS) == []
+    assert _found(READERS[name](tmp_path), range(PER_READER), PLAIN) == []
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_one_unit_more_moves_bounded_answers_no_further_than_they_say(
+    name: str, tmp_path: Path
+) -> None:
+    reader = READERS[name](tmp_path)
+    asked = [each for each, question in BOUNDED.items() if question.columns <= reader.columns]
+    assert _found(reader, range(len(asked)), asked) == []
 
 
 def test_one_unit_more_changes_no_decision_in_postgres(
     postgres: Any, database: Any, tmp_path: Path
 ) -> None:
-    assert _found(READERS["postgres"](tmp_path, database), range(PER_READER), QUESTIONS) == []
+    assert _found(READERS["postgres"](tmp_path, database), range(PER_READER), PLAIN) == []
+
+
+def test_bounds_hold_in_postgres(postgres: Any, database: Any, tmp_path: Path) -> None:
+    assert _found(READERS["postgres"](tmp_path, database), range(len(BOUNDED)), BOUNDED) == []
 
 
 def test_one_unit_more_changes_no_decision_in_spark(spark: Any, tmp_path: Path) -> None:
     asked = ["counts", "top-4", "counts", "above"]
     assert _found(READERS["spark"](tmp_path, spark), range(PER_SERVER), asked) == []
+
+
+def test_bounds_hold_in_spark(spark: Any, tmp_path: Path) -> None:
+    assert _found(READERS["spark"](tmp_path, spark), range(len(BOUNDED)), BOUNDED) == []
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -76,6 +76,8 @@ class Source(NamedTuple):
     """All columns that a file states; None where a frame states them."""
     database: "DuckDBPyConnection | None" = None
     """What a file was opened in."""
+    path: str | None = None
+    """Where it was found."""
 
 
 def columns_of(frame: Frame) -> Families:

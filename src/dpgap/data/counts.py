@@ -8,7 +8,7 @@ engine holds the table, the counts stay there; otherwise they are fetched into m
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
-from fractions import Fraction
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import narwhals as nw
@@ -16,14 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap import public
-from dpgap.data.addresses import (
-    Families,
-    Frame,
-    Source,
-    columns_of,
-    find_tables,
-    is_url,
-)
+from dpgap.data.addresses import Frame, Source
+from dpgap.data.bounds import CENTS, Bounds, read_bounds
+from dpgap.data.by_group import CountsByGroup
 from dpgap.data.domain import (
     Domain,
     Stated,
@@ -34,14 +29,16 @@ from dpgap.data.domain import (
     refuse_own_column,
     warn_of_oddities,
     whole,
-    with_domain,
 )
-from dpgap.data.engines.base import engine_of
-from dpgap.data.engines.counted import count_in_engine, require_exact_text
-from dpgap.data.files import FIMI_ITEM, NOT_FIMI, read_file
+from dpgap.data.engines.base import Engine, engine_of
+from dpgap.data.engines.counted import count_in_engine
+from dpgap.data.engines.counted_bounded import count_bounded
+from dpgap.data.files import FIMI_ITEM, NOT_FIMI
+from dpgap.data.opening import as_frame, columns_told, find, open_rows, roles_of
 from dpgap.data.private_counts import CountsInMemory, Integers, PrivateCounts
-from dpgap.data.query import count_units, states_numbers
+from dpgap.data.query import count_all_units, count_units, rows_of, states_numbers
 from dpgap.data.tracebacks import UNREADABLE, errors_without_answers, quietly
+from dpgap.exact.parameters import Rational
 from dpgap.releases.questions import ADD_OR_REMOVE, OBSERVED, Origin
 
 if TYPE_CHECKING:
@@ -52,13 +49,12 @@ Table: TypeAlias = "IntoFrame | str | os.PathLike[str]"
 DomainLike: TypeAlias = "IntoFrame | Iterable[object] | str | os.PathLike[str]"
 """What can state the public items."""
 
+ALL_UNITS = "units"
+"""What the one item is called where all units are counted."""
+
 NEIGHBOURS = (ADD_OR_REMOVE, "replace")
 """What may differ between neighbouring tables: one unit more or less, or one unit replaced."""
 
-_FRAMES = (
-    "a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file or the address "
-    "of a table in a database"
-)
 _NO_DOMAIN = "domain could not be read"
 
 
@@ -69,9 +65,18 @@ def counts(
     *,
     unit: str | None = None,
     item: str | None = None,
-    domain: DomainLike,
+    domain: "DomainLike | None" = None,
     neighbours: str = NEIGHBOURS[0],
-) -> PrivateCounts:
+    max_items: int | None = None,
+    by: str | None = None,
+    groups: Iterable[object] | None = None,
+    max_groups: int = 1,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = CENTS,
+    where: str | None = None,
+) -> PrivateCounts | CountsByGroup:
     """Count the distinct units of every item of a public domain, to ask about them several times.
 
     The counts are private: they show themselves to nobody but a mechanism.
@@ -88,51 +93,111 @@ def counts(
         The column whose values are counted.
     domain
         The public items, which must not be read from the private table: a list, a range, a file of
-        items, "items.parquet:column", or a frame of one column.
+        items, "items.parquet:column", or a frame of one column. None with `max_items`: the items
+        that are present, which nobody listed.
     neighbours
         What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
         units it is, for twice the noise.
+    max_items
+        For how many items a unit counts at most, with groups for how many pairs of both. Which of
+        them stay is drawn at random for each unit. Counts of units with many items become smaller.
+    by, groups
+        A column of groups, and its public values. The result has the counts of each group.
+    max_groups
+        In how many groups a unit counts at most; drawn at random for each unit.
+    sum, at_most, at_least
+        A column of amounts, to be added up instead of counting units; and the most and the least
+        that a unit adds to an item, whatever it has. A row without a number has no amount.
+    step
+        What amounts are rounded to, row by row.
+    where
+        Which rows to look at, such as "country = 'CH' and amount >= 10".
 
     >>> import pandas
     >>> sold = pandas.DataFrame({"who": [1, 1, 2, None], "what": ["fig", "fig", "fig", "pea"]})
     >>> counts(sold, unit="who", item="what", domain=["fig", "pea", "oat"])
     <private answers: 3 items, sensitivity 1, monotonic>
     """
-    require_neighbours(neighbours)
-    for role, value in (("unit", unit), ("item", item)):
-        if not isinstance(value, str | None):
-            raise TypeError(f"{role} must be the name of a column, not {type(value).__name__}")
-    if unit is not None and unit == item:
-        raise ValueError("unit and item must be different columns")
-    refuse_own_column(table, item, domain)
+    for column, stated, name in ((item, domain, "domain"), (by, groups, "groups")):
+        if stated is not None:
+            refuse_own_column(table, column, stated, name)
+    bounds = read_bounds(
+        is_unknown=domain is None,
+        neighbours=require_neighbours(neighbours),
+        max_items=max_items,
+        by=by,
+        groups=groups,
+        max_groups=max_groups,
+        sum=sum,
+        at_most=at_most,
+        at_least=at_least,
+        step=step,
+        where=where,
+    )
+    _require_names(unit=unit, item=item, by=by)
     with ExitStack() as resources:
-        source = _find(table, unit, item, domain, resources)
-        frame, is_fimi = _as_frame(source.table), source.item == FIMI_ITEM
-        engine = None if is_fimi else engine_of(frame)
-        is_file = source.database is not None
-        stays = engine is not None and (not is_file or source.domain_address is not None)
-        public, words = _read_domain(source.domain, frame if stays else None)
-        counted = count_units(frame, source.unit, source.item)
+        source = find(table, unit, item, domain, bounds.columns, resources)
+        frame = as_frame(source.table)
+        columns = columns_told(source, frame)
+        engine, rows = open_rows(source, frame, bounds, resources)
+        public, words = _read_domain(source.domain, _beside(source, engine_of(frame), rows, bounds))
         origin = Origin(
             unit=unit or "line",
             item=item or "item",
             domain=words,
             neighbours=neighbours,
-            is_private=public is not None,
+            is_private=public is not None or domain is None,
             table=source.name,
             address=source.address,
-            columns=_columns(source, frame),
+            columns=columns,
             digest=_digest(public, source.domain_address, domain),
+            unknown=domain is None,
+            **_bounds_told(bounds),
         )
-        if engine is not None:
-            if not is_file:  # files have no collations
-                column = frame.lazy().select(source.item).rename({source.item: "item"})
-                require_exact_text(engine, column, f"column {source.item!r}")
-            return count_in_engine(engine, counted.lazy(), public, origin, resources)
-        known = public if isinstance(public, Domain) else None
-        if known is not None and (is_fimi or states_numbers(frame, source.item)):
-            known.require_numbers()
-        return _over_domain(known, *_fetch(counted, is_fimi), origin)
+        facts = _facts(bounds, public, origin, is_row=source.unit == "row")
+        if engine is None:
+            return _in_memory(rows, source, public, facts)
+        if bounds.is_plain:
+            counted = count_units(rows, source.unit, source.item).lazy()
+            return count_in_engine(engine, counted, public, facts, resources)
+        given = rows_of(rows, roles_of(source, bounds)).lazy()
+        return count_bounded(engine, given, bounds, public, facts, resources)
+
+
+@errors_without_answers
+def units_of(
+    table: Table,
+    *,
+    unit: str | None = None,
+    neighbours: str = NEIGHBOURS[0],
+    where: str | None = None,
+) -> PrivateCounts:
+    """Count all distinct units, as the one item of a domain: of how many is this?
+
+    Parameters are as for `counts`. Of a FIMI file, lines with at least one word are counted.
+    """
+    bounds = read_bounds(is_unknown=False, neighbours=require_neighbours(neighbours), where=where)
+    _require_names(unit=unit)
+    with ExitStack() as resources:
+        source = find(table, unit, unit, None, bounds.columns, resources)
+        frame = as_frame(source.table)
+        columns = columns_told(source, frame)
+        engine, rows = open_rows(source, frame, bounds, resources)
+        found = _fetch_units(rows, source.unit, engine or engine_of(rows))
+        origin = Origin(
+            unit=unit or "line",
+            item=ALL_UNITS,
+            domain="all units together",
+            neighbours=neighbours,
+            is_private=True,
+            table=source.name,
+            address=source.address,
+            columns=columns,
+            digest=domain_of([ALL_UNITS], "").digest,
+            **_bounds_told(bounds),
+        )
+        facts = _facts(bounds, None, origin, is_row=True)
+        return CountsInMemory((ALL_UNITS,), np.array([0]), np.array([found]), **facts)
 
 
 def require_neighbours(neighbours: object) -> str:
@@ -142,35 +207,80 @@ def require_neighbours(neighbours: object) -> str:
     return str(neighbours)
 
 
-def _find(
-    table: Any, unit: str | None, item: str | None, domain: Any, resources: ExitStack
-) -> Source:
-    """Find a table by its path or address; or take the frame that was given."""
-    if isinstance(table, str | os.PathLike) and not is_url(table):
-        file = resources.enter_context(read_file(os.fspath(table), unit, item))
-        return with_domain(file, domain)
-    if unit is None or item is None:
-        raise TypeError("unit and item must be given: the names of two columns")
-    if is_url(table):
-        return find_tables(table, unit, item, domain, resources)
-    return Source(table, unit, item, domain)
+def _require_names(**named: object) -> None:
+    """Refuse what names no column, or names one twice."""
+    for role, value in named.items():
+        if not isinstance(value, str | None):
+            raise TypeError(f"{role} must be the name of a column, not {type(value).__name__}")
+    given = {role: value for role, value in named.items() if value is not None}
+    for (one, its), (other, name) in combinations(given.items(), 2):
+        if its == name:
+            raise ValueError(f"{one} and {other} must be different columns")
 
 
-def _as_frame(table: object) -> Frame:
-    frame: object = quietly(lambda: nw.from_native(table, pass_through=True), UNREADABLE)
-    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
-        raise TypeError(f"table must be {_FRAMES}, not {type(table).__name__}")
-    return frame
+def _beside(source: Source, engine: Engine | None, rows: Frame, bounds: Bounds) -> Frame | None:
+    """The rows that a domain may stand beside, in the table's own engine; with groups none."""
+    is_apart = source.database is not None and source.domain_address is None
+    return None if engine is None or is_apart or bounds.by is not None else rows
 
 
-def _columns(source: Source, frame: Frame) -> Families:
-    if source.columns is not None:
-        return source.columns
-    return quietly(lambda: columns_of(frame), UNREADABLE)
+def _bounds_told(bounds: Bounds) -> dict[str, Any]:
+    """What an origin tells of the bounds."""
+    told = {
+        "max_items": bounds.max_items,
+        "by": bounds.by,
+        "max_groups": bounds.max_groups,
+        "sum": bounds.column,
+        "at_most": bounds.at_most,
+        "at_least": bounds.at_least,
+        "step": bounds.step,
+        "where": None if bounds.where is None else bounds.where.text,
+    }
+    if bounds.groups is not None:
+        told |= {"groups": len(bounds.groups.labels), "groups_digest": bounds.groups.digest}
+    return told
+
+
+def _facts(bounds: Bounds, public: Stated, origin: Origin, *, is_row: bool) -> dict[str, Any]:
+    """What answers say of themselves."""
+    reach = 1 if is_row else bounds.max_items
+    pairs = len(public.labels) if isinstance(public, Domain) else None
+    if pairs is not None and bounds.groups is not None:
+        pairs *= len(bounds.groups.labels)
+    if reach is not None and pairs is not None:
+        reach = min(reach, pairs)
+    return {
+        "sensitivity": bounds.sensitivity(origin.neighbours),
+        "monotonic": bounds.is_monotonic(origin.neighbours),
+        "origin": origin,
+        "reach": reach if origin.neighbours == ADD_OR_REMOVE else None,
+        "step": bounds.step,
+        "unknown": origin.unknown,
+    }
+
+
+def _fetch_units(rows: Frame, unit: str, engine: Engine | None) -> int:
+    units = count_all_units(rows, unit).lazy()
+    if engine is not None:
+        return int(quietly(lambda: engine.rows(units), UNREADABLE)[0][0])
+    return int(quietly(lambda: units.collect().item(), UNREADABLE))
+
+
+def _in_memory(
+    frame: Frame, source: Source, public: Stated, facts: dict[str, Any]
+) -> CountsInMemory:
+    """Plain counts, fetched into this process."""
+    counted, is_fimi = count_units(frame, source.unit, source.item), source.item == FIMI_ITEM
+    known = public if isinstance(public, Domain) else None
+    if known is not None and (is_fimi or states_numbers(frame, source.item)):
+        known.require_numbers()
+    return _over_domain(known, *_fetch(counted, is_fimi), facts)
 
 
 def _read_domain(domain: Any, beside: Frame | None) -> tuple[Stated, str]:
     """The domain, None if observed, and words. A frame of the engine of `beside` stays a frame."""
+    if domain is None:
+        return None, "the items that are present"
     if isinstance(domain, str) and domain == OBSERVED:
         return None, "the items observed in the table"
     column = nw.from_native(domain, pass_through=True)
@@ -225,7 +335,7 @@ def _arrays(counted: Frame) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _over_domain(
-    domain: Domain | None, items: NDArray[Any], found: Integers, origin: Origin
+    domain: Domain | None, items: NDArray[Any], found: Integers, facts: dict[str, Any]
 ) -> CountsInMemory:
     """The counts of the domain's items; all others are dropped."""
     public = domain_of(sorted(items.tolist()), "") if domain is None else domain
@@ -235,7 +345,5 @@ def _over_domain(
         labels=public.labels,
         positions=positions[inside],
         counts=found[inside],
-        sensitivity=Fraction(1),
-        monotonic=origin.neighbours == ADD_OR_REMOVE,
-        origin=origin,
+        **facts,
     )

@@ -42,8 +42,9 @@ ACCEPTED = (
 )
 
 _OWN_COLUMN = (
-    "domain must be public, but this is a column of the private table itself: state a list, a "
-    'range or a column of a public table; or "observed-not-private" to explore without privacy'
+    "{name} must be public, but this is a column of the private table itself: state a list, a "
+    'range or a column of a public table; or the domain "observed-not-private" to explore without '
+    "privacy"
 )
 _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -304,11 +305,11 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
 
 
-def refuse_own_column(table: Any, item: str | None, domain: Any) -> None:
-    """Refuse a domain that is the table or a column of it."""
+def refuse_own_column(table: Any, item: str | None, domain: Any, name: str = "domain") -> None:
+    """Refuse a domain that is the table or a column of it; `name` is what the user calls it."""
     if is_url(table):
-        name = table_named_by(table)
-        is_own = isinstance(domain, str) and domain.rpartition(":")[0] == name
+        own = table_named_by(table)
+        is_own = isinstance(domain, str) and domain.rpartition(":")[0] == own
     elif isinstance(table, str | os.PathLike):
         is_own = _is_same_file(os.fspath(table), domain)
     else:
@@ -316,7 +317,7 @@ def refuse_own_column(table: Any, item: str | None, domain: Any) -> None:
         is_own = table is domain or _is_told(_is_same_expression, table, item, domain)
         is_own = is_own or _is_told(_shares_memory, table, item, domain)
     if is_own:
-        raise ValueError(_OWN_COLUMN)
+        raise ValueError(_OWN_COLUMN.format(name=name))
 
 
 def _is_told(test: Callable[[Any, str | None, Any], bool], *given: Any) -> bool:

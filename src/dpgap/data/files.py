@@ -15,7 +15,7 @@ import gzip
 import io
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,30 +80,53 @@ def is_table(path: str) -> bool:
 
 
 @contextmanager
-def read_file(path: str, unit: str | None, item: str | None) -> Iterator[Source]:
-    """Open a file as a table, for as long as the block lasts."""
+def read_file(
+    path: str, unit: str | None, item: str | None, more: Sequence[str] = ()
+) -> Iterator[Source]:
+    """Open a file as a table, for as long as the block lasts; `more` are columns beside those."""
     kind = _require_kind(path)
-    with _database() as database:
-        read = _fimi(database, path, unit) if kind == "fimi" else _named(database, path, unit, item)
+    if kind == "fimi" and more:
+        raise ValueError("by, sum and where need named columns, which a .dat file does not have")
+    with embedded_database() as database:
+        if kind == "fimi":
+            read = _fimi(database, path, unit)
+        else:
+            read = _named(database, path, unit, item, more)
         name, address = os.path.basename(path), file_address(path)
-        yield read._replace(name=name, address=address, database=database)
+        yield read._replace(name=name, address=address, database=database, path=path)
 
 
-def _named(database: "DuckDBPyConnection", path: str, unit: str | None, item: str | None) -> Source:
+def _named(
+    database: "DuckDBPyConnection",
+    path: str,
+    unit: str | None,
+    item: str | None,
+    more: Sequence[str],
+) -> Source:
     """A file whose columns have names."""
     if unit is None or item is None:
         raise TypeError(
             "unit and item must be given: the column that says whose row it is (or "
             '"row" where every row is its own unit), and the column to count'
         )
+    own = {"item": item, "unit": unit}
+    if unit == "row":
+        del own["unit"]
+    if item == unit == "row":  # nothing but rows is looked at
+        del own["item"]
     # Text files may call their columns anything, which not every engine takes.
     is_typed = kind_of(path) == "parquet"
-    names = {item if is_typed else "item": item}
-    if unit != "row":
-        names |= {unit if is_typed else "unit": unit}
-    own_item, own_unit = [*names, "row"][:2]
+    called = {role: name if is_typed else _other_than(role, more) for role, name in own.items()}
+    names = {name: name for name in more} | {called[role]: name for role, name in own.items()}
     table, columns = _table(database, path, names)
-    return Source(table, own_unit, own_item, columns=columns)
+    return Source(table, called.get("unit", "row"), called.get("item", "row"), columns=columns)
+
+
+def _other_than(name: str, taken: Sequence[str]) -> str:
+    """A name for a column that no other column has."""
+    while name in taken:
+        name += " of a row"
+    return name
 
 
 def stated_columns(path: str) -> Families:
@@ -111,7 +134,7 @@ def stated_columns(path: str) -> Families:
     kind = _require_kind(path)
     if kind in _STATED:
         return _STATED[kind]
-    with _database() as database:
+    with embedded_database() as database:
         return _table(database, path, {})[1]
 
 
@@ -120,7 +143,7 @@ _STATED: dict[str, Families] = {"json": (), "fimi": FIMI_COLUMNS}
 
 def column_of(path: str, column: str) -> list[Any]:
     """The distinct values of one column of a public table, in order."""
-    with _database() as database:
+    with embedded_database() as database:
         values = column_in(database, path, column).distinct()
         rows = quietly(values.order(quoted(column)).fetchall, "domain could not be read")
         return [value for (value,) in rows]
@@ -148,7 +171,8 @@ def _require_kind(path: str) -> str:
 
 
 @contextmanager
-def _database() -> Iterator["DuckDBPyConnection"]:
+def embedded_database() -> Iterator["DuckDBPyConnection"]:
+    """A DuckDB of our own, for as long as the block lasts."""
     import duckdb
 
     # What does not fit into memory spills into a folder that only we can read, and is deleted.
@@ -208,8 +232,8 @@ def _from_json(path: str, names: dict[str, str]) -> str:
         for place, alias in enumerate(names, 1)
     )
     return f"""
-        SELECT {values} FROM (
-            SELECT json_extract_string(json, [{pointers}]) AS texts,
+        SELECT {values or "json"} FROM (
+            SELECT json, json_extract_string(json, [{pointers}]) AS texts,
                 json_type(json, [{pointers}]) AS kinds
             FROM (SELECT CASE WHEN strlen(json) > {_MAX_LINE} THEN CAST(error('too long') AS JSON)
                     WHEN json_valid(json) THEN json END AS json
@@ -333,18 +357,34 @@ def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Source
     """One row for each word on each line."""
     if unit not in LINE_UNITS:
         raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
+    table = quietly(lambda: _words(database, path, "row_number() OVER ()"), NOT_FIMI)
+    return Source(table, FIMI_LINE, FIMI_ITEM, columns=FIMI_COLUMNS)
+
+
+def whole_words(database: "DuckDBPyConnection", path: str) -> "DuckDBPyRelation":
+    """The words of a FIMI file that are whole numbers of a domain, as numbers.
+
+    Lines are told apart by what they say, and equal ones are numbered: where a line stands hangs on
+    all others, and must not decide what is kept of it.
+    """
+    line = "concat(sha256(items), ' ', row_number() OVER (PARTITION BY items))"
+    word, most = quoted(FIMI_ITEM), (1 << 62) - 1
+    number = f"TRY_CAST({word} AS BIGINT)"
+    is_number = f"CAST({number} AS VARCHAR) = {word} AND {number} BETWEEN {-most} AND {most}"
+    numbers = _words(database, path, line).filter(is_number)
+    return numbers.project(f"{quoted(FIMI_LINE)}, {number} AS {word}")
+
+
+def _words(database: "DuckDBPyConnection", path: str, line: str) -> "DuckDBPyRelation":
+    """The words of every line; `line` says how lines are told apart, by their `items`."""
     # Most lines have spaces only, and looking first is cheaper than replacing. A delimiter that no
     # line can hold leaves lines whole.
     query = f"""
         SELECT line AS {quoted(FIMI_LINE)}, unnest(string_split(items, ' ')) AS {quoted(FIMI_ITEM)}
-        FROM (SELECT row_number() OVER () AS line,
+        FROM (SELECT {line} AS line,
                 CASE WHEN contains(items, e'\\t') THEN translate(items, e'\\t', ' ')
                 ELSE items END AS items
             FROM read_csv({_literal(path)}, columns = {{'items': 'VARCHAR'}}, delim = e'\\n',
                 quote = '', escape = '', comment = '', header = false, auto_detect = false,
                 hive_partitioning = false, max_line_size = {_MAX_LINE}))"""
-    table = quietly(
-        lambda: database.sql(query).filter(f"{quoted(FIMI_ITEM)} <> ''"),
-        NOT_FIMI,
-    )
-    return Source(table, FIMI_LINE, FIMI_ITEM, columns=FIMI_COLUMNS)
+    return database.sql(query).filter(f"{quoted(FIMI_ITEM)} <> ''")

@@ -75,7 +75,8 @@ class GroupedAnswers:
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         raise TypeError(
-            "answers in groups are for NoisyTopK, NoisyMax, JointTopK and measured_top_k only"
+            "answers in groups are for NoisyTopK, NoisyMax, JointTopK, HybridTopK and "
+            "measured_top_k only"
         )
 
     def __repr__(self) -> str:

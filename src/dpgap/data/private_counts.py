@@ -107,17 +107,29 @@ class PrivateCounts(ABC):
     labels: Sequence[Any] | None
     """The public domain in order, where it is known here."""
     sensitivity: Fraction
+    """How many steps one unit can move an answer."""
     monotonic: bool
     origin: Origin | None
+    reach: int | None
+    """How many items one unit can move at most, with groups how many pairs; None: any number."""
+    step: Fraction
+    """What answers are whole numbers of: 1 for counts."""
+    unknown: bool
+    """Whether there are only items that are present, so that how many and which is private."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many items the domain has."""
+        """How many items the domain has; private where items are unknown."""
+
+    @property
+    @abstractmethod
+    def smallest(self) -> int:
+        """The smallest answer, or 0 if that is less."""
 
     @property
     @abstractmethod
     def largest(self) -> int:
-        """The largest count."""
+        """The largest answer, or 0 if that is more."""
 
     @abstractmethod
     def groups(self) -> Groups:
@@ -125,6 +137,8 @@ class PrivateCounts(ABC):
 
     def expanded(self) -> Integers:
         """All counts in the order of the domain, absent items included."""
+        if self.unknown:
+            raise ValueError(_UNKNOWN)
         if len(self) > MAX_EXPANDED:
             raise ValueError(
                 f"domain must have at most {MAX_EXPANDED:,} items for this mechanism, "
@@ -145,14 +159,17 @@ class PrivateCounts(ABC):
 
     def _at(self, positions: Integers) -> Found:
         labels = self.labels or ()
-        return Found(positions, tuple(labels[at] for at in positions.tolist()))
+        named = tuple(labels[at] for at in positions.tolist())
+        # Where an item stands among those present would tell of the others.
+        return Found(np.full_like(positions, -1) if self.unknown else positions, named)
 
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
         """Let go of what an engine keeps for these answers, where one does."""
 
     def __repr__(self) -> str:
+        items = "unknown" if self.unknown else len(self)
         direction = "monotonic" if self.monotonic else "not monotonic"
-        return f"<private answers: {len(self)} items, sensitivity {self.sensitivity}, {direction}>"
+        return f"<private answers: {items} items, sensitivity {self.sensitivity}, {direction}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -172,6 +189,9 @@ class CountsInMemory(PrivateCounts):
     sensitivity: Fraction
     monotonic: bool
     origin: Origin | None = None
+    reach: int | None = None
+    step: Fraction = Fraction(1)
+    unknown: bool = False
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -182,8 +202,13 @@ class CountsInMemory(PrivateCounts):
         return len(self.labels) - self.positions.size
 
     @property
+    def smallest(self) -> int:
+        """The smallest answer, or 0 if that is less."""
+        return int(self.counts.min(initial=0))
+
+    @property
     def largest(self) -> int:
-        """The largest count."""
+        """The largest answer, or 0 if that is more."""
         return int(self.counts.max(initial=0))
 
     def groups(self) -> Groups:
@@ -254,6 +279,9 @@ def tally(counts: Integers) -> tuple[Integers, Integers]:
 
 
 _FINEST = Fraction(1, 1 << 10)
+_UNKNOWN = (
+    "answers must be over a public domain for this mechanism: which items are present is private"
+)
 
 
 def require_facts(
@@ -263,10 +291,18 @@ def require_facts(
     monotonic: bool,
     labelled: bool = False,
     grid: Fraction | None = None,
+    unknown: bool = False,
 ) -> None:
-    """Refuse answers that contradict what a mechanism claims of them."""
+    """Refuse answers that contradict what a mechanism claims of them.
+
+    `unknown` says that the mechanism is for items that nobody listed as well.
+    """
+    if answers.unknown and not unknown:
+        raise ValueError(_UNKNOWN)
     if grid is not None and grid < _FINEST:  # so that no count can be too large for its steps
         raise ValueError("grid must be at least 2^-10 for counts of a table, or left out")
+    if grid is not None and grid < 1 and answers.step != 1:
+        raise ValueError("grid must be at least 1 for sums, which are in steps, or left out")
     if labelled and answers.labels is None:
         raise ValueError("labels must be left out: the domain is a table, which has no order")
     if sensitivity < answers.sensitivity:

@@ -28,25 +28,49 @@ _PURE = {
 _NULLABLE = {"i": "Int64", "u": "UInt64", "f": "Float64", "b": "boolean"}
 """For kinds of numbers in pandas, the type that has them and also nothing."""
 _IMPURE = "column {name!r} must hold text in UTF-8 or numbers"
-_COUNTABLE = ("String", "Categorical", "Enum", "Boolean", "Float32", "Float64")
+_TEXTS = ("String", "Categorical", "Enum")
+_COUNTABLE = (*_TEXTS, "Boolean", "Float32", "Float64")
 _WHOLE_TEXT = "^(0|-?[1-9][0-9]{0,17})$"
 
 
 def count_units(frame: Frame, unit: str, item: str) -> Frame:
     """How many distinct units each item has: a frame of `item` and `units`, lazy as that given."""
-    schema = quietly(frame.collect_schema, UNREADABLE)
-    if unit == "row" and "row" in schema:
+    require_rows_are_units(frame, unit)
+    columns = {"item": item} if unit == "row" else {"item": item, "unit": unit}
+    rows = rows_of(purified(frame, list(columns.values())), columns)
+    return quietly(lambda: _count(rows), UNREADABLE)
+
+
+def count_all_units(frame: Frame, unit: str) -> Frame:
+    """How many distinct units there are: a frame of one number."""
+    require_rows_are_units(frame, unit)
+    if unit == "row":
+        return frame.select(nw.len())
+    rows = rows_of(purified(frame, [unit]), {"unit": unit})
+    return quietly(lambda: rows.group_by("unit").agg(nw.len()).select(nw.len()), UNREADABLE)
+
+
+def require_rows_are_units(frame: Frame, unit: str) -> None:
+    """Refuse a unit that could be either a column or every row."""
+    if unit == "row" and "row" in quietly(frame.collect_schema, UNREADABLE):
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
-    names = [item] if unit == "row" else [unit, item]
-    require_columns(list(schema), *names)
+
+
+def purified(frame: Frame, names: list[str]) -> Frame:
+    """A frame whose columns of these names hold values of one type each."""
+    require_columns(list(quietly(frame.collect_schema, UNREADABLE)), *names)
+    names = list(dict.fromkeys(names))
     if frame.implementation.is_pandas():
-        frame = _purify_pandas(frame, names)
-        schema = frame.collect_schema()
-    if frame.implementation.is_pyarrow():
-        frame = _purify_arrow(frame, names)
-    for name in names:
-        _require_plain(name, schema[name], is_item=name == item)
-    return quietly(lambda: _group(frame, names, schema), UNREADABLE)
+        return _purify_pandas(frame, names)
+    return _purify_arrow(frame, names) if frame.implementation.is_pyarrow() else frame
+
+
+def rows_of(frame: Frame, columns: dict[str, str]) -> Frame:
+    """The rows that have a value in all these columns, which are called by their roles."""
+    schema = quietly(frame.collect_schema, UNREADABLE)
+    for role, name in columns.items():
+        _require_plain(name, schema[name], role)
+    return quietly(lambda: _comparable_rows(frame, columns, schema), UNREADABLE)
 
 
 def states_numbers(frame: Frame, name: str) -> bool:
@@ -92,55 +116,113 @@ def _purify_arrow(frame: Frame, names: list[str]) -> Frame:
     return pure
 
 
-def _require_plain(name: str, kind: DType, *, is_item: bool) -> None:
-    """Refuse a column that is not of one plain type, or whose items cannot be told by text."""
+def _require_plain(name: str, kind: DType, role: str) -> None:
+    """Refuse a column that is not of one plain type, or whose values cannot serve for its role."""
     if kind.is_nested() or type(kind).__name__ == "Object":
         raise ValueError(f"column {name!r} must hold plain values of one type")
-    if is_item and type(kind).__name__ not in _COUNTABLE and not kind.is_integer():
+    if role == "amount" and not (kind.is_numeric() or type(kind).__name__ in _TEXTS):
+        raise ValueError(
+            f"column {name!r} must hold numbers, or text that says numbers, to be summed"
+        )
+    is_told_by_text = role in ("item", "group")
+    if is_told_by_text and type(kind).__name__ not in _COUNTABLE and not kind.is_integer():
         raise ValueError(
             f"column {name!r} must hold text, whole numbers or true and false to be counted; "
             "cast it to text first"
         )
 
 
-def _group(frame: Frame, names: list[str], schema: nw.Schema) -> Frame:
-    columns = dict(zip(("item", "unit"), reversed(names), strict=False))
+def _comparable_rows(frame: Frame, columns: dict[str, str], schema: nw.Schema) -> Frame:
     rows = frame.select(
-        *(_comparable(name, schema[name]).alias(role) for role, name in columns.items())
+        *(_comparable(name, schema[name], role).alias(role) for role, name in columns.items())
     ).drop_nulls()
     for role, name in columns.items():
-        if schema[name].is_float():
+        if schema[name].is_float() and role != "amount":
             rows = rows.filter(_is_number(nw.col(role)))
-    if "unit" in columns:  # grouping finds distinct pairs faster than `unique`, on every engine
+    return rows
+
+
+def _count(rows: Frame) -> Frame:
+    if (
+        "unit" in rows.collect_schema()
+    ):  # grouping finds distinct pairs faster than `unique`, on every engine
         rows = rows.group_by("unit", "item").agg(nw.len().alias("rows"))
     return rows.group_by("item").agg(nw.len().alias("units"))
 
 
-def _comparable(name: str, kind: DType) -> nw.Expr:
+def _comparable(name: str, kind: DType, role: str) -> nw.Expr:
     """A column whose equal values are equal to every engine, and that can be fetched."""
+    if role == "amount":  # is compared with nothing
+        return nw.col(name)
     if type(kind).__name__ in ("Categorical", "Enum", "Int128", "UInt128"):
         return nw.col(name).cast(nw.String)
     return nw.col(name) + 0.0 if kind.is_float() else nw.col(name)  # −0.0 becomes 0.0
 
 
+def is_finite(value: nw.Expr) -> nw.Expr:
+    """Whether a float is neither NaN nor infinite.
+
+    DuckDB's `isnan` trusts the statistics of Parquet files, which know no NaN. But a difference is
+    NaN for NaN and for infinity, whatever statistics say.
+    """
+    return value - value == 0.0
+
+
 def _is_number(value: nw.Expr) -> nw.Expr:
-    """Whether a float is not NaN. (DuckDB's `isnan` trusts the statistics of Parquet files.)"""
-    return value.is_finite() | (value == float("inf")) | (value == float("-inf"))
+    """Whether a float is not NaN."""
+    return is_finite(value) | (value == float("inf")) | (value == float("-inf"))
 
 
-def keep_range(counted: Lazy, kind: DType, labels: range) -> Lazy:
-    """The counts of the items that are whole numbers of a range."""
+def keep_range(rows: Lazy, kind: DType, labels: range) -> Lazy:
+    """The rows whose items are whole numbers of a range."""
     low, high = min(labels[0], labels[-1]), max(labels[0], labels[-1])
-    item = nw.col("item")
-    numbers = counted.select(_as_number(kind, low, high).alias("number"), "item", "units")
+    item, others = nw.col("item"), _others(rows)
+    if kind == nw.Int64:
+        return _every(rows.filter(item.is_between(low, high)), low, labels.step)
+    numbers = rows.select(_as_number(kind, low, high).alias("number"), "item", *others)
     if kind == nw.String:  # a number has one spelling only
         numbers = numbers.filter(nw.col("number").cast(nw.String) == item)
-    inside = numbers.select(nw.col("number").alias("item"), "units").filter(
+    inside = numbers.select(nw.col("number").alias("item"), *others).filter(
         item.is_between(low, high)
     )
-    if abs(labels.step) > 1:
-        inside = inside.filter((item - low) % abs(labels.step) == 0)
-    return inside
+    return _every(inside, low, labels.step)
+
+
+def _every(rows: Lazy, low: int, step: int) -> Lazy:
+    """The rows whose items are whole steps above `low`."""
+    return rows if abs(step) == 1 else rows.filter((nw.col("item") - low) % abs(step) == 0)
+
+
+def keep_listed(rows: Lazy, column: str, kind: DType, listed: Lazy) -> Lazy:
+    """The rows whose value in a column is listed, which is then called by its position.
+
+    `listed` is a frame of `item` and `position`: whole numbers where the column holds such, or
+    texts.
+    """
+    value = (
+        nw.col(column) if listed.collect_schema()["item"].is_integer() else _as_text(kind, column)
+    )
+    found = rows.select(value.alias("sought"), *_others(rows, column))
+    known = listed.select(nw.col("item").alias("listed"), nw.col("position").alias(column))
+    return found.join(known, left_on="sought", right_on="listed", how="inner").select(
+        column, *_others(rows, column)
+    )
+
+
+def keep_known(known: Lazy, own: DType, rows: Lazy, kind: DType) -> Lazy:
+    """The rows whose items are in a table, a frame of `item` of type `own`, called as there."""
+    known, others = known.drop_nulls().unique(), _others(rows)
+    if own.is_integer() and kind.is_integer():
+        return rows.join(known, on="item", how="semi")
+    texts = known.select(_as_text(own).alias("listed"), nw.col("item"))
+    found = rows.select(_as_text(kind).alias("sought"), *others)
+    return found.join(texts, left_on="sought", right_on="listed", how="inner").select(
+        "item", *others
+    )
+
+
+def _others(rows: Lazy, column: str = "item") -> list[str]:
+    return [name for name in rows.collect_schema() if name != column]
 
 
 def keep_items(known: Lazy, own: DType, counted: Lazy, kind: DType) -> Lazy:
@@ -161,9 +243,9 @@ def _fill_absent(joined: Lazy) -> Lazy:
     return joined.select("item", nw.col("units").fill_null(0))
 
 
-def _as_number(kind: DType, low: int, high: int) -> nw.Expr:
+def _as_number(kind: DType, low: int, high: int, column: str = "item") -> nw.Expr:
     """Items as whole numbers, NULL where they are none; in a CASE, so that no cast can fail."""
-    item = nw.col("item")
+    item = nw.col(column)
     if kind == nw.String:
         # To Java "$" also stands before a last line break of any kind, which no cast would take.
         is_number = item.str.contains(_WHOLE_TEXT) & ~item.str.contains("[^0-9-]")
@@ -174,11 +256,11 @@ def _as_number(kind: DType, low: int, high: int) -> nw.Expr:
     return nw.when(is_number).then(item).otherwise(None).cast(nw.Int64)
 
 
-def _as_text(kind: DType) -> nw.Expr:
+def _as_text(kind: DType, column: str = "item") -> nw.Expr:
     """Items as the text that they are compared by; NULL where numbers are not whole."""
-    item = nw.col("item")
+    item = nw.col(column)
     if kind == nw.Boolean:
         return nw.when(item).then(nw.lit("true")).otherwise(nw.lit("false"))
     if kind.is_float():
-        return _as_number(kind, -_LARGEST, _LARGEST).cast(nw.String)
+        return _as_number(kind, -_LARGEST, _LARGEST, column).cast(nw.String)
     return item if kind == nw.String else item.cast(nw.String)

@@ -101,7 +101,7 @@ class Engine(ABC):
         return quietly(act, _STOPPED, EngineError)
 
     def plain(self, frame: Lazy) -> Lazy:
-        """The same rows, with a text `item` as nothing but text."""
+        """The same rows, with a text `item` or `group` as nothing but text."""
         return frame
 
     def merges(self, column: Lazy) -> bool:
@@ -124,12 +124,32 @@ class Engine(ABC):
         """Let go of what was frozen."""
 
     @abstractmethod
-    def list_items(self, items: Sequence[str | None] | Sequence[int]) -> Lazy:
+    def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
         """Public items as a frame: `item` and its `position` in the list."""
 
     @abstractmethod
     def shuffled(self, frame: Lazy, salt: str) -> Lazy:
         """The same rows, ordered by a hash of the salt and the item."""
+
+    @abstractmethod
+    def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
+        """The rows of at most so many different cells of each `unit`, by a secret order of them.
+
+        The order is a hash of the key, the unit and the cell; the cell itself decides a tie. So it
+        hangs on nothing else, such as where rows are or what other units have.
+        """
+
+    def can_order(self, frame: Lazy, column: str) -> bool:
+        """Whether equal values of a column have the same hash; looks at no row."""
+        return True
+
+    def widen(self, frame: Lazy, column: str) -> Lazy:
+        """The same rows, with whole numbers of a type whose sums cannot overflow."""
+        return frame
+
+    def of_group(self, frozen: Lazy, group: int) -> Lazy:
+        """The frozen counts of one group."""
+        return frozen.filter(nw.col("group") == group)
 
     @abstractmethod
     def _collect(self, native: Any) -> list[Row]: ...

@@ -1,27 +1,27 @@
 """Counts that stay in an engine: what the driver knows of them, and how it asks for more.
 
 The frozen table has a row for every item of the domain, with 0 for absent ones. A domain that is a
-range of whole numbers may be too large for that. Then the table has rows for present items only,
-and all absent items are one more group. A winner among them is found by drawing numbers of the
-range until one is not in the table. So what is asked of the engine depends on the public domain
-alone; after the count of counts it also depends on which groups won.
+range of whole numbers may be too large for that, and so may a list for each of many groups. Then
+the table has rows for present items only, and all absent items are one more group of equal answers.
+A winner among them is found by drawing numbers of the range until one is not in the table; the
+items of a list are a range too, that of their positions. So what is asked of the engine depends on
+the public domain alone; after the count of counts it also depends on which groups won.
 """
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any, NoReturn
 
 import narwhals as nw
 import numpy as np
-from narwhals.dtypes import DType
 
 from dpgap.data.addresses import Lazy
 from dpgap.data.domain import Domain, Stated
 from dpgap.data.engines.base import Batch, Engine
+from dpgap.data.engines.narrowing import TWO_TABLES, narrow_counts
 from dpgap.data.private_counts import (
     Chunk,
     Chunks,
@@ -31,17 +31,36 @@ from dpgap.data.private_counts import (
     PrivateCounts,
     standing,
 )
-from dpgap.data.query import keep_items, keep_range, keep_texts
 from dpgap.data.tracebacks import UNREADABLE, quietly
 from dpgap.exact.bits import secure_bits
-from dpgap.releases.questions import ADD_OR_REMOVE, Origin
+from dpgap.releases.questions import Origin
 
 _ROWS_AT_ONCE = 1 << 18
 _DRAWN_AT_ONCE = 1 << 16
-_TWO_TABLES = f"{UNREADABLE} (where domain is a table too, it must be of the same connection)"
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False, eq=False)
+class Kept:
+    """What an engine keeps for answers, until it is closed or nobody uses it any more."""
+
+    __slots__ = ("__weakref__", "_closing", "engine")
+
+    def __init__(self, engine: Engine, resources: ExitStack) -> None:
+        self.engine = engine
+        self._closing = weakref.finalize(self, _let_go, engine, resources)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._closing()
+
+    def require_open(self) -> None:
+        """Refuse answers that the engine no longer has, or has for another process."""
+        if self.engine.is_elsewhere:
+            raise ValueError("answers in an engine cannot be used in a forked process: count there")
+        if not self._closing.alive:
+            raise ValueError("these answers were closed: count again")
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class CountsInEngine(PrivateCounts):
     """Frozen counts in an engine. The engine lets go of them when these answers are closed."""
 
@@ -50,46 +69,48 @@ class CountsInEngine(PrivateCounts):
     """A frame of `item` and `units`; items of a list are their positions in it."""
     labels: range | tuple[Any, ...] | None
     """The public domain, where it was stated here; None where it is a table in the engine."""
+    numbers: range | None
+    """The numbers that items are called by, where absent ones have no row; None if all have one."""
     values: Integers
     sizes: Integers
     """The count of counts of the frozen rows."""
-    absent: int
-    """How many items of the domain have no row."""
     sensitivity: Fraction
     monotonic: bool
     origin: Origin | None
-    kept: ExitStack
+    kept: Kept
     """What is let go of when these answers are closed."""
-    _closing: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        closing = weakref.finalize(self, _let_go, self.engine, self.kept)
-        object.__setattr__(self, "_closing", closing)
+    reach: int | None = None
+    step: Fraction = Fraction(1)
+    unknown: bool = False
 
     def close(self) -> None:
-        """Let go of everything; also called when these answers are no longer used."""
-        self._closing()
+        """Let go of everything; also done when these answers are no longer used."""
+        self.kept.close()
 
-    def _require_open(self) -> None:
-        if self.engine.is_elsewhere:
-            raise ValueError("answers in an engine cannot be used in a forked process: count there")
-        if not self._closing.alive:
-            raise ValueError("these answers were closed: count again")
+    @property
+    def absent(self) -> int:
+        """How many items of the domain have no row."""
+        return 0 if self.numbers is None else len(self.numbers) - int(self.sizes.sum())
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("answers in an engine cannot be copied or pickled: count where they go")
 
     def __len__(self) -> int:
-        return int(self.sizes.sum()) + self.absent
+        return int(self.sizes.sum()) if self.numbers is None else len(self.numbers)
+
+    @property
+    def smallest(self) -> int:
+        """The smallest answer, or 0 if that is less."""
+        return int(self.values.min(initial=0))
 
     @property
     def largest(self) -> int:
-        """The largest count."""
+        """The largest answer, or 0 if that is more."""
         return int(self.values.max(initial=0))
 
     def groups(self) -> Groups:
         """The count of counts; absent items are one more group, at 0."""
-        self._require_open()
+        self.kept.require_open()
         if not self.absent:
             return Groups(self.values, self.sizes, self._find)
         return Groups(np.append(self.values, 0), np.append(self.sizes, self.absent), self._find)
@@ -103,7 +124,7 @@ class CountsInEngine(PrivateCounts):
         return self._found(items)
 
     def _absent_items(self, many: int, known: dict[int, None]) -> list[int]:
-        """Distinct uniform items of the range that have no row, and are not `known`; now they are.
+        """Distinct uniform numbers that have no row, and are not `known`; now they are.
 
         Where few are absent, many numbers are drawn to find one of them. But then it is unlikely
         that one is wanted. On average only a few numbers are drawn for each winner.
@@ -112,7 +133,7 @@ class CountsInEngine(PrivateCounts):
         while len(found) < many:
             likely = 2 * (many - len(found)) * len(self) // self.absent + 8
             drawn = secure_bits().distinct(min(likely, len(self), _DRAWN_AT_ONCE), len(self))
-            fresh = [item for at in drawn.tolist() if (item := self._range[at]) not in known]
+            fresh = [item for at in drawn.tolist() if (item := self._numbers[at]) not in known]
             if not fresh:
                 continue
             absent = self.engine.list_items(fresh).join(self.frozen, on="item", how="anti")
@@ -122,10 +143,10 @@ class CountsInEngine(PrivateCounts):
         return found
 
     @property
-    def _range(self) -> range:
-        if not isinstance(self.labels, range):
+    def _numbers(self) -> range:
+        if self.numbers is None:
             raise TypeError("only a range can have absent items without rows")
-        return self.labels
+        return self.numbers
 
     def _found(self, items: Any) -> Found:
         if self.labels is None:
@@ -134,10 +155,7 @@ class CountsInEngine(PrivateCounts):
 
     def _positions(self, items: Any) -> Integers:
         """Where in the domain these items are, as the frozen table calls them."""
-        positions: Integers = items.astype(np.int64)
-        if isinstance(self.labels, range):
-            positions = (positions - self.labels.start) // self.labels.step
-        return positions
+        return positions_in(self.numbers, items)
 
     def _expand(self) -> Integers:
         """Every count crosses the wire."""
@@ -146,16 +164,16 @@ class CountsInEngine(PrivateCounts):
 
     def in_order(self) -> Chunks:
         """All counts in the order of the domain, a chunk at a time."""
-        self._require_open()
-        if not isinstance(self.labels, range):
+        self.kept.require_open()
+        if self.numbers is None:
             return self._chunks(self.frozen.sort("item"))
-        return self._sparse_in_order(self.frozen.sort("item", descending=self.labels.step < 0))
+        return self._sparse_in_order(self.frozen.sort("item", descending=self.numbers.step < 0))
 
     def shuffled(self) -> Chunks:
         """All counts in a fresh random order that does not depend on them, a chunk at a time."""
-        self._require_open()
+        self.kept.require_open()
         rows = self.engine.shuffled(self.frozen, secure_bits().token())
-        return self._sparse_shuffled(rows) if isinstance(self.labels, range) else self._chunks(rows)
+        return self._chunks(rows) if self.numbers is None else self._sparse_shuffled(rows)
 
     def _chunks(self, frame: Lazy) -> Chunks:
         for batch in self.engine.batches(frame, _ROWS_AT_ONCE):
@@ -216,105 +234,49 @@ def _let_go(engine: Engine, kept: ExitStack) -> None:
         kept.close()
 
 
+def positions_in(numbers: range | None, items: Any) -> Integers:
+    """Where in a domain items are whose numbers these are, or their positions."""
+    positions: Integers = items.astype(np.int64)
+    return positions if numbers is None else (positions - numbers.start) // numbers.step
+
+
 def count_in_engine(
-    engine: Engine, counted: Lazy, domain: Stated, origin: Origin, resources: ExitStack
+    engine: Engine,
+    counted: Lazy,
+    domain: Stated,
+    facts: dict[str, Any],
+    resources: ExitStack,
 ) -> CountsInEngine:
     """Freeze the counts of a domain's items. `counted` is a frame of `item` and `units`.
 
     `domain` is a stated domain, a frame of the engine with the one column `item`, or None for
-    whatever was observed. `resources` are kept until the answers are closed.
+    whatever was observed. `facts` are what the answers say of themselves. `resources` are kept
+    until the answers are closed.
     """
-    refusal = _TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
-    wanted = _narrow(engine, quietly(lambda: engine.plain(counted), UNREADABLE), domain)
-    frozen, values, sizes = quietly(lambda: _freeze(engine, wanted(), resources), refusal)
+    refusal = TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
+    wanted = narrow_counts(engine, quietly(lambda: engine.plain(counted), UNREADABLE), domain)
+    frozen, tallied = quietly(lambda: freeze(engine, wanted(), resources), refusal)
     labels = domain.labels if isinstance(domain, Domain) else None
-    absent = len(labels) - int(sizes.sum()) if isinstance(labels, range) else 0
-    if not sizes.size and not absent:
+    numbers = labels if isinstance(labels, range) else None
+    if not tallied.size and numbers is None and not facts.get("unknown"):
         raise ValueError("domain must not be empty")
     return CountsInEngine(
         engine=engine,
         frozen=frozen,
         labels=labels,
-        values=values,
-        sizes=sizes,
-        absent=absent,
-        sensitivity=Fraction(1),
-        monotonic=origin.neighbours == ADD_OR_REMOVE,
-        origin=origin,
-        kept=resources.pop_all(),
+        numbers=numbers,
+        values=tallied[:, -2].copy(),
+        sizes=tallied[:, -1].copy(),
+        kept=Kept(engine, resources.pop_all()),
+        **facts,
     )
 
 
-def _narrow(engine: Engine, counted: Lazy, domain: Stated) -> Callable[[], Lazy]:
-    """The query for the counts of a domain's items, if their types go together."""
-    kind = quietly(lambda: counted.collect_schema()["item"], UNREADABLE)
-    if domain is None:
-        return partial(counted.select, "item", "units")
-    if isinstance(domain, nw.LazyFrame):
-        own = quietly(lambda: domain.collect_schema()["item"], _TWO_TABLES)
-        _require_column(own, kind)
-        require_exact_text(engine, domain, "domain")
-        return partial(keep_items, engine.plain(domain), own, counted, kind)
-    if isinstance(domain.labels, range):
-        _require_range(domain.labels, kind)
-        return partial(keep_range, counted, kind, domain.labels)
-    _require_list(domain, kind)
-    return partial(_keep_list, engine, domain, counted, kind)
-
-
-def require_exact_text(engine: Engine, column: Lazy, name: str) -> None:
-    """Refuse a column whose collation takes different texts for equal.
-
-    Which of them an item is called would then hang on whose row comes first.
-    """
-    kind = quietly(lambda: column.collect_schema()["item"], UNREADABLE)
-    if kind == nw.String and quietly(lambda: engine.merges(column), _TWO_TABLES):
-        raise ValueError(
-            f"{name} must tell different texts apart, and its collation does not: cast it to text "
-            'that is compared by its bytes (COLLATE "C"; in Spark COLLATE UTF8_BINARY)'
-        )
-
-
-def _freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, Integers, Integers]:
-    """The counts frozen, and their count of counts."""
+def freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, Integers]:
+    """The counts frozen, and their count of counts: rows of maybe a group, a count, how many."""
     with engine.quiet():
         frozen = engine.freeze(wanted)
     resources.callback(engine.drop, frozen)
-    rows = engine.rows(frozen.group_by("units").agg(nw.len().alias("size")))
-    tallied = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    return frozen, tallied[:, 0].copy(), tallied[:, 1].copy()
-
-
-def _require_range(labels: range, kind: DType) -> None:
-    if kind == nw.Boolean:
-        raise ValueError("domain must be a list for an item column of true and false")
-    if kind == nw.String and max(abs(labels[0]), abs(labels[-1])) >= 10**18:
-        raise ValueError("domain must lie within ±10^18 where the item column is text")
-
-
-def _require_list(domain: Domain, kind: DType) -> None:
-    if kind.is_numeric():
-        domain.require_numbers()
-    if kind.is_float() and any("." in text for text in domain.texts):
-        raise ValueError("domain must be whole numbers: cast the item column to text for others")
-
-
-def _require_column(own: DType, kind: DType) -> None:
-    if kind.is_float() and own == nw.String:
-        raise ValueError("domain must be whole numbers: cast the item column to text for others")
-    if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
-        kind == nw.Boolean and own.is_integer()
-    ):
-        raise ValueError("domain must be a column of text or whole numbers, like the item column")
-
-
-def _keep_list(engine: Engine, domain: Domain, counted: Lazy, kind: DType) -> Lazy:
-    """The counts of listed items, compared by their text; each is called by its position."""
-    texts = [_in_utf_8(text) for text in domain.texts]
-    known = engine.list_items(texts).rename({"item": "text", "position": "item"})
-    return keep_texts(known, counted, kind)
-
-
-def _in_utf_8(text: str) -> str | None:
-    """Text that an engine can hold; other text can be no item of its tables."""
-    return None if any("\ud800" <= letter <= "\udfff" for letter in text) else text
+    keys = [name for name in ("group", "units") if name in frozen.collect_schema()]
+    rows = engine.rows(frozen.group_by(*keys).agg(nw.len().alias("size")))
+    return frozen, np.array(rows, dtype=np.int64).reshape(-1, len(keys) + 1)

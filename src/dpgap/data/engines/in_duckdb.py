@@ -42,8 +42,8 @@ class DuckDB(Engine):
             if name is not None:
                 _run(self._relation, f"DROP TABLE IF EXISTS {name}")
 
-    def list_items(self, items: Sequence[str | None] | Sequence[int]) -> Lazy:
-        kind = "BIGINT" if items and isinstance(items[0], int) else "VARCHAR"
+    def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
+        kind = "BIGINT" if any(isinstance(each, int) for each in items) else "VARCHAR"
         nul = secrets.token_hex(8)  # DuckDB takes no NUL in JSON
         plain = [each.replace("\0", nul) if isinstance(each, str) else each for each in items]
         text = json.dumps(plain, ensure_ascii=False).replace("'", "''")
@@ -55,6 +55,21 @@ class DuckDB(Engine):
     def shuffled(self, frame: Lazy, salt: str) -> Lazy:
         name = self._tables[id(frame.to_native())]
         return self._sql(f"SELECT * FROM {name} ORDER BY md5(concat('{salt}', item))")
+
+    def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
+        own = ", ".join(f'"{name}"' for name in cells)
+        # The outer hash sees to it that all orders of a unit's cells are equally likely.
+        order = f"hash(hash('{key}', {len(cells)}, unit, {own})), {own}"
+        rank = f"dense_rank() OVER (PARTITION BY unit ORDER BY {order}) AS rank"
+        ranked = frame.to_native().project(f"*, {rank}").filter(f"rank <= {most}")
+        return lazy(ranked.project("* EXCLUDE (rank)"))
+
+    def of_group(self, frozen: Lazy, group: int) -> Lazy:
+        name = self._tables[id(frozen.to_native())]
+        part = f'(SELECT item, units FROM {name} WHERE "group" = {group})'
+        of_group = self._sql(f"SELECT * FROM {part}")
+        self._tables[id(of_group.to_native())] = part
+        return of_group
 
     def _collect(self, native: Any) -> list[Row]:
         rows: list[Row] = native.fetchall()

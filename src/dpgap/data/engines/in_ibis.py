@@ -5,6 +5,7 @@ a few members can be looked up one by one. Other databases promise nothing, so t
 numbered first.
 """
 
+import operator
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -29,6 +30,17 @@ _NO_ORDER = (
 @ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
 def md5(text: str) -> str:  # type: ignore[empty-body]
     """The database's own function."""
+
+
+@ibis.udf.scalar.builtin  # type: ignore[untyped-decorator]
+def convert_to(text: str, encoding: str) -> bytes:  # type: ignore[empty-body]
+    """PostgreSQL's own function."""
+
+
+def compared_by_bytes(column: Any, sign: str, literal: str) -> Any:
+    """How text stands to a literal (<, <=, >, >=) in PostgreSQL, whatever its collation."""
+    stands = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[sign]
+    return stands(convert_to(column + "", "UTF8"), convert_to(literal, "UTF8"))
 
 
 class Ibis(Engine):
@@ -77,11 +89,13 @@ class Ibis(Engine):
 
     def plain(self, frame: Lazy) -> Lazy:
         """The same rows; in PostgreSQL text of a fixed width without what fills it up."""
-        if self._database.name != "postgres" or frame.collect_schema()["item"] != nw.String:
+        if self._database.name != "postgres":
             return frame
-        return frame.with_columns(nw.col("item") + "")
+        kinds = frame.collect_schema()
+        texts = [name for name in ("item", "group") if kinds.get(name) == nw.String]
+        return frame.with_columns(nw.col(name) + "" for name in texts) if texts else frame
 
-    def list_items(self, items: Sequence[str | None] | Sequence[int]) -> Lazy:
+    def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
         return lazy(self._table({"item": items, "position": range(len(items))}))
 
     def _table(self, columns: dict[str, Sequence[Any]]) -> Any:
@@ -93,6 +107,29 @@ class Ibis(Engine):
         native = frame.to_native()
         quietly(lambda: self._database.to_pyarrow(md5(ibis.literal(salt))), _NO_ORDER)
         return lazy(native.order_by(md5(ibis.literal(salt) + native.item.cast("string"))))
+
+    def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
+        native = frame.to_native()
+        quietly(lambda: self._database.to_pyarrow(md5(ibis.literal(key))), _NO_ORDER)
+        told = ibis.literal(f"{key}:{len(cells)}")
+        for name in cells:  # with its length, so that no two cells of a unit are told alike
+            text = native[name].cast("string")
+            told = told + ":" + text.length().cast("string") + ":" + text
+        order = md5(told + ":" + native.unit.cast("string"))
+        by = [order, *(native[name] for name in cells)]
+        rank = ibis.dense_rank().over(group_by="unit", order_by=by)
+        ranked = native.mutate(rank=rank)
+        return lazy(ranked.filter(ranked["rank"] < most).drop("rank"))
+
+    def can_order(self, frame: Lazy, column: str) -> bool:
+        """Whether equal values have the same text; numbers with a variable scale do not."""
+        kind = frame.to_native().schema()[column]
+        exact = ("string", "integer", "boolean", "floating", "date", "timestamp", "uuid", "binary")
+        return any(getattr(kind, f"is_{name}")() for name in exact)
+
+    def widen(self, frame: Lazy, column: str) -> Lazy:
+        native = frame.to_native()
+        return lazy(native.mutate(**{column: native[column].cast("decimal(38, 0)")}))
 
     def _collect(self, native: Any) -> list[Row]:
         # Without a limit of our own the user's default would cut the rows short.

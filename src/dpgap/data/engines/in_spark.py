@@ -42,8 +42,8 @@ class Spark(Engine):
         with suppress(Exception):  # a session that is gone has dropped it
             frozen.to_native()._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
-    def list_items(self, items: Sequence[str | None] | Sequence[int]) -> Lazy:
-        kind = "bigint" if items and isinstance(items[0], int) else "string"
+    def list_items(self, items: Sequence[str | None] | Sequence[int | None]) -> Lazy:
+        kind = "bigint" if any(isinstance(each, int) for each in items) else "string"
         rows = [(item, position) for position, item in enumerate(items)]
         return lazy(self._session.createDataFrame(rows, f"item {kind}, position bigint"))
 
@@ -55,6 +55,17 @@ class Spark(Engine):
         return lazy(
             frame.to_native().orderBy(f.md5(f.concat(f.lit(salt), f.col("item").cast("string"))))
         )
+
+    def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
+        own = [f.col(name) for name in cells]
+        order = f.xxhash64(f.lit(key), f.lit(len(cells)), f.col("unit"), *own)
+        rank = f.dense_rank().over(Window.partitionBy("unit").orderBy(order, *own))
+        return lazy(
+            frame.to_native().withColumn("rank", rank).filter(f"rank <= {most}").drop("rank")
+        )
+
+    def widen(self, frame: Lazy, column: str) -> Lazy:
+        return lazy(frame.to_native().withColumn(column, f.col(column).cast("decimal(28, 0)")))
 
     def _collect(self, native: Any) -> list[Row]:
         return [tuple(row) for row in native.collect()]

@@ -1,0 +1,268 @@
+"""What a filter means: the rows that it keeps, the same on every engine.
+
+Every row is looked at by itself, and a comparison is true or false, never unknown:
+
+- NULL and NaN match no comparison, not even != and "not in". And `not` matches wherever its part
+  does not: `not x = 3` keeps rows without x.
+- A text column that is compared with a number is read as one (a float of 64 bits). Text that is no
+  number matches nothing. Compared with true or false, text is read as one of them.
+- Text is compared with text by its code points, whatever the collation.
+- Whole numbers and decimals are compared exactly; floats, with the float nearest to the literal.
+- Dates and times are compared with text such as '2024-01-31' or '2024-01-31 12:00'. Where a column
+  knows time zones, the literal is in UTC unless it says another: '2024-01-31 12:00+01:00'.
+
+Whether there is an error depends on the filter and the schema alone. An object column of pandas,
+which could hold anything, is text: each value as it is written.
+"""
+
+import operator
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from narwhals.dtypes import DType
+
+from dpgap.data import readings
+from dpgap.data.addresses import GUESSED, Frame
+from dpgap.data.engines.base import Engine
+from dpgap.data.engines.narrowing import require_exact_text
+from dpgap.data.filters import Clause, Comparison, Filter, Joined, Literal, Negation, comparisons_of
+from dpgap.data.readings import Reading
+from dpgap.data.tracebacks import UNREADABLE, quietly
+
+_TEXTS = ("String", "Categorical", "Enum")
+_VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
+_LONGEST_NUMBER = 4096
+"""In bits; a longer number is no text that anybody wrote."""
+
+
+def keep(frame: Frame, filter: Filter, engine: Engine | None = None) -> Frame:
+    """The rows of a frame that a filter matches, lazy as that given.
+
+    `engine` says whether texts that differ are told apart; None where that goes without saying.
+
+    >>> import pandas
+    >>> from dpgap.data.filters import read_filter
+    >>> sold = nw.from_native(pandas.DataFrame({"what": ["fig", "pea", "oat"], "price": [3, 7, 9]}))
+    >>> keep(sold, read_filter("price > 3 and not what = 'oat'"))["what"].to_list()
+    ['pea']
+    """
+    families = _families(frame, filter)
+    for comparison in comparisons_of(filter.clause):
+        _require_fitting(filter, comparison, families[comparison.column])
+    if engine is not None:
+        for name in filter.columns:
+            if families[name] == "text":
+                column = frame.lazy().select(nw.col(name).alias("item"))
+                require_exact_text(engine, column, f"column {name!r}")
+    return quietly(
+        lambda: _Rows(_without_views(frame), families).matching(filter.clause), UNREADABLE
+    )
+
+
+def _without_views(frame: Frame) -> Frame:
+    """The same rows, without the types of Arrow that it cannot filter."""
+    if not frame.implementation.is_pyarrow():
+        return frame
+    table: Any = frame.to_native()
+    for at, column in enumerate(table.schema):
+        if str(column.type) in _VIEWS:
+            table = table.set_column(at, column.name, table[at].cast(_VIEWS[str(column.type)]))
+    plain: Frame = nw.from_native(table)
+    return plain
+
+
+def _families(frame: Frame, filter: Filter) -> dict[str, str]:
+    """Which kind of values the columns of a filter hold."""
+    schema = quietly(frame.collect_schema, UNREADABLE)
+    guessed = _guessed(frame)
+    families = {}
+    for comparison in comparisons_of(filter.clause):
+        name = comparison.column
+        if name not in schema:  # which there are is not said: they may be somebody's row
+            raise filter.error_at(comparison, f"there is no column {name!r} in the table")
+        families[name] = "text" if name in guessed else _family(schema[name])
+        if not families[name]:
+            raise filter.error_at(
+                comparison,
+                f"column {name!r} cannot be compared: it must hold numbers, text, true and false, "
+                "dates, or times with their dates",
+            )
+    return families
+
+
+def _guessed(frame: Frame) -> set[str]:
+    """The columns that pandas has no type for."""
+    if not frame.implementation.is_pandas():
+        return set()
+    return {str(name) for name, kind in frame.to_native().dtypes.items() if str(kind) in GUESSED}
+
+
+def _family(kind: DType) -> str:
+    if kind.is_numeric():
+        return "number"
+    if type(kind).__name__ in _TEXTS:
+        return "text"
+    if isinstance(kind, nw.Datetime):
+        return "zoned" if kind.time_zone else "date"
+    return {nw.Boolean: "truth", nw.Date: "date"}.get(type(kind), "")
+
+
+def _require_fitting(filter: Filter, comparison: Comparison, family: str) -> None:
+    """Refuse literals that a column cannot be compared with."""
+    for literal in comparison.literals:
+        problem = _misfit(literal, family)
+        if problem:
+            raise filter.error_at(comparison, f"column {comparison.column!r} {problem}")
+
+
+def _misfit(literal: Literal, family: str) -> str:
+    """Why a literal does not go with a column; nothing if it does."""
+    if family == "number" and not isinstance(literal, Decimal):
+        is_number = isinstance(literal, str) and readings.is_number(literal)
+        return f"holds numbers: write {literal if is_number else 'one'} without quotes"
+    if family == "truth" and not isinstance(literal, bool):
+        return "holds true and false: write one of them, without quotes"
+    if family in ("date", "zoned"):
+        moment = readings.read_moment(literal) if isinstance(literal, str) else None
+        if moment is None:
+            return "holds dates: write '2024-01-31' or '2024-01-31 12:00', with quotes"
+        if moment.tzinfo and family == "date":
+            return "knows no time zones: write a date or time without one"
+    return ""
+
+
+class _Rows:
+    """A frame, and beside its columns those that filters look at in another form."""
+
+    def __init__(self, frame: Frame, families: dict[str, str]) -> None:
+        self._frame, self._families = frame, families
+        self._schema, self._kind = frame.collect_schema(), frame.implementation
+        self._native: dict[str, Any] = {}
+        self._numbers: dict[str, nw.Expr] = {}
+        self._readings: dict[tuple[str, type], Reading] = {}
+        self._prefix = "dpgap_where_"
+        while any(name.lower().startswith(self._prefix) for name in self._schema):
+            self._prefix += "_"
+
+    def matching(self, clause: Clause) -> Frame:
+        """The rows that a clause matches."""
+        mask = self._mask(clause)
+        frame: Any = self._frame
+        if self._native:
+            frame = nw.from_native(self._with_native(frame.to_native()))
+        if self._numbers:
+            frame = frame.with_columns(**self._numbers)
+        kept: Frame = frame.filter(mask)
+        own = [*self._native, *self._numbers]
+        return kept.drop(own) if own else kept
+
+    def _with_native(self, native: Any) -> Any:
+        add = native.mutate if self._kind.is_ibis() else native.assign
+        return add(**self._native)
+
+    def _add(self, columns: dict[str, Any], column: Any) -> nw.Expr:
+        """One more column beside those of the frame."""
+        name = f"{self._prefix}{len(self._native)}_{len(self._numbers)}"
+        columns[name] = column
+        return nw.col(name)
+
+    def _mask(self, clause: Clause) -> nw.Expr:
+        """Whether a clause matches; true or false, never NULL."""
+        if isinstance(clause, Negation):
+            return ~self._mask(clause.part)
+        if isinstance(clause, Joined):
+            join = operator.and_ if clause.word == "and" else operator.or_
+            return readings.joined(join, [self._mask(part) for part in clause.parts])
+        key = clause.column, type(clause.literals[0])
+        if key not in self._readings:
+            self._readings[key] = self._reading(*key)
+        return self._readings[key].compare(clause.sign, clause.literals)
+
+    def _reading(self, name: str, literal: type) -> Reading:
+        family, column, kind = self._families[name], nw.col(name), self._schema[name]
+        if family == "text":
+            return self._reading_of_text(name, literal)
+        if family == "truth":
+            return readings.truths(column)
+        if family == "number":
+            return self._reading_of_numbers(name)
+        if self._kind.is_polars() and isinstance(kind, nw.Datetime) and kind.time_zone:
+            kind = nw.Datetime(kind.time_unit, "UTC")
+            column = column.dt.convert_time_zone("UTC")
+        return readings.moments(column, kind, in_sql=self._is_in_sql)
+
+    @property
+    def _is_in_sql(self) -> bool:
+        return isinstance(self._frame, nw.LazyFrame) and not self._kind.is_polars()
+
+    def _reading_of_numbers(self, name: str) -> Reading:
+        column = nw.col(name)
+        kind: Any = self._schema[name]
+        if kind.is_float():
+            return readings.floats(column, kind)
+        if kind.is_integer():
+            return readings.whole_numbers(column, kind)
+        is_ibis = self._kind.is_ibis()
+        is_any = is_ibis and self._frame.to_native().schema()[name].precision is None
+        return readings.decimals(column, None if is_any else kind, in_ibis=is_ibis)
+
+    def _reading_of_text(self, name: str, literal: type) -> Reading:
+        text = self._text(name)
+        if literal is bool:
+            return readings.truths_in_text(text)
+        if literal is str:
+            return readings.texts(text, self._order(name, text))
+        exact = self._kind.is_duckdb() or self._kind.is_polars() or self._kind.is_pyarrow()
+        number = readings.number_in(text, ends_exactly=exact)
+        return readings.numbers_in_text(self._add(self._numbers, number))
+
+    def _text(self, name: str) -> nw.Expr:
+        """A column as nothing but text."""
+        if self._kind.is_pandas() and name in _guessed(self._frame):
+            return self._add(self._native, _pandas_texts(self._frame.to_native()[name]))
+        if self._is_postgres:  # without what fills up text of a fixed width
+            return nw.col(name) + ""
+        return nw.col(name).cast(nw.String) if self._schema[name] != nw.String else nw.col(name)
+
+    @property
+    def _is_postgres(self) -> bool:
+        return self._kind.is_ibis() and self._frame.to_native().get_backend().name == "postgres"
+
+    def _order(self, name: str, text: nw.Expr) -> Callable[[str, str], nw.Expr]:
+        if not self._is_postgres:
+            return readings.in_order_of_bytes(text)
+        from dpgap.data.engines.in_ibis import compared_by_bytes
+
+        column = self._frame.to_native()[name]
+        return lambda sign, literal: self._add(
+            self._native, compared_by_bytes(column, sign, literal)
+        )
+
+
+def _pandas_texts(column: Any) -> Any:
+    """A column that could hold anything as text, value by value."""
+    import pandas  # type: ignore[import-untyped]
+
+    texts = [_text_of(value) for value in column.astype(object)]
+    return pandas.Series(texts, index=column.index, dtype="string")
+
+
+def _text_of(value: object) -> str | None:
+    """How a value is written; None for what is no plain value."""
+    if isinstance(value, str):
+        return None if any("\ud800" <= letter <= "\udfff" for letter in value) else value
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, int | np.integer):
+        return str(value) if int(value).bit_length() <= _LONGEST_NUMBER else None
+    if isinstance(value, Decimal):
+        return None if value.is_nan() else str(value)
+    if isinstance(value, float | np.floating):
+        return None if value != value else repr(float(value))
+    if isinstance(value, date):
+        return None if value != value else str(value)  # pandas has a time that is none
+    return None

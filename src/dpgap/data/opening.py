@@ -1,0 +1,132 @@
+"""From a table as a user names it to its rows, in the engine that has them.
+
+A file is opened in embedded DuckDB. A frame of this process goes there too if more is asked than
+counts. All other tables stay where they are.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+
+from dpgap.data.addresses import (
+    Families,
+    Frame,
+    Source,
+    columns_of,
+    find_tables,
+    is_url,
+    require_columns,
+)
+from dpgap.data.bounds import Bounds
+from dpgap.data.domain import with_domain
+from dpgap.data.embedded import embed
+from dpgap.data.engines.base import Engine, engine_of
+from dpgap.data.engines.narrowing import require_exact_text
+from dpgap.data.files import FIMI_ITEM, NOT_FIMI, read_file, whole_words
+from dpgap.data.query import require_rows_are_units
+from dpgap.data.tracebacks import UNREADABLE, quietly
+
+if TYPE_CHECKING:
+    from dpgap.data.filters import Filter
+
+_FRAMES = (
+    "a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file or the address "
+    "of a table in a database"
+)
+
+
+def find(
+    table: Any,
+    unit: str | None,
+    item: str | None,
+    domain: Any,
+    more: Sequence[str],
+    resources: ExitStack,
+) -> Source:
+    """Find a table by its path or address; or take the frame that was given."""
+    if isinstance(table, str | os.PathLike) and not is_url(table):
+        file = resources.enter_context(read_file(os.fspath(table), unit, item, more))
+        return with_domain(file, domain)
+    if unit is None or item is None:
+        raise TypeError("unit and item must be given: the names of two columns")
+    if is_url(table):
+        return find_tables(table, unit, item, domain, resources)
+    return Source(table, unit, item, domain)
+
+
+def open_rows(
+    source: Source, frame: Frame, bounds: Bounds, resources: ExitStack
+) -> tuple[Engine | None, Frame]:
+    """The rows that are asked about, and the engine that has them.
+
+    There is none where a frame of this process, or a FIMI file, is only counted.
+    """
+    require_rows_are_units(frame, source.unit)
+    roles = roles_of(source, bounds)
+    filtered = bounds.where.columns if bounds.where else ()
+    require_columns(list(quietly(frame.collect_schema, UNREADABLE)), *roles.values(), *filtered)
+    engine = engine_of(frame)
+    if engine is not None and source.database is None:  # files have no collations
+        _require_exact(engine, frame, roles, bounds)
+    if bounds.where is not None:
+        frame = _filtered(frame, bounds.where, engine)
+    is_fimi = source.item == FIMI_ITEM
+    if bounds.is_plain:
+        return None if is_fimi else engine, frame
+    if is_fimi and source.database is not None and source.path is not None:
+        words = partial(whole_words, source.database, source.path)
+        frame = as_frame(quietly(words, NOT_FIMI))
+    elif engine is None:
+        frame = embed(frame, roles, resources)
+    return engine_of(frame), frame
+
+
+def _filtered(frame: Frame, where: "Filter", engine: Engine | None) -> Frame:
+    from dpgap.data.filtering import keep
+
+    kept: Frame = keep(frame, where, engine)
+    return kept
+
+
+def roles_of(source: Source, bounds: Bounds) -> dict[str, str]:
+    """The columns that are looked at, by what they are for."""
+    roles = {"unit": source.unit, "item": source.item, "group": bounds.by, "amount": bounds.column}
+    if source.unit == "row":
+        del roles["unit"]
+    if source.item == source.unit == "row":  # nothing but rows is looked at
+        del roles["item"]
+    return {role: name for role, name in roles.items() if name is not None}
+
+
+def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], bounds: Bounds) -> None:
+    """Refuse columns of which an engine takes different texts for equal.
+
+    Units may be compared as their column likes, unless each needs an order of what it has.
+    """
+    is_ordered = bounds.max_items is not None or bounds.by is not None
+    exact = ("item", "group", "unit") if is_ordered else ("item", "group")
+    for role in (role for role in roles if role in exact):
+        column = frame.lazy().select(roles[role]).rename({roles[role]: "item"})
+        require_exact_text(engine, column, f"column {roles[role]!r}")
+        if role == "unit" and not quietly(partial(engine.can_order, column, "item"), UNREADABLE):
+            raise ValueError(
+                f"column {roles[role]!r} must hold text, whole numbers, days or times where units "
+                "are bounded: cast it to text first"
+            )
+
+
+def as_frame(table: object) -> Frame:
+    frame: object = quietly(lambda: nw.from_native(table, pass_through=True), UNREADABLE)
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        raise TypeError(f"table must be {_FRAMES}, not {type(table).__name__}")
+    return frame
+
+
+def columns_told(source: Source, frame: Frame) -> Families:
+    if source.columns is not None:
+        return source.columns
+    return quietly(lambda: columns_of(frame), UNREADABLE)

@@ -1,0 +1,224 @@
+"""The language of filters: one spelling for each meaning, and errors that show the place."""
+
+import copy
+import pickle
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpgap.data.filters import read_filter
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("a=1", "a = 1"),
+        ("  A\t==\n1.0 ", "A = 1"),
+        ("a<>'x'", "a != 'x'"),
+        ("NOT(a=1)And b=2", "not a = 1 and b = 2"),
+        ("not (a=1 and b=2)", "not (a = 1 and b = 2)"),
+        ("(a=1 or b=2) and (c=3 and d=4)", "(a = 1 or b = 2) and c = 3 and d = 4"),
+        ("a=1 or (b=2 and c=3) or (d=4 or e=5)", "a = 1 or b = 2 and c = 3 or d = 4 or e = 5"),
+        ("a NOT  IN('x','it''s')", "a not in ('x', 'it''s')"),
+        ('"a" = True AND "In" = FALSE', 'a = true and "In" = false'),
+        ('"two words" < .5 and "a""b" >= -1.50e3', '"two words" < 0.5 and "a""b" >= -1500'),
+        ("a in (-0, +1e2, 1e30, 1.50e-30, 007)", "a in (0, 100, 1e30, 1.5e-30, 7)"),
+        ("größe = 'ä'", "größe = 'ä'"),
+        ("not not a = 1", "not not a = 1"),
+        ("a = ' AND  b==1 '", "a = ' AND  b==1 '"),
+    ],
+)
+def test_every_spelling_of_a_filter_has_one_text(text: str, canonical: str) -> None:
+    assert read_filter(text).text == canonical
+    assert read_filter(canonical) == read_filter(text)
+    assert hash(read_filter(canonical)) == hash(read_filter(text))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a = 1", "A = 1"),
+        ("a = 1", "a = '1'"),
+        ("a = 1", "a = true"),
+        ("a = 'x'", "a = 'X'"),
+        ("a = 1 and b = 2 or c = 3", "a = 1 and (b = 2 or c = 3)"),
+        ("not a = 1 and b = 2", "not (a = 1 and b = 2)"),
+        ("not a in (1)", "a not in (1)"),
+        ("a = 9007199254740993", "a = 9007199254740992"),
+        ("a = 0.1", "a = 0.10000000000000001"),
+    ],
+)
+def test_filters_of_another_meaning_have_another_text(one: str, other: str) -> None:
+    assert read_filter(one) != read_filter(other)
+
+
+def test_a_filter_names_its_columns_once_each_and_can_be_kept() -> None:
+    read = read_filter("b = 1 and (\"a b\" = 'x' or not b in (2, 3))")
+    assert read.columns == ("b", "a b")
+    assert pickle.loads(pickle.dumps(read)) == copy.deepcopy(read) == read
+    assert repr(read) == f"Filter(text={read.text!r}, columns=('b', 'a b'))"
+
+
+COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, not in)"
+LITERAL = "a number, 'text', true or false"
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "why"),
+    [
+        ("", 1, "expected a column"),
+        ("a", 2, f"expected {COMPARISON} after 'a'"),
+        ("country = 'CH' and amount", 26, f"expected {COMPARISON} after 'amount'"),
+        ("a like 'x'", 3, f"expected {COMPARISON} after 'a'"),
+        ("a is null", 3, f"expected {COMPARISON} after 'a'"),
+        ("a =", 4, f"expected {LITERAL} after '='"),
+        ("a = and", 5, f"expected {LITERAL} after '='"),
+        ("a >> 1", 4, f"expected {LITERAL} after '>'"),
+        ('a = "CH"', 5, f"expected {LITERAL} after '='; text stands in single quotes"),
+        ("a = b", 5, "columns are not compared with each other"),
+        ("10 < a", 1, "expected a column"),
+        ("in = 1", 1, "expected a column"),
+        ("a = 1 or", 9, "expected a column after 'or'"),
+        ("a = 1 b = 2", 7, "expected and, or, or the end after '1'"),
+        ("a = 1)", 6, "expected and, or, or the end after '1'"),
+        ("(a = 1", 7, "expected and, or, or ) after '1'"),
+        ("a in 1", 6, "expected ( and a list after 'in'"),
+        ("a in ()", 7, f"expected {LITERAL} after '('"),
+        ("a in (1 2)", 9, "expected , or ) after '1'"),
+        ("a in (1, 'x')", 10, "a list must hold numbers only"),
+        ("a not 1", 7, "expected in after 'not'"),
+        ("a = 'x", 5, "a text begins and does not end"),
+        ("a = 'x''", 5, "a text begins and does not end"),
+        ('"a = 1', 1, "a name begins and does not end"),
+        ('"" = 1', 1, "a column's name must not be empty"),
+        ("a.b = 1", 2, "'.' cannot stand here"),
+        ("a = 1; drop table t", 6, "';' cannot stand here"),
+        ("a = ‘CH’", 5, "text stands in single quotes"),
+        ("a < true", 1, "true and false have no order"),
+        ("a = 1e240", 5, "a number may have 60 digits and an exponent up to ±239"),
+        ("a = 1e99999999999999999999", 5, "a number may have 60 digits"),
+        ("a = " + "1" * 61, 5, "a number may have 60 digits"),
+        ("a = 'x\0'", 7, "a character that no text can hold"),
+        ("a = '\ud800'", 6, "a character that no text can hold"),
+        ("(" * 51 + "a = 1" + ")" * 51, 51, "may be nested 50 deep"),
+        ("not " * 4 + "a = 1 and" + " not" * 51 + " a = 1", 227, "may be nested 50 deep"),
+        ("(" * 4_000, 51, "may be nested 50 deep"),
+    ],
+)
+def test_an_error_shows_the_place_and_what_is_accepted(text: str, at: int, why: str) -> None:
+    with pytest.raises(ValueError, match=r"^where: at character") as refusal:
+        read_filter(text)
+    said, line, caret = str(refusal.value).split("\n")
+    assert said.startswith(f"where: at character {at}, ")
+    assert why in said
+    shown = min(at - 1, 60)
+    assert caret == "  " + " " * shown + "^"
+    before = "".join(each if each.isprintable() else " " for each in text[at - 1 - shown : at - 1])
+    assert line.startswith("  " + before)
+    assert line.isprintable()
+
+
+def test_fifty_levels_and_hundreds_of_parts_are_read() -> None:
+    assert read_filter("(" * 50 + "a = 1" + ")" * 50).text == "a = 1"
+    assert read_filter("not " * 50 + "a = 1").text == "not " * 50 + "a = 1"
+    many = " or ".join(["a = 1"] * 400)
+    assert read_filter(many).text == many
+
+
+@pytest.mark.parametrize("text", ["a = '" + "x" * 3_996, "a = 1" + " " * 3_996])
+def test_a_filter_that_is_too_long_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="at most 4,000 characters, not 4,001"):
+        read_filter(text)
+
+
+@pytest.mark.parametrize("given", [None, 5, b"a = 1", ["a = 1"]])
+def test_a_filter_must_be_text(given: Any) -> None:
+    with pytest.raises(TypeError, match='where must be text, such as "amount >= 10"'):
+        read_filter(given)
+
+
+@given(
+    st.text(max_size=40)
+    | st.lists(
+        st.sampled_from(
+            [
+                "a",
+                "=",
+                "<=",
+                "'x'",
+                "1",
+                "(",
+                ")",
+                "not",
+                "and",
+                "or",
+                "in",
+                ",",
+                '"b"',
+                "true",
+                "'",
+                " ",
+                "-",
+            ]
+        ),
+        max_size=20,
+    ).map("".join)
+    | st.lists(
+        st.sampled_from(
+            ["a", "=", "<=", "'x'", "1", "(", ")", "not", "and", "or", "in", ",", '"b"', "true"]
+        ),
+        max_size=20,
+    ).map(" ".join)
+)
+def test_any_text_is_read_or_refused_in_words(text: str) -> None:
+    try:
+        read = read_filter(text)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"^where: at character [0-9]+, .*\n  .*\n *\^$"):
+            read_filter(text)
+    else:
+        assert read_filter(read.text) == read
+
+
+TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[-\w.]+|[<>=!]+|.", re.DOTALL)
+OTHERWISE = {"=": "==", "!=": "<>"}
+
+
+@given(st.data())
+def test_spaces_case_and_signs_never_change_a_filter(data: st.DataObject) -> None:
+    column = st.sampled_from(["a", "größe", '"and"', '"x ""y"'])
+    number = st.sampled_from(["0", "-7", "0.25", "1e30", "12345678901234567890"])
+    text = st.text(st.sampled_from("aA '=\"()\\"), max_size=4).map(
+        lambda each: "'" + each.replace("'", "''") + "'"
+    )
+    comparison = st.builds(" ".join, st.tuples(column, st.sampled_from(["=", "!="]), number | text))
+    several = st.builds("{} not in ({}, {})".format, column, text, text)
+    tree = st.recursive(
+        comparison | several,
+        lambda part: (
+            st.builds("({} and {})".format, part, part)
+            | st.builds("({} or {})".format, part, part)
+            | st.builds("not {}".format, part)
+        ),
+        max_leaves=8,
+    )
+    read = read_filter(data.draw(tree))
+    tokens = [token for token in TOKEN.findall(read.text) if token != " "]
+    respelled = "".join(_respell(token, data) for token in tokens)
+    assert read_filter(respelled).text == read.text
+
+
+def _respell(token: str, data: st.DataObject) -> str:
+    """The same token otherwise, with spaces around."""
+    if data.draw(st.booleans()):
+        token = OTHERWISE.get(token, token)
+        if token in ("and", "or", "not", "in"):
+            token = token.title()
+        elif token in ("a", "größe"):
+            token = f'"{token}"'
+        elif re.fullmatch("-?[0-9]+", token):
+            token += ".00"
+    return data.draw(st.sampled_from([" ", "\n\t"])) + token

@@ -1,0 +1,343 @@
+"""What filters mean, in plain Python: a second opinion on every row, and tables to have it on.
+
+A condition is a nested tuple: ("compare", column, sign, literals), ("not", part), ("and", parts) or
+("or", parts). Literals are as they are spelled.
+"""
+
+import math
+import operator
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow
+
+from dpgap.data.engines.base import engine_of
+from dpgap.data.filtering import keep
+from dpgap.data.filters import read_filter
+
+_AT_ONCE = 40
+
+Condition = tuple[Any, ...]
+
+_NUMBER = re.compile(
+    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?(0?[0-9]{1,2}|1[0-9]{2}|2[0-3][0-9]))?"
+)
+_COMPARE = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+EQUALS = ("=", "!=", "in", "not in")
+SIGNS = (*_COMPARE, "in", "not in")
+
+_TEXTS = [
+    "10",
+    "9",
+    "+9.50",
+    "-0",
+    "1e1",
+    "1E+01",
+    "007",
+    ".5",
+    "5.",
+    "10\n",
+    " 10",
+    "10 ",
+    "",
+    "nan",
+]
+_TEXTS += [
+    "inf",
+    "Infinity",
+    "1e240",
+    "1e239",
+    "9" * 64,
+    "9" * 65,
+    "0." + "0" * 57 + "1e-239",
+    "1e-239",
+    "0x10",
+    "1_0",
+    "１０",
+]
+_TEXTS += [
+    "true",
+    "TRUE",
+    "True",
+    "false",
+    "tRue",
+    "t",
+    "a",
+    "A",
+    "B",
+    "b",
+    "é",
+    "e\u0301",
+    "ß",
+    "ss",
+]
+_TEXTS += [
+    "\ufffd",
+    "\U0001f350",
+    "it's",
+    'a "b"',
+    "back\\slash",
+    "%s",
+    "\t",
+    "2024-01-31",
+    "2024-02",
+    "٣",
+]
+_TEXTS += [
+    "-",
+    ".",
+    "e5",
+    "1e",
+    "1e5.0",
+    "--5",
+    "null",
+    "NULL",
+    "9007199254740993",
+    "a ",
+    "$1",
+    "{x}",
+]
+
+NUMBERS = [
+    "10",
+    "9.5",
+    "-0",
+    "0",
+    "0.1",
+    "-3",
+    "1e1",
+    "1e239",
+    "-1e239",
+    "1e-239",
+    "9007199254740993",
+]
+NUMBERS += [
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775809",
+    "2.5",
+    "127",
+    "128",
+]
+NUMBERS += [
+    "0.00005",
+    "18446744073709551615",
+    "99999999.99",
+    "99999999.995",
+    "9999999999999999999999999999",
+]
+_MOMENTS = [
+    "2024-01-31",
+    "1969-12-31",
+    "2024-01-31 12:00",
+    "2024-01-31T12:00:00.000001",
+    "0001-01-01",
+]
+_MOMENTS += ["9999-12-31", "1677-09-01", "2300-01-01", "1500-03-01 00:00:00"]
+_ZONED = [
+    "2024-01-31 12:00+01:00",
+    "2024-01-31T11:00Z",
+    "2024-01-31 12:00",
+    "2300-01-01",
+    "1900-01-01",
+]
+
+
+def _day(text: str) -> date:
+    return date.fromisoformat(text)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+_TIMES = [
+    _time(text)
+    for text in ("2024-01-31", "2024-01-31T12", "1969-12-31T23:59:59.999999", "2200-01-01")
+]
+
+COLUMNS: dict[str, tuple[Any, list[Any], list[str]]] = {
+    "id": (pyarrow.int64(), [0, 9, 10, -3, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)], NUMBERS),
+    "small": (pyarrow.int16(), [0, 9, 10, -3, 127, 128, 2**15 - 1, -(2**15)], NUMBERS),
+    "float": (
+        pyarrow.float64(),
+        [0.0, -0.0, 0.1, 9.5, 10.0, -3.0, math.nan, math.inf, -math.inf, 2.0**53, 1e239],
+        NUMBERS,
+    ),
+    "short float": (
+        pyarrow.float32(),
+        [0.0, -0.0, float(np.float32(0.1)), 9.5, 10.0, math.nan, math.inf, -math.inf],
+        NUMBERS,
+    ),
+    "price": (
+        pyarrow.decimal128(10, 2),
+        [Decimal(text) for text in ("0.00", "9.50", "10.00", "0.10", "-3.00", "99999999.99")],
+        NUMBERS,
+    ),
+    "long": (
+        pyarrow.decimal128(38, 10),
+        [Decimal(text) for text in ("0", "9.5", "0.1", "-3", "0.00005", "9" * 28 + ".9999999999")],
+        NUMBERS,
+    ),
+    "text": (pyarrow.string(), _TEXTS, []),
+    "flag": (pyarrow.bool_(), [True, False], ["true", "False", "TRUE"]),
+    "day": (
+        pyarrow.date32(),
+        [_day(text) for text in ("2024-01-31", "1969-12-31", "1500-03-01")],
+        _MOMENTS,
+    ),
+    "time": (pyarrow.timestamp("us"), _TIMES, _MOMENTS),
+    "zoned": (
+        pyarrow.timestamp("us", "UTC"),
+        [each.replace(tzinfo=UTC) for each in _TIMES],
+        _ZONED,
+    ),
+}
+"""For each column its type, awkward values of it, and literals to compare them with."""
+
+
+def literals_of(name: str) -> list[str]:
+    """Literals for a column as they are spelled in a filter."""
+    kind, _, literals = COLUMNS[name]
+    if name == "text":
+        return [*map(quoted, _TEXTS), *NUMBERS, "true", "false"]
+    return [*map(quoted, literals)] if pyarrow.types.is_temporal(kind) else literals
+
+
+def quoted(text: str) -> str:
+    """Text as a literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def matches(condition: Condition, row: dict[str, Any]) -> bool:
+    """Whether a row matches a condition."""
+    word, *rest = condition
+    if word == "not":
+        return not matches(rest[0], row)
+    if word in ("and", "or"):
+        return (all if word == "and" else any)(matches(part, row) for part in rest[0])
+    column, sign, literals = rest
+    sign = {"in": "=", "not in": "!="}.get(sign, sign)
+    found = [_compares(column, row[column], sign, literal) for literal in literals]
+    return all(found) if sign == "!=" else any(found)
+
+
+def _compares(column: str, value: Any, sign: str, spelled: str) -> bool:
+    if value is None:
+        return False
+    own, literal = _pair(column, value, spelled)
+    if own is None or own != own:
+        return False
+    return bool(_COMPARE[sign](own, literal))
+
+
+def _pair(column: str, value: Any, spelled: str) -> tuple[Any, Any]:
+    """A value and a literal as Python can compare them; None for a value that is none."""
+    is_text = spelled.startswith("'")
+    stated = spelled[1:-1].replace("''", "'") if is_text else spelled
+    if column == "text":
+        return _pair_of_text(value, stated, is_text)
+    if column == "flag":
+        return value, stated.lower() == "true"
+    if column in ("day", "time", "zoned"):
+        moment = _time(stated)
+        if column == "day":
+            value = datetime(value.year, value.month, value.day)
+        is_bare = column == "zoned" and moment.tzinfo is None
+        return value, moment.replace(tzinfo=UTC) if is_bare else moment
+    if column == "float":
+        return value, float(stated)
+    if column == "short float":
+        with np.errstate(over="ignore"):
+            near = float(np.float32(float(stated)))
+        return value, float(stated) if math.isinf(near) else near
+    return Fraction(value), Fraction(stated)
+
+
+def _pair_of_text(value: str, stated: str, is_text: bool) -> tuple[Any, Any]:
+    if is_text:
+        return [*map(ord, value)], [*map(ord, stated)]
+    if stated in ("true", "false"):
+        truths = {each: each.lower() == "true" for each in ("true", "True", "TRUE")}
+        truths |= dict.fromkeys(("false", "False", "FALSE"), False)
+        return truths.get(value), stated == "true"
+    return (float(value) if len(value) <= 64 and _NUMBER.fullmatch(value) else None), float(stated)
+
+
+def rich_rows() -> list[dict[str, Any]]:
+    """Every awkward value of every column, once at least, and rows of nothing."""
+    longest = max(len(values) for _, values, _ in COLUMNS.values())
+    return [
+        {
+            name: None if at % 7 == 6 else values[at % len(values)]
+            for name, (_, values, _) in COLUMNS.items()
+        }
+        for at in range(2 * longest)
+    ]
+
+
+def arrow_table(rows: list[dict[str, Any]]) -> pyarrow.Table:
+    """Rows as a table of Arrow, numbered by `at`."""
+    columns = {
+        name: pyarrow.array([row[name] for row in rows], kind)
+        for name, (kind, _, _) in COLUMNS.items()
+    }
+    return pyarrow.table({"at": pyarrow.array(range(len(rows)), pyarrow.int64()), **columns})
+
+
+def single_comparisons() -> list[Condition]:
+    """Every column with every literal and sign, and the negations of some."""
+    found: list[Condition] = []
+    for name in COLUMNS:
+        for place, literal in enumerate(literals_of(name)):
+            is_truth = literal.lower() in ("true", "false")
+            signs = EQUALS if is_truth else SIGNS
+            sign = signs[place % len(signs)]
+            found += [("compare", name, sign, [literal])]
+            found += [("not", ("compare", name, signs[(place + 3) % len(signs)], [literal]))]
+    return found
+
+
+def spelled(condition: Condition) -> str:
+    """A condition as a filter's text, with all parentheses."""
+    word, *rest = condition
+    if word == "not":
+        return f"not ({spelled(rest[0])})"
+    if word in ("and", "or"):
+        return f" {word} ".join(f"({spelled(part)})" for part in rest[0])
+    column, sign, literals = rest
+    name = '"' + column + '"'
+    return (
+        f"{name} {sign} ({', '.join(literals)})" if "in" in sign else f"{name} {sign} {literals[0]}"
+    )
+
+
+def kept_rows(native: Any, texts: list[str]) -> list[list[int]]:
+    """For each filter the rows that are kept, by the column `at`; many are asked for at once."""
+    frame = nw.from_native(native)
+    engine = engine_of(frame)
+    found: list[list[int]] = [[] for _ in texts]
+    for first in range(0, len(texts), _AT_ONCE):
+        parts = [
+            keep(frame, read_filter(text), engine).select(
+                "at", nw.lit(place, nw.Int64).alias("place")
+            )
+            for place, text in enumerate(texts[first : first + _AT_ONCE], first)
+        ]
+        every: Any = nw.concat(parts) if len(parts) > 1 else parts[0]
+        rows = every.lazy().collect().rows() if engine is None else engine.rows(every)
+        for at, place in rows:
+            found[place].append(at)
+    return [sorted(each) for each in found]
