@@ -94,13 +94,13 @@ def test_a_much_finer_grid_changes_nothing(
     "line", [UnknownLine(3.0), NoisyThreshold(0.0, 6.0, 3.0)], ids=["unknown", "threshold"]
 )
 def test_one_row_is_estimated_as_among_thousands(line: Line) -> None:
-    """One release sums exact tails, a simulation looks them up."""
+    """One release sums exact tails over a wide range, a simulation tabled ones in a narrow one."""
     measured, leads = _races(0.0, 3_000, 10, 3.0, 8.0)
     together = after_selection(measured, leads, np.float64(8.0), 3.0, line)
     for row in range(0, 3_000, 300):
         alone = after_selection(measured[[row]], leads[[row]], np.float64(8.0), 3.0, line)
-        assert np.abs(together.means[row] - alone.means[0]).max() < 3e-9
-        assert np.abs(together.variances[row] - alone.variances[0]).max() < 1e-7
+        assert np.abs(together.means[row] - alone.means[0]).max() < 1e-6
+        assert np.abs(together.variances[row] - alone.variances[0]).max() < 1e-5
 
 
 def test_shifting_everything_shifts_the_estimates() -> None:

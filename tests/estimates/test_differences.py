@@ -126,6 +126,48 @@ def test_what_the_best_method_releases_covers_all_pairs_by_rank(thinning: int):
     assert stats.binomtest(covered, runs, 0.95, alternative="less").pvalue > LEVEL
 
 
+def _coverage_above(pipeline: dpgap.MeasuredAbove, stream: np.ndarray, runs: int) -> float:
+    """How often all differences of what was found are in their intervals, where any was."""
+    made = dpgap.simulate(pipeline, stream, runs=runs, seed=2)
+    off, found = made.measurements - made.truth, made.selected.found
+    some = found[found > 0]
+    starts = some.cumsum() - some
+    spread = np.maximum.reduceat(off, starts) - np.minimum.reduceat(off, starts)
+    half = {n: _pairs(pipeline, n) for n in set(some.tolist())}
+    return float((spread <= [half[n] for n in some.tolist()]).mean())
+
+
+def _pairs(pipeline: dpgap.MeasuredAbove, count: int) -> float:
+    return half_width_of_pairs(pipeline.measurement.error(count), count, 0.95)
+
+
+@pytest.mark.parametrize("thinning", [1, 30, 300])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"monotonic": True},
+        {"monotonic": False},
+        {"monotonic": True, "adaptive": True},
+        {"method": "paper"},
+    ],
+)
+def test_all_pairs_of_what_is_found_above_are_covered(thinning: int, options: dict[str, Any]):
+    counts, runs = falling_counts() // thinning, 4_000
+    pipeline = dpgap.MeasuredAbove(int(counts[40]), 10, "0.7", **options)
+    covered = _coverage_above(pipeline, np.random.default_rng(1).permutation(counts), runs)
+    assert covered >= 0.95 - 5 * (0.05 * 0.95 / runs) ** 0.5  # level 1e-6
+
+
+def test_the_papers_method_seldom_says_that_an_answer_below_is_above():
+    runs, wrong, beyond = 400, 0, 0
+    for _ in range(runs):
+        release = dpgap.measured_above([999] * 30, 1000, 6, 1, monotonic=True, method="paper")
+        wrong += any("truly above" in said or "surely above" in said for said in release.findings)
+        beyond += bool((release.measurements >= 1000).any())
+    assert stats.binomtest(wrong, runs, 0.05, alternative="greater").pvalue > LEVEL
+    assert beyond > runs / 2  # what a measurement alone would claim
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("k", [3, 10, 25])
 @pytest.mark.parametrize("thinning", [1, 30, 100, 300, 10**6])

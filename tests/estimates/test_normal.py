@@ -54,6 +54,18 @@ def test_many_values_are_left_to_scipy() -> None:
     assert np.array_equal(log_ndtr(x), reference(x))
 
 
+def test_scipy_is_loaded_once_many_values_were_asked_for_one_by_one() -> None:
+    code = (
+        "import sys\n"
+        "from dpgap.estimates.normal import ndtr\n"
+        "while 'scipy.special' not in sys.modules: ndtr([0.0] * 1_000)\n"
+        "from dpgap.estimates import normal\n"
+        "print(normal._so_far)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 100_000 < int(done.stdout) < 200_000
+
+
 def test_a_release_does_not_load_scipy() -> None:
     code = (
         "import sys, dpgap\n"

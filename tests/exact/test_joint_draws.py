@@ -133,6 +133,32 @@ def test_draws_that_floats_leave_open_are_decided_exactly(monkeypatch: pytest.Mo
     assert (before == after).all()
 
 
+ALONE = [HullNoise(Fraction(20), 7), CubeNoise(Fraction(20), 6), HULL, *SMALL]
+ALONE += [kind(Fraction(1, 50), 3) for kind in (HullNoise, CubeNoise)]
+
+
+@pytest.mark.parametrize("law", ALONE, ids=repr)
+@pytest.mark.parametrize("rounding", [2.0**-49, 2.0**-6])
+def test_a_draw_alone_is_that_of_many_from_the_same_bits(
+    law: ShellNoise, rounding: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever floats decide and where they do not."""
+    monkeypatch.setattr(shell_draws, "_ROUNDING", rounding)
+    alone, of_many = InsecureSeededBits(9), InsecureSeededBits(9)
+    for _ in range(1_000):
+        assert shells(law, alone, 1).tolist() == shell_draws._shells(law, of_many, 1).tolist()
+    assert words_drawn(alone) == words_drawn(of_many) > 2_000
+
+
+def test_leftover_words_are_drawn_again_for_one_draw_as_for_many() -> None:
+    limit = (1 << 62) + 1
+    alone, of_many = InsecureSeededBits(7), InsecureSeededBits(7)
+    for _ in range(200):
+        drawn = shell_draws._each_below(limit, 5, alone)
+        assert drawn == below(limit, (5,), of_many).tolist()
+    assert words_drawn(alone) > 1_200  # a quarter of them was drawn again
+
+
 def test_whole_numbers_below_a_limit_are_uniform() -> None:
     bits = InsecureSeededBits(6)
     drawn = below(np.array([[3], [7]]), (2, 70_000), bits)

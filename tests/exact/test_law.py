@@ -1,13 +1,10 @@
-"""What a law must be able to do: tried on all of them, and on whole noise that is not shipped.
+"""What a law must be able to do: tried on all of them, and on whole noise.
 
 Whole-number noise ties. A Sparse Vector may use it; a Top-K must not, and no proof may overlook it.
 """
 
-import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,54 +12,24 @@ from scipy import stats
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
+from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.law import Law, MemorylessLaw, RealLaw
 from dpgap.exact.laws import LAWS, ExponentialNoise, law_named
 from dpgap.proof import prove
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import BadProgram
-from law_tests import LEVEL, chi_square_p
+from law_tests import LEVEL
 
 SHIPPED = [law_named(noise, Fraction(7, 3), Fraction(2)) for noise in LAWS]
 REAL = [law for law in SHIPPED if isinstance(law, RealLaw)]
 MEMORYLESS = [law for law in SHIPPED if isinstance(law, MemorylessLaw)]
 
 
-@dataclass(frozen=True, slots=True)
-class WholeNoise(Law):
-    """Two-sided geometric noise: one floored exponential less another."""
-
-    name: ClassVar[str] = "whole"
-    words: ClassVar[int] = 2
-    signed: ClassVar[bool] = True
-    mean: ClassVar[float] = 0.0
-    floor_mean: ClassVar[float] = 0.0
-
-    @property
-    def variance(self) -> float:
-        return 2 * ExponentialNoise(self.scale).floor_variance
-
-    floor_variance = variance
-
-    def tail(self, distance):
-        whole = np.ceil(distance)
-        beyond = np.exp(-np.abs(whole - 0.5) / float(self.scale) - 0.5 / float(self.scale))
-        half = beyond / (1 + math.exp(-1 / self.scale))
-        return np.where(whole > 0, half, 1 - half)
-
-    def floors(self, bits, *shape):
-        one, other = ExponentialNoise(self.scale).floors(bits, 2, *shape)
-        return one - other
-
-    def from_uniforms(self, uniforms):
-        one, other = np.floor(-float(self.scale) * np.log1p(-uniforms))
-        return one - other
-
-
 @pytest.fixture
 def whole_noise(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of noise that dpgap does not ship."""
-    monkeypatch.setitem(LAWS, "whole", WholeNoise)
-    return "whole"
+    """The name of whole noise, which is not offered by name."""
+    monkeypatch.setitem(LAWS, "geometric", GeometricNoise)
+    return "geometric"
 
 
 @pytest.mark.parametrize("law", REAL, ids=repr)
@@ -101,7 +68,7 @@ def test_the_quantile_undoes_the_tail(law: MemorylessLaw):
     assert law.quantile(sums) == pytest.approx(np.array(exact, dtype=float), rel=1e-9)
 
 
-@pytest.mark.parametrize("law", [*SHIPPED, WholeNoise(Fraction(3))], ids=repr)
+@pytest.mark.parametrize("law", [*SHIPPED, GeometricNoise(Fraction(3))], ids=repr)
 def test_the_tail_of_a_difference_of_floors_is_never_understated(law: Law):
     bits, other = InsecureSeededBits(23), law.scaled(Fraction(3, 2))
     found = law.floors(bits, 200_000) - other.floors(bits, 200_000)
@@ -112,29 +79,17 @@ def test_the_tail_of_a_difference_of_floors_is_never_understated(law: Law):
     assert law.difference_tail(other, 10**6) < 1e-9
 
 
-def test_whole_noise_has_the_law_that_it_claims():
-    law = WholeNoise(Fraction(3))
-    drawn = law.floors(InsecureSeededBits(24), 200_000)
-    floats = law.from_uniforms(np.random.default_rng(25).random((2, 200_000)))
-    chances = [law.floor_tail(-13), *(law.floor_mass(step) for step in range(-12, 13))]
-    chances = [1 - chances[0], *chances[1:], law.floor_tail(12)]
-    for samples in (drawn, floats.astype(np.int64)):
-        counts = np.bincount(np.clip(samples, -13, 13) + 13, minlength=27)
-        assert chi_square_p(counts, chances) > LEVEL
-        assert chi_square_p(counts[::-1], [*chances[1:], chances[0]]) < LEVEL
-
-
 def test_a_top_k_refuses_noise_that_can_tie(whole_noise: str):
     for mechanism in (dpgap.NoisyMax, partial(dpgap.NoisyTopK, 2)):
-        with pytest.raises(ValueError, match="for a Top-K: whole noise can tie"):
+        with pytest.raises(ValueError, match="for a Top-K: geometric noise can tie"):
             mechanism(epsilon=1, noise=whole_noise)
 
 
 def test_a_proof_does_not_leave_ties_out_where_noise_can_tie():
     private = dpgap.NoisyMax(1)
     assert prove(private, 3).verdict == "PROVED"
-    leaky = altered(private, law=WholeNoise(private.law.scale))
-    with pytest.raises(BadProgram, match="WholeNoise can tie: prove it with ties=True"):
+    leaky = altered(private, law=GeometricNoise(private.law.scale))
+    with pytest.raises(BadProgram, match="GeometricNoise can tie: prove it with ties=True"):
         prove(leaky, 3)
     assert prove(leaky, 3, ties=True).verdict == "REFUTED"
 

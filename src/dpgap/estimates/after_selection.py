@@ -34,7 +34,7 @@ line.
 
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,10 @@ _WIDTHS = np.array([width for width, _ in _POINTS])
 _NEGLIGIBLE = 14.0
 _WIDE = 10.0
 """A range of fewer s is taken as it is: narrowing it again would cost more than it saves."""
+_WIDE_FOR_ONE = 28.0
+_STEEP = 8.0
+"""The same for a run alone, where a call costs more than what it works out, if the likelihood falls
+by fewer e-folds in an s: then as many places as so wide a range has are good to 1e-6 s."""
 _LEAST = 1e-300
 _CLEAR = 9.0
 """An answer so many s above the line did not win by luck: D is below 1e-17."""
@@ -79,34 +83,37 @@ def after_selection(
     `scales` are those of the leads' exponential noise, `deviation` that of what measurements do
     not share; `line` knows what they do.
     """
-    winners = _Winners(measurements, leads, np.broadcast_to(scales, leads.shape), deviation)
-    low, high = _range(winners, line)
-    means, variances = (np.full(measurements.shape, np.nan) for _ in range(2))
-    rows = np.flatnonzero(deviation < _LARGEST_TILT * winners.scales.min(axis=1))
+    tilts = np.divide(deviation, scales, out=np.empty_like(leads))
+    winners = _Winners(measurements, measurements - leads, tilts, deviation)
+    means, variances = np.full((2, *measurements.shape), np.nan)
+    rows = np.flatnonzero(tilts.max(axis=1) < _LARGEST_TILT)
     at_once = max(1, _CELLS_AT_ONCE // (measurements.shape[1] * _POINTS[0][1]))
     for start in range(0, rows.size, at_once):
         some = rows[start : start + at_once]
         part = winners.of(some)
-        ends = _narrowed(part, line, low[some], high[some])
-        means[some], variances[some] = _averaged(part, line, *ends)
-    rest = np.flatnonzero(~np.isfinite(means.sum(axis=1) + variances.sum(axis=1)))
-    if rest.size:
-        means[rest], variances[rest] = estimates_in_logs(*winners.of(rest), line)
+        means[some], variances[some] = _averaged(part, line, *_narrowed(part, line))
+    known = np.isfinite(means + variances)
+    if not known.all():
+        rest = np.flatnonzero(~known.all(axis=1))
+        given = measurements[rest], leads[rest], np.broadcast_to(scales, leads.shape)[rest]
+        means[rest], variances[rest] = estimates_in_logs(*given, deviation, line)
     return Estimates(means, variances)
 
 
 class _Winners(NamedTuple):
     measurements: Floats
-    leads: Floats
-    scales: Floats
+    starts: Floats
+    """Where leads start: the line, as measurements have it."""
+    tilts: Floats
     deviation: float
 
     def of(self, rows: Integers) -> "_Winners":
         """Some rows, in order."""
         if rows.size == len(self.measurements):
             return self
-        measured, leads, scales = self.measurements[rows], self.leads[rows], self.scales[rows]
-        return _Winners(measured, leads, scales, self.deviation)
+        return _Winners(
+            self.measurements[rows], self.starts[rows], self.tilts[rows], self.deviation
+        )
 
 
 def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
@@ -116,8 +123,8 @@ def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     by the tilts of all winners that are clear. Which are clear depends on where the range ends, so
     the largest winner alone is taken as clear, or the largest two, …, whatever ends it first.
     """
-    s, tilts = winners.deviation, winners.deviation / winners.scales
-    top = (winners.measurements - winners.leads).max(axis=1)
+    s, tilts = winners.deviation, winners.tilts
+    top = winners.starts.max(axis=1)
     low, most = line.range(top - tilts.sum(axis=1) * s, winners.measurements.max(axis=1), s)
     starts, rate = line.decay()
     begin = np.maximum(top + (tilts.max(axis=1) + REACH) * s, starts)
@@ -128,12 +135,16 @@ def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     return low, np.minimum(np.where(clear, ends, np.inf).min(axis=1), most)
 
 
-def _narrowed(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+def _narrowed(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     """The part of the range that counts, found on a rough grid, and where need be on another.
 
     The likelihood has one peak. What is not negligible lies between the neighbours of the places
     where it is not.
     """
+    low, high = _range(winners, line)
+    is_narrow = low.size == 1 and high[0] - low[0] < _WIDE_FOR_ONE * winners.deviation
+    if is_narrow and winners.tilts.sum() < _STEEP:
+        return low, high
     low, high = _narrowed_once(winners, line, low, high)
     wide = np.flatnonzero(high - low > _WIDE * winners.deviation)
     if wide.size:
@@ -147,10 +158,12 @@ def _narrowed_once(
     rows = np.arange(low.size)
     places = _between(low, high, _ROUGH_POINTS)
     at = _Places(winners, places)
-    all_close = at.close.rows.size == winners.measurements.size
-    logs = np.empty_like(at.over) if all_close else rough_log_ndtr(at.over)
-    chances = ndtr(at.over[at.close]) + at.luck()[0]
-    logs[at.close] = np.log(np.maximum(chances, _LEAST))
+    chances = ndtr(at.over[at.close])
+    chances += at.luck()[0]
+    logs = np.log(np.maximum(chances, _LEAST, out=chances), out=chances)
+    if not at.all_close:
+        of_close, logs = logs, rough_log_ndtr(at.over)
+        logs[at.close] = of_close
     total = logs.sum(axis=1) + at.slopes() + line.log_density(places)
     counts = total > total.max(axis=1, keepdims=True) - _NEGLIGIBLE
     first = np.maximum(counts.argmax(axis=1) - 1, 0)
@@ -169,50 +182,65 @@ def _shares(points: int) -> Floats:
     return np.linspace(0, 1, points)
 
 
-class _Close(NamedTuple):
-    """Winners that are not clear, at least at the last place."""
-
-    rows: Integers
-    columns: Integers
-
-
 class _Places:
-    """Winners (second axis) seen from places of the line (third)."""
+    """Winners (second axis) seen from places of the line (third).
+
+    Those that are *close* are not clear, at least at the last place.
+    """
 
     def __init__(self, winners: _Winners, places: Floats) -> None:
         s = winners.deviation
         self.winners, self.places = winners, places
-        self.tilts = s / winners.scales
-        under = (winners.measurements - winners.leads) / s + self.tilts
+        under = winners.starts / s + winners.tilts
         self.over = (places / s)[:, None, :] - under[:, :, None]
         """u − t"""
         is_close = winners.measurements < places[:, -1:] + _CLEAR * s
-        self.close = _Close(*np.nonzero(is_close))
+        self.all_close = bool(is_close.all())
+        self.close: Any = ... if self.all_close else np.nonzero(is_close)
+        """What picks the close from an array of winners."""
 
     def slopes(self) -> Floats:
         """What all winners' factors e^(−t·x) come to, up to a constant."""
-        fall = self.tilts.sum(axis=1) / self.winners.deviation
+        fall = self.winners.tilts.sum(axis=1) / self.winners.deviation
         logs: Floats = (self.places[:, :1] - self.places) * fall[:, None]
         return logs
 
+    def for_close(self, values: Floats) -> Floats:
+        """What each run has at each place, for every one of its close winners."""
+        return values[:, None, :] if self.all_close else values[self.close[0]]
+
+    def mean_of_close(self, values: Floats, weights: Floats) -> Floats:
+        """The mean over the line of what close winners have; 0 for the others."""
+        if self.all_close:
+            return _mean(values, weights)
+        means = np.zeros(self.winners.tilts.shape)
+        means[self.close] = (values * self.for_close(weights)).sum(axis=1)
+        return means
+
     def luck(self) -> tuple[Floats, Floats, Floats]:
-        """D, D + Φ(x − t) and φ(x − t) of the close winners; one row for each."""
-        rows, columns = self.close
-        measured = self.winners.measurements[rows, columns][:, None]
-        tilt = self.tilts[rows, columns][:, None]
-        x = (self.places[rows] - measured) / self.winners.deviation
+        """D, D + Φ(x − t) and φ(x − t) of the close winners."""
+        measured = self.winners.measurements[self.close][..., None]
+        tilt = self.winners.tilts[self.close][..., None]
+        x = (self.for_close(self.places) - measured) / self.winners.deviation
         moved = x - tilt
-        chances = ndtr(np.stack([x, moved]))
-        below = chances[0] * np.exp(tilt * (x - tilt / 2))
-        return below - chances[1], below, np.exp(-(moved**2) / 2) / _ROOT_TWO_PI
+        below = np.exp(tilt * (x - tilt / 2))
+        below *= ndtr(x)
+        at_line = moved * moved
+        at_line *= -0.5
+        np.exp(at_line, out=at_line)
+        at_line *= 1 / _ROOT_TWO_PI
+        return below - ndtr(moved), below, at_line
 
 
 def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Means and variances, averaged over lines from low to high; NaN where that is too far."""
-    means, variances = np.full((2, *winners.measurements.shape), np.nan)
     width = (high - low) / winners.deviation
     kinds = np.where(width > 0, np.searchsorted(_WIDTHS, width), len(_POINTS))
-    for kind in set(kinds.tolist()) - {len(_POINTS)}:
+    found = set(kinds.tolist())
+    if len(found) == 1 and len(_POINTS) not in found:
+        return _averaged_at(_between(low, high, _POINTS[found.pop()][1]), winners, line)
+    means, variances = np.full((2, *winners.measurements.shape), np.nan)
+    for kind in found - {len(_POINTS)}:
         rows = np.flatnonzero(kinds == kind)
         places = _between(low[rows], high[rows], _POINTS[kind][1])
         means[rows], variances[rows] = _averaged_at(places, winners.of(rows), line)
@@ -221,31 +249,34 @@ def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple
 
 def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     """Means and variances, averaged over these places of the line."""
-    s, at = winners.deviation, _Places(winners, places)
-    logs = tabled_log_ndtr(at.over)  # of G
+    s, at, tilts = winners.deviation, _Places(winners, places), winners.tilts
     luck, below, at_line = at.luck()
-    total = np.maximum(np.exp(logs[at.close]) + luck, _LEAST)
-    logs[at.close] = np.log(total)
+    if at.all_close:
+        total = np.maximum(ndtr(at.over) + luck, _LEAST)
+        logs = np.log(total)  # of G
+    else:
+        logs = tabled_log_ndtr(at.over)
+        total = np.maximum(np.exp(logs[at.close]) + luck, _LEAST)
+        logs[at.close] = np.log(total)
     weights = _weights(logs.sum(axis=1) + at.slopes() + line.log_density(places))
-    shared, shared_variance = line.shared_error(places)
-    with_shared = weights * shared
     density = at.over * at.over  # φ(u − t)/G
     density *= -0.5
     density -= logs
     np.exp(density, out=density)
     density *= 1 / _ROOT_TWO_PI
-    rows, tilts, at_lead = at.close.rows, at.tilts, _mean(density, weights)
-    # β and φ(x − t)/G, both zero but for the close.
-    chance, chance_and_shared, at_line_too = np.zeros((3, *tilts.shape))
-    chance[at.close] = (below / total * weights[rows]).sum(axis=1)
-    chance_and_shared[at.close] = (below / total * with_shared[rows]).sum(axis=1)
-    at_line_too[at.close] = (at_line / total * weights[rows]).sum(axis=1)
-    common = with_shared.sum(axis=1)[:, None]
+    below /= total
+    at_line /= total
+    at_lead, chance = _mean(density, weights), at.mean_of_close(below, weights)  # the last is β
     slope = tilts * (1 - chance) - at_lead
-    both = tilts * (common - chance_and_shared)
+    shared, shared_variance = line.shared_error(places)
+    common: Floats | float = 0.0
+    both: Floats | float = 0.0
     if shared.any():
-        both -= _mean(density, with_shared)
+        with_shared = weights * shared
+        common = with_shared.sum(axis=1)[:, None]
+        both = tilts * (common - at.mean_of_close(below, with_shared)) - _mean(density, with_shared)
     density *= at.over
+    at_line_too = at.mean_of_close(at_line, weights)  # φ(x − t)/G
     bend = tilts * (slope + at_line_too - at_lead) - _mean(density, weights)
     shift = s * slope - common
     squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
@@ -255,8 +286,8 @@ def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats,
 
 def _mean(values: Floats, weights: Floats) -> Floats:
     """Of each winner, over the line."""
-    means: Floats = np.einsum("rkp,rp->rk", values, weights)
-    return means
+    means: Floats = values @ weights[:, :, None]
+    return means[:, :, 0]
 
 
 def _weights(logs: Floats) -> Floats:

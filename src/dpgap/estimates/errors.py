@@ -13,12 +13,14 @@ from functools import lru_cache
 import numpy as np
 
 from dpgap.estimates.linear import gap_shortfall
+from dpgap.exact.draws import Floats
+from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.joint_laws import ShellNoise
 from dpgap.exact.laws import LaplaceNoise, Law
 
 _TERMS = 1 << 16
 
-ValueLaw = LaplaceNoise | ShellNoise
+ValueLaw = LaplaceNoise | GeometricNoise | ShellNoise
 """Noise that values are measured with."""
 
 
@@ -38,6 +40,10 @@ class MeasurementError:
         """How far the value is off at most, with confidence `level`."""
         return _half_width(self.law, level) * float(self.grid)
 
+    def ends(self, values: Floats, level: float, rounding: float) -> Floats:
+        """The ends of an interval for each value; shape (k, 2)."""
+        return around(values, self.half_width(level) + rounding)
+
 
 @dataclass(frozen=True, slots=True)
 class LaplaceSum:
@@ -54,6 +60,10 @@ class LaplaceSum:
         width = laplace_sum_half_width(self.terms, level) + self.floored
         return width * float(self.grid)
 
+    def ends(self, values: Floats, level: float, rounding: float) -> Floats:
+        """The ends of an interval for each estimate; shape (k, 2)."""
+        return around(values, self.half_width(level) + rounding)
+
 
 @dataclass(frozen=True, slots=True)
 class GapErrors:
@@ -69,6 +79,11 @@ class GapErrors:
         law = self.branch_laws[branch - 1]
         short = gap_shortfall(law, self.threshold_law, self.grid, level)
         return float(self.threshold) + gap - short
+
+
+def around(values: Floats, half: float) -> Floats:
+    """The ends of intervals of one width around values."""
+    return np.stack([values - half, values + half], axis=1)
 
 
 @lru_cache(maxsize=256)

@@ -47,11 +47,15 @@ Flags = NDArray[np.bool_]
 
 _ROUNDING = 2.0**-49
 _COORDINATES_AT_ONCE = 1 << 18
+_FEW = 64
+"""A single draw of no more coordinates is quicker without NumPy."""
 
 
 @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
     """Exactly distributed draws, one a row."""
+    if runs == 1 and law.dimension <= _FEW:
+        return np.array([_one_shell(law, bits)], dtype=np.int64)
     at_once = max(1, _COORDINATES_AT_ONCE // law.dimension)
     parts = [_shells(law, bits, min(at_once, runs - done)) for done in range(0, runs, at_once)]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -181,6 +185,65 @@ def _try_points(law: ShellNoise, radii: Integers, bits: Bits) -> tuple[Integers,
     if law.signed:
         points -= radii[:, None]
     return points, (ends > 0) & (kept | ~rare)
+
+
+def _one_shell(law: ShellNoise, bits: Bits) -> list[int]:
+    """One draw: the same words, decided in the same way, as `_shells` does for many."""
+    accepted = False
+    while not accepted:
+        radius, accepted = _try_radius(law, bits)
+    point: list[int] | None = None
+    while point is None:
+        point = _try_point(law, radius, bits)
+    return point
+
+
+def _try_radius(law: ShellNoise, bits: Bits) -> tuple[int, bool]:
+    """As `_try_radii`."""
+    cells, words = _cells(law), bits.words(law.dimension + 1)
+    (*low, low_next), (*high, high_next) = (
+        ends.tolist() for ends in exponential_bounds(1.0, words)
+    )
+    slack = law.dimension * 2.0**-52
+    first, last = sum(low) * (1 - slack), sum(high) * (1 + slack)
+    per_step, start, fall, end = cells.floats
+    most = (last * per_step + start) * (1 + _ROUNDING)
+    radius = math.floor((first * per_step + start) * (1 - _ROUNDING))
+    if math.isfinite(most) and radius == math.floor(most):
+        bar = radius * fall + end
+        if first + low_next > bar * (1 + 2 * _ROUNDING):
+            return radius, True
+        if last + high_next < bar * (1 - 2 * _ROUNDING):
+            return radius, False
+    return _decided(cells, words, bits)
+
+
+def _try_point(law: ShellNoise, radius: int, bits: Bits) -> list[int] | None:
+    """As `_try_points`; None where it is not accepted."""
+    dimension, size = law.dimension, 2 * radius + 1 if law.signed else radius + 1
+    point = _each_below(size, dimension, bits)
+    is_rare, end = dimension <= radius + 1, size - 1
+    if law.signed:
+        end *= _each_below(2, 1, bits)[0]
+    (place,) = _each_below(dimension, 1, bits)
+    if is_rare:
+        point[place] = end
+    ends = point.count(size - 1)
+    if law.signed and size > 1:
+        ends += point.count(0)
+    (kept,) = _each_below(max(ends, 1), 1, bits)
+    if not ends or (kept and is_rare):
+        return None
+    return [each - radius for each in point] if law.signed else point
+
+
+def _each_below(limit: int, count: int, bits: Bits) -> list[int]:
+    """As `below`."""
+    leftover, words = (1 << 64) % limit, bits.words(count).tolist()
+    while again := [place for place, word in enumerate(words) if word < leftover]:
+        for place, word in zip(again, bits.words(len(again)).tolist(), strict=True):
+            words[place] = word
+    return [word % limit for word in words]
 
 
 def below(limit: Integers | int, shape: tuple[int, ...], bits: Bits) -> Integers:

@@ -49,6 +49,15 @@ Scalar = Any
 """A number of any kind that a program can run on: int, float, Fraction, a symbol, …"""
 
 
+class Quantiles(Protocol):
+    """A law of which the largest of many draws can be drawn without the others."""
+
+    @property
+    def scale(self) -> Fraction: ...
+    def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]: ...
+    def exact_quantile(self, total: Fraction, digits: int) -> Fraction: ...
+
+
 class Noise(Protocol):
     """Where a program gets its draws: exact reals, whole steps, floats, symbols, …"""
 
@@ -242,6 +251,19 @@ class MemorylessLaw(RealLaw):
     @abstractmethod
     def quantile(self, sums: Floats) -> Floats:
         """The noise that e^(−sum) of all draws are below, in units of the scale."""
+
+    def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Floats around the noise at sums that are enclosed themselves: lower ends, upper ends.
+
+        The quantile falls as the sum grows, so the ends change places.
+        """
+        scale = float(self.scale)
+        low, high = self.quantile(sums[1]), self.quantile(sums[0])
+        slack = scale * 2.0**-48
+        return (
+            scale * low - np.abs(low) * slack - slack,
+            scale * high + np.abs(high) * slack + slack,
+        )
 
     @abstractmethod
     def exact_quantile(self, total: Fraction, digits: int) -> Fraction:

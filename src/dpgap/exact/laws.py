@@ -24,7 +24,7 @@ from dpgap.exact.law import (
     geometric_variance,
     signed_exponentials,
 )
-from dpgap.exact.spreads import laplace_spread_tail
+from dpgap.exact.spreads import laplace_farthest_tail, laplace_spread_tail
 from dpgap.exact.staircase import StaircaseNoise
 
 __all__ = ["Law", "MemorylessLaw", "Noise", "RealLaw", "Scalar", "StaircaseNoise"]  # as well
@@ -94,7 +94,7 @@ class LaplaceNoise(MemorylessLaw):
 
     def farthest_tail(self, count: int, x: float) -> float:
         """P(the largest of `count` noises, up or down, > x), in scales."""
-        return -math.expm1(count * math.log1p(-math.exp(-x))) if x > 0 else 1.0
+        return laplace_farthest_tail(count, x)
 
     def difference_tail(self, other: Law, step: int) -> float:
         """Exact where the other is Laplace noise too."""
@@ -103,11 +103,11 @@ class LaplaceNoise(MemorylessLaw):
         return _laplace_difference_tail(1 / float(self.scale), 1 / float(other.scale), step)
 
     def quantile(self, sums: Floats) -> Floats:
-        return np.where(sums < _LN_2, _upper_quantile(sums) - _LN_2, _LN_2 - sums)
+        return np.where(sums < _LN_2, upper_quantile(sums) - _LN_2, _LN_2 - sums)
 
     def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
         ln_2 = Fraction(decimals(digits).ln(Decimal(2)))
-        return _exact_upper_quantile(total, digits) - ln_2 if total < ln_2 else ln_2 - total
+        return exact_upper_quantile(total, digits) - ln_2 if total < ln_2 else ln_2 - total
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise = signed_exponentials(uniforms[0])
@@ -168,10 +168,10 @@ class ExponentialNoise(MemorylessLaw):
         return _exponential_difference_tail(1 / float(self.scale), 1 / float(other.scale), step)
 
     def quantile(self, sums: Floats) -> Floats:
-        return _upper_quantile(sums)
+        return upper_quantile(sums)
 
     def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
-        return _exact_upper_quantile(total, digits)
+        return exact_upper_quantile(total, digits)
 
     def from_uniforms(self, uniforms: Floats) -> Floats:
         noise: Floats = uniforms[0]
@@ -224,13 +224,13 @@ def _either(kind: type) -> str:
     return " or ".join(repr(name) for name, law in LAWS.items() if issubclass(law, kind))
 
 
-def _upper_quantile(sums: Floats) -> Floats:
+def upper_quantile(sums: Floats) -> Floats:
     """What e^(−sum) of all unit exponentials are below; infinite where the sum may be 0."""
     upper: Floats = -np.log(-np.expm1(-sums))
     return upper
 
 
-def _exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
+def exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
     """−ln(1 − e^(−total)), to half of the digits: the other half are to spare for a small total.
 
     If it is smaller than that, because it is of huge many draws, −ln(total) is as good: the two

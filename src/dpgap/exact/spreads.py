@@ -73,3 +73,8 @@ def laplace_spread_tail(count: int, x: float) -> float:
     half = np.exp(-np.abs(reached)) / 2
     inside = np.where(reached < 0, half, 1 - half) - chances
     return 1 - count * float((inside ** (count - 1)).mean())
+
+
+def laplace_farthest_tail(count: int, x: float) -> float:
+    """P(the largest of `count` noises, up or down, > x)."""
+    return -math.expm1(count * math.log1p(-math.exp(-x))) if x > 0 else 1.0

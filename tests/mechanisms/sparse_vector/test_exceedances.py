@@ -17,7 +17,7 @@ from dpgap.mechanisms.sparse_vector.kernel import Sifting, sift
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 from seams import bits_are, words_drawn
 
-RUNS = 4_000
+RUNS = 2_000
 VALUES, PLACES, SIZE = np.array([9, 3, 6]), np.array([2, 40, 41]), 60
 
 

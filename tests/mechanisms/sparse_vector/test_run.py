@@ -1,12 +1,17 @@
 """Runs in progress: what they spend, when they end, and who may go on with them."""
 
 import copy
+import math
 import os
 import pickle
 
+import numpy as np
 import pytest
+from scipy import stats
 
 import dpgap
+from dpgap.exact.bits import InsecureSeededBits
+from law_tests import LEVEL
 from seams import FailingBits, SpyAccount, bits_are
 
 
@@ -98,3 +103,60 @@ def test_an_interrupted_run_does_not_go_on():
         run.ask(1)
     with pytest.raises(RuntimeError, match="closed"):
         run.ask(1)
+
+
+@pytest.mark.parametrize("grid", [None, "0.25"])
+def test_an_answer_above_has_the_p_value_of_its_raw_gap(grid: str | None):
+    facts = {"monotonic": True, "noise": "exponential", "grid": grid, "threshold_share": "0.1"}
+    mechanism = dpgap.AdaptiveSparseVector(100, 9, 2, branches=3, drain=True, **facts)
+    seen = set()
+    with mechanism.start() as run:
+        assert run.ask(-(10**6)).p_value is None
+        while not run.exhausted:
+            answer = run.ask(120 + 10 * len(seen))
+            if not answer.above:
+                continue
+            way = mechanism.ways[answer.branch - 1]
+            lead = answer.gap - mechanism.gap_offsets[answer.branch - 1] - max(way.margin, 0)
+            expected = min(1, math.exp(-lead / float(way.law.scale)))
+            assert answer.p_value == pytest.approx(expected)
+            assert answer.to_dict()["p_value"] == answer.p_value
+            seen.add(answer.branch)
+    assert seen
+
+
+def test_an_answer_has_no_p_value_where_noise_can_be_negative():
+    for noise in ("laplace", "staircase"):
+        with dpgap.SparseVector(0, 1, 1, noise=noise).start() as run:
+            assert run.ask(10**6).p_value is None
+
+
+def test_answers_that_are_below_in_truth_seldom_have_small_p_values():
+    mechanism = dpgap.AdaptiveSparseVector(
+        100, 2_000, 400, monotonic=True, noise="exponential", threshold_share="0.0001"
+    )
+    with bits_are(InsecureSeededBits(5)):
+        p_values, shown = _asked_below(mechanism)
+    assert p_values.size > 2_000
+    assert _are_small(p_values, 0.05) > LEVEL
+    assert _are_small(p_values, 0.01) > LEVEL
+    assert _are_small(shown, 0.05) < LEVEL
+
+
+def _are_small(p_values: np.ndarray, limit: float) -> float:
+    """The p-value of there being no more of these up to the limit than there may be."""
+    hits = int((p_values <= limit).sum())
+    return float(stats.binomtest(hits, p_values.size, limit, alternative="greater").pvalue)
+
+
+def _asked_below(mechanism: dpgap.SparseVector) -> tuple[np.ndarray, np.ndarray]:
+    """p-values of answers at the threshold, which are not above it, and those of centred gaps."""
+    with mechanism.start() as run:
+        answers = []
+        while not run.exhausted:
+            answers.append(run.ask(100))
+    above = [answer for answer in answers if answer.above]
+    ways = [mechanism.ways[answer.branch - 1] for answer in above]
+    gaps = np.array([answer.gap for answer in above]) - [float(max(way.margin, 0)) for way in ways]
+    shown = np.exp(-gaps / [float(way.law.scale) for way in ways])
+    return np.array([answer.p_value for answer in above]), shown

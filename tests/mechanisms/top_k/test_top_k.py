@@ -96,7 +96,7 @@ def test_the_fall_back_alone_gives_the_very_same_selections(monkeypatch):
     def nothing_known(law: Law, offsets: np.ndarray, words: np.ndarray):
         return np.full(words.shape[1:], -1e9), np.full(words.shape[1:], 1e9)
 
-    monkeypatch.setattr(top_k_kernel, "_noisy_bounds", nothing_known)
+    monkeypatch.setattr(top_k_kernel, "noisy_bounds", nothing_known)
     slow = select(mechanism, answers, 400, InsecureSeededBits(9))
     assert (quick.indices == slow.indices).all()
     assert (quick.leads == slow.leads).all()

@@ -23,7 +23,7 @@ from dpgap.exact.bits import Bits, Words
 from dpgap.exact.draws import Floats, Integers, Real, Uniform, exponential_bounds
 from dpgap.exact.law import MemorylessLaw, Scalar
 from dpgap.mechanisms.joint.classes import TOP_SET, Classes
-from dpgap.mechanisms.top_k.grouped import TopDraw, noise_bounds
+from dpgap.mechanisms.top_k.grouped import TopDraw
 from dpgap.mechanisms.top_k.kernel import ranked
 
 _FEW = 1 << 6
@@ -109,7 +109,7 @@ class Contenders(NamedTuple):
         sums[:, 0] /= sizes
         sums[:, 1] = sums[:, 0] + sums[:, 1] / left
         sums *= _OUTWARDS.reshape(2, *[1] * (sums.ndim - 1))
-        low, high = noise_bounds(law, sums)
+        low, high = law.quantile_bounds(sums)
         # A sum that is 2^j times too large gives a noise that is j·ln 2 too small.
         whole = offsets + float(law.scale) * _LN_2 * shifts
         slack = (np.abs(offsets) + np.abs(whole) + np.abs(low)) * 2.0**-48

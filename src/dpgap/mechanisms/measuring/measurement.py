@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -92,7 +93,7 @@ class Measurement(ABC, Generic[L]):
 
     def law_in_steps(self, count: int) -> L:
         """The same noise, for values in whole grid steps."""
-        return self.noise(Grid(self.grid).up(self.sensitivity) / self.epsilon, count)
+        return self.noise(_scale_in_steps(self.sensitivity, self.epsilon, self.grid), count)
 
     def run(self, values: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
         """The algorithm: every value plus its own noise."""
@@ -165,6 +166,11 @@ class Measurement(ABC, Generic[L]):
     def half_width(self, count: int, level: float) -> float:
         """How far a released value is off at most, with confidence `level`."""
         return self.error(count).half_width(level)
+
+
+@lru_cache(maxsize=256)  # parameters are public
+def _scale_in_steps(sensitivity: Fraction, epsilon: Fraction, grid: Fraction | None) -> Fraction:
+    return Grid(grid).up(sensitivity) / epsilon
 
 
 @dataclass(frozen=True, slots=True, init=False)

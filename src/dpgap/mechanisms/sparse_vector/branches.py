@@ -28,6 +28,10 @@ class Branch(NamedTuple):
     law: Law
     margin: Scalar
 
+    def in_steps(self, steps: Fraction) -> "Branch":
+        """The same branch, for answers in whole grid steps; so many are one."""
+        return self._replace(law=self.law.scaled(steps), margin=int(self.margin * steps))
+
 
 class Outcome(NamedTuple):
     """What is said of one answer: the branch that it cleared (None if none) and its gap."""
@@ -55,6 +59,15 @@ def laws_of(mechanism: "SparseVector", branches: int) -> tuple[Law, tuple[Branch
         demanded = _margin(law, threshold_law, grid, is_last=number == branches)
         ways.append(Branch(number, units, charge, law, demanded))
     return threshold_law, tuple(ways)
+
+
+def limits_of(ways: Sequence[Branch], capacity: int, drain: bool) -> tuple[int, ...]:
+    """For each branch, the most units that may be used before it is tried.
+
+    As in the paper, nothing is tried once the dearest branch can no longer be paid; a run that
+    drains goes on with the branches that can.
+    """
+    return tuple(capacity - (way.units if drain else ways[-1].units) for way in ways)
 
 
 def evidence_of(ways: Sequence[Branch], branch_of: Integers, raw_gaps: Floats) -> Evidence | None:

@@ -13,7 +13,7 @@ import numpy as np
 from dpgap.exact.bits import Bits
 from dpgap.exact.draws import Integers, Uniform, decide
 from dpgap.exact.laws import Law, require_memoryless
-from dpgap.mechanisms.top_k.grouped import TopDraw, noise_bounds, sums_of_waits
+from dpgap.mechanisms.top_k.grouped import TopDraw, sums_of_waits
 
 _AT_ONCE = 64
 
@@ -29,7 +29,7 @@ def exceedances(law: Law, line: int, size: int, bits: Bits) -> Integers:
         start = words.size
         words = np.append(words, bits.words(min(_AT_ONCE, size - start)))
         sums = sums_of_waits(sums[:, -1], words[start:], size - np.arange(start, words.size))
-        low, high = np.floor(noise_bounds(law, sums))
+        low, high = np.floor(law.quantile_bounds(sums))
         floors = np.where(low == high, low, 0).astype(np.int64)
         for at in np.flatnonzero(low != high).tolist():
             for word in words[len(draws) : start + at + 1].tolist():

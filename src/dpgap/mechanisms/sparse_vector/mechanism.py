@@ -41,6 +41,7 @@ from dpgap.mechanisms.sparse_vector.branches import (
     best_threshold_share,
     evidence_of,
     laws_of,
+    limits_of,
 )
 from dpgap.mechanisms.sparse_vector.kernel import Sifting
 from dpgap.mechanisms.sparse_vector.run import Run
@@ -137,10 +138,7 @@ class SparseVector:
         threshold_law, ways = laws_of(self, branches)
         keep(self, "threshold_law", threshold_law)
         keep(self, "ways", ways)
-        # As in the paper, nothing is tried once the dearest branch can no longer be paid; a run
-        # that drains goes on with the branches that can.
-        afterwards = [way.units if drain else ways[-1].units for way in ways]
-        keep(self, "limits", tuple(self.capacity - units for units in afterwards))
+        keep(self, "limits", limits_of(ways, self.capacity, drain))
 
     def _shape(self) -> tuple[int, bool]:
         """How many branches there are, and whether the budget is drained."""
@@ -156,9 +154,9 @@ class SparseVector:
         """The ε of one unit: what the cheapest branch charges."""
         return self.ways[0].charge
 
-    def live(self, used: int) -> int:
+    def live(self, used: Scalar) -> int:
         """How many branches, from the cheapest on, are tried once `used` units are used."""
-        return sum(used <= limit for limit in self.limits)
+        return sum(bool(used <= limit) for limit in self.limits)
 
     def spent(self, used: int) -> Fraction:
         """The ε spent once `used` units are: the threshold's share and the charges."""
@@ -167,20 +165,22 @@ class SparseVector:
     def run(self, answers: Iterable[Scalar], noise: Noise) -> Iterator[Outcome]:
         """The algorithm: what is said of each answer, one by one, until the budget is used."""
         threshold = self.threshold + noise.draw(self.threshold_law)
-        used, live = 0, self.live(0)
-        below = Outcome(None, None)
+        used: Scalar = 0
         for answer in answers:
-            outcome = below
-            for way in self.ways[:live]:
-                gap = answer + noise.draw(way.law) - threshold
-                if gap >= way.margin:
-                    outcome = Outcome(way.number, gap)
-                    used += way.units
-                    live = self.live(used)
-                    break
+            outcome, used = self.step(used, answer, threshold, noise)
             yield outcome
-            if not live:
+            if not self.live(used):
                 return
+
+    def step(
+        self, used: Scalar, answer: Scalar, threshold: Scalar, noise: Noise
+    ) -> tuple[Outcome, Scalar]:
+        """One answer: the first branch that it clears, by what gap, and the units then used."""
+        for way in self.ways[: self.live(used)]:
+            gap = answer + noise.draw(way.law) - threshold
+            if gap >= way.margin:
+                return Outcome(way.number, gap), used + way.units
+        return Outcome(None, None), used
 
     def align(
         self,
@@ -188,25 +188,32 @@ class SparseVector:
         neighbour: Sequence[Scalar],
         noise: Sequence[Scalar],
         output: Sequence[tuple[int | None, Any]],
-    ) -> list[Scalar]:
+    ) -> Iterator[Scalar]:
         """The proof: how far to shift each draw so that the neighbour gives the same output.
 
         Raising the threshold's noise by Δ keeps every failed comparison failed; whoever cleared a
         branch makes up for that rise and for its own change. Where all answers fall, failed
         comparisons stay failed by themselves, and nothing but the own change is made up for.
         """
-        # All answers move the same way, so their sum tells which way that is.
+        yield (rise := self.rise(answers, neighbour))
+        used: Scalar = 0
+        for before, after, outcome in zip(answers, neighbour, output, strict=False):
+            shifts, used = self.align_step(used, rise + before - after, outcome)
+            yield from shifts
+
+    def rise(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> Scalar:
+        """How far the threshold's noise is shifted: not at all where answers (their sum) fall."""
         falling = self.monotonic and sum(neighbour) <= sum(answers)
-        rise: Scalar = 0 if falling else self.sensitivity
-        shifts = [rise]
-        used = 0
-        for before, after, (branch, _) in zip(answers, neighbour, output, strict=False):
-            tried = self.live(used) if branch is None else branch
-            shifts += [0] * tried
-            if branch is not None:
-                shifts[-1] = rise + before - after
-                used += self.ways[branch - 1].units
-        return shifts
+        return 0 if falling else self.sensitivity
+
+    def align_step(
+        self, used: Scalar, move: Scalar, outcome: tuple[int | None, Any]
+    ) -> tuple[list[Scalar], Scalar]:
+        """The shifts of one answer's draws, and the units then used: `move` where it cleared."""
+        branch, _ = outcome
+        if branch is None:
+            return [0] * self.live(used), used
+        return [*[0] * (branch - 1), move], used + self.ways[branch - 1].units
 
     def in_steps(self) -> Self:
         """The same mechanism, for answers in whole grid steps."""
@@ -220,11 +227,7 @@ class SparseVector:
         keep(scaled, "sensitivity", grid.up(self.sensitivity))
         keep(scaled, "grid", None)
         keep(scaled, "threshold_law", self.threshold_law.scaled(steps))
-        ways = (
-            way._replace(law=way.law.scaled(steps), margin=int(way.margin * steps))
-            for way in self.ways
-        )
-        keep(scaled, "ways", tuple(ways))
+        keep(scaled, "ways", tuple(way.in_steps(steps) for way in self.ways))
         return scaled
 
     @property

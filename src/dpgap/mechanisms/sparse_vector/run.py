@@ -13,12 +13,15 @@ from fractions import Fraction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+import numpy as np
+
 from dpgap.budget.account import Account, BudgetExhausted, Request, reserved
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import process
 from dpgap.exact.draws import GridNoise
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import confidence_level, readable
+from dpgap.mechanisms.sparse_vector.branches import evidence_of
 from dpgap.releases.plain import plain
 
 if TYPE_CHECKING:
@@ -27,12 +30,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is said of one question; `gap` and `branch` are None below the threshold."""
+    """What is said of one question; `gap` and `branch` are None below the threshold.
+
+    `p_value` is that of "this answer is not truly above": how often noise alone would give a lead
+    this long to an answer that is not. It is about one answer, not the probability that it is
+    wrong. None below the threshold, and without exponential noise.
+    """
 
     above: bool
     gap: float | None
     branch: int | None
     charge: Fraction
+    p_value: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values that JSON can hold; the charge is exact text."""
@@ -119,10 +128,16 @@ class Run:
                 way = self._mechanism.ways[branch - 1]
                 self._used += way.units
                 self._exhausted = self._used > self._limit
-                above_by = gap * self._width + self._offsets[branch - 1]
-                answered = Answer(above=True, gap=above_by, branch=branch, charge=way.charge)
+                raw = gap * self._width
+                above_by = raw + self._offsets[branch - 1]
+                answered = Answer(True, above_by, branch, way.charge, self._p_value(branch, raw))
             self._interrupted = False
             return answered
+
+    def _p_value(self, branch: int, raw_gap: float) -> float | None:
+        """What this gap over the noisy threshold proves; the gap that is shown is centred."""
+        made = evidence_of(self._mechanism.ways, np.array([branch]), np.array([raw_gap]))
+        return None if made is None else float(made.p_values(1)[0])
 
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.

@@ -23,10 +23,12 @@ from dpgap.exact.draws import (
     Floats,
     Integers,
     Real,
+    Refined,
     Uniform,
     exponential_bounds,
 )
-from dpgap.exact.laws import MemorylessLaw, require_memoryless
+from dpgap.exact.law import MemorylessLaw, Quantiles
+from dpgap.exact.laws import require_memoryless
 from dpgap.mechanisms.top_k.kernel import TopKProgram, ranked
 
 _STRETCH = 256
@@ -50,25 +52,32 @@ def select_grouped(
 ) -> GroupedSelection:
     """Run the program once on answers given as values and how many answers have each."""
     law = require_memoryless(program.law, "for grouped answers")
-    tops = _Tops(law, program.k, values, sizes, bits)
+    tops = Tops(law, program.k, values, sizes, bits)
     order, leads, certain = ranked(tops.low[None], tops.high[None], program.k)
     winners, whole = order[0], leads[0]
     if not certain[0]:
         indices, exact_leads = program.run(values[tops.groups].tolist(), tops)
         winners, whole = np.array(indices), np.array(exact_leads, dtype=np.int64)
     groups = tops.groups[winners]
-    return GroupedSelection(groups, _places(groups, sizes, bits), whole)
+    return GroupedSelection(groups, places_of(groups, sizes, bits), whole)
 
 
-class _Tops:
+class Tops:
     """The noisy answers that may be among the best k + 1, as enclosing floats and as reals.
 
     A group's answers are drawn from its largest on, some *positions* at a time: all that are sure
-    to be needed, and from then on a few more than before.
+    to be needed, and from then on a few more than before. Where a `line` is given, answers below
+    it do not matter, and twice as many are drawn every time. Floats are less the largest value.
     """
 
     def __init__(
-        self, law: MemorylessLaw, k: int, values: Integers, sizes: Integers, bits: Bits
+        self,
+        law: Quantiles,
+        k: int,
+        values: Integers,
+        sizes: Integers,
+        bits: Bits,
+        line: int | None = None,
     ) -> None:
         self._law, self._bits, self._sizes = law, bits, sizes
         need = min(k + 1, int(sizes.sum()))
@@ -77,27 +86,30 @@ class _Tops:
         self.low, self.high = np.empty(0), np.empty(0)
         self._blocks: list[tuple[int, Integers, Words]] = []
         sums = np.zeros((2, sizes.size))  # enclosing −ln of the uniform that is reached
-        active, bar, position = np.arange(sizes.size), -math.inf, 0
+        active, position = np.arange(sizes.size), 0
+        bar = -math.inf if line is None else float(line - int(values.max()))
         while active.size and position < need:
             missing = need - self.low.size
             count = -(-missing // active.size) if missing > 0 else max(1, position // _GROWTH)
             count = min(count, need - position, int(sizes[active].min()) - position)
+            if line is not None:
+                count = min(count, max(1, position))
             words = bits.words(count, active.size)
             self._blocks.append((position, active, words))
             positions = np.arange(position, position + count)[:, None]
             reached = sums_of_waits(sums[:, active], words, sizes[active] - positions)
             sums[:, active] = reached[:, -1]
-            low, high = noise_bounds(law, reached)
+            low, high = law.quantile_bounds(reached)
             slack = (np.abs(offsets[active]) + np.abs(low)) * 2.0**-50
             low, high = offsets[active] + low - slack, offsets[active] + high + slack
             self._keep(active, positions, low, high)
             if self.low.size >= need:
-                bar = float(np.partition(self.low, -need)[-need])
-                self._drop_below(bar)
+                bar = max(bar, float(np.partition(self.low, -need)[-need]))
+            self._drop_below(bar)
             # A group whose last answer is certainly too low has no better one to come.
             position += count
             active = active[(high[-1] >= bar) & (sizes[active] > position)]
-        self._next = self._reals()
+        self._next = self.exact()
 
     def _keep(self, groups: Integers, positions: Integers, low: Floats, high: Floats) -> None:
         cells = np.zeros(low.shape, dtype=np.int64)
@@ -113,9 +125,10 @@ class _Tops:
 
     def draw(self, law: MemorylessLaw) -> Real:
         """The next contender's noise: what the program asks for where floats do not decide."""
-        return next(self._next)
+        return Real(0, next(self._next))
 
-    def _reals(self) -> Iterator[Real]:
+    def exact(self) -> Iterator[Refined]:
+        """The noise of each contender; to be asked for once, since it draws what is left open."""
         draws: dict[tuple[int, int], TopDraw] = {}
         for start, groups, words in self._blocks:
             for position, row in enumerate(words.tolist(), start):
@@ -125,7 +138,7 @@ class _Tops:
                     before = draws.get((group, position - 1))
                     draws[group, position] = TopDraw(self._law, left, uniform, before)
         for key in zip(self.groups.tolist(), self._positions.tolist(), strict=True):
-            yield Real(0, draws[key].enclosure)
+            yield draws[key].enclosure
 
 
 def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
@@ -148,14 +161,6 @@ def sums_of_waits(start: Floats, words: Words, left: Integers) -> Floats:
     return sums
 
 
-def noise_bounds(law: MemorylessLaw, sums: Floats) -> tuple[Floats, Floats]:
-    """The law's quantile at e^(−sum): it falls as the sum grows, so the ends change places."""
-    scale = float(law.scale)
-    low, high = law.quantile(sums[1]), law.quantile(sums[0])
-    slack = scale * 2.0**-48
-    return scale * low - np.abs(low) * slack - slack, scale * high + np.abs(high) * slack + slack
-
-
 class TopDraw:
     """The next largest of many draws from a law, as a real number refined on demand.
 
@@ -166,7 +171,7 @@ class TopDraw:
     __slots__ = ("_before", "_enclosures", "_law", "_left", "_sums", "_uniform")
 
     def __init__(
-        self, law: MemorylessLaw, left: int, uniform: Uniform, before: "TopDraw | None" = None
+        self, law: Quantiles, left: int, uniform: Uniform, before: "TopDraw | None" = None
     ) -> None:
         self._law, self._left, self._uniform, self._before = law, left, uniform, before
         self._sums: dict[int, Enclosure] = {}
@@ -207,7 +212,7 @@ class TopDraw:
         return self._sums[level]
 
 
-def _places(groups: Integers, sizes: Integers, bits: Bits) -> Integers:
+def places_of(groups: Integers, sizes: Integers, bits: Bits) -> Integers:
     """A uniform place in its group for every winner, no place twice."""
     winners: dict[int, list[int]] = {}
     for rank, group in enumerate(groups.tolist()):

@@ -9,6 +9,7 @@ One pass over the answers, constant extra memory.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -49,17 +50,10 @@ class Winners(NamedTuple):
 @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def select(program: TopKProgram, answers: Integers, runs: int, bits: Bits) -> Winners:
     """Run the program `runs` times on the same answers, in steps, with fresh noise."""
-    n = answers.size
-    if n > _SMALL:
-        rows = [_select_pruned(program, answers, bits) for _ in range(runs)]
-    else:
-        at_once = max(1, _WORDS_AT_ONCE // (n * program.law.words))
-        rows = [
-            _rank(
-                program, answers, bits.words(program.law.words, min(at_once, runs - done), n), bits
-            )
-            for done in range(0, runs, at_once)
-        ]
+    rows = []
+    for some, words in contenders(program, answers, runs, bits):
+        ranking = _rank(program, answers[some], words, bits)
+        rows.append(Winners(some[ranking.indices], ranking.leads))
     if len(rows) == 1:
         return rows[0]
     return Winners(
@@ -67,10 +61,22 @@ def select(program: TopKProgram, answers: Integers, runs: int, bits: Bits) -> Wi
     )
 
 
-def _select_pruned(program: TopKProgram, answers: Integers, bits: Bits) -> Winners:
-    contenders, words = _contenders(program, answers, bits)
-    ranked = _rank(program, answers[contenders], words[:, None, :], bits)
-    return Winners(contenders[ranked.indices], ranked.leads)
+def contenders(
+    program: TopKProgram, answers: Integers, runs: int, bits: Bits
+) -> Iterator[tuple[Integers, Words]]:
+    """Some runs at a time: the answers that may be among the best k + 1, in order, and their words.
+
+    Words have the shape (words of a draw, runs, answers).
+    """
+    n, size = answers.size, program.law.words
+    if n > _SMALL:
+        for _ in range(runs):
+            some, words = _contenders(program, answers, bits)
+            yield some, words[:, None, :]
+        return
+    at_once = max(1, _WORDS_AT_ONCE // max(1, n * size))
+    for done in range(0, runs, at_once):
+        yield np.arange(n), bits.words(size, min(at_once, runs - done), n)
 
 
 def _contenders(program: TopKProgram, answers: Integers, bits: Bits) -> tuple[Integers, Words]:
@@ -90,7 +96,7 @@ def _contenders(program: TopKProgram, answers: Integers, bits: Bits) -> tuple[In
             drawn = first[None, hits]
             if law.words > 1:
                 drawn = np.concatenate([drawn, bits.words(law.words - 1, hits.size)])
-            new_low, new_high = _noisy_bounds(law, chunk[hits] - best, drawn)
+            new_low, new_high = noisy_bounds(law, chunk[hits] - best, drawn)
             low, high = np.concatenate([low, new_low]), np.concatenate([high, new_high])
             contenders = np.concatenate([contenders, hits + start])
             words = np.concatenate([words, drawn], axis=1)
@@ -123,7 +129,7 @@ def _may_reach(law: RealLaw, words: Words, bar: float, offsets: Integers) -> Int
     return np.flatnonzero(words <= np.repeat(limits, _BLOCK)[: words.size])
 
 
-def _noisy_bounds(law: RealLaw, offsets: Integers, words: Words) -> tuple[Floats, Floats]:
+def noisy_bounds(law: RealLaw, offsets: Integers, words: Words) -> tuple[Floats, Floats]:
     """Floats around offset + noise, with the roundings of the sum outweighed."""
     whole = offsets.astype(np.float64)
     low, high = law.bounds(words)
@@ -133,7 +139,7 @@ def _noisy_bounds(law: RealLaw, offsets: Integers, words: Words) -> tuple[Floats
 
 def _rank(program: TopKProgram, answers: Integers, words: Words, bits: Bits) -> Winners:
     """Rank every row of `words` (shape: words of a draw, runs, answers)."""
-    low, high = _noisy_bounds(program.law, answers - answers.max(), words)
+    low, high = noisy_bounds(program.law, answers - answers.max(), words)
     order, leads, certain = ranked(low, high, program.k)
     for row in np.flatnonzero(~certain):
         order[row], leads[row] = program.run(answers.tolist(), RealNoise(words[:, row], bits))
@@ -142,8 +148,18 @@ def _rank(program: TopKProgram, answers: Integers, words: Words, bits: Bits) -> 
 
 def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools]:
     """Rank enclosed numbers row by row: the best k, their leads, and where that is certain."""
+    order, low, high, certain = in_order(low, high, min(k + 1, low.shape[1]))
+    least = np.floor(low[:, :-1] - high[:, -1:])
+    most = np.floor(high[:, :-1] - low[:, -1:])
+    certain &= (least == most).all(axis=1)
+    # Rows left open may hold infinities; they are replaced. A copy, because a view would still
+    # hold the ranking of those who lost.
+    return order[:, :k].copy(), least.astype(np.int64), certain
+
+
+def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Bools]:
+    """The places of the best so many in each row, with their ends, and where that is certain."""
     runs, n = low.shape
-    need = min(k + 1, n)
     rows = np.arange(runs)[:, None]
     best = np.argpartition(low, n - need, axis=1)[:, n - need :]
     order = best[rows, np.argsort(-low[rows, best], axis=1)]
@@ -153,10 +169,5 @@ def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools
     low, high = low[rows, order], high[rows, order]
     after = np.concatenate([high[:, 1:], others.max(axis=1, keepdims=True)], axis=1)
     rest = np.maximum.accumulate(after[:, ::-1], axis=1)[:, ::-1]
-    certain = (low > rest).all(axis=1)
-    least = np.floor(low[:, : need - 1] - high[:, need - 1 : need])
-    most = np.floor(high[:, : need - 1] - low[:, need - 1 : need])
-    certain &= (least == most).all(axis=1)
-    # Rows left open may hold infinities; they are replaced. A copy, because a view would still
-    # hold the ranking of those who lost.
-    return order[:, :k].copy(), least.astype(np.int64), certain
+    certain: Bools = np.logical_and.reduce(low > rest, axis=1)
+    return order, low, high, certain

@@ -185,33 +185,44 @@ class NoisyTopK:
         self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
     ) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
-        if isinstance(answers, PrivateCounts):
-            require_facts(
-                answers,
-                sensitivity=self.sensitivity,
-                monotonic=self.monotonic,
-                labelled=labels is not None,
-                grid=self.grid,
-            )
-            if not isinstance(self.law, MemorylessLaw):  # the largest draws have no short form
-                if answers.labels is None:
-                    require_memoryless(self.law, "where the domain is a table")
-                labels = answers.labels if labels is None else labels
-                answers = answers.expanded()
-        candidates: Candidates
-        if isinstance(answers, PrivateCounts | GroupedAnswers):
-            require_memoryless(self.law, "for grouped answers")
-            groups = answers.groups()
-            names = require_labels(labels, len(answers))
-            candidates = InGroups(Grid(self.grid).steps(groups.values), names, groups)
-        else:
-            steps = Grid(self.grid).steps(answers)
-            candidates = OneByOne(steps, require_labels(labels, steps.size, answers))
+        candidates = self.candidates(answers, labels)
         if self.k > candidates.size:
             raise ValueError(
                 f"k must be at most the number of answers, {candidates.size}, not {self.k}"
             )
         return candidates
+
+    def candidates(
+        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
+    ) -> Candidates:
+        """The same, however few they are."""
+        if isinstance(answers, PrivateCounts):
+            self.require_facts(answers, labelled=labels is not None)
+            if not isinstance(self.law, MemorylessLaw):  # the largest draws have no short form
+                if answers.labels is None:
+                    require_memoryless(self.law, "where the domain is a table")
+                labels = answers.labels if labels is None else labels
+                answers = answers.expanded()
+        if isinstance(answers, PrivateCounts | GroupedAnswers):
+            require_memoryless(self.law, "for grouped answers")
+            groups = answers.groups()
+            names = require_labels(labels, len(answers))
+            return InGroups(Grid(self.grid).steps(groups.values), names, groups)
+        steps = Grid(self.grid).steps(answers)
+        return OneByOne(steps, require_labels(labels, steps.size, answers))
+
+    def require_facts(
+        self, answers: PrivateCounts, *, labelled: bool = False, unknown: bool = False
+    ) -> None:
+        """Refuse counts that contradict what is claimed of them here."""
+        require_facts(
+            answers,
+            sensitivity=self.sensitivity,
+            monotonic=self.monotonic,
+            labelled=labelled,
+            grid=self.grid,
+            unknown=unknown,
+        )
 
     def draw_paid(self, candidates: Candidates) -> "DrawnTopK":
         """Select; the caller has paid."""

@@ -1,0 +1,311 @@
+"""Hybrid Top-K with gap: the largest answers, as far as they are above a public line.
+
+A *pseudo-answer* at the line competes with the answers, and gets noise as they do. The ranking is
+cut where it appears; at most k answers are released, each with its lead. Whoever asks for ten and
+finds three pays for four: the three, and the line. docs/hybrid-top-k.md has the proof.
+
+It also serves where items are not known beforehand. Then only items that are present compete, and
+an item that one unit alone has must not show; the line keeps it out but for a chance δ.
+
+Like every dpgap release it decides on exact real draws, and floors the real leads.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap import public
+from dpgap.budget.account import Account, Request, charged
+from dpgap.data.grouped_counts import GroupedAnswers
+from dpgap.data.private_counts import PrivateCounts, sealed
+from dpgap.data.tracebacks import errors_without_answers
+from dpgap.estimates.certificates import Evidence
+from dpgap.exact.bits import Bits, secure_bits
+from dpgap.exact.draws import Integers
+from dpgap.exact.grid import MAX_STEPS, Grid
+from dpgap.exact.law import MemorylessLaw, Noise, Scalar
+from dpgap.exact.parameters import Rational, positive_integer, rational, share
+from dpgap.mechanisms.hybrid.kernel import select_above, select_above_grouped
+from dpgap.mechanisms.hybrid.line import chance_above, least_distance
+from dpgap.mechanisms.top_k.candidates import Candidates, Chosen, InGroups, OneByOne, named
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.releases.provenance import MechanismUsed
+from dpgap.releases.results import HybridRelease, Promise
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False)
+class HybridTopK:
+    """Find the k largest answers that are above a public line, and the gaps between them.
+
+    A pseudo-answer at the line competes with the answers, with exponential noise of the same
+    scale. The ranking is cut where it appears. Then less than k answers are released, and a part
+    of ε is left: r answers cost ε·(r + 1)/k, and never more than ε.
+
+    Answers are *monotonic* if one person can only move all of them up, or all of them down, as
+    counts do. Guarantee: pure ε-differential privacy of the indices and the gaps together. Where
+    items are unknown, so that only those present compete, it is (ε, δ): see `delta`.
+
+    Parameters
+    ----------
+    threshold
+        The line that answers are compared with; everybody may know it.
+    k
+        How many answers to find at most. There may be fewer answers than that.
+    epsilon
+        The most that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
+
+    >>> hybrid = HybridTopK(threshold=30, k=3, epsilon=3000, monotonic=True)
+    >>> release = hybrid.release([10, 50, 90, 20], labels=["fig", "pea", "oat", "rye"])
+    >>> release.labels, release.spent, release.remaining
+    (('oat', 'pea'), Fraction(3000, 1), Fraction(0, 1))
+    >>> hybrid.release([10, 50, 20]).spent
+    Fraction(2000, 1)
+    """
+
+    threshold: Fraction
+    k: int
+    epsilon: Fraction
+    monotonic: bool
+    sensitivity: Fraction
+    grid: Fraction | None
+    law: MemorylessLaw = field(init=False, repr=False, compare=False)
+    """The noise that each answer gets, and the line."""
+    without_line: NoisyTopK = field(init=False, repr=False, compare=False)
+    """The Noisy Top-K that this would be without a line."""
+
+    def __init__(
+        self,
+        threshold: Rational,
+        k: int,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        grid: Rational | None = None,
+    ) -> None:
+        without_line = NoisyTopK(
+            k,
+            epsilon,
+            monotonic=monotonic,
+            sensitivity=sensitivity,
+            noise="exponential",
+            grid=grid,
+        )
+        keep = object.__setattr__
+        keep(self, "threshold", rational("threshold", threshold))
+        for name in ("k", "epsilon", "monotonic", "sensitivity", "grid", "law"):
+            keep(self, name, getattr(without_line, name))
+        keep(self, "without_line", without_line)
+        if abs(self.threshold) > MAX_STEPS * Grid(self.grid).step:
+            raise ValueError("threshold must lie within ±2^60 grid steps")
+
+    def in_steps(self) -> "HybridTopK":
+        """The same mechanism, for answers in whole grid steps."""
+        grid = Grid(self.grid)
+        line, steps = grid.up(self.threshold), grid.up(self.sensitivity)
+        if self.grid is None and line == self.threshold and steps == self.sensitivity:
+            return self
+        return HybridTopK(line, self.k, self.epsilon, monotonic=self.monotonic, sensitivity=steps)
+
+    def spent(self, released: int) -> Fraction:
+        """The ε that so many released answers cost, with the line where it cut the ranking."""
+        return self.epsilon * min(released + 1, self.k) / self.k
+
+    def run(
+        self, answers: Sequence[Scalar], noise: Noise
+    ) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
+        """The algorithm: the winning indices, and each winner's lead over what came next.
+
+        That is the line where it cut the ranking, or else the best loser.
+        """
+        noisy = [answer + noise.draw(self.law) for answer in (*answers, self.threshold)]
+        ranking = sorted(range(len(noisy)), key=noisy.__getitem__, reverse=True)
+        end = min(self.k, ranking.index(len(answers)))
+        leads = [noisy[winner] - noisy[ranking[end]] for winner in ranking[:end]]
+        return tuple(ranking[:end]), tuple(leads)
+
+    def align(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: tuple[tuple[int, ...], Any],
+    ) -> list[Scalar]:
+        """How far to shift each draw so that the neighbour gives the same output.
+
+        Where the line cut the ranking, it rises by Δ, as far as any loser can; if all answers fall
+        it stays. Winners make up for that and for their own change. This is a proof. Where k
+        answers were found it is the alignment of Noisy Top-K, with the line as one more loser. That
+        can make exponential noise negative; for this part docs/hybrid-top-k.md has the proof.
+        """
+        winners, _ = output
+        if len(winners) == self.k:
+            all_before, all_after = ((*side, self.threshold) for side in (answers, neighbour))
+            return self.without_line.align(all_before, all_after, noise, output)
+        # All answers move the same way, so their sum tells which way that is.
+        falling = self.monotonic and sum(neighbour) <= sum(answers)
+        rise: Scalar = 0 if falling else self.sensitivity
+        moves = [before - after for before, after in zip(answers, neighbour, strict=True)]
+        return [rise + move if i in winners else 0 for i, move in enumerate(moves)] + [rise]
+
+    def delta(self, reach: int) -> Fraction:
+        """At most this is the chance that any of `reach` items that one unit alone has is released.
+
+        Where items are unknown this is the δ of the promise. It is rounded up.
+
+        >>> hybrid = HybridTopK(threshold=133, k=10, epsilon=1, monotonic=True)
+        >>> f"{float(hybrid.delta(1)):.2g}"
+        '9.3e-07'
+        """
+        grid = Grid(self.grid)
+        distance = grid.step * (grid.up(self.threshold) - grid.up(self.sensitivity))
+        return chance_above(distance, self.law.scale, positive_integer("reach", reach))
+
+    @classmethod
+    def line_for(
+        cls,
+        k: int,
+        epsilon: Rational,
+        delta: Rational,
+        *,
+        reach: int,
+        sensitivity: Rational = 1,
+        monotonic: bool = True,
+        grid: Rational | None = None,
+    ) -> Fraction:
+        """The least line on the grid for which `delta(reach)` is at most δ.
+
+        Parameters
+        ----------
+        k, epsilon, sensitivity, monotonic, grid
+            As for the mechanism.
+        delta
+            The chance δ that may remain, between 0 and 1.
+        reach
+            The most items that one unit can have.
+
+        >>> [int(HybridTopK.line_for(10, 1, "1e-6", reach=m)) for m in (1, 10, 100)]
+        [133, 156, 179]
+        """
+        allowed, items = share("delta", delta), positive_integer("reach", reach)
+        made = cls(0, k, epsilon, monotonic=monotonic, sensitivity=sensitivity, grid=grid)
+        program = made.in_steps()
+        above = least_distance(program.law.scale, items, allowed)
+        return (program.sensitivity + above) * Grid(made.grid).step
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> HybridRelease:
+        """Select on secure exact noise. This is the only method that spends ε.
+
+        The account is charged ε first, and credited with what was not spent.
+
+        Parameters
+        ----------
+        answers
+            The private answers: an array or a Series, or counts that `dpgap.counts` made.
+        labels
+            Public names of the answers, in the same order. A Series brings its own.
+        account
+            What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+        """
+        candidates = self.prepare(answers, labels)
+        delta = self.delta_of(answers)
+        with charged(account, Request(self.epsilon, self, delta)) as charge:
+            release = charge.keep(self.draw_paid(candidates, delta=delta).release)
+            charge.spent = release.spent
+        return release
+
+    def delta_of(self, answers: object) -> Fraction:
+        """The δ of a release of these answers: 0, unless their items are unknown."""
+        if not _is_of_unknown_items(answers):
+            return Fraction(0)
+        reach = getattr(answers, "reach", None)
+        if reach is None:
+            raise ValueError(
+                "answers must have a reach: without max_items one unit alone may have any number "
+                "of items"
+            )
+        return self.delta(reach)
+
+    def prepare(
+        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
+    ) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged.
+
+        Of unknown items there may be none, and where they stand among others is not told.
+        """
+        if not _is_of_unknown_items(answers):
+            return self.without_line.candidates(answers, labels)
+        assert isinstance(answers, PrivateCounts)
+        if labels is not None:
+            raise ValueError("labels must be left out: nobody knows the items beforehand")
+        self.delta_of(answers)
+        self.without_line.require_facts(answers, unknown=True)
+        groups = answers.groups()
+        values = groups.values
+        steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
+        return InGroups(steps, None, groups)
+
+    def draw_paid(self, candidates: Candidates, *, delta: Fraction = Fraction(0)) -> "DrawnHybrid":
+        """Select; the caller has paid, and says which δ there is."""
+        chosen = choose_above(self.in_steps(), candidates, secure_bits())
+        leads, width = chosen.leads, Grid(self.grid).width
+        own = (leads * width).tolist()
+        release = HybridRelease(
+            indices=chosen.indices,
+            gaps=(leads - np.append(leads[1:], 0)) * width if leads.size else np.empty(0),
+            labels=chosen.labels,
+            evidence=Evidence.of(own, [self.law] * len(own)),
+            epsilon=self.epsilon,
+            spent=self.spent(leads.size),
+            promise=Promise(self.epsilon, self.sensitivity, self.monotonic, delta=delta),
+            mechanisms=(MechanismUsed.of(self),),
+        )
+        return DrawnHybrid(release, chosen.private_answers)
+
+
+class DrawnHybrid(NamedTuple):
+    """A release, and the private answers of its winners for whoever measures them next."""
+
+    release: HybridRelease
+    private_answers: Integers
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+
+def choose_above(program: HybridTopK, candidates: Candidates, bits: Bits) -> Chosen:
+    """Run the program once, in steps, and look the winners up."""
+    answers, labels = candidates.private_answers, candidates.labels
+    if isinstance(candidates, OneByOne):
+        cut = select_above(program, answers, 1, bits)
+        count = int(cut.counts[0])
+        indices = cut.indices[0, :count].copy()  # a view would hold more than is released
+        return Chosen(indices, answers[indices], cut.leads[0, :count], named(indices, labels))
+    groups, places, leads = select_above_grouped(program, answers, candidates.groups.sizes, bits)
+    positions, own = candidates.groups.find(groups, places)
+    names = own if labels is None else named(positions, labels)
+    return Chosen(positions, answers[groups], leads, names)
+
+
+def _is_of_unknown_items(answers: object) -> bool:
+    return isinstance(answers, PrivateCounts) and getattr(answers, "unknown", False)
