@@ -80,6 +80,21 @@ def test_the_sensitivity_scales_what_is_allowed():
     assert prove(Salary(), 1, sensitivity=101).condition == "cost"
 
 
+def test_a_path_whose_last_answer_follows_from_several_is_followed():
+    """Where a < b and b < c, they leave one answer to "is c < a?"; what comes after it counts."""
+
+    class LeaksInOrder(Noisy):
+        def run(self, answers, noise):
+            a, b, c = (noise.draw(UNIT) for _ in range(3))
+            in_order = bool(a < b) and bool(b < c)
+            return answers[0] if in_order and not c < a else 0
+
+        def align(self, answers, neighbour, noise, output):
+            return [0, 0, 0]
+
+    assert refuted(LeaksInOrder()).condition == "output"
+
+
 def test_leaving_the_support_is_refuted():
     class OneSided(Noisy):
         law = ExponentialNoise(Fraction(1))

@@ -21,15 +21,26 @@ def test_proofs_as_json():
     assert result.exit_code == 0
     rows = json.loads(result.stdout)
     assert {row["name"] for row in rows} == {"NoisyMax"}
-    assert Counter(row["verdict"] for row in rows) == {"PROVED": 24, "CHECKED": 12}
+    few = [row for row in rows if row["n"] != "every"]
+    assert Counter(row["verdict"] for row in few) == {"PROVED": 24, "CHECKED": 12}
     needed = {"name", "kind", "variant", "n", "k", "verdict", "seconds"}
     assert all(needed <= row.keys() for row in rows)
 
 
+def test_a_proof_for_every_n_says_who_closed_it_and_leaves_its_theorems(tmp_path):
+    result = call("prove", "Laplace", "--json", "--smt", str(tmp_path / "theorems"))
+    assert result.exit_code == 0
+    (row,) = (row for row in json.loads(result.stdout) if row["n"] == "every")
+    assert (row["k"], row["verdict"], row["closed_by"]) == ("every", "PROVED", ["cvc5", "z3"])
+    written = {path.name: path.read_text() for path in (tmp_path / "theorems").iterdir()}
+    assert len(written) == len(row["theorems"]) == 2
+    assert all(text.count("(check-sat)") >= 3 for text in written.values())
+
+
 def test_a_refutation_carries_its_counterexample():
     (row,) = json.loads(call("prove", "no answer noise", "--json").stdout)
-    assert (row["kind"], row["verdict"]) == ("mutant", "REFUTED")
-    assert len(row["counterexample"]["answers"]) == row["n"]
+    assert (row["kind"], row["verdict"], row["n"]) == ("mutant", "REFUTED", "every")
+    assert len(row["counterexample"]["answers"]) == 2
 
 
 def test_proofs_as_a_table():
@@ -96,7 +107,9 @@ def test_a_shipped_mechanism_that_is_refuted_fails_the_command(monkeypatch):
     monkeypatch.setattr("dpgap.proof.parallel.workers", lambda: 1)
     result = call("prove", "Laplace", "--json")
     assert result.exit_code == 1
-    assert {row["verdict"] for row in json.loads(result.stdout)} == {"REFUTED"}
+    rows = json.loads(result.stdout)
+    assert {row["verdict"] for row in rows} == {"REFUTED"}
+    assert "every" in {row["n"] for row in rows}
 
 
 def test_z3_is_loaded_only_when_used():

@@ -16,6 +16,7 @@ from dpgap.proof import Violation, prove
 from dpgap.proof.cases import cases
 from dpgap.proof.checker import joint
 from dpgap.proof.checker.families import altered
+from dpgap.proof.every import sets
 
 KINDS = ("general", "rising", "falling")
 
@@ -25,16 +26,20 @@ def test_every_number_of_answers_up_to_four_is_checked_with_every_k_below():
         (case.variant, case.n, case.k) for case in cases() if case.name == "JointTopK"
     )
     sizes = [(n, k) for n in range(2, 5) for k in range(1, n)]
-    assert checked == {(f"exponential, {kind}", n, k): 1 for kind in KINDS for n, k in sizes}
+    sizes.append(("every", "every"))
+    wanted = {(f"exponential, {kind}", n, k): 1 for kind in KINDS for n, k in sizes}
+    wanted |= {(f"half-margins, {kind}", "every", "every"): 1 for kind in KINDS}
+    assert checked == wanted
 
 
 @pytest.mark.parametrize("neighbours", KINDS)
 def test_the_range_of_half_margins_is_proved_and_no_smaller_range_is(neighbours: str):
-    low, high = joint.RANGES[neighbours]
-    joint.require_range(neighbours, low, high)
+    low, high = sets.RANGES[neighbours]
+    mechanism = dpgap.JointTopK(2, 1)
+    assert sets.prove_range(mechanism, (2, 2), neighbours, (low, high)).labels[0] == "range"
     for tighter in ((low * Fraction(99, 100), high), (low, high * Fraction(99, 100))):
         with pytest.raises(Violation, match="a half-margin can move beyond"):
-            joint.require_range(neighbours, *tighter)
+            sets.prove_range(mechanism, (2, 2), neighbours, tighter)
 
 
 def test_half_margins_stay_in_their_range_for_many_answers_and_every_k():
@@ -129,10 +134,11 @@ def _pairs(count: int, monotonic: bool, seed: int):
 
 
 @pytest.mark.parametrize("monotonic", [True, False])
-def test_no_pair_of_neighbours_loses_more_than_epsilon_by_quadrature(monotonic: bool):
-    """200 pairs, five answers and three winners at most; some lose nearly all of ε."""
+@pytest.mark.parametrize("pairs", [60, pytest.param(200, marks=pytest.mark.long)])
+def test_no_pair_of_neighbours_loses_more_than_epsilon_by_quadrature(pairs: int, monotonic: bool):
+    """Five answers and three winners at most; some pairs lose nearly all of ε."""
     worst = {1.0: 0.0, 0.9: 0.0}
-    for mechanism, scores, place, lead in _pairs(200, monotonic, seed=3):
+    for mechanism, scores, place, lead in _pairs(pairs, monotonic, seed=3):
         for factor in worst:
             scale = factor * float(mechanism.law.scale)
             before, after = (_log_density(side, place, lead, scale) for side in scores)

@@ -8,6 +8,7 @@ import importlib.util
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,14 +28,23 @@ Name = Annotated[
 Row = dict[str, Any]
 
 
-def prove(name: Name = None, as_json: AsJSON = False) -> None:
+SMT = Annotated[
+    Path | None,
+    typer.Option("--smt", metavar="DIR", help="Write the theorems for every n here, as SMT-LIB."),
+]
+
+
+def prove(name: Name = None, as_json: AsJSON = False, smt: SMT = None) -> None:
     """Prove every mechanism that dpgap ships, and refute the mutants."""
-    if importlib.util.find_spec("z3") is None:
-        raise ImportError("proofs need z3: pip install 'dpgap[proof]'")
+    for prover in ("z3", "cvc5"):
+        if importlib.util.find_spec(prover) is None:
+            raise ImportError(f"proofs need {prover}: pip install 'dpgap[proof]'")
     from dpgap.proof.cases import cases
 
     chosen = _chosen(name, [case.name for case in cases()])
-    rows = _collected(_Proving(chosen), len(chosen), "Proving", as_json)
+    if smt is not None:
+        smt.mkdir(parents=True, exist_ok=True)
+    rows = _collected(_Proving(chosen, smt), len(chosen), "Proving", as_json)
     verdicts = [row["verdict"] for row in rows]
     _end(rows, list(map(_is_as_it_must, rows)), verdicts, None if as_json else _proof_columns)
 
@@ -71,14 +81,18 @@ def _end(
 class _Proving:
     """The i-th chosen proof; can be sent to another process."""
 
-    def __init__(self, chosen: Sequence[int]) -> None:
-        self.chosen = chosen
+    def __init__(self, chosen: Sequence[int], smt: Path | None) -> None:
+        self.chosen, self.smt = chosen, smt
 
     def __call__(self, i: int) -> Row:
         from dpgap.proof.cases import cases
 
         case = cases()[self.chosen[i]]
         proof = case.judge()
+        if self.smt is not None:
+            for closing in proof.closings:
+                path = self.smt / closing.theorem.file_name
+                path.write_text(closing.theorem.text, encoding="utf-8")
         return {
             "name": case.name,
             "kind": case.kind,
@@ -90,6 +104,8 @@ class _Proving:
             "condition": proof.condition,
             "reason": proof.reason,
             "counterexample": _spelt(proof.counterexample),
+            "theorems": {each.theorem.name: list(each.closed_by) for each in proof.closings},
+            "closed_by": list(proof.closed_by),
         }
 
 
@@ -109,6 +125,7 @@ class _Auditing:
             "kind": found.kind,
             "variant": found.variant,
             "source": found.source,
+            "bounds": found.bounds,
             "claimed": found.claimed,
             "lower_bound": found.lower_bound if found.lower_bound < 1e300 else None,
             "samples": found.samples,
@@ -159,12 +176,14 @@ def _proof_columns(rows: Sequence[Row]) -> list[Column]:
     groups = _grouped(rows)
     firsts = [same[0] for same in groups]
     seconds = [f"{sum(row['seconds'] for row in same):.2f}" for same in groups]
+    provers = [" ".join(row["closed_by"]) or "z3" for row in firsts]
     good = [all(map(_is_as_it_must, same)) for same in groups]
     why = [row["reason"] if row["verdict"] == "REFUTED" else "" for row in firsts]
     return [
         Column("what", [f"{row['name']}: {row['variant']}" for row in firsts], wraps=True),
         Column("answers, k", list(map(_sizes, groups))),
         Column("why refuted", why, wraps=True),
+        Column("by", provers, wraps=True),
         Column("seconds", seconds),
         Column("verdict", list(map(_coloured, [row["verdict"] for row in firsts], good))),
     ]
@@ -183,7 +202,8 @@ def _coloured(verdict: str, is_good: bool) -> Text:
 def _grouped(rows: Sequence[Row]) -> list[list[Row]]:
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        key = (row["name"], row["kind"], row["variant"], row["verdict"])
+        every = row.get("n") == "every"
+        key = (row["name"], row["kind"], row["variant"], row["verdict"], str(every))
         groups.setdefault(key, []).append(row)
     return list(groups.values())
 
@@ -193,19 +213,19 @@ def _is_audited_well(row: Row) -> bool:
 
 
 def _audit_verdict(row: Row) -> str:
-    return "caught" if row["caught"] else "within its ε"
+    return "caught" if row["caught"] else f"within its {row['bounds']}"
 
 
 def _audit_columns(rows: Sequence[Row]) -> list[Column]:
     verdicts = [_coloured(_audit_verdict(row), _is_audited_well(row)) for row in rows]
-    least = ["∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3f}" for row in rows]
+    least = ["∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3g}" for row in rows]
     fit = ["" if row["p_value"] is None else f"{row['p_value']:.2g}" for row in rows]
     what = [f"{row['name']}: {row['variant']}; {row['source']}" for row in rows]
     return [
         Column("what", what, wraps=True),
         Column("samples", [f"{row['samples']:,}" if row["samples"] else "" for row in rows]),
-        Column("claimed ε", [f"{row['claimed']:g}" for row in rows]),
-        Column("ε is at least", least),
+        Column("claimed", [f"{row['bounds']} = {row['claimed']:.3g}" for row in rows]),
+        Column("is at least", least),
         Column("fit: p", fit),
         Column("verdict", verdicts),
     ]

@@ -2,15 +2,17 @@
 
 - `prove` runs a mechanism and its alignment on unknown numbers, on every path, and returns a
   proof for all answers, neighbours and noise, or a counterexample. It needs `dpgap[proof]`.
+- `prove_every` does it for every number of answers, for a stream that is written as one step.
 - `check` does the same at one point, in exact fractions. `search` does it at many points that
   Hypothesis makes up.
 - `dpgap.proof.audit` needs no alignment: it bounds ε from below by samples of the real thing.
 
 A guide is in docs/prove-your-own.md.
 
-Three rooms: `checker` judges alignments, `audit` samples, `mutants` holds mechanisms that must be
-refuted. `cases` lists everything there is to prove and to audit; `parallel` does it on all cores.
-`mutants` may import `audit`, and `audit` may import `checker`; none the other way. All may import
+Four rooms: `checker` judges alignments, `every` does so for every number of answers, `audit`
+samples, `mutants` holds mechanisms that must be refuted. `cases` lists everything there is to prove
+and to audit; `parallel` does it on all cores.
+`mutants` may import `audit` and `every`, and these `checker`; none the other way. All may import
 `mechanisms` and what is below.
 """
 
@@ -19,6 +21,7 @@ from dpgap.proof.checker.at_a_point import check
 from dpgap.proof.checker.numbers import BadProgram, Violation
 from dpgap.proof.checker.proving import Counterexample, Proof, prove, replay
 from dpgap.proof.checker.random_search import search
+from dpgap.proof.every.stepwise import Stepwise, prove_every
 
 __all__ = [
     "BadProgram",
@@ -27,9 +30,11 @@ __all__ = [
     "LaplaceNoise",
     "Proof",
     "StaircaseNoise",
+    "Stepwise",
     "Violation",
     "check",
     "prove",
+    "prove_every",
     "replay",
     "search",
 ]

@@ -1,6 +1,7 @@
 """Everything there is to prove and to audit: what dpgap ships, mutants, and what must pass.
 
-To have a new mechanism proved, add its cases to `shipped`; to have it audited, add it to
+To have a new mechanism proved, add its cases to `shipped`, and to `every.theorems` how it is proved
+for every number of answers; to have it audited, add it to
 `dpgap.proof.audit.designs`.
 """
 
@@ -8,53 +9,96 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import product
 from typing import Any
 
 from dpgap.exact.laws import NOISES, REAL_NOISES
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
+from dpgap.proof.audit.above_line import audit_delta
 from dpgap.proof.audit.design import audit_design
 from dpgap.proof.audit.designs import designs
 from dpgap.proof.audit.finding import Audit
 from dpgap.proof.checker.density import check_density
-from dpgap.proof.checker.families import any_sparse_vector
+from dpgap.proof.checker.families import altered, any_sparse_vector
+from dpgap.proof.checker.hybrid import check_hybrid
 from dpgap.proof.checker.joint import check_joint
-from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, prove
+from dpgap.proof.checker.lone_items import check_lone_items
+from dpgap.proof.checker.proving import (
+    DIRECTIONS,
+    FALLING,
+    GENERAL,
+    RISING,
+    Proof,
+    prove,
+)
+from dpgap.proof.every.theorems import EVERY, judged, shipped_for_every_n, theorems_of
 from dpgap.proof.mutants.catalogue import catalogue, mutants
-from dpgap.proof.mutants.entry import CatalogueEntry, audit_mutant
+from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry, audit_mutant
 
 SHIPPED = "shipped"
+RELEASED = ("laplace, general", "sets, general", "geometric, reach 2", "a line, general")
+"""The variants of which releases themselves are audited."""
 
 _TOP_K_ANSWERS = 4
 _STREAM_ANSWERS = 5
 _LONGER_ANSWERS = 4
+_LINED_ANSWERS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to prove, for so many answers."""
+    """One thing to prove, for so many answers, or for "every" number of them."""
 
     name: str
     kind: str
     variant: str
-    n: int
-    k: int
+    n: int | str
+    k: int | str
     judge: Callable[[], Proof]
 
 
 @lru_cache(maxsize=1)
 def cases() -> tuple[Case, ...]:
-    """All there is to prove."""
-    return (*shipped(), *map(_listed, catalogue()))
+    """All there is to prove: for every number of answers, then as a second witness for few."""
+    return (*for_every_n(), *shipped(), *map(_listed, catalogue(ACCEPT)))
+
+
+def for_every_n() -> Iterator[Case]:
+    """What dpgap ships, for every n and k; and what else a theorem for every n is about."""
+    for each in shipped_for_every_n():
+        yield Case(each.name, SHIPPED, each.variant, EVERY, each.k, each.judge)
+    for entry in catalogue():
+        judge = _for_every_n(entry)
+        if judge is not None:
+            yield Case(entry.name, entry.kind, entry.variant, EVERY, EVERY, judge)
+
+
+def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
+    """By a theorem, where there is one. What few answers refute is refuted for every n as well."""
+    few = partial(prove, entry.mechanism, entry.n, **entry.how)
+    how = dict(entry.how)
+    if entry.kind == MUTANT and not how.keys() <= {"neighbours", "ties"}:
+        return few
+    share = how.pop("epsilon", 1)
+    mechanism = entry.mechanism
+    if not hasattr(mechanism, "run"):  # a family: its unknowns are unknown in the theorem too
+        mechanism = mechanism(lambda name: Fraction(1))
+    losers = entry.n - entry.k
+    theorems = theorems_of(mechanism, share=share, losers=losers, **how)
+    if theorems is not None:
+        return partial(judged, theorems, entry.variant, example=lambda: few().counterexample)
+    return few if entry.kind == MUTANT else None
 
 
 def _listed(entry: CatalogueEntry) -> Case:
-    judge = partial(prove, entry.mechanism, entry.n, **entry.how)
-    return Case(entry.name, entry.kind, entry.variant, entry.n, entry.k, judge)
+    return Case(entry.name, entry.kind, entry.variant, entry.n, entry.k, entry.judge)
 
 
 def audits(
@@ -62,13 +106,15 @@ def audits(
 ) -> list[tuple[str, Callable[[], Audit]]]:
     """All there is to audit, by name, what takes longest first.
 
-    `release` itself is sampled with Laplace noise, or of sets; the kernel that it calls, with every
-    noise.
+    `release` itself is sampled with Laplace noise, of sets, of a histogram, or with a line; the
+    kernel that it calls, with every noise.
     """
-    plain = [each for each in designs() if each.variant in ("laplace, general", "sets, general")]
+    plain = [each for each in designs() if each.variant in RELEASED]
+    reaches = ((HybridTopK.__name__, partial(audit_delta, m, kernel_samples)) for m in (1, 10))
     return [
         *((each.name, partial(audit_design, each, "release", release_samples)) for each in plain),
         *((each.name, partial(audit_design, each, "kernel", kernel_samples)) for each in designs()),
+        *reaches,
         *((each.name, partial(audit_mutant, each)) for each in mutants()),
     ]
 
@@ -84,11 +130,16 @@ def shipped() -> Iterator[Case]:
         for measurement, neighbours in measurements:
             judge = partial(prove, measurement, n, neighbours=neighbours)
             yield Case(type(measurement).__name__, SHIPPED, neighbours, n, n, judge)
+    for n, reach in _sizes(_TOP_K_ANSWERS):
+        histogram = NoisyHistogram(1, reach=reach)
+        judge = partial(prove, histogram, n, neighbours=GENERAL, ties=True)
+        yield Case(type(histogram).__name__, SHIPPED, f"reach {reach}", n, n, judge)
     for neighbours in DIRECTIONS:
         for n, k in ((n, k) for n, k in _sizes(_TOP_K_ANSWERS) if k < n):
             joint = JointTopK(k, 1, monotonic=neighbours != GENERAL)
             judge = partial(check_joint, joint, n, neighbours)
             yield Case(type(joint).__name__, SHIPPED, f"exponential, {neighbours}", n, k, judge)
+    yield from _cut_by_a_line()
     for noise in NOISES:
         for neighbours in DIRECTIONS:
             if noise in REAL_NOISES:
@@ -102,6 +153,26 @@ def shipped() -> Iterator[Case]:
                 yield from _streams(
                     AdaptiveSparseVector, noise, neighbours, _LONGER_ANSWERS, **more
                 )
+
+
+def _cut_by_a_line() -> Iterator[Case]:
+    """Hybrid Top-K with any line; where k is larger than n, the line always cuts."""
+    name = HybridTopK.__name__
+    for neighbours, n in product(DIRECTIONS, range(1, _LINED_ANSWERS + 1)):
+        for k in range(1, n + 2):
+            hybrid = HybridTopK(0, k, 1, monotonic=neighbours != GENERAL)
+            judge = partial(check_hybrid, hybrid, n, neighbours)
+            if k > n:
+                judge = partial(prove, partial(_with_any_line, hybrid), n, neighbours=neighbours)
+            yield Case(name, SHIPPED, f"exponential, {neighbours}", n, k, judge)
+    for n, k in _sizes(_LINED_ANSWERS):
+        line = HybridTopK.line_for(k, 1, Fraction(1, 10**6), reach=n)
+        lone = partial(check_lone_items, HybridTopK(line, k, 1, monotonic=True), n, reach=n)
+        yield Case(name, SHIPPED, "δ of unknown items", n, k, lone)
+
+
+def _with_any_line(hybrid: HybridTopK, unknown: Callable[[str], Any]) -> HybridTopK:
+    return altered(hybrid, threshold=unknown("threshold"))
 
 
 def _sizes(most: int) -> list[tuple[int, int]]:

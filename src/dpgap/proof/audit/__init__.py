@@ -7,8 +7,8 @@ wrong scales (χ²).
 
 - `finding`: what an audit finds, and the two tests behind it.
 - `path_sampling`: how often an event happens in runs of any program.
-- `design`, `designs`: how each shipped mechanism is audited. `winners`, `top_sets`, `first_above`
-  and `measured` know the exact laws of what is released.
+- `design`, `designs`: how each shipped mechanism is audited. `winners`, `top_sets`, `above_line`,
+  `first_above` and `measured` know the exact laws of what is released.
 - `quadrature`: integrals over noise.
 
 May import `checker`, `mechanisms` and what is below.

@@ -3,10 +3,12 @@
 from itertools import product
 
 from dpgap.exact.laws import NOISES, REAL_NOISES
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
+from dpgap.proof.audit.above_line import above_line
 from dpgap.proof.audit.design import Design
 from dpgap.proof.audit.first_above import first_above
 from dpgap.proof.audit.measured import one_measured, two_measured
@@ -20,8 +22,11 @@ def designs() -> list[Design]:
         one_measured(),
         two_measured(CountHull(1, monotonic=True), "hull, monotonic"),
         two_measured(Cube(1), "cube, general"),
+        two_measured(NoisyHistogram(1, reach=2), "geometric, reach 2"),
         top_set(monotonic=False),
         top_set(monotonic=True),
+        above_line(monotonic=False),
+        above_line(monotonic=True),
     ]
     for noise, monotonic in product(NOISES, (False, True)):
         for kind in (AdaptiveSparseVector, SparseVector):

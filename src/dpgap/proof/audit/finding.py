@@ -11,6 +11,7 @@ import numpy as np
 from dpgap.exact.draws import Floats, Integers
 
 LEVEL = 1e-6
+EPSILON, DELTA = "ε", "δ"
 _LEAST_EXPECTED = 25.0
 
 
@@ -29,6 +30,8 @@ class Audit:
     p_value: float | None
     """How likely so bad a fit to the exact law is; None where it was not compared."""
     seconds: float
+    bounds: str = EPSILON
+    """What is claimed, and bounded from below: ε, or δ."""
 
     @property
     def caught(self) -> bool:
@@ -52,6 +55,17 @@ def lower_bound(hits: int, hits_neighbour: int, runs: int, level: float = LEVEL)
     if hits_neighbour < runs:
         most = beta.isf(level / 2, hits_neighbour + 1, runs - hits_neighbour)
     return max(0.0, math.log(least / most)) if least > 0 else 0.0
+
+
+def lower_chance(hits: int, runs: int, level: float = LEVEL) -> float:
+    """What a chance is at least, given how often it came true (Clopper–Pearson).
+
+    >>> 0.16 < lower_chance(2_000, 10_000) < 0.2, lower_chance(0, 1_000)
+    (True, 0.0)
+    """
+    from scipy.stats import beta  # takes its time to load
+
+    return float(beta.ppf(level, hits, runs - hits + 1)) if hits else 0.0
 
 
 def fit(counts: Integers, chances: Floats) -> float:

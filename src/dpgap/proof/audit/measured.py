@@ -1,8 +1,8 @@
-"""Audits of measurements: one value with Laplace noise, or two with the count hull or the cube.
+"""Audits of measurements: one value with Laplace noise, or two with any of the others.
 
 Each noisy value is a cell; far ones are put together at the ends. On whole steps the chance of each
-pair of noises from a hull or a cube is known exactly: e^(−‖x‖/scale), with its own norm, over the
-sum of them all.
+pair of noises from a hull, a cube or a histogram is known exactly: e^(−‖x‖/scale), with its own
+norm, over the sum of them all.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,15 @@ import numpy as np
 
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.proof.audit.design import MOST, Design
 
 _REACH = 60
+
+Pair = CountHull | Cube | NoisyHistogram
 
 
 def one_measured() -> Design:
@@ -33,7 +36,7 @@ def one_measured() -> Design:
     )
 
 
-def two_measured(mechanism: CountHull | Cube, variant: str) -> Design:
+def two_measured(mechanism: Pair, variant: str) -> Design:
     """The event: both noisy values are at least 1."""
     return Design(
         mechanism,
@@ -54,25 +57,24 @@ def _chances_of_one(mechanism: Laplace, values: Sequence[int]) -> Floats:
     return -np.diff(above)
 
 
-def chances_of_pairs(mechanism: CountHull | Cube, values: Sequence[int]) -> Floats:
+def chances_of_pairs(mechanism: Pair, values: Sequence[int]) -> Floats:
     """The chance of each pair of noisy values."""
-    norm = _hull_norm if isinstance(mechanism, CountHull) else _cube_norm
     steps = np.arange(-_REACH, _REACH + 1)
     x, y = np.meshgrid(steps, steps, indexing="ij")
-    weights = np.exp(-norm(x, y) / float(mechanism.law_in_steps(2).scale))
+    weights = np.exp(-_sizes(mechanism, x, y))
     cells = np.zeros((2 * MOST + 1, 2 * MOST + 1))
     np.add.at(cells, (_cell(x + values[0]), _cell(y + values[1])), weights / weights.sum())
     return cells
 
 
-def _hull_norm(x: Integers, y: Integers) -> Integers:
-    """How far a pair reaches up, plus how far it reaches down."""
-    return np.maximum(np.maximum(x, y), 0) - np.minimum(np.minimum(x, y), 0)
-
-
-def _cube_norm(x: Integers, y: Integers) -> Integers:
-    """How far a pair reaches either way."""
-    return np.maximum(np.abs(x), np.abs(y))
+def _sizes(mechanism: Pair, x: Integers, y: Integers) -> Floats:
+    """How far pairs of noises are out, in scales: each mechanism has a norm of its own."""
+    if isinstance(mechanism, NoisyHistogram):
+        return (np.abs(x) + np.abs(y)) / float(mechanism.law_in_steps.scale)
+    norm = np.maximum(np.abs(x), np.abs(y))
+    if isinstance(mechanism, CountHull):
+        norm = np.maximum(np.maximum(x, y), 0) - np.minimum(np.minimum(x, y), 0)
+    return norm / float(mechanism.law_in_steps(2).scale)
 
 
 def _cell(noisy: Integers) -> Integers:
@@ -86,12 +88,10 @@ def _count(noisy: Integers) -> Integers:
     return np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
 
 
-def _by_kernel(mechanism: Laplace | CountHull | Cube, values: Sequence[int], runs: int) -> Integers:
+def _by_kernel(mechanism: Laplace | Pair, values: Sequence[int], runs: int) -> Integers:
     return _count(np.array(values) + mechanism.draws(len(values), runs, secure_bits()))
 
 
-def _by_release(
-    mechanism: Laplace | CountHull | Cube, values: Sequence[int], runs: int
-) -> Integers:
+def _by_release(mechanism: Laplace | Pair, values: Sequence[int], runs: int) -> Integers:
     released = np.array([mechanism.release(values).values for _ in range(runs)])
     return _count(np.rint(released - mechanism.lost).astype(np.int64))

@@ -26,10 +26,10 @@ from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.checker.output import collect
 from dpgap.proof.checker.proving import CHECKED, REFUTED, Proof
 
-_STEPS = 2
+STEPS = 2
 """Δ in steps of the lattice; a step is a factor of two in e^(answer/b)."""
 _REACH = 4
-_MOVES = {"general": (-_STEPS, 0, _STEPS), "rising": (0, 1, _STEPS), "falling": (-_STEPS, -1, 0)}
+_MOVES = {"general": (-STEPS, 0, STEPS), "rising": (0, 1, STEPS), "falling": (-STEPS, -1, 0)}
 
 
 class Worst(NamedTuple):
@@ -49,12 +49,13 @@ def density(winners: tuple[int, ...], losers: tuple[int, ...]) -> Fraction:
     most = Fraction(2) ** -max(*winners, *losers) if losers else Fraction(2) ** -max(winners)
     if not losers:
         return product * most**k / k
-    signed = _expanded(losers)  # F(x) = Σ signed[j]·x^j
+    signed = expanded(losers)  # F(x) = Σ signed[j]·x^j
     integral = -sum(j * by * most ** (k + j) / (k + j) for j, by in enumerate(signed) if j)
     return product * Fraction(integral)
 
 
-def _expanded(losers: Sequence[int]) -> list[Fraction]:
+def expanded(losers: Sequence[int]) -> list[Fraction]:
+    """The coefficients of F(x) = Π(1 − 2^loser·x)."""
     polynomial = [Fraction(1)]
     for exponent in losers:
         a = Fraction(2) ** exponent

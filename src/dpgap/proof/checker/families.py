@@ -1,8 +1,12 @@
-"""Copies of shipped mechanisms with something changed, such as unknowns in place of numbers."""
+"""Copies of shipped mechanisms with something changed, such as unknowns in place of numbers.
 
-from collections.abc import Callable
+And families of neighbours: those that a unit of bounded reach can make.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from fractions import Fraction
+from itertools import product
 from typing import Any, TypeVar
 
 from dpgap.exact.laws import Scalar
@@ -47,3 +51,14 @@ def any_sparse_vector(
         ways=tuple(ways),
         threshold_share=Sealed(),
     )
+
+
+def sums_of_moves(moves: Sequence[Scalar]) -> Iterator[Scalar]:
+    """The moves added up with all signs: all are within ±m where their sizes add up to at most m.
+
+    >>> [sum_ for sum_ in sums_of_moves([3, -1])]
+    [2, 4]
+    """
+    first, *rest = moves
+    for signs in product((1, -1), repeat=len(rest)):
+        yield sum((sign * move for sign, move in zip(signs, rest, strict=True)), first)

@@ -1,9 +1,7 @@
 """Joint Top-K: checked in three steps, since no alignment proves it. docs/joint-top-k.md has more.
 
 1. For every n and k, half-margins of neighbouring answers differ by amounts that lie within 2Δ of
-   each other, or within Δ for monotonic answers. z3 proves this. The smallest answer of a set may
-   be another one on the neighbour, and so may the largest outside: two answers in the set and two
-   outside are all that the claim is about, whatever n and k are.
+   each other, or within Δ for monotonic answers. `dpgap.proof.every.sets` proves this.
 2. For few answers, the program returns the set with the largest noisy half-margin, and its lead
    over the second best. This is proved on all paths.
 3. So it is Noisy Max with exponential noise, over sets. docs/exponential-top-k.md, with k = 1,
@@ -25,19 +23,11 @@ from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.checker.output import collect
 from dpgap.proof.checker.proving import CHECKED, FALLING, GENERAL, REFUTED, RISING, Proof
 
-RANGES = {
-    GENERAL: (Fraction(-1), Fraction(1)),
-    RISING: (Fraction(-1, 2), Fraction(1, 2)),
-    FALLING: (Fraction(-1, 2), Fraction(1, 2)),
-}
-"""How far half-margins can move, in units of Δ."""
-
 _STEPS = 4
 """Δ in steps of the lattice; a step is a factor of two in e^(half-margin/b)."""
 _LEVELS = (0, 2, 4, 8)
 _LEADS = (0, 1, 2, 4, 8)
 _MOVES = {GENERAL: (-_STEPS, 0, _STEPS), RISING: (0, 2, _STEPS), FALLING: (-_STEPS, -2, 0)}
-_LIMITS = {GENERAL: (-1, 1), RISING: (0, 1), FALLING: (-1, 0)}
 
 
 class WorstSets(NamedTuple):
@@ -51,11 +41,10 @@ class WorstSets(NamedTuple):
 
 
 def check_joint(mechanism: JointTopK, n: int, neighbours: str) -> Proof:
-    """Check a Joint Top-K on n answers, and its half-margins on any number of them."""
+    """Check a Joint Top-K on n answers."""
     start = time.perf_counter()
     verdict, condition, reason = CHECKED, None, "by its density: see docs/joint-top-k.md"
     try:
-        require_range(neighbours, *RANGES[neighbours])
         require_described_sets(mechanism, n)
         found = excess_of_sets(mechanism, n, neighbours)
         if found is not None:
@@ -65,28 +54,6 @@ def check_joint(mechanism: JointTopK, n: int, neighbours: str) -> Proof:
     return Proof(
         verdict, neighbours, condition, reason, None, 0, seconds=time.perf_counter() - start
     )
-
-
-def require_range(neighbours: str, low: Fraction, high: Fraction) -> None:
-    """Prove for every n and k that no half-margin moves by less than low·Δ or more than high·Δ."""
-    import z3  # takes its time to load
-
-    first_in, next_in, first_out, next_out = before = z3.Reals("i1 i2 o1 o2")
-    moves = z3.Reals("di1 di2 do1 do2")
-    after = [answer + move for answer, move in zip(before, moves, strict=True)]
-    least, most = _LIMITS[neighbours]
-    solver = z3.Solver()
-    solver.add(*(move >= least for move in moves), *(move <= most for move in moves))
-    # Smallest inside are the first before and the next after; largest outside likewise.
-    solver.add(first_in <= next_in, after[1] <= after[0])
-    solver.add(first_out >= next_out, after[3] >= after[2])
-    change = (after[1] - after[3] - first_in + first_out) / 2
-    if solver.check() != z3.sat:  # from a contradiction anything would follow
-        raise Violation("range", "there are no such neighbours")
-    ends = z3.Q(low.numerator, low.denominator), z3.Q(high.numerator, high.denominator)
-    solver.add(z3.Or(change < ends[0], change > ends[1]))
-    if solver.check() != z3.unsat:
-        raise Violation("range", f"a half-margin can move beyond {low}Δ or {high}Δ")
 
 
 def require_described_sets(mechanism: JointTopK, n: int) -> None:

@@ -22,16 +22,34 @@ from dpgap.exact.parameters import positive_integer, positive_rational
 from dpgap.proof.checker.alignment import Mechanism, Trial, run_and_align, trial
 from dpgap.proof.checker.at_a_point import check
 from dpgap.proof.checker.dependence import Dependence, cycle_message
+from dpgap.proof.checker.families import sums_of_moves
 from dpgap.proof.checker.numbers import Exact, Unknown, Violation, exact
 
 if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
+    from dpgap.proof.every.theorem import Closing
 
 PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
 
 DIRECTIONS = {"general": (-1, 1), "rising": (0, 1), "falling": (-1, 0)}
 """How far answers may move on neighbouring data: any way, none falls, or none rises."""
 GENERAL, RISING, FALLING = DIRECTIONS
+
+MEANING = (
+    "What is refuted is the alignment. Usually the mechanism is not private either, but another "
+    "alignment may prove it."
+)
+NEXT_OF_ALL = "Replay the numbers with dpgap.proof.replay, and follow them by hand."
+NEXT = {
+    "output": "Try to shift the draws that the output above depends on by what they miss.",
+    "cost": "Try shifts that are smaller, or fewer; or more noise; or a larger ε.",
+    "support": "Try shifts that never go down, or noise that may be negative.",
+    "acyclic": "Try shifts that depend on fewer draws; affine ones may pass with general=True.",
+    "discrete": "Try to use indices, branches and lengths of the output only.",
+    "draws": "Let the output tell how many draws were taken.",
+    "fold": "Let run and align hand everything on to step and align_step, as SparseVector does.",
+}
+"""What to try, for each condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +82,24 @@ class Proof:
     counterexample: Counterexample | None
     paths: int
     seconds: float
+    closings: tuple["Closing", ...] = ()
+    """The theorems that a proof for every n rests on, and who closed them."""
+
+    @property
+    def closed_by(self) -> tuple[str, ...]:
+        """The provers that closed all of them."""
+        every = [set(closing.closed_by) for closing in self.closings]
+        return tuple(sorted(set.intersection(*every))) if every else ()
 
     def __str__(self) -> str:
-        if self.verdict == PROVED:
-            return f"PROVED on {self.paths} paths in {self.seconds:.2f} s"
-        shown = "" if self.counterexample is None else f"\n{self.counterexample}"
-        return f"REFUTED ({self.condition}, {self.neighbours} neighbours): {self.reason}{shown}"
+        if self.verdict == REFUTED:
+            shown = "" if self.counterexample is None else f"\n{self.counterexample}"
+            what = f"REFUTED ({self.condition}, {self.neighbours} neighbours): {self.reason}{shown}"
+            return f"{what}\n{MEANING}\n{NEXT.get(self.condition or '', NEXT_OF_ALL)}"
+        if self.closings:
+            said = f"{self.verdict} for every n: {len(self.closings)} theorems"
+            return f"{said}, all closed by {' and '.join(self.closed_by)}, in {self.seconds:.2f} s"
+        return f"{self.verdict} on {self.paths} paths in {self.seconds:.2f} s"
 
 
 def prove(
@@ -89,7 +119,8 @@ def prove(
     `prove(lambda unknown: Shifted(by=unknown("by")), …)`. ε, sensitivity and monotonic are taken
     from the mechanism where it has them. `neighbours` is "general", "rising" or "falling"; for a
     monotonic mechanism both directions are proved. `within` confines all answers to a range that
-    they cannot leave. `ties` counts ties, for noise on a grid.
+    they cannot leave. `ties` counts ties, for noise on a grid. For a mechanism that has a `reach`,
+    the changes of all answers add up to at most that many sensitivities.
     `general` also accepts affine alignments that are not acyclic and charges ln(1/|det J|).
     """
     count = positive_integer("n", n)
@@ -104,6 +135,7 @@ def prove(
         None if within is None else (exact(within[0]), exact(within[1])),
         ties,
         general,
+        getattr(sample, "reach", None),
     )
     proofs = [_prove(mechanism, kind, claim) for kind in directions(neighbours, sample)]
     refuted = next((proof for proof in proofs if proof.verdict == REFUTED), None)
@@ -151,6 +183,8 @@ class _Claim(NamedTuple):
     within: tuple[Exact, Exact] | None
     ties: bool
     general: bool
+    reach: int | None
+    """How many sensitivities all answers together may move by; None: each of them by one."""
 
 
 def _explore(
@@ -163,7 +197,12 @@ def _explore(
     made: Mechanism = _build(mechanism, paths.unknown)
     answers = [paths.unknown(f"q{i}") for i in range(claim.n)]
     low, high = (end * claim.sensitivity for end in DIRECTIONS[kind])
-    neighbour = [q + paths.between(f"d{i}", low, high) for i, q in enumerate(answers)]
+    moves = [paths.between(f"d{i}", low, high) for i in range(claim.n)]
+    neighbour = [q + move for q, move in zip(answers, moves, strict=True)]
+    if claim.reach is not None and claim.reach < claim.n:
+        most = claim.reach * claim.sensitivity
+        for total in sums_of_moves(moves):
+            paths.confine(total, -most, most)
     for answer in [*answers, *neighbour] if claim.within else []:
         paths.confine(answer, *claim.within)  # type: ignore[misc]
     dependence = Dependence()

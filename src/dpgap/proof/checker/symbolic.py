@@ -49,6 +49,8 @@ class CostTerm:
         return CostTerm(-z3.ToReal(z3.ToInt(-self.term)))
 
     def __mul__(self, factor: Any) -> "CostTerm":
+        if isinstance(factor, CostTerm):
+            return CostTerm(self.term * factor.term)
         return CostTerm(self.term * _number(exact(factor)))
 
     __rmul__ = __mul__
@@ -162,13 +164,17 @@ class Paths(PathExplorer):
         here = self._model
         if first is None:  # the point last found lies on the border, or there is none
             here = self._where(self._claim(form, True))
-            first = here is not None
-        other = self._where(self._claim(form, not first))
-        if here is not None:
-            return first, here, other
-        if other is None:
-            raise Stop  # nothing but a tie
-        return False, other, None
+            if here is None:
+                return False, self._somewhere(form), None
+            first = True
+        return first, here, self._where(self._claim(form, not first))
+
+    def _somewhere(self, form: Affine) -> Any:
+        """A point where the form is not negative; there is one, or nothing but a tie."""
+        point = self._where(self._claim(form, False))
+        if point is None:
+            raise Stop
+        return point
 
     def implied(self, form: Affine) -> bool | None:
         """An answer that follows from intervals, or from an earlier answer and intervals."""

@@ -1,9 +1,17 @@
 """The catalogue: every mutant, and every odd mechanism that must be accepted."""
 
-from dpgap.proof.mutants import adaptive, joint, measuring, noisy_max, sparse_vectors
+from dpgap.proof.mutants import (
+    adaptive,
+    histogram,
+    hybrid,
+    joint,
+    measuring,
+    noisy_max,
+    sparse_vectors,
+)
 from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry
 
-_ROOMS = (sparse_vectors, noisy_max, joint, adaptive, measuring)
+_ROOMS = (sparse_vectors, noisy_max, joint, hybrid, adaptive, measuring, histogram)
 
 
 def catalogue(*kinds: str) -> list[CatalogueEntry]:

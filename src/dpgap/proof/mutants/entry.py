@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from dpgap.exact.laws import LaplaceNoise, Scalar
-from dpgap.proof.audit.finding import Audit, lower_bound
+from dpgap.proof.audit.finding import EPSILON, Audit, lower_bound
 from dpgap.proof.audit.path_sampling import frequency
+from dpgap.proof.checker.proving import Counterexample, Proof, prove, replay
 
 MUTANT, ACCEPT = "mutant", "accept"
 
@@ -33,7 +34,14 @@ class Event:
     samples: int = 1_000_000
     """How many make it certain to be seen, half of them on each side."""
 
-    def least_epsilon(self, mechanism: Any) -> float:
+    bounds: ClassVar[str] = EPSILON
+    """What it bounds from below."""
+
+    def claimed(self, mechanism: Any) -> float:
+        """What the mechanism claims that to be."""
+        return float(Fraction(mechanism.epsilon))
+
+    def least(self, mechanism: Any) -> float:
         """What the mechanism's ε is at least: exactly, or by samples of its program."""
         sides = self.answers, self.neighbour
         if self.chance is not None:
@@ -62,6 +70,14 @@ class CatalogueEntry:
     how: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the proof."""
 
+    def judge(self) -> Proof:
+        """Prove it, or refute it."""
+        return prove(self.mechanism, self.n, **self.how)
+
+    def replay(self, example: Counterexample) -> None:
+        """Raise the `Violation` that is found at a counterexample's numbers."""
+        replay(self.mechanism, example)
+
     @property
     def kind(self) -> str:
         """Which verdict it must get."""
@@ -85,11 +101,12 @@ def audit_mutant(entry: CatalogueEntry) -> Audit:
         entry.kind,
         entry.variant,
         "program" if samples else "exact",
-        float(Fraction(entry.mechanism.epsilon)),
-        event.least_epsilon(entry.mechanism),
+        event.claimed(entry.mechanism),
+        event.least(entry.mechanism),
         samples,
         None,
         time.perf_counter() - start,
+        event.bounds,
     )
 
 

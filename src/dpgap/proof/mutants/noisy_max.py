@@ -15,10 +15,10 @@ _LAW = laplace(2)
 
 @dataclass(frozen=True, slots=True)
 class Max:
-    """A Noisy Max like the textbook's, for mutants to spoil; `aligned` is how many winners."""
+    """A Noisy Max like the textbook's, for mutants to spoil; `k` is how many winners."""
 
     law: Law = _LAW
-    aligned: int = 1
+    k: int = 1
 
     epsilon: ClassVar[int] = 1
 
@@ -30,11 +30,11 @@ class Max:
         """Rank the noisy answers."""
         noisy = [answer + noise.draw(self.law) for answer in answers]
         ranking = sorted(range(len(noisy)), key=noisy.__getitem__, reverse=True)
-        return tuple(ranking[: self.aligned]), self.released(answers, noisy, ranking)
+        return tuple(ranking[: self.k]), self.released(answers, noisy, ranking)
 
     def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
         """As in the paper: winners make up for their own change and the best loser's."""
-        return NoisyTopK(self.aligned, 1).align(answers, neighbour, noise, output)
+        return NoisyTopK(self.k, 1).align(answers, neighbour, noise, output)
 
 
 class ValueOfMax(Max):
@@ -68,6 +68,8 @@ class TwoGaps(Max):
 
 class IndicesOfWinners(Max):
     """Noisy Top-K without gaps: private even where noise ties and the lower index wins."""
+
+    only_indices: ClassVar[bool] = True
 
     def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
         """Winners rise by 1 on the neighbour, as much as any loser can, so all order is kept."""
@@ -104,7 +106,7 @@ def entries() -> list[CatalogueEntry]:
         ),
         CatalogueEntry(
             "noisy max naming the runner-up",
-            Max(aligned=2),
+            Max(k=2),
             winners_fall(2, 4, _first_two_win),
             n=3,
         ),

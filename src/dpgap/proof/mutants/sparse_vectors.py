@@ -39,27 +39,59 @@ class Sparse:
         gap = answer + noise.draw(self.answer_law) - threshold
         return (1, gap) if gap >= 0 else BELOW
 
+    @property
+    def unit(self) -> Scalar:
+        """What an answer above costs."""
+        return self.answer_law.cost(Fraction(2))
+
+    @property
+    def capacity(self) -> int:
+        """How many answers above ε pays for."""
+        return int((self.epsilon - self.threshold_law.cost(Fraction(1))) / self.unit)
+
+    def live(self, used: Scalar) -> bool:
+        """Whether it goes on: until so many are above."""
+        return self.stop is None or bool(used < self.stop)
+
     def run(self, answers: Answers, noise: Noise) -> Iterator[Outcome]:
         """Compare each answer with a noisy threshold."""
         threshold = self.threshold + self.sign * noise.draw(self.threshold_law)
-        found = 0
+        used: Scalar = 0
         for answer in answers:
-            outcome = self.outcome(answer, noise, threshold)
-            found += outcome[0] > 0
+            outcome, used = self.step(used, answer, threshold, noise)
             yield outcome
-            if found == self.stop:
+            if not self.live(used):
                 return
+
+    def step(
+        self, used: Scalar, answer: Scalar, threshold: Scalar, noise: Noise
+    ) -> tuple[Outcome, Scalar]:
+        """One answer, and how many were above with it."""
+        outcome = self.outcome(answer, noise, threshold)
+        return outcome, used + int(outcome[0] > 0)
 
     def shifts(self, branch: int, move: Scalar) -> Shifts:
         """How far to shift the draws for one answer; `move` is what it must make up for."""
         return [move if branch else 0]
 
-    def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
+    def align(
+        self, answers: Answers, neighbour: Answers, noise: Answers, output: Any
+    ) -> Iterable[Scalar]:
         """Raise the threshold by 1; answers above make up for that and for their own change."""
-        shifts: Shifts = [self.sign]
-        for before, after, (branch, _) in zip(answers, neighbour, output, strict=False):
-            shifts += self.shifts(branch, 1 + before - after)
-        return shifts
+        rise = self.rise(answers, neighbour)
+        yield self.sign * rise
+        used: Scalar = 0
+        for before, after, outcome in zip(answers, neighbour, output, strict=False):
+            shifts, used = self.align_step(used, rise + before - after, outcome)
+            yield from shifts
+
+    def rise(self, answers: Answers, neighbour: Answers) -> int:
+        """How far the threshold goes up."""
+        return 1
+
+    def align_step(self, used: Scalar, move: Scalar, outcome: Any) -> tuple[Shifts, Scalar]:
+        """The shifts of one answer, and how many were above with it."""
+        return self.shifts(outcome[0], move), used + int(outcome[0] > 0)
 
 
 class ValueForAbove(Sparse):
@@ -100,7 +132,7 @@ class OneDrawForAll(Sparse):
                 return
 
     def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
-        return [1, Sparse.align(self, answers, neighbour, noise, output)[-1]]
+        return [1, list(Sparse.align(self, answers, neighbour, noise, output))[-1]]
 
 
 class GapsBelowToo(Sparse):

@@ -1,0 +1,15 @@
+"""Proofs for every number of answers and every k, of the programs that ship.
+
+`checker` follows a whole program, so it ends at few answers. Here a program is followed only as far
+as a violation can reach, and what ties that part to all of it is checked as well. docs/every-n.md
+says which part, and why that is enough.
+
+- `theorems`: which mechanism is proved how. A new mechanism is entered there.
+- `streams`: one step from any state; `folds`: `run` and `align` do nothing but steps.
+- `rankings`, `measurements`, `sets`: a few answers that show every violation; `restriction`: the
+  program treats few among many as it treats few alone.
+- `exponential`: the algebra of docs/exponential-top-k.md.
+- `recording`, `theorem`, `provers`: what was claimed, as SMT-LIB, for z3 and cvc5.
+
+May import `checker`, `mechanisms` and what is below.
+"""

@@ -1,0 +1,245 @@
+"""The link between one step and a whole stream: `run` and `align` do nothing but steps.
+
+What a step proves holds for every n if `run` is a *fold*: draw what all answers share, then take
+one step after another, each from where the last one ended. This is checked on the code that ships.
+`run` and `align` are executed with steps that return *marks*. A mark can be handed on and nothing
+else: any other use of it fails. So it shows where each value goes.
+
+At the head of its loop, Python keeps all that a function knows in its local variables. They are
+looked at there. If they are the same at one head as at the next, up to marks that are handed on, so
+they are at all later heads: each round does what the round before it did.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from types import CodeType
+from typing import Any, NamedTuple
+
+from dpgap.proof.checker.numbers import Affine, Violation
+from dpgap.proof.checker.output import Sealed
+
+_ROUNDS = 4
+
+
+class Mark(Sealed):
+    """Stands for a value that may be handed on, and nothing else."""
+
+    __slots__ = ("name", "number")
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name, self.number = name, number
+
+    def _refuse(self, *_: object) -> Any:
+        raise _broken(f"the program looks into {self}, which only a step may do")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __bool__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refuse
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{self.name} {self.number}"
+
+
+class Opening(NamedTuple):
+    """The draw that a stream begins with, and how often it is in what all its steps share."""
+
+    law: Any
+    sign: int
+
+
+def require_fold(mechanism: Any) -> Opening:
+    """Raise a violation unless `run` and `align` are folds of steps; what `run` begins with."""
+    opening = _require_run(mechanism)
+    _require_align(mechanism, opening)
+    return opening
+
+
+class _Heads:
+    """Something to go through, that looks at the loop it is gone through by at each round."""
+
+    def __init__(self, items: Sequence[Any], code: CodeType) -> None:
+        self.items, self.code = items, code
+        self.seen: list[dict[str, Any]] = []
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            frame = sys._getframe(1)
+            if frame.f_code is self.code:
+                self.seen.append(_snapshot(frame.f_locals, len(self.seen)))
+            yield item
+
+    def require_same(self, what: str) -> None:
+        """Raise a violation unless all rounds but the first begin alike."""
+        if len(self.seen) < _ROUNDS or any(head != self.seen[1] for head in self.seen[2:]):
+            raise _broken(f"{what} does not do the same with every answer")
+
+
+def _snapshot(variables: dict[str, Any], rounds: int) -> dict[str, Any]:
+    return {name: _seen(value, rounds) for name, value in variables.items()}
+
+
+def _seen(value: Any, rounds: int) -> Any:
+    """A variable as it looks at the head of a round: how long ago a mark was made, say."""
+    if isinstance(value, Mark):
+        return value.name, rounds - value.number
+    if isinstance(value, Affine):
+        kept = {name: by for name, by in value.terms.items() if not _is_answer(name)}
+        return "a number", kept, value.constant
+    if isinstance(value, int | Fraction):
+        return value
+    if isinstance(value, list):
+        return [_seen(each, rounds) for each in value]
+    return id(value)
+
+
+def _is_answer(name: object) -> bool:
+    return isinstance(name, str) and name.startswith("q")
+
+
+def _opaque(mechanism: Any, **methods: Callable[..., Any]) -> Any:
+    """A copy of the mechanism with these methods in place of its own."""
+    kind = type(mechanism)
+    copy: Any = object.__new__(type(kind.__name__, (kind,), {"__slots__": (), **methods}))
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else vars(mechanism)
+    for name in names:
+        object.__setattr__(copy, name, getattr(mechanism, name))
+    return copy
+
+
+class _Drawn:
+    """Noise that only what a stream begins with may be drawn from."""
+
+    def __init__(self) -> None:
+        self.laws: list[Any] = []
+
+    def draw(self, law: Any) -> Affine:
+        """The next draw."""
+        self.laws.append(law)
+        return Affine(None, {len(self.laws) - 1: 1})  # type: ignore[arg-type]
+
+
+class _Way(Mark):
+    """A branch that no answer clears."""
+
+    __slots__ = ("law", "margin")
+
+    def __init__(self, number: int) -> None:
+        super().__init__("way", number)
+        self.law, self.margin = Mark("law", number), 1
+
+
+class _Ways(tuple[_Way, ...]):
+    """Branches that look at the loop they are gone through by."""
+
+    heads: "_Heads"
+
+    def __getitem__(self, at: Any) -> Any:
+        _require(at == slice(None, _ROUNDS, None), "a step does not try all that are live")
+        return self.heads
+
+
+class _Zeros:
+    """Noise that is always zero."""
+
+    def __init__(self) -> None:
+        self.laws: list[Any] = []
+
+    def draw(self, law: Any) -> int:
+        """Zero."""
+        self.laws.append(law)
+        return 0
+
+
+def require_loop(mechanism: Any) -> None:
+    """Raise a violation unless a step does the same with every branch that is not cleared."""
+    ways, noise, used = _Ways(map(_Way, range(_ROUNDS))), _Zeros(), Sealed()
+    ways.heads = _Heads(tuple(ways), type(mechanism).step.__code__)
+    copy = _opaque(mechanism, live=lambda _, used: _ROUNDS)
+    object.__setattr__(copy, "ways", ways)
+    outcome, then = copy.step(used, 0, 0, noise)
+    _require(tuple(outcome) == (None, None) and then is used, "to clear no branch uses units")
+    drawn = [law.number for law in noise.laws]
+    _require(drawn == list(range(_ROUNDS)), "a step does not draw once for each branch tried")
+    ways.heads.require_same("a step")
+
+
+def _require_run(mechanism: Any) -> Opening:
+    answers = [Mark("answer", i) for i in range(_ROUNDS + 2)]
+    noise, calls, left = _Drawn(), [], [_ROUNDS + 1]
+
+    def step(_: Any, *given: Any) -> tuple[Mark, Mark]:
+        calls.append(given)
+        return Mark("outcome", len(calls)), Mark("used", len(calls))
+
+    def live(_: Any, used: Any) -> bool:
+        _require(isinstance(used, Mark) and used.number == len(calls), "run does not stop in time")
+        left[0] -= 1
+        return left[0] > 0
+
+    heads = _Heads(answers, type(mechanism).run.__code__)
+    said = list(_opaque(mechanism, step=step, live=live).run(heads, noise))
+    heads.require_same("run")
+    _require(len(said) == len(calls) == _ROUNDS + 1, "run does not stop when nothing is live")
+    shared = calls[0][2]
+    for number, (used, answer, other, source) in enumerate(calls):
+        last = used == 0 if number == 0 else _is(used, "used", number)
+        _require(last, "a step of run does not begin where the last one ended")
+        _require(answer is answers[number], "run does not take answers as they come")
+        _require(other is shared and source is noise, "steps of run do not share the same draws")
+        _require(_is(said[number], "outcome", number + 1), "run does not say what steps say")
+    once = isinstance(shared, Affine) and shared.terms in ({0: 1}, {0: -1})
+    _require(once and len(noise.laws) == 1, "run does not begin with one draw that steps share")
+    return Opening(noise.laws[0], shared.terms[0])
+
+
+def _require_align(mechanism: Any, opening: Opening) -> None:
+    sides = [_answers(name) for name in ("q", "q'")]
+    output = tuple(Mark("outcome", i) for i in range(_ROUNDS))
+    calls: list[Any] = []
+
+    def align_step(_: Any, *given: Any) -> tuple[list[Mark], Mark]:
+        calls.append(given)
+        return [Mark("shift", len(calls))], Mark("used", len(calls))
+
+    def rise(_: Any, *given: Any) -> Affine:
+        exact = len(given) == 2 and all(
+            a is b for a, b in zip(given, (heads, sides[1]), strict=True)
+        )
+        _require(exact, "align does not look at all answers")
+        return Affine(None, {"rise": 1})  # type: ignore[arg-type]
+
+    heads = _Heads(sides[0], type(mechanism).align.__code__)
+    program = _opaque(mechanism, align_step=align_step, rise=rise)
+    shifts = list(program.align(heads, sides[1], Sealed(), output))
+    heads.require_same("align")
+    _require(len(calls) == _ROUNDS, "align does not take one step for each outcome")
+    _require(shifts[0].terms == {"rise": opening.sign}, "align does not begin with the rise")
+    for number, (used, move, outcome) in enumerate(calls):
+        last = used == 0 if number == 0 else _is(used, "used", number)
+        _require(last, "a step of align does not begin where the last one ended")
+        wanted = {"rise": 1, f"q{number}": 1, f"q'{number}": -1}
+        same = isinstance(move, Affine) and move.terms == wanted and not move.constant
+        _require(same, "align does not make up for the rise and the answer's own change")
+        _require(outcome is output[number], "align does not take outcomes as they come")
+        _require(_is(shifts[number + 1], "shift", number + 1), "align loses shifts")
+    _require(len(shifts) == _ROUNDS + 1, "align adds shifts")
+
+
+def _answers(name: str) -> tuple[Affine, ...]:
+    """More answers than outcomes: a stream may end before its answers do."""
+    return tuple(Affine(None, {f"{name}{i}": 1}) for i in range(_ROUNDS + 1))  # type: ignore[arg-type]
+
+
+def _is(value: Any, name: str, number: int) -> bool:
+    return isinstance(value, Mark) and (value.name, value.number) == (name, number)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise _broken(message)
+
+
+def _broken(message: str) -> Violation:
+    return Violation("fold", message)

@@ -1,0 +1,166 @@
+"""A stream for every n: one step from any state.
+
+*State*: the units used so far, and what all steps share, such as a noisy threshold. On the
+neighbour as many units are used, and what is shared is higher by the rise. From any such state, one
+step on an arbitrary answer gives the same outcome on both sides, ends in such a state again, and
+costs at most the units that it uses. So the whole costs at most what the shared draw costs, and all
+units together. `folds` shows that a stream is nothing but such steps.
+
+Of all other answers only their sum is looked at (`rise`): an arbitrary answer and the sum of the
+rest stand for all of them.
+
+Shifts are the same for all noise with the same outcomes. So they are acyclic, |det J| = 1, and
+there are as many alignments as there are sequences of outcomes: countably many.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dpgap.exact.laws import Law, Scalar
+from dpgap.proof.checker.alignment import Draws, ShiftedDraws
+from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Violation, exact
+from dpgap.proof.checker.output import collect, seal, take_apart
+from dpgap.proof.checker.proving import DIRECTIONS, GENERAL
+from dpgap.proof.every.folds import Opening, require_fold
+from dpgap.proof.every.theorem import Theorem
+
+if TYPE_CHECKING:
+    from dpgap.proof.every.recording import Recording
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Charged:
+    """Noise whose cost is counted in units: what it costs at charge 1, times these."""
+
+    at_one: Law
+    units: Affine
+
+    @property
+    def can_tie(self) -> bool:
+        """Whether two draws may be equal."""
+        return self.at_one.can_tie
+
+    def supports(self, value: Scalar) -> Any:
+        """Whether `value` can be drawn at all."""
+        return self.at_one.supports(value)
+
+
+class Budget(NamedTuple):
+    """What is paid for: the shared draw, and so many units at so much each."""
+
+    opening: Opening
+    share: Exact
+    capacity: Scalar
+    unit: Exact
+
+
+def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
+    """What must hold of one step of a mechanism with known numbers.
+
+    Beside `run` and `align` it has `step`, `align_step`, `rise` and `live`, as `SparseVector` has
+    them, and `capacity` units of `unit` each.
+    """
+    from dpgap.proof.every.recording import Recording  # z3 takes its time to load
+
+    opening = require_fold(mechanism)
+    share = exact(mechanism.epsilon) - mechanism.capacity * exact(mechanism.unit)
+    budget = Budget(opening, share, mechanism.capacity, exact(mechanism.unit))
+    judge = Recording(exact(mechanism.epsilon), ties=ties)
+    judge.given_whole(judge.unknown("used"))
+    return [prove_step(type(mechanism).__name__, mechanism, budget, kind, judge)]
+
+
+def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recording") -> Theorem:
+    """One step from any state, as a theorem; raises the first violation."""
+    used = judge.unknown("used")
+    judge.given(used >= 0)
+    judge.given(used <= budget.capacity)
+    answer, rest, shared = map(judge.unknown, ("answer", "rest", "shared"))
+    move = judge.between("move", *DIRECTIONS[kind])
+    others = judge.unknown("others_move")
+    if kind != GENERAL:  # all move the same way
+        judge.given(others >= 0 if DIRECTIONS[kind][1] else others <= 0)
+    sides = (answer, rest), (answer + move, rest + others)
+    laws: dict[Any, list[Any]] = {}
+    judge.explore(lambda: _on_path(program, budget, judge, (used, shared), sides, laws))
+    return judge.theorem(f"{name}, {kind}: one step")
+
+
+def _on_path(
+    program: Any,
+    budget: Budget,
+    judge: "Recording",
+    state: tuple[Affine, Affine],
+    sides: tuple[Sequence[Affine], Sequence[Affine]],
+    laws: dict[Any, list[Any]],
+) -> None:
+    """One step, its shifts, and the same step on the neighbour."""
+    (used, shared), (before, after) = state, sides
+    if used > 0 and not program.live(used):
+        return  # the stream has ended
+    rise = program.rise(before, after)
+    _require_shared(budget, rise, judge)
+    draws = Draws(judge, [], [])
+    outcome, then = collect(program.step(used, before[0], shared, draws))
+    live = program.live(used)
+    told = take_apart(outcome)[0], live if isinstance(live, int) else bool(live)
+    untold = Violation("draws", "the outcome must tell which draws a step took")
+    judge.require(laws.setdefault(told, draws.laws) == draws.laws, untold)
+    judge.watch_alignment(True)
+    shifts, counted = program.align_step(used, rise + before[0] - after[0], seal(outcome))
+    judge.watch_alignment(False)
+    if len(shifts) != len(draws.values):
+        raise BadProgram("align_step must return one shift for every draw of its step")
+    judge.require(
+        _is_free_of_noise(shifts, rise, judge), Violation("acyclic", "a shift depends on noise")
+    )
+    for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
+        out = Violation("support", "a shift takes noise out of its support")
+        judge.require(law.supports(value + shift), out)
+    _require_paid(draws.laws, shifts, (then - used) * budget.unit, judge)
+    judge.require(then <= budget.capacity, Violation("cost", "more units are used than there are"))
+    again = ShiftedDraws(draws, shifts, [])
+    same = collect(program.step(used, after[0], shared + rise, again))
+    _require_same((outcome, then), same, judge)
+    judge.require_zero(counted - then + 0 * used, Violation("output", "align counts other units"))
+    if len(again.taken) < len(draws.values):
+        judge.require(False, Violation("draws", "the neighbour draws less often"))
+
+
+def _is_free_of_noise(shifts: Sequence[Scalar], rise: Scalar, judge: "Recording") -> bool:
+    asked = any(about for about, _ in judge.alignment_questions)
+    return not asked and not any(isinstance(s, Affine) and s.draws for s in (*shifts, rise))
+
+
+def _require_shared(budget: Budget, rise: Scalar, judge: "Recording") -> None:
+    """The shared draw is shifted by the rise, which costs its share and keeps its support."""
+    law, sign = budget.opening
+    over = Violation("cost", "the rise can cost more than its share")
+    judge.require_at_most([law], [rise], budget.share, over)
+    value = judge.unknown("shared_draw")
+    judge.assume(law.supports(value))
+    out = Violation("support", "the rise takes noise out of its support")
+    judge.require(law.supports(value + sign * rise), out)
+
+
+def _require_paid(laws: Sequence[Any], shifts: Sequence[Scalar], paid: Affine, judge: Any) -> None:
+    over = Violation("cost", "the shifts can cost more than the units that are used")
+    moved = [
+        (law, by) for law, by in zip(laws, shifts, strict=True) if isinstance(by, Affine) or by
+    ]
+    if not any(isinstance(law, Charged) for law, _ in moved):
+        judge.require_at_most([law for law, _ in moved], [by for _, by in moved], paid, over)
+        return
+    judge.require(len(moved) == 1, Violation("cost", "a step shifts more than one draw"))
+    for law, by in moved:  # units times at most 1
+        judge.require_at_most([law.at_one], [by], 1, over)
+        judge.require(law.units <= paid, over)
+
+
+def _require_same(made: Any, same: Any, judge: Any) -> None:
+    differs = Violation("output", f"the neighbour gives {same}, not {made}")
+    (skeleton, numbers), (others, changed) = take_apart(made), take_apart(same)
+    judge.require(skeleton == others, differs)
+    for number, other in zip(numbers, changed, strict=True):
+        judge.require_zero(number - other, differs)

@@ -1,0 +1,143 @@
+"""One thing changed in the source of what ships: a proof fails, or it is known why none does.
+
+Each comparison, sign, constant and index, one at a time. What breaks ε makes a proof fail. What
+only changes what is found, and not what is given away, is caught by tests of the law or the kernel.
+"""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from source_mutations import mutations
+
+from dpgap.exact.laws import LaplaceNoise
+from dpgap.mechanisms.joint.mechanism import JointTopK
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.measuring.measurement import Measurement
+from dpgap.mechanisms.sparse_vector import mechanism as sparse_vectors
+from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.proof import prove
+from dpgap.proof.checker.families import altered
+from dpgap.proof.checker.joint import check_joint
+from dpgap.proof.every.streams import require_numbers
+from dpgap.proof.every.theorems import shipped_for_every_n
+
+KERNEL = "tests/mechanisms/sparse_vector/test_sparse_vector.py"
+SAYS = f"{KERNEL}::test_the_kernel_says_what_the_program_says"
+SPENDS = f"{KERNEL}::test_no_transcript_overspends_and_all_of_epsilon_can_be_spent"
+
+# It finds something else, and gives no more away: the test that fails.
+OTHER_LAW = {
+    "SparseVector.step: gap >= way.margin → gap > way.margin": SAYS,
+    "SparseVector.live: used <= limit → used < limit": SAYS,
+    "limits_of: way.units if drain else ways[-1].units → ways[-1].units if drain else way.units": (
+        SPENDS
+    ),
+}
+LENGTHS = "as many values on both sides, so a strict zip is like any other"
+GUARD = "it is in what refuses scales that are too large or too small; nothing else changes"
+# Nothing that can be observed changes.
+SAME = {
+    "SparseVector.rise: sum(neighbour) <= sum(answers) → sum(neighbour) < sum(answers)": (
+        "where nothing moves, to raise the threshold by Δ or not at all are both alignments"
+    ),
+    "Measurement.align: True → False": LENGTHS,
+    "CountHull.align: True → False": LENGTHS,
+    "CountHull.align: True → False, the 2. time": LENGTHS,
+    "laws_of: dearest / (1 << branches - 1) → dearest * (1 << branches - 1)": GUARD,
+    "laws_of: doubled * steps / charge → doubled * steps * charge": GUARD,
+    "laws_of: doubled * steps → doubled / steps": GUARD,
+    "laws_of: branches - 1 → branches + 1": GUARD,
+    "laws_of: 1 → 2, the 5. time": GUARD,
+    "laws_of: 1 → 0, the 8. time": GUARD,
+}
+
+TARGETS = [
+    *((SparseVector, each) for each in ("run", "step", "align", "rise", "align_step", "live")),
+    *((NoisyTopK, each) for each in ("run", "align")),
+    *((Measurement, each) for each in ("run", "align")),
+    *((CountHull, each) for each in ("run", "align", "noise")),
+    *((JointTopK, each) for each in ("run", "half_margin", "align")),
+    (Laplace, "noise"),
+    *((sparse_vectors, each) for each in ("laws_of", "limits_of")),
+]
+
+
+def _prove_for_every_n(*names: str) -> None:
+    """Raise something unless these are proved, for every n."""
+    for each in shipped_for_every_n():
+        if each.name in names and each.verdict == "PROVED" and "staircase" not in each.variant:
+            assert each.prove()
+
+
+def _prove_joint() -> None:
+    _prove_for_every_n("JointTopK")
+    for n, k in ((3, 1), (3, 2)):
+        assert check_joint(JointTopK(k, 1), n, "general").verdict == "CHECKED"
+    with_laplace = altered(JointTopK(2, 1), law=LaplaceNoise(JointTopK(2, 1).law.scale))
+    assert prove(with_laplace, 3).verdict == "PROVED"
+
+
+def _require_laws() -> None:
+    for branches in (1, 2, 3):
+        for more in ({}, {"grid": "1/4", "sensitivity": "4/3"}, {"epsilon": "7/3"}):
+            given = {"epsilon": 1, "drain": branches == 3, "monotonic": branches == 2, **more}
+            mechanism = AdaptiveSparseVector(0, 3, branches=branches, **given)
+            require_numbers(mechanism.in_steps())
+
+
+PROOFS: dict[object, Callable[[], None]] = {
+    SparseVector: partial(_prove_for_every_n, "AdaptiveSparseVector"),
+    NoisyTopK: partial(_prove_for_every_n, "NoisyTopK"),
+    Measurement: partial(_prove_for_every_n, "Laplace", "Cube"),
+    CountHull: partial(_prove_for_every_n, "CountHull"),
+    Laplace: partial(_prove_for_every_n, "Laplace"),
+    JointTopK: _prove_joint,
+    sparse_vectors: _require_laws,
+}
+
+
+def _named(mutation):
+    return mutation.name.removeprefix(f"{sparse_vectors.__name__}.")
+
+
+def test_there_are_many_mutations_and_all_that_are_excused_exist():
+    names = [_named(each) for owner, method in TARGETS for each in mutations(owner, method)]
+    assert len(names) == 131
+    assert {*OTHER_LAW, *SAME} <= {*names}
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target[0].__name__}.{target[1]}")
+def test_a_mutation_makes_a_proof_fail_or_is_excused(target):
+    survivors = set()
+    for mutation in mutations(*target):
+        with mutation.applied():
+            try:
+                PROOFS[target[0]]()
+            except Exception:  # a violation, a failed assertion, or a program that fails
+                continue
+        survivors.add(_named(mutation))
+    known = {name for name in (*OTHER_LAW, *SAME) if name.split(": ")[0] == _named_target(target)}
+    assert survivors == known
+
+
+def _named_target(target):
+    owner, method = target
+    return method if owner is sparse_vectors else f"{owner.__name__}.{method}"
+
+
+@pytest.mark.parametrize("owner", PROOFS, ids=lambda owner: owner.__name__)
+def test_without_a_mutation_no_proof_fails(owner):
+    """A proof that fails raises."""
+    assert PROOFS[owner]() is None
+
+
+@pytest.mark.parametrize("where", sorted(set(OTHER_LAW.values())))
+def test_the_tests_of_laws_and_kernels_that_are_named_exist(where):
+    path, name = where.split("::")
+    text = (Path(__file__).parents[3] / path).read_text(encoding="utf-8")
+    assert re.search(rf"^def {name}\(", text, re.MULTILINE)
