@@ -1,5 +1,6 @@
 """Tests' own modules for every folder, seeded bits for every test, one of every server for all."""
 
+import re
 import shutil
 import sys
 import zlib
@@ -35,7 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folders = {Path(__file__).parent / name for name in ("data/engines", "twins")}
     for item in (each for each in items if each.path.parent in folders):
         for name in ON_SERVERS:
-            if name in getattr(item, "fixturenames", ()) or f"[{name}" in item.name:
+            asked_for = re.search(rf"[\[-]{name}\b", item.name)
+            if name in getattr(item, "fixturenames", ()) or asked_for:
                 item.add_marker(pytest.mark.xdist_group(name))
 
 

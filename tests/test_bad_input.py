@@ -18,6 +18,7 @@ MECHANISMS = [
     dpgap.NoisyTopK(1, 1),
     dpgap.NoisyMax(1),
     dpgap.JointTopK(1, 1),
+    dpgap.HybridTopK(0, 1, 1),
     dpgap.SparseVector(0, 1, 1),
     dpgap.AdaptiveSparseVector(0, 1, 1),
     dpgap.MeasuredTopK(1, 1, method="paper"),

@@ -72,6 +72,8 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "NoisyTopK": lambda: dpgap.NoisyTopK(2, 1).release([3, 1, 2]),
     "NoisyMax": lambda: dpgap.NoisyMax(1).release([3, 1, 2], labels=["fig", "pea", "oat"]),
     "JointTopK": lambda: dpgap.JointTopK(2, 1).release([3, 1, 2]),
+    "HybridTopK": lambda: dpgap.HybridTopK(1, 2, 1).release([3, 1, 2]),
+    "NoisyHistogram": lambda: dpgap.NoisyHistogram(1, reach=2).release([3, 1, 2]),
     "SparseVector": lambda: dpgap.SparseVector(1, 2, 1).release([3, 1, 2]),
     "AdaptiveSparseVector": lambda: dpgap.AdaptiveSparseVector(1, 2, 1).release([3, 1, 2]),
     "Laplace": lambda: dpgap.Laplace(1).release([3, 1]),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dpgap.data.domain import DomainWarning
     from dpgap.data.grouped_counts import GroupedAnswers
     from dpgap.mechanisms.classical import classical
+    from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+    from dpgap.mechanisms.hybrid.mechanism import HybridTopK
     from dpgap.mechanisms.joint.mechanism import JointTopK
     from dpgap.mechanisms.measuring.count_hull import CountHull
     from dpgap.mechanisms.measuring.cube import Cube
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     from dpgap.pipelines.arrays import measured_above, measured_top_k
     from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
     from dpgap.pipelines.plan import Plan, plan
-    from dpgap.pipelines.tables import above, top_k
+    from dpgap.pipelines.session import Session
+    from dpgap.pipelines.tables import above, count, top_k
     from dpgap.releases.document import read_release
     from dpgap.research.simulation import simulate
 
@@ -43,18 +46,22 @@ __all__ = [
     "Cube",
     "DomainWarning",
     "GroupedAnswers",
+    "HybridTopK",
     "JointTopK",
     "Laplace",
     "Ledger",
     "LedgerError",
     "MeasuredAbove",
     "MeasuredTopK",
+    "NoisyHistogram",
     "NoisyMax",
     "NoisyTopK",
     "Plan",
+    "Session",
     "SparseVector",
     "above",
     "classical",
+    "count",
     "counts",
     "estimates",
     "measured_above",
@@ -75,6 +82,8 @@ _HOMES = {
         "dpgap.data.grouped_counts": "GroupedAnswers",
         "dpgap.estimates": "estimates",
         "dpgap.mechanisms.classical": "classical",
+        "dpgap.mechanisms.histogram.mechanism": "NoisyHistogram",
+        "dpgap.mechanisms.hybrid.mechanism": "HybridTopK",
         "dpgap.mechanisms.joint.mechanism": "JointTopK",
         "dpgap.mechanisms.measuring.count_hull": "CountHull",
         "dpgap.mechanisms.measuring.cube": "Cube",
@@ -84,7 +93,8 @@ _HOMES = {
         "dpgap.pipelines.arrays": "measured_above measured_top_k",
         "dpgap.pipelines.measured": "MeasuredAbove MeasuredTopK",
         "dpgap.pipelines.plan": "Plan plan",
-        "dpgap.pipelines.tables": "above top_k",
+        "dpgap.pipelines.session": "Session",
+        "dpgap.pipelines.tables": "above count top_k",
         "dpgap.releases.document": "read_release",
         "dpgap.research.simulation.running": "simulate",
     }.items()

@@ -1,5 +1,6 @@
 """Processes that spend from a ledger, for tests that run many of them or kill them."""
 
+import multiprocessing
 import os
 import random
 import signal
@@ -13,6 +14,13 @@ import sqlalchemy as sql
 
 from dpgap.budget.account import AlreadyCharged, BudgetExhausted, Request, charged
 from dpgap.budget.ledger import Ledger, LedgerAccount
+
+
+def fresh_processes() -> multiprocessing.context.ForkServerContext:
+    """Processes that start in milliseconds, with the ledger's modules loaded already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["spenders", "psycopg", "sqlalchemy.dialects.postgresql"])
+    return context
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,4 @@ def migrate_and_die(url: str, place: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "migrate":
-        migrate_and_die(sys.argv[2], int(sys.argv[3]))
-    else:
-        kill_many(sys.argv[2], int(sys.argv[3]), Fraction(sys.argv[4]), sys.argv[5])
+    kill_many(sys.argv[1], int(sys.argv[2]), Fraction(sys.argv[3]), sys.argv[4])

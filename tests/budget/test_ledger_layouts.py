@@ -3,8 +3,6 @@
 import hashlib
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -152,15 +150,17 @@ def test_a_kill_in_the_middle_of_the_migration_leaves_one_or_the_other(stored: S
     heads = _heads(Ledger(url))
     outcomes = []
     for place in range(STATEMENTS):
-        done = subprocess.run(
-            [sys.executable, spenders.__file__, "migrate", url, str(place)], check=False
+        migrating = spenders.fresh_processes().Process(
+            target=spenders.migrate_and_die, args=(url, place)
         )
-        outcomes.append(done.returncode)
+        migrating.start()
+        migrating.join()
+        outcomes.append(migrating.exitcode)
         ledger = Ledger(url)
         assert ledger.verify() == []
         versions = {ledger.entries(name)[-1].version for name in heads}
-        assert versions == ({2} if done.returncode == 0 else {1})
-        if done.returncode == 0:
+        assert versions == ({2} if migrating.exitcode == 0 else {1})
+        if migrating.exitcode == 0:
             break
         assert _heads(ledger) == heads
     assert outcomes[-1] == 0

@@ -16,6 +16,10 @@ from dpgap.releases.results import Measured
 from faces import faces
 
 MEANING = "p is how often noise alone would give a lead this long to an item that does not belong."
+CONFIDENCE = (
+    "Claims about who belongs hold all at once with 95 % confidence; so do claims about order and "
+    "size."
+)
 SCALE = Fraction(20)
 
 
@@ -48,6 +52,7 @@ def test_a_clear_release():
     assert _same_again(release) == (
         "All ten belong among the top ten (p < 0.001).",
         "The order of all ten is sure.",
+        CONFIDENCE,
         MEANING,
     )
     assert release.groups() == tuple((rank,) for rank in range(1, 11))
@@ -66,6 +71,7 @@ def test_a_mixed_release():
             f"Ranks 5 to 10 cannot be told from their neighbours; about ε = {enough:.1f} would "
             "separate most of them, if these estimates are right."
         ),
+        CONFIDENCE,
         MEANING,
     )
     assert release.groups() == ((1,), (2,), (3,), (4,), (5, 6, 7, 8, 9, 10))
@@ -77,6 +83,7 @@ def test_a_close_release():
     assert _same_again(release) == (
         "Seven of the ten surely belong among the top ten: ranks 1 to 7.",
         "Ranks 1 to 10 cannot be told apart; even ten times this ε may not be enough.",
+        CONFIDENCE,
         MEANING,
     )
     assert not is_mostly_noise(release)
@@ -87,7 +94,7 @@ def test_a_hopeless_release_says_so_first():
     assert _same_again(release) == (
         (
             "This is mostly noise: none of the ten can be told from items that are not shown, "
-            "their order is not sure, and all ten values cannot be told from 0."
+            "their order is not sure, and none of the ten values can be told from 0."
         ),
         "Ask with more ε, or for fewer items.",
         MEANING,
@@ -131,6 +138,11 @@ def test_an_estimate_outside_its_interval_is_explained():
         "The estimate of rank 3 is outside its interval: the interval comes from the measurement "
         "alone, the estimate from the leads as well."
     )
+    moved = moved - 100 * (np.arange(10) == 6)
+    assert _same_again(replace(release, estimates=moved))[2] == (
+        "The estimates of ranks 3 and 7 are outside their intervals: intervals come from the "
+        "measurement alone, estimates from the leads as well."
+    )
 
 
 def test_a_set_belongs_as_a_whole_or_not_at_all():
@@ -163,13 +175,17 @@ def test_what_is_above_and_what_cannot_be_told_from_the_line():
         "Two of the three are surely above 6,000: ranks 1 and 2.",
         "Rank 3 cannot be told from the line of 6,000.",
     )
+    weak = replace(release, evidence=Evidence((90.0, 90.0, 65.0), (SCALE,) * 3))
+    assert weak.findings[0] == (
+        "All three are truly above 6,000 (p = 0.039 for the least sure of them)."
+    )
     unsure = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
     assert unsure.findings[0] == "None of the three can be told from the line of 6,000."
     values = np.array([9.0, 8.0, 7.0])
     hopeless = replace(unsure, measurements=values, estimates=values)
     assert hopeless.findings[0] == (
         "This is mostly noise: none of the three can be told from the line of 6,000, their order "
-        "is not sure, and all three values cannot be told from 0."
+        "is not sure, and none of the three values can be told from 0."
     )
     assert is_mostly_noise(hopeless)
 
@@ -179,6 +195,7 @@ def test_the_papers_method_claims_what_its_measurements_support():
     assert _same_again(release) == (
         "All three are truly above 6,000.",
         "The order of all three is sure.",
+        CONFIDENCE,
         (
             "There are no p-values: Laplace noise can be negative, so that a lead proves nothing "
             "about who belongs."
@@ -215,4 +232,18 @@ def test_a_table_says_the_same_as_its_document():
     assert _same_again(release)[:2] == (
         "Both belong among the top two (p < 0.001).",
         "The order of both is sure.",
+    )
+
+
+def test_the_confidence_is_said_of_what_is_claimed_and_of_nothing_else():
+    bare = dpgap.NoisyTopK(2, 9, noise="exponential").release([900, 800, 10])
+    assert _same_again(bare) == (
+        "Both belong among the top two (p < 0.001).",
+        "Claims about who belongs hold all at once with 95 % confidence.",
+        MEANING,
+    )
+    hopeless = replace(bare, evidence=Evidence((1.0, 1.0), (SCALE,) * 2))
+    assert hopeless.findings == (
+        "Neither of the two can be told from items that are not shown.",
+        MEANING,
     )

@@ -76,10 +76,21 @@ def test_what_a_sparse_vector_found_comes_back(data, values, epsilon, noise, opt
 
 
 @MANY
+@given(data=st.data(), values=answers, epsilon=epsilons, options=facts)
+def test_what_a_hybrid_top_k_found_comes_back(data, values, epsilon, options):
+    threshold, k = data.draw(st.fractions(-100, 100)), data.draw(st.integers(1, 12))
+    release = dpgap.HybridTopK(threshold, k, epsilon, **options).release(
+        _whole_grid(options, values)
+    )
+    assert _require_same(release).spent == release.spent
+
+
+@MANY
 @given(values=answers, epsilon=epsilons, options=facts)
 def test_measured_values_come_back(values, epsilon, options):
     monotonic = options.pop("monotonic")
     kinds = [dpgap.Laplace(epsilon, **options), dpgap.Cube(epsilon, **options)]
+    kinds.append(dpgap.NoisyHistogram(epsilon, reach=3, **options))
     if monotonic:
         kinds.append(dpgap.CountHull(epsilon, monotonic=True, **options))
     for mechanism in kinds:
@@ -207,10 +218,10 @@ def test_a_document_of_every_kind_law_and_error_is_kept():
     kept = [json.loads(path.read_text(encoding="utf-8")) for path in KEPT.glob("*.json")]
     assert {each["kind"] for each in kept if each["version"] == 1} >= set(documents._KINDS)
     said = json.dumps(kept)
-    for kind in ("laplace", "exponential", "staircase", "hull", "cube"):
+    for kind in ("laplace", "exponential", "staircase", "hull", "cube", "geometric"):
         assert f'"kind": "{kind}", "scale"' in said
-    for error in ('"kind": "measurement", "law"', '"kind": "laplace sum", "terms"'):
-        assert error in said
+    for error in ('"measurement", "law"', '"laplace sum", "terms"', '"histogram", "law"'):
+        assert f'"kind": {error}' in said
     tags = ("float", "date", "datetime", "time", "microseconds", "decimal", "fraction")
     for tag in (*tags, "bytes", "uuid", "datetime64", "tuple"):
         assert f'{{"{tag}": ' in said

@@ -19,6 +19,9 @@ HOSTILE = ["<script>alert(1)</script>", "\x1b[31mred", "a\u202eb", "=cmd()"]
 RELEASES = {
     "top": lambda labels: dpgap.NoisyTopK(2, 10, monotonic=True).release(ANSWERS, labels=labels),
     "joint": lambda labels: dpgap.JointTopK(2, 10, monotonic=True).release(ANSWERS, labels=labels),
+    "hybrid": lambda labels: dpgap.HybridTopK(100, 3, 10, monotonic=True).release(
+        ANSWERS, labels=labels
+    ),
     "max": lambda labels: dpgap.NoisyMax(10, monotonic=True).release(ANSWERS, labels=labels),
     "above": lambda labels: dpgap.SparseVector(100, 2, 10, monotonic=True).release(
         ANSWERS, labels=labels

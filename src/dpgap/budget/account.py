@@ -186,10 +186,10 @@ def charged(account: Account | None, request: Request) -> Iterator[Charge]:
 
 def reserved(account: Account | None, request: Request) -> Reservation | None:
     """Set aside what is requested; the account is told as much as it can be told."""
-    if isinstance(account, Archive):
-        return account.reserve_for(request)
     if account is None:
         return None
+    if isinstance(account, Archive):
+        return account.reserve_for(request)
     if not request.delta:
         return account.reserve(request.epsilon, request.purpose)
     if "delta" not in signature(account.reserve).parameters:

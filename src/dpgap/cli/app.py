@@ -1,4 +1,4 @@
-"""The command line: `dpgap top-k`, `above`, `show`, `plan`, `ledger`, and what other parts add.
+"""The command line: `dpgap top-k`, `above`, `count`, `show`, `plan`, `ledger`, and what others add.
 
 Engines, NumPy and Rich tables are loaded by the command that needs them, so that help is at hand
 at once.
@@ -13,7 +13,7 @@ from dpgap.cli.errors import Commands
 from dpgap.cli.later import add_later
 from dpgap.cli.ledger import ledger_app
 from dpgap.cli.plan import plan
-from dpgap.cli.release import above, top_k
+from dpgap.cli.release import above, count, top_k
 from dpgap.cli.show import show
 
 app = typer.Typer(name="dpgap", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -36,6 +36,7 @@ def dpgap(
 
 app.command("top-k")(top_k)
 app.command("above")(above)
+app.command("count")(count)
 app.command("show")(show)
 app.command("plan")(plan)
 app.add_typer(ledger_app, name="ledger")

@@ -30,6 +30,12 @@ def plan(
         typer.Option(help="Counts that you expect, by rank: 1:9000,10:2000,100:300. Not private."),
     ] = None,
     items: Annotated[int | None, typer.Option(help="With --counts: how many items in all.")] = None,
+    max_items: Annotated[
+        int | None, typer.Option(help="The most items a unit counts for; others are dropped.")
+    ] = None,
+    items_per_unit: Annotated[
+        float | None, typer.Option(help="With --max-items: how many a unit has on average.")
+    ] = None,
     json: AsJSON = False,
 ) -> None:
     """Say which error to expect for an ε, or which ε an error takes; spend nothing."""
@@ -49,6 +55,8 @@ def plan(
         adaptive=adaptive,
         counts=None if counts is None else _by_rank(counts),
         items=items,
+        max_items=max_items,
+        items_per_unit=items_per_unit,
     )
     if not json:
         typer.echo(_words(made))

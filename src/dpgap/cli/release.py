@@ -1,130 +1,159 @@
-"""`dpgap top-k` and `dpgap above`: from a table to a release that reaches somebody."""
+"""`dpgap top-k`, `above` and `count`: from a table to a release that reaches somebody."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from dpgap.cli.errors import notes
 from dpgap.cli.files import Wanted, input_files
-from dpgap.cli.options import Adaptive, AsJSON, CSVFile, Force, HTMLFile, K, Neighbours, Split
+from dpgap.cli.options import (
+    Adaptive,
+    AsJSON,
+    CSVFile,
+    Force,
+    HTMLFile,
+    K,
+    Neighbours,
+    Split,
+    with_groups,
+)
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpgap.budget.ledger import LedgerAccount
-    from dpgap.releases.questions import TableRelease
+    from dpgap.pipelines.session import Answered
 
-File = Annotated[
-    str,
-    typer.Argument(
-        metavar="TABLE",
-        help="Parquet, CSV, JSON lines or FIMI .dat, also .gz; or postgresql://…/db?table=sales.",
-    ),
-]
-Unit = Annotated[
-    str | None, typer.Option(help='The column that says whose row it is; or "row", or "line".')
-]
-Item = Annotated[str | None, typer.Option(help="The column to count.")]
-Domain = Annotated[
-    str,
-    typer.Option(
-        help="The public items: items.txt, table.parquet:column, 0..16469; in a database also "
-        "table:column."
-    ),
-]
+_ROWS = "Which rows, and how much of a unit counts"
+_PAYING = "Who pays"
+_OUTPUT = "Where it goes"
+
 Epsilon = Annotated[str, typer.Option(help="The privacy budget, exact: 1, 0.7 or 2/3.")]
+Delta = Annotated[
+    str, typer.Option(help="Without --domain: the chance that a unit's own item is shown.")
+]
 TopKMethod = Annotated[
     str | None,
     typer.Option(
-        help="best, the default: looks, then takes joint (a set) or ranked (with gaps); or paper."
+        help="best, the default: the way with the least error; or joint (a set), ranked (with "
+        "gaps), paper, histogram (with --max-items)."
     ),
 ]
-Method = Annotated[str | None, typer.Option(help="best, the default, or paper.")]
-LedgerURL = Annotated[str | None, typer.Option("--ledger", help="The ledger to charge.")]
-Dataset = Annotated[str | None, typer.Option(help="The data set in the ledger.")]
-Reason = Annotated[str, typer.Option(help="Why it is asked; the ledger keeps it.")]
-Key = Annotated[
-    str | None, typer.Option(help="A name for this request: sent twice, it is charged once.")
+Method = Annotated[
+    str | None, typer.Option(help="best, the default, paper, or histogram (with --max-items).")
 ]
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="Pay for fresh noise, though the ledger has the answer.")
 ]
+Most = Annotated[
+    int | None,
+    typer.Option("-k", "--k", help="How many items to find; with --max-items all, unless said."),
+]
 
 
-def top_k(
-    file: File,
-    domain: Domain,
-    k: K,
-    epsilon: Epsilon,
-    unit: Unit = None,
-    item: Item = None,
-    method: TopKMethod = None,
-    split: Split = None,
-    neighbours: Neighbours = "add-or-remove",
-    ledger: LedgerURL = None,
-    dataset: Dataset = None,
-    reason: Reason = "",
-    key: Key = None,
-    fresh: Fresh = False,
-    json: AsJSON = False,
-    csv: CSVFile = None,
-    html: HTMLFile = None,
-    force: Force = False,
-) -> None:
-    """Find the k items with the most units, with estimates, error bars and gaps."""
-    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split, "fresh": fresh}
-    table = {"table": file, "unit": unit, "item": item, "domain": domain, "neighbours": neighbours}
-    _release(
-        "top_k", table, ask, _Payer(ledger, dataset, reason, key), json, Wanted(csv, html, force)
+class Rows(NamedTuple):
+    """The table, whose rows they are, and which of them count."""
+
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="Parquet, CSV, JSON lines or FIMI .dat, also .gz; or "
+            "postgresql://…/db?table=sales.",
+        ),
+    ]
+    unit: Annotated[
+        str | None, typer.Option(help='The column that says whose row it is; or "row", or "line".')
+    ] = None
+    where: Annotated[
+        str | None,
+        typer.Option(
+            help="Which rows count: \"country = 'CH' and amount >= 10\".", rich_help_panel=_ROWS
+        ),
+    ] = None
+    neighbours: Neighbours = "add-or-remove"
+
+
+class Items(NamedTuple):
+    """What is counted or added up, and how much of a unit counts."""
+
+    item: Annotated[str | None, typer.Option(help="The column to count.")] = None
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            help="The public items: items.txt, table.parquet:column, 0..16469; in a database also "
+            "table:column. Without it: whatever there is, with --delta and --max-items."
+        ),
+    ] = None
+    max_items: Annotated[
+        int | None,
+        typer.Option(
+            help="The most items a unit counts for; others are dropped.", rich_help_panel=_ROWS
+        ),
+    ] = None
+    by: Annotated[
+        str | None,
+        typer.Option(help="A column of groups: an answer for each.", rich_help_panel=_ROWS),
+    ] = None
+    groups: Annotated[
+        str | None,
+        typer.Option(help="The public groups: CH,DE,FR or groups.txt.", rich_help_panel=_ROWS),
+    ] = None
+    max_groups: Annotated[
+        int, typer.Option(help="The most groups a unit counts in.", rich_help_panel=_ROWS)
+    ] = 1
+    sum: Annotated[
+        str | None,
+        typer.Option(help="A column of amounts to add up.", rich_help_panel=_ROWS),
+    ] = None
+    at_most: Annotated[
+        str | None,
+        typer.Option(help="The most a unit adds to an item.", rich_help_panel=_ROWS),
+    ] = None
+    at_least: Annotated[str, typer.Option(help="The least, 0 or below.", rich_help_panel=_ROWS)] = (
+        "0"
     )
+    step: Annotated[
+        str, typer.Option(help="What amounts are rounded to.", rich_help_panel=_ROWS)
+    ] = "0.01"
 
 
-def above(
-    file: File,
-    domain: Domain,
-    threshold: Annotated[str, typer.Option(help="How many units an item must have.")],
-    k: K,
-    epsilon: Epsilon,
-    unit: Unit = None,
-    item: Item = None,
-    adaptive: Adaptive = True,
-    method: Method = None,
-    split: Split = None,
-    neighbours: Neighbours = "add-or-remove",
-    ledger: LedgerURL = None,
-    dataset: Dataset = None,
-    reason: Reason = "",
-    key: Key = None,
-    fresh: Fresh = False,
-    json: AsJSON = False,
-    csv: CSVFile = None,
-    html: HTMLFile = None,
-    force: Force = False,
-) -> None:
-    """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
-    ask = {"k": k, "epsilon": epsilon, "method": method, "split": split, "fresh": fresh}
-    ask |= {"threshold": threshold, "adaptive": adaptive}
-    table = {"table": file, "unit": unit, "item": item, "domain": domain, "neighbours": neighbours}
-    _release(
-        "above", table, ask, _Payer(ledger, dataset, reason, key), json, Wanted(csv, html, force)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Payer:
+class Payer(NamedTuple):
     """Whose budget pays: a data set in a ledger, or nobody's."""
 
-    ledger: str | None
-    dataset: str | None
-    reason: str
-    key: str | None
+    ledger: Annotated[
+        str | None,
+        typer.Option("--ledger", help="The ledger to charge.", rich_help_panel=_PAYING),
+    ] = None
+    dataset: Annotated[
+        str | None, typer.Option(help="The data set in the ledger.", rich_help_panel=_PAYING)
+    ] = None
+    reason: Annotated[
+        str, typer.Option(help="Why it is asked; the ledger keeps it.", rich_help_panel=_PAYING)
+    ] = ""
+    key: Annotated[
+        str | None,
+        typer.Option(
+            help="A name for this request: sent twice, it is charged once.",
+            rich_help_panel=_PAYING,
+        ),
+    ] = None
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh",
+            help="Pay for fresh noise, though the ledger has the answer.",
+            rich_help_panel=_PAYING,
+        ),
+    ] = False
 
     def account(self) -> "LedgerAccount | None":
+        """What is charged, if anything is."""
         if self.ledger is None and self.dataset is None:
             if self.reason or self.key:
                 raise ValueError("--reason and --key are for a ledger: give --ledger and --dataset")
@@ -136,21 +165,98 @@ class _Payer:
         return Ledger(self.ledger).account(self.dataset).of(reason=self.reason, key=self.key)
 
 
+class Output(NamedTuple):
+    """What is printed, and which files are written."""
+
+    json: AsJSON = False
+    csv: CSVFile = None
+    html: HTMLFile = None
+    force: Force = False
+
+
+@with_groups
+def top_k(
+    rows: Rows,
+    k: K,
+    epsilon: Epsilon,
+    items: Items,
+    payer: Payer,
+    output: Output,
+    delta: Delta = "0",
+    method: TopKMethod = None,
+    split: Split = None,
+) -> None:
+    """Find the k items with the most units or the largest sums, with estimates and error bars."""
+    ask = {"k": k, "epsilon": epsilon, "delta": delta, "method": method, "split": split}
+    _release("top_k", _counting(rows, items), ask, payer, output)
+
+
+@with_groups
+def above(
+    rows: Rows,
+    threshold: Annotated[str, typer.Option(help="How many units an item must have, or which sum.")],
+    epsilon: Epsilon,
+    items: Items,
+    payer: Payer,
+    output: Output,
+    k: Most = None,
+    delta: Delta = "0",
+    adaptive: Adaptive = True,
+    method: Method = None,
+    split: Split = None,
+) -> None:
+    """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
+    ask = {"k": k, "epsilon": epsilon, "delta": delta, "method": method, "split": split}
+    ask |= {"threshold": threshold, "adaptive": adaptive}
+    _release("above", _counting(rows, items), ask, payer, output)
+
+
+@with_groups
+def count(rows: Rows, epsilon: Epsilon, payer: Payer, output: Output) -> None:
+    """Count the units of a table, with an interval."""
+    _release("count", _stated(rows), {"epsilon": epsilon}, payer, output)
+
+
+def _counting(rows: Rows, items: Items) -> dict[str, Any]:
+    """What is said of counting, as `dpgap.counts` takes it."""
+    counting = _stated(rows) | _stated(items)
+    if items.groups is not None:
+        counting["groups"] = _groups(items.groups)
+    return counting
+
+
+def _stated(options: Rows | Items) -> dict[str, Any]:
+    """The options that were given; the table is one of them."""
+    given = {
+        name: each
+        for name, each in options._asdict().items()
+        if each != options._field_defaults.get(name)
+    }
+    return {"table" if name == "file" else name: each for name, each in given.items()}
+
+
+def _groups(stated: str) -> list[Any]:
+    """Groups from a list in one word, or from a file."""
+    if "," in stated or not Path(stated).is_file():
+        return [group.strip() for group in stated.split(",")]
+    from dpgap.data.domain import read_domain
+
+    return list(read_domain(stated).labels)
+
+
 def _release(
-    function: str,
-    table: dict[str, Any],
-    ask: dict[str, Any],
-    payer: _Payer,
-    json: bool,
-    wanted: Wanted,
+    function: str, table: dict[str, Any], ask: dict[str, Any], payer: Payer, output: Output
 ) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
-    files = wanted.files(lambda: input_files(table["table"], table["domain"], payer.ledger))
-    from dpgap.data.counts import counts
+    wanted = Wanted(output.csv, output.html, output.force)
+    domain = table.get("domain") or ""
+    files = wanted.files(lambda: input_files(table["table"], domain, payer.ledger))
+    from dpgap.data.counts import counts, units_of
 
     # While the engine counts, Python loads the rest.
     with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
-        counting = background.submit(counts, **table)
+        count: Callable[..., Any] = units_of if function == "count" else counts
+        counting = background.submit(count, **table)
         account = payer.account()
         from dpgap.cli.delivery import deliver, renders
         from dpgap.pipelines import tables
@@ -159,8 +265,9 @@ def _release(
 
         answers = counting.result()
     with notes():
-        release: TableRelease = getattr(tables, function)(answers, account=account, **ask)
-    remaining = release.remaining if account is None else _left(account)
+        ask = {"account": account, "fresh": payer.fresh, **ask}
+        release: Answered = getattr(tables, function)(answers, **ask)
+    remaining = release.epsilon - release.spent if account is None else _left(account)
     whose = None if account is None else account.dataset
 
     def as_object() -> str:
@@ -168,8 +275,8 @@ def _release(
 
     render = renders(release)
     deliver(
-        [(output, render[kind]) for kind, output in files.items()],
-        shown=as_object if json else lambda: shown(release, remaining, whose),
+        [(file, render[kind]) for kind, file in files.items()],
+        shown=as_object if output.json else lambda: shown(release, remaining, whose),
         complete=as_object,
     )
 

@@ -10,6 +10,7 @@ independently of it. So they hold for the very answers that were selected, clear
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def estimates_after_top_k(
     k, grid = selection.k, Grid(selection.grid).width
     if k == 1:  # one lead over an unknown line says nothing
         return Estimates(measurements, np.full_like(measurements, measurement.variance(1)))
-    own, shared = _parts(measurement, k)
+    scales, own, shared = _noise_of(selection, measurement)
     if leads.shape[1] < k:  # with no loser nobody was selected, and least squares is right
         selecting = (
             selection.in_steps().law.floor_variance + 1 / 12
@@ -52,9 +53,15 @@ def estimates_after_top_k(
         contrast = alone - alone * part**2 - selecting * (1 - part) ** 2
         variances = np.full_like(measurements, variance - contrast * (k - 1) / k)
         return Estimates(np.array(rows), variances)
+    return after_selection(measurements, leads + grid / 2, scales, own, UnknownLine(shared))
+
+
+@lru_cache(maxsize=64)  # mechanisms are public
+def _noise_of(selection: NoisyTopK, measurement: Joint) -> tuple[Floats, float, float]:
+    """The scales of leads, and the deviations of measurements: their own, and what they share."""
+    grid = Grid(selection.grid).width
     scale = float(selection.in_steps().law.scale) * grid
-    line = UnknownLine(shared)
-    return after_selection(measurements, leads + grid / 2, _scales(scale, grid), own, line)
+    return (_scales(scale, grid), *_parts(measurement, selection.k))
 
 
 def _gaps(leads: Floats, grid: float) -> Floats:

@@ -33,7 +33,7 @@ class Forecast:
         top, top_sizes = _top_cells(k)
         low, high = _low_cells(k, n)
         self._k = k
-        self._log_sizes = _log_sizes(k, top, top_sizes, low, high).astype(np.float32)
+        self._log_sizes = _log_sizes(k, top, top_sizes, low, high).ravel().astype(np.float32)
         self._right = np.stack(
             [np.ones(self._log_sizes.size), _shares_right(k, top, low, high).ravel()], axis=1
         ).astype(np.float32)
@@ -43,19 +43,21 @@ class Forecast:
         self._ranks = np.array(ranks, dtype=np.float64)
         self._weights = _weights(places, self._ranks)
         self._log_counts = np.log(self._counts)
+        self._above = np.concatenate([[0.0], np.cumsum(self._counts)])
 
     def counts_at(self, looks: Floats, ranks: tuple[int, ...]) -> Floats:
         """The curve through each row of looks at other ranks."""
         return _counts(looks, _weights(np.array(ranks, dtype=np.float64), self._ranks))
 
-    def _curve(self, looks: Floats) -> tuple[Floats, Floats, Floats]:
-        """Counts of the top cells and the low cells, and the lead of rank k, for rows of looks."""
-        counts = _counts(looks, self._weights)
-        top, (last, next_one), ends = np.split(
-            counts.swapaxes(0, -1), [self._cells, self._cells + 2]
-        )
-        low = 0.5 * (ends[: ends.shape[0] // 2] + ends[ends.shape[0] // 2 :])
-        return top.swapaxes(0, -1), low.swapaxes(0, -1), (last - next_one).swapaxes(0, -1)
+    def _curve(self, looks: Floats) -> tuple[Floats, Floats]:
+        """Counts of the top cells and then the low cells, and the lead of rank k."""
+        at = _counts(looks, self._weights)
+        counts, borders = np.empty((len(at), self._counts.size)), self._cells + 2
+        counts[:, : self._cells] = at[:, : self._cells]
+        low, middle = counts[:, self._cells :], (at.shape[1] + borders) // 2
+        np.add(at[:, borders:middle], at[:, middle:], out=low)
+        low *= 0.5
+        return counts, at[:, borders - 2] - at[:, borders - 1]
 
     @np.errstate(all="ignore")
     def precisions(
@@ -65,14 +67,15 @@ class Forecast:
 
         A rate is one over the scale of the noise, in units of the sensitivity.
         """
-        top, low, lead = self._curve(looks)
-        return self._as_set(top, low, lead, set_rates), self._as_ranked(top, low, rank_rate)
+        counts, lead = self._curve(looks)
+        return self._as_set(counts, lead, set_rates), self._as_ranked(counts, rank_rate)
 
-    def _as_set(self, top: Floats, low: Floats, lead: Floats, rates: Floats) -> Floats:
-        margins = (0.5 * (low[:, None, :] - top[:, :, None])).reshape(1, len(top), -1)
+    def _as_set(self, counts: Floats, lead: Floats, rates: Floats) -> Floats:
+        top, low = counts[:, : self._cells, None], counts[:, None, self._cells :]
+        margins = (0.5 * (low - top)).reshape(1, len(counts), -1)
         rates = rates[:, None]
         logs = margins.astype(np.float32) * rates[:, :, None].astype(np.float32)
-        logs += self._log_sizes.ravel()
+        logs += self._log_sizes
         own = 0.5 * lead * rates
         most = np.maximum(own, logs.max(axis=-1))
         logs -= most[:, :, None].astype(np.float32)
@@ -81,14 +84,13 @@ class Forecast:
         found: Floats = (itself + others[..., 1]) / (itself + others[..., 0])
         return found
 
-    def _as_ranked(self, top: Floats, low: Floats, rate: float) -> Floats:
+    def _as_ranked(self, counts: Floats, rate: float) -> Floats:
         """Between two cells the sum of chances is a number plus e^(−line) times another."""
-        heights = np.concatenate([top, low], axis=1) * rate
-        above = np.concatenate([[0.0], np.cumsum(self._counts)])
+        heights = counts * rate
         logs = np.logaddexp.accumulate((heights + self._log_counts)[:, ::-1], axis=1)[:, ::-1]
-        lifted = above[:-1] + np.exp(np.minimum(logs - heights, 700.0))
-        at = np.argmax(lifted >= self._k, axis=1)[:, None]
-        line = np.take_along_axis(logs, at, axis=1) - np.log(self._k - above[at])
+        lifted = self._above[:-1] + np.exp(np.minimum(logs - heights, 700.0))
+        at = np.argmax(lifted >= self._k, axis=1)
+        line = (logs[np.arange(at.size), at] - np.log(self._k - self._above[at]))[:, None]
         chances = np.exp(np.minimum(heights[:, : self._cells] - line, 0.0))
         found: Floats = chances @ self._counts[: self._cells] / self._k
         return found

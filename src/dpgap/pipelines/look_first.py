@@ -6,6 +6,7 @@ it exactly on every route. The look is released too.
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,7 +24,7 @@ Looked = tuple[tuple[int, float], ...]
 """Ranks and what was measured there."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LookFirst:
     """Look with a small part of ε, then take one of the routes; at least 2 winners."""
 
@@ -68,17 +69,22 @@ class LookFirst:
 
     def rule(self, n: int) -> Rule:
         """What decides among n answers, more than there are winners."""
-        selection = self.routes[0].selection
-        ranks = ranks_for(selection.k, n)
-        doubled = 1 if selection.monotonic else 2
-        return Rule(
-            k=selection.k,
-            n=n,
-            ranks=ranks,
-            noise=self.measurement.law(len(ranks)),
-            unit=float(doubled * self.measurement.sensitivity / self.epsilon),
-            terms=self.terms,
-        )
+        return _rule(self, n)
+
+
+@lru_cache(maxsize=64)  # parameters, and how many answers there are, are public
+def _rule(looking: LookFirst, n: int) -> Rule:
+    selection, measurement = looking.routes[0].selection, looking.measurement
+    ranks = ranks_for(selection.k, n)
+    doubled = 1 if selection.monotonic else 2
+    return Rule(
+        k=selection.k,
+        n=n,
+        ranks=ranks,
+        noise=measurement.law(len(ranks)),
+        unit=float(doubled * measurement.sensitivity / looking.epsilon),
+        terms=looking.terms,
+    )
 
 
 def _measuring(selection: NoisyTopK, epsilon: Fraction) -> Joint:

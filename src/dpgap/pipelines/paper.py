@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpgap.estimates.errors import LaplaceSum, MeasurementError
+from dpgap.estimates.histogram import HistogramError
 from dpgap.estimates.linear import blue, blue_variance, combine, combined_variance
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import Grid
@@ -25,7 +26,7 @@ class EstimatedWinners(NamedTuple):
     estimates: Floats
     variances: Floats
     centres: str
-    errors: tuple[MeasurementError | LaplaceSum, ...]
+    errors: tuple[MeasurementError | LaplaceSum | HistogramError, ...]
     measured_by: MeasurementError | None = None
     """What measurements may be off by, where errors are about something else."""
 

@@ -24,6 +24,7 @@ from dpgap import public
 from dpgap.estimates.linear import combined_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.pipelines.measured import (
     ABOVE_METHODS,
@@ -33,9 +34,10 @@ from dpgap.pipelines.measured import (
 )
 from dpgap.pipelines.outlook import Outlook, Sizes, outlook_for
 from dpgap.pipelines.paper import above_errors, gap_variances
+from dpgap.pipelines.reach import HistogramRoute
 from dpgap.pipelines.routes import Expectation
 from dpgap.releases.release import Table
-from dpgap.releases.ways import METHODS
+from dpgap.releases.ways import HISTOGRAM, METHODS
 
 BASELINE = "baseline"
 """Measuring with Laplace noise and half of ε while ignoring gaps."""
@@ -75,6 +77,8 @@ class Plan(Table):
     outlook
         What follows for sizes that were stated: the route that the best method would take, and
         the ε from which choosing a set is safe.
+    max_items, items_per_unit
+        What was asked about the reach of a unit.
 
     >>> expected = plan(k=10, epsilon=1, method="best")
     >>> expected.error == expected["best"].error
@@ -87,6 +91,8 @@ class Plan(Table):
     monotonic: bool
     select: str
     outlook: Outlook | None = None
+    max_items: int | None = None
+    items_per_unit: float | None = None
 
     def __getitem__(self, method: str) -> Expected:
         """The row of a method."""
@@ -113,7 +119,22 @@ class Plan(Table):
         told = "" if self.outlook is None else f" {self.outlook}"
         return (
             f"For k = {self.k}, {kind}{split} ({self.select}). Errors are standard errors of each "
-            f"estimate: where winners are clear, and in a close race.{told} Nothing has been spent."
+            f"estimate: where winners are clear, and in a close race.{told}{self._cutting()} "
+            "Nothing has been spent."
+        )
+
+    def _cutting(self) -> str:
+        """What it does to counts that a unit's items beyond the first few are dropped."""
+        if self.max_items is None:
+            return ""
+        kept = "what units have beyond that is dropped, and counts shrink accordingly"
+        if self.items_per_unit is not None:
+            share = min(1.0, self.max_items / self.items_per_unit)
+            kept = f"of all counts at most {100 * share:.0f} % are left after that"
+        many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
+        return (
+            f" A unit counts for at most {many}: {kept}. No error here tells of that loss; it is "
+            "nothing only where no unit has more."
         )
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -149,6 +170,8 @@ def plan(
     grid: Rational | None = None,
     counts: "Sizes | None" = None,
     items: int | None = None,
+    max_items: int | None = None,
+    items_per_unit: float | None = None,
 ) -> Plan:
     """The error to expect for this `epsilon`, or the ε that a wanted `error` takes.
 
@@ -178,6 +201,12 @@ def plan(
         For "top-k" only.
     items
         With `counts`: how many answers there are in all.
+    max_items
+        The most items that a unit counts for, if that is bounded: then there is one more method,
+        "histogram". Those beyond are dropped.
+    items_per_unit
+        With `max_items`: how many items a unit has on average, from public knowledge. It tells how
+        much of the counts is left.
 
     >>> print(plan(k=10, epsilon=0.7, monotonic=True))  # doctest: +ELLIPSIS
       method    ε  error  close race  95% ±  selection noise
@@ -192,7 +221,11 @@ def plan(
     0.638
     """
     top = require_select(select) == "top-k"
-    known = (*(METHODS if top else ABOVE_METHODS), BASELINE)
+    reach = None if max_items is None else positive_integer("max_items", max_items)
+    if items_per_unit is not None and (reach is None or not items_per_unit >= 1):
+        raise ValueError("items_per_unit must be at least 1, and goes with max_items")
+    bounded = () if reach is None else (HISTOGRAM,)
+    known = (*(METHODS if top else ABOVE_METHODS), *bounded, BASELINE)
     methods = known if method is None else (require_method(method, known),)
     if (epsilon is None) == (error is None):
         raise ValueError("give either epsilon or error: one of them, and not both")
@@ -209,6 +242,10 @@ def plan(
         raise ValueError("counts and items must be given together, for select='top-k' only")
 
     def expected(name: str, whole: Fraction) -> Expected:
+        if name == HISTOGRAM and reach is not None:
+            histogram = NoisyHistogram(whole, reach=reach, sensitivity=sensitivity, grid=grid)
+            found = HistogramRoute(histogram, count, None).expectation()
+            return _expected(name, whole, found, None)
         pipeline = "paper" if name == BASELINE else name
         if top:
             made = MeasuredTopK(count, whole, method=pipeline, **facts)
@@ -228,7 +265,8 @@ def plan(
         best = MeasuredTopK(count, rows[0].epsilon, **facts)
         outlook = outlook_for(best, counts, items)
     share = None if split is None else positive_rational("split", split)
-    return Plan(rows, count, share, boolean("monotonic", monotonic), select, outlook)
+    same_way = boolean("monotonic", monotonic)
+    return Plan(rows, count, share, same_way, select, outlook, reach, items_per_unit)
 
 
 def require_select(select: object) -> str:

@@ -17,7 +17,7 @@ Of the shares of ε that could choose a set it takes the smallest that is as goo
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -26,7 +26,7 @@ import numpy as np
 
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.joint_laws import ShellNoise
-from dpgap.pipelines.forecast import forecast
+from dpgap.pipelines.forecast import Forecast, forecast
 
 _PLACES = 16
 CAUTION = 0.9
@@ -96,6 +96,24 @@ class Rule:
     unit: float
     """How much of an answer ε protects with noise of scale 1: the sensitivity over ε."""
     terms: Terms
+    places: Floats = field(init=False, repr=False, compare=False)
+    """What a look may be off by, spread evenly over its law."""
+    certain: float = field(init=False, repr=False, compare=False)
+    """An answer measured so far below 0 is below 0."""
+    rates: Floats = field(init=False, repr=False, compare=False)
+    """The rates that sets are forecast with, one for each share."""
+    foretelling: Forecast = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        places = places_around(self.noise, _PLACES)
+        values = {
+            "places": places,
+            "certain": _CERTAINLY * float(places.std()),
+            "rates": CAUTION * np.array([float(share) for share in self.terms.set_shares]),
+            "foretelling": forecast(self.k, self.n, self.ranks),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def decide(self, looks: Floats) -> Integers:
         """For every row of looks: 0 to rank, else the number of the share of ε for a set, from 1.
@@ -103,36 +121,36 @@ class Rule:
         A look has a measured value for each rank.
         """
         rows = max(1, _AT_ONCE // (_PLACES * self.k))
+        if len(looks) <= rows:
+            return self._decide(looks)
         parts = [self._decide(looks[at : at + rows]) for at in range(0, len(looks), rows)]
         return np.concatenate(parts)
 
     def _decide(self, looks: Floats) -> Integers:
         as_set, as_ranked = self.precisions(looks)
-        mean = as_set.mean(axis=2)
-        share = np.argmax(mean >= mean.max(axis=0) - _AS_GOOD, axis=0)
+        mean = as_set.sum(axis=2) / _PLACES
+        share = (mean >= mean.max(axis=0) - _AS_GOOD).argmax(axis=0)
         chosen = as_set[share, np.arange(share.size)]
         if self.terms.worth is None:
             takes_set = chosen.min(axis=1) >= _NEARLY_CERTAIN
         else:
             gain = chosen - as_ranked
-            lost = np.maximum(-gain, 0.0).mean(axis=1)
-            takes_set = np.maximum(gain, 0.0).mean(axis=1) >= self.terms.worth * lost
+            lost = np.maximum(-gain, 0.0).sum(axis=1)
+            takes_set = np.maximum(gain, 0.0).sum(axis=1) >= self.terms.worth * lost
         return np.where(takes_set, 1 + share, 0)
 
     def precisions(self, looks: Floats) -> tuple[Floats, Floats]:
         """What to expect at each place around each look: of a set for each share, and ranked."""
-        places = places_around(self.noise, _PLACES)
         lowest = looks.min(axis=1, keepdims=True)
         # Counts end at 0. Answers that are certainly below it end, as far as is known, here.
-        end = np.where(lowest < -_CERTAINLY * places.std(), lowest, 0.0)
-        around = ((looks - end)[:, None, :] - places) / self.unit
-        shares = np.array([float(share) for share in self.terms.set_shares])
-        as_set, as_ranked = forecast(self.k, self.n, self.ranks).precisions(
+        end = np.where(lowest < -self.certain, lowest, 0.0)
+        around = ((looks - end)[:, None, :] - self.places) / self.unit
+        as_set, as_ranked = self.foretelling.precisions(
             around.reshape(-1, len(self.ranks)),
-            CAUTION * shares,
+            self.rates,
             float(self.terms.rank_share) / self.k,
         )
-        return as_set.reshape(shares.size, -1, _PLACES), as_ranked.reshape(-1, _PLACES)
+        return as_set.reshape(self.rates.size, -1, _PLACES), as_ranked.reshape(-1, _PLACES)
 
 
 @lru_cache(maxsize=64)

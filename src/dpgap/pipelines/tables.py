@@ -7,44 +7,52 @@
 (('fig',), (1, 2))
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import fields
-from typing import Any
-
-import numpy as np
+from typing import Any, TypedDict
 
 from dpgap import public
-from dpgap.budget.account import Account, AlreadyCharged, Archive, RefusedRequest, charged
-from dpgap.data.counts import NEIGHBOURS, DomainLike, Table, counts, require_neighbours
+from dpgap.budget.account import Account
+from dpgap.data.by_group import CountsByGroup
+from dpgap.data.counts import DomainLike, Table, counts, units_of
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
-from dpgap.exact.parameters import Rational, boolean
-from dpgap.mechanisms.sparse_vector.streams import Stream
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
-from dpgap.releases.document import read_archived
-from dpgap.releases.faults import DocumentError
-from dpgap.releases.questions import Origin, Question, TableRelease
-from dpgap.releases.results import Measured
+from dpgap.exact.parameters import Rational
+from dpgap.pipelines.asking import Asked, answer, counted
+from dpgap.releases.counted import UnitCount
+
+Counted = PrivateCounts | CountsByGroup
 
 
 @public
 @errors_without_answers
 def top_k(
-    table: "Table | PrivateCounts",
+    table: "Table | Counted",
     *,
     unit: str | None = None,
     item: str | None = None,
     domain: "DomainLike | None" = None,
     k: int,
     epsilon: Rational,
+    delta: Rational = 0,
+    max_items: int | None = None,
+    by: str | None = None,
+    groups: Sequence[Any] | None = None,
+    max_groups: int = 1,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
     method: str | None = None,
     split: Rational | None = None,
     neighbours: str | None = None,
     account: Account | None = None,
     fresh: bool = False,
-) -> TableRelease:
-    """The k items with the most distinct units, with estimates, for ε in all.
+) -> Any:
+    """The k items with the most distinct units, or with the largest sums, with estimates.
+
+    All of it costs ε. With `by` the answer is a mapping from group to release.
 
     Parameters
     ----------
@@ -59,14 +67,37 @@ def top_k(
         The column whose values are counted.
     domain
         The public items, which must not be read from the private table: a list, a range, a file of
-        items, "items.parquet:column", or a frame of one column.
+        items, "items.parquet:column", or a frame of one column. None: whatever items there are;
+        that needs `delta` and `max_items`.
     k
         How many items to find.
     epsilon
         The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    delta
+        With `domain=None`: the chance that an item is shown which one unit alone has, such as 1e-9.
+    max_items
+        The most items that a unit counts for. Those beyond are dropped, by a secret order. Where it
+        is small, noise is smaller too; where units have many items, counts shrink. With `by` it is
+        the most pairs of group and item.
+    by
+        The column of the groups: the top k of every group is found.
+    groups
+        The public groups, in the order of the answer.
+    max_groups
+        The most groups that a unit counts in. More than one divides ε among them.
+    sum
+        The column whose amounts are added up, instead of counting units.
+    at_most, at_least
+        With `sum`: what a unit's total for an item is clipped to. It says how much noise there is.
+    step
+        With `sum`: what each row's amount is rounded to.
+    where
+        Which rows count, such as "country = 'CH' and amount >= 10": columns, numbers, 'text',
+        = != < <= > >=, in (…), and, or, not.
     method
-        "best", the default: looks first, then finds the winners as a set or ranks them, whichever
-        will be better. "joint": as a set; "ranked": ranked, with gaps; "paper": as in the paper.
+        "best", the default: the way with the least error to expect. "joint": as a set; "ranked":
+        ranked, with gaps; "paper": as in the paper; "histogram": all items measured at once, for
+        `max_items` only.
     split
         The share of ε for selecting, unless the method shall choose it: see
         `dpgap.measured_top_k`.
@@ -85,60 +116,65 @@ def top_k(
     >>> best = dpgap.top_k(sold, unit="who", item="what", domain=items, k=1, epsilon=1)
     >>> best.labels, best.interval(0.95).shape
     (('fig',), (1, 2))
+    >>> dpgap.top_k(sold, unit="row", item="what", k=1, epsilon=1, delta=1e-9).labels
+    ('fig',)
     """
-    pipeline = MeasuredTopK(
-        k,
-        epsilon,
-        monotonic=_is_monotonic(table, neighbours),
-        **_given(method=method, split=split),
-    )
-    with _counted(table, unit, item, domain, neighbours) as (answers, origin):
-        question = _question("top-k", pipeline, answers, origin)
-        paid = _paid_before(question, account, fresh)
-        if paid is not None:
-            return paid
-        candidates = pipeline.prepare(answers)
-        return _pay(question, account, lambda: pipeline.draw_paid(candidates))
+    asked = Asked.top_k(k, epsilon, delta, method, split)
+    with _counted(table, said(locals())) as answers:
+        return answer(asked, answers, account, fresh)
 
 
 @public
 @errors_without_answers
 def above(
-    table: "Table | PrivateCounts",
+    table: "Table | Counted",
     *,
     unit: str | None = None,
     item: str | None = None,
     domain: "DomainLike | None" = None,
     threshold: Rational,
-    k: int,
+    k: int | None = None,
     epsilon: Rational,
+    delta: Rational = 0,
+    max_items: int | None = None,
+    by: str | None = None,
+    groups: Sequence[Any] | None = None,
+    max_groups: int = 1,
+    sum: str | None = None,
+    at_most: Rational | None = None,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    where: str | None = None,
     adaptive: bool = True,
     method: str | None = None,
     split: Rational | None = None,
     neighbours: str | None = None,
     account: Account | None = None,
     fresh: bool = False,
-) -> TableRelease:
-    """Items with at least `threshold` distinct units, about k of them, with estimates.
+) -> Any:
+    """Items with at least `threshold` distinct units, or such a sum, with estimates.
 
-    Items are asked in a fresh secure random order until the budget is used, and shown largest
-    estimate first.
+    They are shown largest estimate first. Without `max_items`, items are asked in a fresh secure
+    random order until the budget is used; about k of them are found. With it, all of them may be.
 
     Parameters
     ----------
     table, unit, item, domain, neighbours
         As for `dpgap.top_k`.
     threshold
-        How many units an item must have.
+        How many units an item must have, or which sum.
     k
-        How many items can be paid for at the full price.
+        How many items can be paid for at the full price. With `max_items`: the most items that are
+        shown; None for all.
     epsilon
         The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    delta, max_items, by, groups, max_groups, sum, at_most, at_least, step, where
+        As for `dpgap.top_k`.
     adaptive
         Whether to pay less for items far above the threshold, so that more than k may be found.
     method
-        "best", the default: exponential noise, all winners measured together, intervals that hold
-        after selection. Or "paper": Laplace noise and the estimators of the paper.
+        "best", the default: the way with the least error to expect. "paper": Laplace noise and the
+        estimators of the paper. "histogram": all items measured at once, for `max_items` only.
     split
         The share of ε for selecting, half unless said; the rest measures.
     account
@@ -153,129 +189,110 @@ def above(
     >>> dpgap.above(sold, threshold=450, k=1, epsilon=10, **options).labels
     ('fig',)
     """
-    pipeline = MeasuredAbove(
-        threshold,
-        k,
-        epsilon,
-        adaptive=boolean("adaptive", adaptive),
-        monotonic=_is_monotonic(table, neighbours),
-        **_given(method=method, split=split),
-    )
-    with (
-        _counted(table, unit, item, domain, neighbours) as (answers, origin),
-        closing(answers.shuffled()) as chunks,
-    ):
-        question = _question("above", pipeline, answers, origin)._replace(
-            threshold=pipeline.selection.threshold, adaptive=bool(adaptive)
-        )
-        paid = _paid_before(question, account, fresh)
-        if paid is not None:
-            return paid
-        stream = pipeline.prepare(Stream.on_grid(answers, chunks, pipeline.selection.grid))
-        return _pay(question, account, lambda: pipeline.draw_paid(stream))
+    asked = Asked.above(threshold, k, epsilon, delta, method, split, adaptive)
+    with _counted(table, said(locals())) as answers:
+        return answer(asked, answers, account, fresh)
 
 
-def _pay(question: Question, account: Account | None, draw: Callable[[], Measured]) -> TableRelease:
-    """Charge, draw, and archive the answer; a request that was charged before shows its answer."""
-    try:
-        with charged(account, question.request()) as charge:
-            release = charge.keep(_of_table(question, draw()))
-            charge.spent = release.spent
-    except AlreadyCharged as before:
-        if before.answered.document is None:
-            raise
-        again = _again(before.answered.document)
-        if not question.is_same_as(again.question):
-            raise RefusedRequest(
-                "this request key was used for another request: use a key of its own for each"
-            ) from None
-        return again
-    return release
+@public
+@errors_without_answers
+def count(
+    table: "Table | PrivateCounts",
+    *,
+    unit: str | None = None,
+    epsilon: Rational,
+    where: str | None = None,
+    neighbours: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> UnitCount:
+    """How many distinct units a table has, with an interval: "of how many?".
 
+    Parameters
+    ----------
+    table, unit, neighbours, account, fresh
+        As for `dpgap.top_k`.
+    epsilon
+        The privacy budget ε that it costs.
+    where
+        Which rows count, such as "country = 'CH'": then a unit counts that has such a row.
 
-def _paid_before(question: Question, account: Account | None, fresh: bool) -> TableRelease | None:
-    """The newest answer that the account has paid for, if it was asked the same before.
-
-    Whether there is one depends on the question and on the ledger, never on the table.
+    >>> import pandas, dpgap
+    >>> sold = pandas.DataFrame({"who": [1, 1, 2, 3] * 100, "what": ["fig", "pea"] * 200})
+    >>> release = dpgap.count(sold, unit="who", epsilon=1000)
+    >>> release.estimate, release.interval().tolist()
+    (3.0, [3.0, 3.0])
     """
-    if boolean("fresh", fresh) or question.identity is None or not isinstance(account, Archive):
-        return None
-    document = account.paid(question.identity)
-    return None if document is None else _again(document)
+    asked = Asked.count(epsilon)
+    stated = {"unit": unit, "where": where, "neighbours": neighbours}
+    with _counted(table, said(COUNTING | stated), units_of) as answers:
+        return counted(asked, answers, account, fresh)
 
 
-def _again(document: str) -> TableRelease:
-    """An answer from an archive."""
-    release = read_archived(document)
-    if not isinstance(release, TableRelease):
-        raise DocumentError("the archive's document of this question is not that of a table")
-    return release.again()
+COUNTING: dict[str, Any] = {
+    "unit": None,
+    "item": None,
+    "domain": None,
+    "neighbours": None,
+    "max_items": None,
+    "by": None,
+    "groups": None,
+    "max_groups": 1,
+    "sum": None,
+    "at_most": None,
+    "at_least": 0,
+    "step": "0.01",
+    "where": None,
+}
+"""What can be said of counting, and what holds unless it is said."""
 
 
-def _question(
-    kind: str, pipeline: MeasuredTopK | MeasuredAbove, answers: PrivateCounts, origin: Origin
-) -> Question:
-    """What is asked. All of it is public, and known before anything is charged."""
-    return Question(
-        kind=kind,
-        k=pipeline.selection.k,
-        epsilon=pipeline.epsilon,
-        origin=origin,
-        items=len(answers),
-        method=pipeline.method,
-        split=pipeline.split,
-    )
+class Options(TypedDict, total=False):
+    """What else can be said of a top k."""
+
+    domain: "DomainLike | None"
+    delta: Rational
+    max_items: int | None
+    groups: Sequence[Any] | None
+    by: str | None
+    max_groups: int
+    sum: str | None
+    at_most: Rational | None
+    at_least: Rational
+    step: Rational
+    where: str | None
+    method: str | None
+    split: Rational | None
+    fresh: bool
 
 
-def _is_monotonic(table: Any, neighbours: str | None) -> bool:
-    if isinstance(table, PrivateCounts):
-        return table.monotonic
-    return require_neighbours(neighbours or NEIGHBOURS[0]) == NEIGHBOURS[0]
+class AboveOptions(Options, total=False):
+    """What else can be said of those above a threshold."""
+
+    k: int | None
+    adaptive: bool
+
+
+def said(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said of counting, and is not what holds anyway."""
+    return {
+        name: arguments[name]
+        for name, default in COUNTING.items()
+        if not (arguments[name] is default or (default and arguments[name] == default))
+    }
 
 
 @contextmanager
 def _counted(
-    table: Any, unit: str | None, item: str | None, domain: Any, neighbours: str | None
-) -> Iterator[tuple[PrivateCounts, Origin]]:
+    table: Any, stated: dict[str, Any], count: Callable[..., Any] = counts
+) -> Iterator[Any]:
     """Counts for as long as the block lasts; those that the user made are left open."""
-    if not isinstance(table, PrivateCounts):
-        options = _given(neighbours=neighbours)
-        made = counts(table, unit=unit, item=item, domain=domain, **options)
-        with closing(made):
-            yield made, _origin(made)
-    elif not all(each is None for each in (unit, item, domain, neighbours)):
-        raise TypeError("unit, item, domain and neighbours were stated when these were counted")
-    else:
-        yield table, _origin(table)
-
-
-def _origin(answers: PrivateCounts) -> Origin:
-    if answers.origin is None:
-        raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
-    return answers.origin
-
-
-def _of_table(question: Question, release: Measured) -> TableRelease:
-    """The answer to a question, the largest estimate first."""
-    return TableRelease(**_largest_first(release), question=question)
-
-
-def _largest_first(release: Measured) -> dict[str, Any]:
-    """The values of a release, the largest estimate first. What is not one for each item stays."""
-    order = release.order
-    places = order.tolist()
-    values = {field.name: getattr(release, field.name) for field in fields(release)}
-    for name, each in values.items():
-        if isinstance(each, np.ndarray) and each.size == order.size:
-            values[name] = each[order]
-    for name in ("labels", "errors"):
-        if values[name] is not None and len(values[name]) == order.size:
-            values[name] = tuple(values[name][place] for place in places)
-    if release.evidence is not None:
-        values["evidence"] = release.evidence.reordered(places)
-    return values
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    """The options that were given; others know their own defaults."""
-    return {name: value for name, value in options.items() if value is not None}
+    if isinstance(table, Counted):
+        if stated:
+            raise TypeError(
+                f"{', '.join(stated)} must be left out: it was stated when these were counted"
+            )
+        yield table
+        return
+    with closing(count(table, **stated)) as made:
+        yield made

@@ -5,11 +5,13 @@ dpgap never makes a release in which they disagree. A document may have been edi
 
 from typing import Any
 
+from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.faults import DocumentError
 from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import Selected
 from dpgap.releases.results import (
     AboveRelease,
+    HybridRelease,
     MaxRelease,
     Measured,
     MeasuredValues,
@@ -17,10 +19,11 @@ from dpgap.releases.results import (
 )
 
 _ROUTES_OF: dict[str, tuple[str | None, ...]] = {
-    "best": ("joint", "ranked", None),
+    "best": ("joint", "ranked", "histogram", "hybrid", None),
     "joint": ("joint",),
     "ranked": ("ranked",),
     "paper": ("paper", None),
+    "histogram": ("histogram",),
 }
 """None is for what is above a threshold, and for documents of the first version."""
 _MOST_ERRORS = 16
@@ -29,8 +32,15 @@ _MOST_ERRORS = 16
 
 def require_agreement(release: Any) -> None:
     """Refuse a release whose parts contradict each other."""
+    if isinstance(release, ReleasesByGroup):
+        _require_groups(release)
+        return
     _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
     _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
+    is_hybrid = isinstance(release, HybridRelease)
+    asked = getattr(release, "question", None)
+    promised = release.promise.delta == (0 if asked is None else asked.delta)
+    _require(is_hybrid or promised, "a δ and what was asked")
     if isinstance(release, MeasuredValues):
         _require_laws([release.error], release.values.size)
         return
@@ -39,10 +49,13 @@ def require_agreement(release: Any) -> None:
     if isinstance(release, Selected):
         _require_evidence(release, count)
     if isinstance(release, TopKRelease | Measured):
-        is_set = isinstance(release, Measured) and release.route == "joint"
-        lengths = (0,) if is_set else (count, max(count - 1, 0))
+        has_none = isinstance(release, Measured) and release.route in ("joint", "histogram")
+        lengths = (0,) if has_none else (count,) if is_hybrid else (count, max(count - 1, 0))
         _require(release.gaps.size in lengths, "indices and gaps")
-        _require(isinstance(release, Measured) or count >= 1, "a top-k and its indices")
+        may_be_empty = isinstance(release, Measured) or is_hybrid
+        _require(may_be_empty or count >= 1, "a top-k and its indices")
+    if is_hybrid:
+        _require(release.line is not None, "what was found and the line")
     if isinstance(release, MaxRelease):
         _require(count == 1, "one winner and the indices")
     if isinstance(release, AboveRelease):
@@ -80,7 +93,8 @@ def _require_measured(release: Measured, count: int) -> None:
     _require(release.route in _ROUTES_OF.get(release.method, ()), "the method and the route")
     _require((release.lead is not None) == (release.route == "joint"), "the route and the lead")
     steps = tuple(step for step, _ in release.parts)
-    wanted = ("look", "select", "measure")[0 if release.looked else 1 :]
+    ways = ("measure",) if release.route == "histogram" else ("select", "measure")
+    wanted = ("look", *ways) if release.looked else ways
     _require(steps == (() if release.route is None else wanted), "the route and its steps")
     spent = sum(part for _, part in release.parts)
     _require(not steps or spent == release.epsilon, "epsilon and what each step took")
@@ -95,9 +109,23 @@ def _require_laws(errors: Any, count: int) -> None:
         _require(drawn in (count, count + 1), "numbers and the dimension of their noise")
 
 
+def _require_groups(release: ReleasesByGroup) -> None:
+    """Every group has one answer."""
+    is_right = len(release) == len(set(release)) == release.question.origin.groups > 0
+    _require(is_right, "the groups and their answers")
+    _require(release.promise.epsilon == release.question.epsilon, "epsilon and the promise")
+    _require(release.promise.delta == release.question.delta, "δ and the promise")
+    _require(release.spent <= release.epsilon, "spent and epsilon")
+    for answer in release.values():
+        require_agreement(answer)
+
+
 def _require_question(release: TableRelease, count: int) -> None:
     question = release.question
-    _require(question.epsilon == release.epsilon, "epsilon and the question")
+    is_right = question.epsilon == release.epsilon
+    if question.group is not None:
+        is_right = release.epsilon <= question.epsilon
+    _require(is_right, "epsilon and the question")
     _require(question.method == release.method, "the method and the question")
     _require((question.kind == "above") == (question.threshold is not None), "kind and threshold")
     _require(release.labels is not None or not count, "a table and its labels")

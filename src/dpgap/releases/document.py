@@ -12,7 +12,7 @@ What is in a document
 - What there is not (labels, a threshold, an entry of a ledger) is left out.
 - Exact numbers (ε, δ, scales) are text such as "7/10". Floats have all their digits. Labels have
   rules of their own: `dpgap.releases.labels`.
-- `delta` is "0" in this version: nothing else can be promised.
+- `delta` is that of the promise: "0" but where items were unknown.
 - Fields in `SHOWN` (findings and other words, 95 % intervals, rows) follow from the others. They
   are there for people, and for programs that do not want to work them out. They are never read.
   `BESIDE` lists what the command line adds about an account; that is not read either.
@@ -31,11 +31,15 @@ How it may change
   are kept among the tests, and must be read.
 """
 
+import math
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from dpgap import __version__, public
 from dpgap.releases.agreement import require_agreement
+from dpgap.releases.by_group import ReleasesByGroup
+from dpgap.releases.counted import UnitCount
 from dpgap.releases.faults import DocumentError
 from dpgap.releases.forms import (
     Form,
@@ -58,11 +62,13 @@ from dpgap.releases.forms import (
 )
 from dpgap.releases.json_text import parsed
 from dpgap.releases.law_forms import ERROR, EVIDENCE, GAP_ERRORS, MEASUREMENT_ERROR
+from dpgap.releases.numbers import exact_text
 from dpgap.releases.provenance import LedgerReference, MechanismUsed, Provenance
 from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin, Question, TableRelease
 from dpgap.releases.release import Promise, Release, Selected
 from dpgap.releases.results import (
     AboveRelease,
+    HybridRelease,
     IndexRelease,
     JointRelease,
     MaxRelease,
@@ -71,7 +77,7 @@ from dpgap.releases.results import (
     TopKRelease,
 )
 from dpgap.releases.rows import rows_of
-from dpgap.releases.ways import METHODS, ROUTES
+from dpgap.releases.ways import HISTOGRAM, METHODS, ROUTES
 
 FORMAT, VERSION = "dpgap release", 1
 SHOWN = ("findings", "guarantee", "interval", "items", "private")
@@ -79,6 +85,7 @@ SHOWN = ("findings", "guarantee", "interval", "items", "private")
 BESIDE = ("epsilon_spent", "epsilon_remaining", "exact")
 """What the command line adds, and is not read."""
 _HEADER = ("format", "version", "kind", "delta")
+_NONE = Fraction(0)
 
 
 def _parameters() -> Form:
@@ -97,22 +104,35 @@ def _parameters() -> Form:
 def _question() -> Form:
     """The question; the address of its table and its columns are left out."""
     forms = {
-        "kind": word("top-k", "above"),
-        "k": whole(1),
+        "kind": word("top-k", "above", "count"),
+        "k": maybe(whole(1)),
         "epsilon": positive(),
+        "delta": maybe(exact(lambda chance: 0 < chance < 1, "a chance between 0 and 1"), _NONE),
         "split": maybe(exact(lambda share: 0 < share < 1, "a share between 0 and 1")),
         "threshold": maybe(exact(lambda value: abs(value) < 1 << 200, "a number below 2^200")),
         "adaptive": flag(),
-        "method": word(*METHODS),
+        "method": word(*METHODS, HISTOGRAM),
         "unit": text(),
         "item": text(),
         "neighbours": word(ADD_OR_REMOVE, REPLACE),
         "private": flag(),
         "domain": text(),
-        "domain_size": whole(0),
+        "domain_size": maybe(whole(0)),
         "domain_digest": maybe(text()),
         "table": maybe(text()),
         "identity": maybe(text()),
+        "max_items": maybe(whole(1)),
+        "by": maybe(text()),
+        "groups": maybe(whole(0), 0),
+        "groups_digest": maybe(text()),
+        "max_groups": maybe(whole(1), 1),
+        "group": maybe(label()),
+        "sum": maybe(text()),
+        "at_most": maybe(positive(), Fraction(1)),
+        "at_least": maybe(exact(lambda value: value <= 0, "a number not above 0"), _NONE),
+        "step": maybe(positive(), Fraction(1)),
+        "where": maybe(text()),
+        "unknown": maybe(flag(), False),
     }
     inside = parts(forms)
     other = {  # what a question or its origin calls otherwise
@@ -144,7 +164,16 @@ _MADE = record(
         ),
     },
 )
-_PROMISE = record(Promise, {"epsilon": positive(), "sensitivity": positive(), "monotonic": flag()})
+_PROMISE = record(
+    Promise,
+    {
+        "epsilon": positive(),
+        "sensitivity": positive(),
+        "monotonic": flag(),
+        "reach": maybe(whole(1)),
+        "delta": maybe(exact(lambda value: 0 < value <= 1, "a chance above 0"), Fraction(0)),
+    },
+)
 _EVERY: dict[str, Form] = {
     "made": _MADE,
     "epsilon": positive(),
@@ -165,7 +194,7 @@ _MEASURED = (
         "centres": word("measurements", "estimates"),
         "errors": each(ERROR),
         "rounding": real(least=0),
-        "method": word(*METHODS),
+        "method": word(*METHODS, HISTOGRAM),
         "route": maybe(word(*ROUTES)),
         "looked": maybe(each(pairs((whole(1), real()))), ()),
         "lead": maybe(real(least=0)),
@@ -176,25 +205,55 @@ _MEASURED = (
 _ABOVE = {"branch_of": integers(1), "processed": whole(0), "errors": GAP_ERRORS}
 _VALUES = {"values": floats(), "error": MEASUREMENT_ERROR, "rounding": real(least=0)}
 
+_ASKED = {"question": _question()}
+
+
+def _answers() -> Form:
+    """The answers for all groups; the question, the time and who paid stand beside them, once."""
+    own = {name: form for name, form in (_EVERY | _MEASURED).items() if name != "made"}
+    inside = parts({"group": label()} | own)
+
+    def write(answer: TableRelease) -> Any:
+        values = {name: getattr(answer, name) for name in own}
+        return inside.write(values | {"group": answer.question.group})
+
+    return each(Form(write, inside.read))
+
+
+def _by_group(**values: Any) -> ReleasesByGroup:
+    """The releases of all groups, each with the question and the time that they have in common."""
+    asked, made = values["question"], values["made"]
+    answers = []
+    for one in values.pop("answers"):
+        question = asked._replace(group=one.pop("group"))
+        answers.append(TableRelease(**one, question=question, made=made))
+    return ReleasesByGroup(**values, answers=tuple(answers))
+
+
 _JOINT = {"lead": real(least=0), "p_value": real(least=0)}
 _KINDS: dict[str, tuple[type[Release], Mapping[str, Form]]] = {
     "indices": (IndexRelease, _EVERY | _INDICES),
     "top-k": (TopKRelease, _EVERY | _TOP),
     "max": (MaxRelease, _EVERY | _TOP),
+    "hybrid": (HybridRelease, _EVERY | _SPENT | _TOP),
     "above": (AboveRelease, _EVERY | _SPENT | _TOP | _ABOVE),
     "joint": (JointRelease, _EVERY | _INDICES | _JOINT),
     "values": (MeasuredValues, _EVERY | _VALUES),
     "measured": (Measured, _EVERY | _MEASURED),
-    "table": (TableRelease, _EVERY | {"question": _question()} | _MEASURED),
+    "table": (TableRelease, _EVERY | _ASKED | _MEASURED),
+    "count": (UnitCount, _EVERY | _ASKED | _VALUES),
+    "groups": (ReleasesByGroup, _EVERY | _ASKED | _SPENT | {"answers": _answers()}),
 }
 _NAMES = {made: name for name, (made, _) in _KINDS.items()}
 _RECORDS = {name: record(made, forms) for name, (made, forms) in _KINDS.items()}
+_RECORDS["groups"] = record(_by_group, _KINDS["groups"][1])
 
 
 def document(release: Release) -> dict[str, Any]:
     """The release as a dictionary that JSON can hold."""
     name = _name_of(release)
-    header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "kind": name, "delta": "0"}
+    header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "kind": name}
+    header["delta"] = exact_text(release.promise.delta)
     return {**header, **_RECORDS[name].write(release), **_shown(release)}
 
 
@@ -211,11 +270,23 @@ def _shown(release: Release) -> dict[str, Any]:
     if isinstance(release, Selected):
         words |= {"findings": list(release.findings)}
     if isinstance(release, TableRelease):
-        rows = [row._asdict() for row in rows_of(release)]
+        rows = [
+            {name: _finite(cell) for name, cell in row._asdict().items()}
+            for row in rows_of(release)
+        ]
         return words | {"private": release.question.origin.is_private, "items": rows}
     if isinstance(release, Measured | MeasuredValues):
-        return words | {"interval": release.interval().tolist()}
+        ends = [
+            [_finite(low), _finite(high)]
+            for low, high in release.interval().reshape(-1, 2).tolist()
+        ]
+        return words | {"interval": ends}
     return words
+
+
+def _finite(cell: Any) -> Any:
+    """JSON has no infinity: an interval without an end has null there."""
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 @public
@@ -250,6 +321,8 @@ def _read(content: Mapping[str, Any]) -> Release:
     values = {field: value for field, value in content.items() if field not in passed_over}
     release: Release = _RECORDS[name].read(values, "the document")
     require_agreement(release)
+    if content.get("delta") != exact_text(release.promise.delta):
+        raise DocumentError("delta and the promise contradict each other")
     return release
 
 
@@ -265,6 +338,4 @@ def _kind_of(content: Mapping[str, Any]) -> str:
             f"this document has a later version than {VERSION}, and dpgap {__version__} reads no "
             "later one: a newer dpgap is needed"
         )
-    if content.get("delta") != "0":
-        raise DocumentError("delta must be '0': this dpgap knows no other promise")
     return str(word(*_KINDS).read(content.get("kind"), "the kind of release"))

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from dpgap.exact.draws import Integers
 from dpgap.exact.parameters import approximately, readable
 from dpgap.releases.release import Selected, p_text
-from dpgap.releases.results import Measured, TopKRelease
+from dpgap.releases.results import HybridRelease, Measured, TopKRelease
 
 Bools = NDArray[np.bool_]
 
 _WORDS = "none one two three four five six seven eight nine ten".split()
 _MEANING = "p is how often noise alone would give a lead this long to an item that does not belong."
+_CONFIDENCE = "Claims about who belongs hold all at once with 95 % confidence"
+_OF_VALUES = "; so do claims about order and size"
 _WHY_NOT = (
     "There are no p-values: {} noise can be negative, so that a lead proves nothing about who "
     "belongs."
@@ -63,10 +65,19 @@ def _sentences(release: Selected) -> Iterator[str]:
             yield from _without_value(release)
     if isinstance(release, Measured):
         yield from _outside(release)
+    if _claims_something(release):
+        yield f"{_CONFIDENCE}{_OF_VALUES if isinstance(release, Measured) else ''}."
     if release.p_values is None:
         yield from _why_no_p_values(release)
     elif not release.nobody_lost:
         yield _MEANING
+
+
+def _claims_something(release: Selected) -> bool:
+    """Whether anything is said to be sure."""
+    sure = None if release.nobody_lost else _sure(release)
+    ordered = isinstance(release, Measured) and len(release.groups()) > 1
+    return ordered or (sure is not None and bool(sure.any()))
 
 
 def _nothing(release: Selected) -> str:
@@ -83,10 +94,10 @@ def _little(release: Measured) -> str:
     if not _half_are_near_zero(release):
         return f"Little is sure here: {', and '.join(said)}."
     close = int(_near_zero(release).sum())
-    whole = f"{_word(close)} of the {_word(count)} values"
+    whole = f"{_word(close)} of the {_word(count)} values cannot"
     if close == count:
-        whole = "the value" if count == 1 else f"all {_word(count)} values"
-    return f"This is mostly noise: {', '.join(said)}, and {whole} cannot be told from 0."
+        whole = "its value cannot" if count == 1 else _none_of(count, "values ")
+    return f"This is mostly noise: {', '.join(said)}, and {whole} be told from 0."
 
 
 def _members(release: Selected) -> Iterator[str]:
@@ -98,6 +109,8 @@ def _members(release: Selected) -> Iterator[str]:
         yield "Everything there was to choose from was selected, so that all of it belongs."
         return
     belongs = f"among the top {_word(count)}" if line is None else f"above {_number(line)}"
+    if isinstance(release, HybridRelease):
+        belongs += f" and among the top {_word(count)}" if count > 1 else " and the largest"
     if sure.all():
         yield f"{_all_belong(count, belongs, line)}{_with_p(release)}."
         return
@@ -112,17 +125,22 @@ def _members(release: Selected) -> Iterator[str]:
     yield f"{some}: {ranks}." if ranks else f"{some}."
     if ranks and line is not None:
         others = _ranks_where(release, ~sure)
-        yield f"{_capital(others)} cannot be told from the line of {_number(line)}."
+        yield f"{_capital(others)} cannot be told from {_what_is_below(release, line)}."
 
 
 def _unsure(release: Selected) -> str:
     """That nobody is sure to belong."""
     count, line = release.indices.size, release.line
     if line is not None:
-        return f"{_none_of(count)} be told from the line of {_number(line)}"
+        return f"{_none_of(count)} be told from {_what_is_below(release, line)}"
     if release.is_proved_as_a_set and count > 1:
         return f"it is not sure that these are the top {_word(count)}"
     return f"{_none_of(count)} be told from items that are not shown"
+
+
+def _what_is_below(release: Selected, line: Fraction) -> str:
+    more = " or from items that are not shown" if isinstance(release, HybridRelease) else ""
+    return f"the line of {_number(line)}{more}"
 
 
 def _all_belong(count: int, belongs: str, line: Fraction | None) -> str:
@@ -133,13 +151,15 @@ def _all_belong(count: int, belongs: str, line: Fraction | None) -> str:
 
 
 def _with_p(release: Selected) -> str:
-    """The p-value of the weakest."""
+    """The p-value of the weakest, which for a top k is that of all."""
     p_values = release.p_values
     if p_values is None:
         return ""
     words = p_text(float(p_values.max()))
-    each = "each with " if release.line is not None and p_values.size > 1 else ""
-    return f" ({each}p {words if words.startswith('<') else f'= {words}'})"
+    several = release.line is not None and p_values.size > 1
+    if words.startswith("<"):
+        return f" ({'each with ' if several else ''}p {words})"
+    return f" (p = {words}{' for the least sure of them' if several else ''})"
 
 
 def _sure(release: Selected) -> Bools | None:
@@ -149,7 +169,7 @@ def _sure(release: Selected) -> Bools | None:
     line = release.line
     if line is None or not isinstance(release, Measured) or release.measuring_error is None:
         return None
-    above: Bools = release.measurements - release.half_width_of_all() >= float(line)
+    above: Bools = release.ends_of_all()[:, 0] >= float(line)
     return above
 
 
@@ -178,9 +198,7 @@ def _order(release: Measured) -> Iterator[str]:
 
 def _is_together(release: Measured, groups: Sequence[Sequence[int]]) -> bool:
     """Whether no two of a group can be told apart, be they neighbours or not."""
-    measured = release.measurements[release.order]
-    spreads = [float(np.ptp(measured[np.array(group) - 1])) for group in groups]
-    return len(groups) == 1 and max(spreads) <= release.half_width_of_pairs()
+    return len(groups) == 1 and not release.tells_apart(np.array(groups[0]))
 
 
 def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:
@@ -217,7 +235,8 @@ def _without_value(release: Measured) -> Iterator[str]:
 
 
 def _near_zero(release: Measured) -> Bools:
-    close: Bools = np.abs(release.measurements) <= release.half_width_of_all()
+    low, high = release.ends_of_all().T
+    close: Bools = (low <= 0) & (high >= 0)
     return close
 
 
@@ -229,11 +248,16 @@ def _half_are_near_zero(release: Measured) -> bool:
 def _outside(release: Measured) -> Iterator[str]:
     low, high = release.interval().T
     outside = (release.estimates < low) | (release.estimates > high)
-    if outside.any():
-        yield (
-            f"The estimate of {_ranks_where(release, outside)} is outside its interval: "
-            "the interval comes from the measurement alone, the estimate from the leads as well."
-        )
+    if not outside.any():
+        return
+    whose, alone = _ranks_where(release, outside), int(outside.sum()) == 1
+    yield (
+        f"The estimate of {whose} is outside its interval: the interval comes from the "
+        "measurement alone, the estimate from the leads as well."
+        if alone
+        else f"The estimates of {whose} are outside their intervals: intervals come from the "
+        "measurement alone, estimates from the leads as well."
+    )
 
 
 def _why_no_p_values(release: Selected) -> Iterator[str]:
@@ -276,10 +300,11 @@ def _word(number: int) -> str:
     return _WORDS[number] if number < len(_WORDS) else f"{number:,}"
 
 
-def _none_of(count: int) -> str:
+def _none_of(count: int, things: str = "") -> str:
     if count == 1:
         return "it cannot"
-    return "neither of the two can" if count == 2 else f"none of the {_word(count)} can"
+    none = "neither" if count == 2 else "none"
+    return f"{none} of the {_word(count)} {things}can"
 
 
 def _capital(words: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
+from dpgap.estimates.histogram import HistogramError
+from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.joint_laws import CubeNoise, HullNoise
 from dpgap.exact.law import Decay
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
@@ -31,6 +33,7 @@ from dpgap.releases.forms import (
 _MOST_TERMS = 8
 _SHORTEST = Fraction(1, 1 << 64)
 _LEAST = Fraction(1, 1 << 200)
+_FINEST = Fraction(1, 1 << 100)
 
 
 def _is_power(value: Fraction) -> bool:
@@ -60,9 +63,13 @@ def _require_drawable(law: Decay, where: str) -> None:
         raise DocumentError(f"{where} must have a share of at most 1")
 
 
-def _require_sound_sum(error: Any, where: str) -> None:
+def _require_sound_error(error: Any, where: str) -> None:
     if isinstance(error, LaplaceSum) and len(error.terms) > _MOST_TERMS:
         raise DocumentError(f"{where} must have at most {_MOST_TERMS} terms")
+    if isinstance(error, HistogramError):
+        _require_drawable(error.law, where)
+        if error.coin > 1:
+            raise DocumentError(f"{where} must have a coin from 0 to 1")
 
 
 def _require_sound_gaps(errors: GapErrors, where: str) -> None:
@@ -72,6 +79,7 @@ def _require_sound_gaps(errors: GapErrors, where: str) -> None:
 
 
 _GRID = exact(_is_power, "a power of two from 2^-100 to 2^100")
+_STEP = exact(lambda value: _FINEST <= value <= 1 / _FINEST, "a step from 2^-100 to 2^100")
 _SCALE = {"scale": positive()}
 _SHELL = {"scale": positive(), "dimension": whole(1)}
 _LAW = kinds(
@@ -88,14 +96,21 @@ _VALUE_LAW = _checked(
     kinds(
         {
             "laplace": (LaplaceNoise, _SCALE),
+            "geometric": (GeometricNoise, _SCALE),
             "hull": (HullNoise, _SHELL),
             "cube": (CubeNoise, _SHELL),
         }
     ),
     _require_drawable,
 )
-_MEASUREMENT = {"law": _VALUE_LAW, "grid": _GRID}
-_SUM = {"terms": each(pairs((real(least=0), whole(0)))), "floored": real(least=0), "grid": _GRID}
+_MEASUREMENT = {"law": _VALUE_LAW, "grid": _STEP}
+_SUM = {"terms": each(pairs((real(least=0), whole(0)))), "floored": real(least=0), "grid": _STEP}
+_HISTOGRAM = {
+    "law": record(GeometricNoise, _SCALE),
+    "grid": _STEP,
+    "line": whole(-(1 << 62)),
+    "coin": real(least=0),
+}
 
 EVIDENCE = record(
     Evidence,
@@ -106,8 +121,14 @@ EVIDENCE = record(
 )
 MEASUREMENT_ERROR = record(MeasurementError, _MEASUREMENT)
 ERROR = _checked(
-    kinds({"measurement": (MeasurementError, _MEASUREMENT), "laplace sum": (LaplaceSum, _SUM)}),
-    _require_sound_sum,
+    kinds(
+        {
+            "measurement": (MeasurementError, _MEASUREMENT),
+            "laplace sum": (LaplaceSum, _SUM),
+            "histogram": (HistogramError, _HISTOGRAM),
+        }
+    ),
+    _require_sound_error,
 )
 GAP_ERRORS = _checked(
     record(

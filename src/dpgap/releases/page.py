@@ -4,9 +4,10 @@ Whatever comes from data or user is made visible and escaped.
 """
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dpgap.exact.parameters import approximately, readable
+from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import is_mostly_noise
 from dpgap.releases.numbers import exact_text
 from dpgap.releases.picture import picture
@@ -17,16 +18,27 @@ from dpgap.releases.release import Release, Selected
 from dpgap.releases.results import Measured
 from dpgap.releases.rows import NAMES, cells_of
 from dpgap.releases.standalone import STYLE, listed, safe, section, standalone
-from dpgap.releases.titles import plural, title_of
+from dpgap.releases.titles import measure_of, plural, question_of, title_of, units_of
 
 _NAMES = (*NAMES, "index")
 
 
 def page(release: Release) -> str:
     """The whole document, which stands alone."""
-    question = release.question if isinstance(release, TableRelease) else None
+    question = question_of(release)
     made = html.escape(release.made.words(question and question.origin.table))
     return standalone(html.escape(title_of(release)), fragment(release), f"{made}.")
+
+
+def session_page(releases: Sequence[Release], words: str) -> str:
+    """Several releases as one document, one below the other; `words` say what they came to."""
+    parts = [
+        f'<section class="release">\n<h2>{html.escape(title_of(release))}</h2>\n'
+        f"{fragment(release)}\n</section>"
+        for release in releases
+    ]
+    lead = f'<p class="lead">{html.escape(words)}</p>'
+    return standalone("What was asked in this session", "\n".join([lead, *parts]), "")
 
 
 def notebook(release: Release) -> str:
@@ -38,11 +50,13 @@ def notebook(release: Release) -> str:
 
 def fragment(release: Release) -> str:
     """All but the title: what a page that has its own shows inside an element of class `dpgap`."""
+    shown = [*_found(release), *_numbers(release)]
+    if isinstance(release, ReleasesByGroup):
+        shown = [_group(group, answer) for group, answer in release.items()]
     return "\n".join(
         [
             *_lead(release),
-            *_found(release),
-            *_numbers(release),
+            *shown,
             _guarantee(release),
             *_reading(release),
             section("How it was made", _made(release)),
@@ -50,17 +64,33 @@ def fragment(release: Release) -> str:
     )
 
 
+def _group(group: object, answer: TableRelease) -> str:
+    """The answer for one group."""
+    content = "\n".join([*_found(answer), *_numbers(answer)])
+    return f'<section class="group">\n<h2><bdi>{safe(group)}</bdi></h2>\n{content}\n</section>'
+
+
 def _lead(release: Release) -> Iterator[str]:
     if release.made.again:
         yield f'<p class="lead">{AGAIN}</p>'
+    question = question_of(release)
+    if question is not None:
+        spent, came_to = "all of it", getattr(release, "spent", release.epsilon)
+        if came_to != release.epsilon:
+            spent = f"about {approximately(came_to, 3)}"
+        delta = f", δ = {readable(question.delta)}" if question.delta else ""
+        promise = f"ε = {readable(release.epsilon)}{delta}, {spent} spent."
+        yield f'<p class="lead">{"".join(_looked_at(release, question))}{promise}</p>'
+
+
+def _looked_at(release: Release, question: Question) -> Iterator[str]:
+    """How many items are shown of how many, and what they are ranked by."""
     if isinstance(release, TableRelease):
-        question, found = release.question, release.indices.size
-        spent = "all of it"
-        if release.spent != release.epsilon:
-            spent = f"about {approximately(release.spent, 3)}"
-        of = f"{found:,} of {question.items:,} {safe(plural(question.origin.item))}"
-        by = f"by how many different {safe(plural(question.origin.unit))} each has"
-        yield f'<p class="lead">{of}, {by}. ε = {readable(release.epsilon)}, {spent} spent.</p>'
+        found, items = release.indices.size, safe(plural(question.origin.item))
+        of = "" if question.items is None else f" of {question.items:,}"
+        yield f"{found:,}{of} {items}, {html.escape(measure_of(question))}. "
+    if question.origin.where is not None:
+        yield f"Only rows where {safe(question.origin.where)}. "
 
 
 def _found(release: Release) -> Iterator[str]:
@@ -81,7 +111,7 @@ def _numbers(release: Release) -> Iterator[str]:
         return
     content, kinds = _table(columns), []
     if isinstance(release, Measured):
-        units = plural(release.question.origin.unit) if isinstance(release, TableRelease) else ""
+        units = units_of(release.question) if isinstance(release, TableRelease) else ""
         content = picture(release, html.escape(units)) + content
         kinds.append("measured")
     if _is_noise(release):
@@ -110,7 +140,8 @@ def _cell(name: str, cell: str) -> str:
 
 def _guarantee(release: Release) -> str:
     words = f"<p>{html.escape(printable(release.guarantee))}</p>"
-    if isinstance(release, TableRelease) and not release.question.origin.is_private:
+    question = question_of(release)
+    if question is not None and not question.origin.is_private:
         return f'<div class="warning">{section("Not private", words)}</div>'
     return section("What is guaranteed", words)
 
@@ -133,15 +164,18 @@ _OTHERS = (
     "line as well."
 )
 _SET = "The items were chosen as one set, which takes less noise than ranking them."
+_READ_OFF = (
+    "Every item got its own noise, and these were the largest. An item just above the rest may owe "
+    "its place to luck; then its interval has no lower end (“at most …”)."
+)
 
 
 def _reading(release: Release) -> Iterator[str]:
     if not isinstance(release, Measured) or not release.indices.size:
         return
-    is_set = release.route == "joint"
     sentences = [_BEFORE_SELECTION if release.method == "paper" else _AFTER_SELECTION, _LEADS]
-    sentences += [_SET] if is_set else [_GAPS]
-    sentences += [] if release.line is None else [_OTHERS]
+    sentences.append({"joint": _SET, "histogram": _READ_OFF}.get(release.route or "", _GAPS))
+    sentences += [] if release.line is None or release.route == "histogram" else [_OTHERS]
     sentences.append("Asking again gives other noise, and costs its ε again.")
     yield section("How to read the numbers", listed(sentences))
 
@@ -150,8 +184,9 @@ def _made(release: Release) -> str:
     terms = {"made": release.made.words()}
     if release.made.ledger is not None:
         terms["hash of that entry"] = release.made.ledger.hash
-    if isinstance(release, TableRelease):
-        terms |= _asked(release.question)
+    question = question_of(release)
+    if question is not None:
+        terms |= _asked(question)
     if release.remark:
         terms["how it was found"] = release.remark
     if isinstance(release, Measured) and release.looked:
@@ -179,11 +214,14 @@ def _asked(question: Question) -> dict[str, str]:
         "table": origin.table or "a frame",
         "ε, exactly": exact_text(question.epsilon),
         "unit": origin.unit,
-        "item": origin.item,
-        "domain": origin.domain,
         "neighbours": origin.neighbours,
-        "method": question.method,
     }
+    if question.kind != "count":
+        terms |= {"item": origin.item, "domain": origin.domain, "method": question.method}
+    if question.delta:
+        terms["δ, exactly"] = exact_text(question.delta)
+    bounds = origin.bounds()
+    terms |= {name.replace("_", " "): str(each) for name, each in bounds.items()}
     if question.threshold is not None:
         terms["threshold, exactly"] = exact_text(question.threshold)
         terms["adaptive"] = "yes" if question.adaptive else "no"

@@ -79,7 +79,7 @@ def picture(release: Measured, units: str = "") -> str:
     line = None if release.line is None else float(release.line)
     if not rows:
         return ""
-    ends = [end for row in rows for end in (row.low, row.estimate, row.high)]
+    ends = [end for row in rows for end in (row.low, row.estimate, row.high) if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
     if scale is None:
         return "<p>The values are too large, or too close to each other, to be drawn.</p>"
@@ -115,7 +115,8 @@ def _group(scale: Scale, line: float | None, rows: list[Row], ranks: Sequence[in
 
 
 def _dot(scale: Scale, line: float | None, row: Row) -> str:
-    x, low, high = scale(row.estimate), scale(row.low), scale(row.high)
+    x, high = scale(row.estimate), scale(row.high)
+    low = "0" if row.low is None else scale(row.low)
     drawn = (
         f'<line class="guide" x1="0" x2="100%" y1="50%" y2="50%"/>{"".join(_behind(scale, line))}'
         f'<line class="interval" x1="{low}" x2="{high}" y1="50%" y2="50%"/>'

@@ -6,6 +6,7 @@ All of it is noted once, when the release is made. What is shown later depends o
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dpgap import __version__
@@ -74,9 +75,14 @@ class MechanismUsed(NamedTuple):
     @classmethod
     def of(cls, mechanism: Any) -> "MechanismUsed":
         """What a mechanism, which is a frozen dataclass, says of itself in its `repr`."""
-        named = [each.name for each in fields(mechanism) if each.repr]
-        values = [(name, getattr(mechanism, name)) for name in named]
-        return cls(type(mechanism).__name__, tuple((name, _plain(each)) for name, each in values))
+        return _used(mechanism)
+
+
+@lru_cache(maxsize=256)  # mechanisms are public
+def _used(mechanism: Any) -> MechanismUsed:
+    named = [each.name for each in fields(mechanism) if each.repr]
+    values = [(name, _plain(getattr(mechanism, name))) for name in named]
+    return MechanismUsed(type(mechanism).__name__, tuple(values))
 
 
 def _plain(value: Any) -> str | int | bool | None:

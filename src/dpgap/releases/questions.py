@@ -6,6 +6,7 @@ So a question can be put together before anything is charged, and can say what i
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -45,23 +46,59 @@ class Origin(NamedTuple):
     """The names of all columns, and the families of their types, such as "text"."""
     digest: str | None = None
     """A hash of the public domain."""
+    unknown: bool = False
+    """Whether the items are those present, which nobody listed."""
+    max_items: int | None = None
+    """For how many items a unit counts at most; with groups, for how many pairs of both."""
+    by: str | None = None
+    """The column of groups."""
+    groups: int = 0
+    """How many groups there are."""
+    groups_digest: str | None = None
+    """A hash of the public groups, in order."""
+    max_groups: int = 1
+    """In how many groups a unit counts at most."""
+    sum: str | None = None
+    """The column that was added up; None where units were counted."""
+    at_most: Fraction = Fraction(1)
+    at_least: Fraction = Fraction(0)
+    """What a unit may add to an item."""
+    step: Fraction = Fraction(1)
+    """What answers are whole numbers of."""
+    where: str | None = None
+    """Which rows were looked at, in words that can be read again; None for all."""
+
+    def bounds(self) -> dict[str, Any]:
+        """What bounds a unit, as JSON can hold it; what has its default is left out."""
+        named = ("unknown", "max_items", "by", "groups_digest", "max_groups", "sum", "at_most")
+        found = {name: getattr(self, name) for name in (*named, "at_least", "step", "where")}
+        return {
+            name: exact_text(each) if isinstance(each, Fraction) else each
+            for name, each in found.items()
+            if each != Origin._field_defaults[name]
+        }
 
 
 class Question(NamedTuple):
     """What was asked of a table; every word of it is public."""
 
     kind: str
-    """"top-k" or "above"."""
-    k: int
+    """"top-k", "above" or "count"."""
+    k: int | None
+    """How many items are looked for; None for all that there are."""
     epsilon: Fraction
     origin: Origin
-    items: int
-    """How many items the domain has."""
+    items: int | None
+    """How many items the domain has; None where they are not known."""
     method: str
     split: Fraction | None
     """The share of ε for selecting; None where the method has its own."""
     threshold: Fraction | None = None
     adaptive: bool = False
+    delta: Fraction = Fraction(0)
+    """The chance that is left for an item of one unit alone to be shown; 0 for a stated domain."""
+    group: Any = None
+    """Of the answer for one group: which one."""
     recorded: str | None = None
     """Of a question from a document: its identity. The address, which is part of it, is not there.
     """
@@ -75,13 +112,15 @@ class Question(NamedTuple):
         parameter that is added later goes into the hash only where it does not have its default.
         """
         table, domain = self.origin.address or self.origin.table, self.origin.digest
+        if self.origin.unknown or self.kind == "count":
+            domain = ""
         if self.recorded is not None or table is None or domain is None:
             return self.recorded
         body = {
             "kind": self.kind,
             "k": self.k,
             "epsilon": exact_text(self.epsilon),
-            "delta": "0",
+            "delta": exact_text(self.delta),
             "method": self.method,
             "split": None if self.split is None else exact_text(self.split),
             "threshold": None if self.threshold is None else exact_text(self.threshold),
@@ -91,6 +130,7 @@ class Question(NamedTuple):
             "neighbours": self.origin.neighbours,
             "table": table,
             "domain": domain,
+            **self.origin.bounds(),
         }
         canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
@@ -109,14 +149,30 @@ class Question(NamedTuple):
     @property
     def purpose(self) -> str:
         """What is asked, in one plain line, such as "top 10 of url by user_id"."""
-        asked = f"top {self.k}"
-        if self.threshold is not None:
-            asked = f"above {readable(self.threshold)}, up to {self.k},"
-        return printable(f"{asked} of {self.origin.item} by {self.origin.unit}")
+        origin = self.origin
+        if self.kind == "count":
+            asked = f"count of {origin.unit}"
+        else:
+            asked = f"top {self.k}"
+            if self.threshold is not None:
+                limit = "" if self.k is None else f", up to {self.k},"
+                asked = f"above {readable(self.threshold)}{limit}"
+            asked = f"{asked} of {origin.item} by {origin.sum or origin.unit}"
+        if origin.by is not None:
+            asked += f" in each of {origin.groups} groups of {origin.by}"
+        if origin.where is not None:
+            asked += f" where {origin.where}"
+        return printable(asked)
 
     def request(self) -> Request:
         """What a budget is asked to pay for."""
-        return Request(self.epsilon, self.purpose, facts=self.facts(), identity=self.identity)
+        return Request(
+            self.epsilon,
+            self.purpose,
+            delta=self.delta,
+            facts=self.facts(),
+            identity=self.identity,
+        )
 
     def facts(self) -> dict[str, Any]:
         """What a budget that is bound to a table must know, as JSON can hold it."""
@@ -131,7 +187,6 @@ class Question(NamedTuple):
     def guarantee(self) -> str:
         """What is promised, in plain words: the unit, the neighbours, what is public."""
         epsilon, origin = readable(self.epsilon), self.origin
-        domain = printable(origin.domain)
         if not origin.is_private:
             return (
                 "NOT differentially private: the items were read from the private data itself "
@@ -140,13 +195,65 @@ class Question(NamedTuple):
                 "exploration by those who may see the data; state a public domain to release it."
             )
         change, public = _CHANGES[origin.neighbours]
+        return " ".join((self._promise(change), *self._counting(), self._public(public)))
+
+    def _promise(self, change: str) -> str:
+        """What ε, and δ if there is one, promise."""
+        epsilon, times = readable(self.epsilon), factor(self.epsilon)
+        if not self.delta:
+            return (
+                f"Pure differential privacy with ε = {epsilon} and no δ: if one unit {change}, "
+                f"nothing shown here (gaps included) would become more than {times} times as "
+                "likely or unlikely."
+            )
         return (
-            f"Pure differential privacy with ε = {epsilon} and no δ: if one unit {change}, nothing "
-            f"shown here (gaps included) would become more than {factor(self.epsilon)} times as "
-            f"likely or unlikely. A unit is {_unit_in_words(origin.unit)}; counts are of distinct "
-            f"units. Public are the domain ({domain}), the names and types of the columns"
-            f"{public} and all parameters. Everything else about the table is private. The domain "
-            "was given as values and must be public: values taken from the table would void this."
+            f"Differential privacy with ε = {epsilon} and δ = {readable(self.delta)}: if one unit "
+            f"{change}, nothing shown here would become more than {times} times as likely or "
+            f"unlikely; but for a chance of at most {readable(self.delta)} that an item is shown "
+            "which that unit alone has."
+        )
+
+    def _counting(self) -> Iterator[str]:
+        """What a unit is, and how much of it counts."""
+        origin, unit = self.origin, _unit_in_words(self.origin.unit)
+        if origin.sum is None:
+            yield f"A unit is {unit}; counts are of distinct units."
+        else:
+            least, most = readable(origin.at_least), readable(origin.at_most)
+            yield printable(
+                f"A unit is {unit}; what is added up is column {origin.sum!r}, each row rounded "
+                f"to {readable(origin.step)}, and a unit's total for an item clipped to "
+                f"{least} to {most}."
+            )
+        if origin.by is not None:
+            many = "one group" if origin.max_groups == 1 else f"{origin.max_groups} groups at most"
+            yield printable(
+                f"A unit counts in {many} of column {origin.by!r}; which, a secret order decides."
+            )
+        if origin.max_items is not None and origin.unit not in ("row", "line"):
+            many = "1 item" if origin.max_items == 1 else f"{origin.max_items} items"
+            yield (
+                f"A unit counts for at most {many}; which, a secret order decides, and the others "
+                "are left out."
+            )
+        if origin.where is not None:
+            yield printable(f"Only rows count where {origin.where}.")
+
+    def _public(self, more: str) -> str:
+        """What is not protected, and on what condition."""
+        origin, groups = self.origin, ""
+        if origin.by is not None:
+            groups = f"the {origin.groups} groups, "
+        if origin.unknown or self.kind == "count":
+            return (
+                f"Public are {groups}the names and types of the columns{more} and all parameters. "
+                "Everything else about the table is private."
+            )
+        domain = printable(origin.domain)
+        return (
+            f"Public are the domain ({domain}), {groups}the names and types of the columns{more} "
+            "and all parameters. Everything else about the table is private. The domain was given "
+            "as values and must be public: values taken from the table would void this."
         )
 
 

@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.parameters import confidence_level, readable
+from dpgap.exact.parameters import approximately, confidence_level, readable
 from dpgap.releases.numbers import exact_value
 from dpgap.releases.plain import plain
 from dpgap.releases.provenance import MechanismUsed, Provenance
@@ -29,17 +30,38 @@ class Promise(NamedTuple):
     epsilon: Fraction
     sensitivity: Fraction
     monotonic: bool
+    reach: int | None = None
+    """The most answers that one person can change; None where it does not matter."""
+    delta: Fraction = Fraction(0)
+    """The chance that an item shows which one person alone has; 0 where items are known."""
 
     def __str__(self) -> str:
         direction = ", all of them in the same direction" if self.monotonic else ""
+        which = "each answer"
+        if self.reach is not None:
+            which = f"at most {self.reach:,} answers, each"
+            if self.reach == 1:
+                which = "at most one answer, and that"
+        kind, delta, but = "Pure differential privacy", "no δ", ""
+        public = "How many answers there are, their labels and all parameters are public."
+        if self.delta:
+            kind, delta = "Differential privacy", f"δ = {_few_digits_up(self.delta)}"
+            but = ", but for a chance of at most δ that an item shows which that person alone has"
+            public = "All parameters are public; which items there are is not."
         return (
-            f"Pure differential privacy with ε = {readable(self.epsilon)} and no δ: if one "
-            "person's data were added or taken away, nothing shown here (gaps included) would "
-            f"become more than {factor(self.epsilon)} times as likely or unlikely. This holds "
-            "provided that one person changes each answer by at most "
-            f"{readable(self.sensitivity)}{direction}; that is for you to see to. How many "
-            "answers there are, their labels and all parameters are public."
+            f"{kind} with ε = {readable(self.epsilon)} and {delta}: if one person's data were "
+            "added or taken away, nothing shown here (gaps included) would become more than "
+            f"{factor(self.epsilon)} times as likely or unlikely{but}. This holds provided that "
+            f"one person changes {which} by at most {readable(self.sensitivity)}{direction}; "
+            f"that is for you to see to. {public}"
         )
+
+
+def _few_digits_up(chance: Fraction) -> str:
+    """A chance, or a little more than it, in three digits."""
+    few = Context(prec=3, rounding=ROUND_CEILING, traps=[])
+    up = few.divide(Decimal(chance.numerator), Decimal(chance.denominator))
+    return approximately(Fraction(up), 3)
 
 
 def factor(epsilon: Fraction) -> str:

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpgap.estimates.differences import Difference, half_width_of_all, half_width_of_pairs
-from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
+from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError, around
+from dpgap.estimates.histogram import HistogramError
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.parameters import confidence_level, positive_integer
+from dpgap.exact.parameters import confidence_level, positive_integer, readable
 from dpgap.releases.release import Promise, Release, Selected, named
 from dpgap.releases.ways import way_in_words
 
@@ -84,6 +85,32 @@ class MaxRelease(TopKRelease):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HybridRelease(TopKRelease):
+    """The winners of a Hybrid Top-K, best first, and the gaps between them.
+
+    The last gap is over what came next: the line, or the best loser where k answers were found.
+    `p_values` are of "it is not truly above the line and among the winners' number of largest".
+    """
+
+    spent: Fraction
+
+    @property
+    def remaining(self) -> Fraction:
+        """The part of ε that was not spent: free for other use under the same total."""
+        return self.epsilon - self.spent
+
+    @property
+    def remark(self) -> str:
+        """What cutting the ranking saved."""
+        if not self.remaining:
+            return ""
+        return (
+            f"The ranking ended at the line: {readable(self.spent)} of ε was spent, "
+            f"and {readable(self.remaining)} is left."
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class AboveRelease(Selected):
     """The answers that a Sparse Vector found above its threshold, in the order asked.
 
@@ -136,8 +163,7 @@ class MeasuredValues(Release):
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
         """For each value, the ends of an interval that holds the true one with this confidence."""
-        half = self.error.half_width(confidence_level(level)) + self.rounding
-        return np.stack([self.values - half, self.values + half], axis=1)
+        return self.error.ends(self.values, confidence_level(level), self.rounding)
 
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().T
@@ -163,7 +189,7 @@ class Measured(Selected):
     spent: Fraction
     centres: str
     """What intervals are around: "measurements" or "estimates"."""
-    errors: tuple[MeasurementError | LaplaceSum, ...]
+    errors: tuple[MeasurementError | LaplaceSum | HistogramError, ...]
     """What those may be off by: one for all of them, or one for each."""
     rounding: float
     """How far a true answer may be from the one on the grid."""
@@ -196,13 +222,17 @@ class Measured(Selected):
         """For each answer, the ends of an interval that holds the true one; shape (k, 2).
 
         With `method="best"` the confidence holds for the answers that were selected: the interval
-        is the measurement's, which selection does not touch. With `method="paper"` it is that of
-        the noise, before looking at who was selected.
+        is the measurement's, which selection does not touch. Of a noisy histogram it is that of
+        the noise, given that the answer reached the line; where that leaves no lower end, it is
+        −∞. With `method="paper"` it is that of the noise, before looking at who was selected.
         """
         level = confidence_level(level)
-        half = np.array([error.half_width(level) for error in self.errors]) + self.rounding
         centres: Floats = getattr(self, self.centres)
-        return np.stack([centres - half, centres + half], axis=1)
+        if len(self.errors) == 1:
+            return self.errors[0].ends(centres, level, self.rounding)
+        each = zip(self.errors, centres[:, None], strict=True)
+        ends = [error.ends(centre, level, self.rounding) for error, centre in each]
+        return np.concatenate([np.empty((0, 2)), *ends])
 
     @property
     def order(self) -> Integers:
@@ -215,7 +245,8 @@ class Measured(Selected):
 
         Which pairs one looks at depends on the noise. So the confidence holds for all pairs at
         once, and for the answers that were selected. The interval comes from the measurement
-        alone, which selection does not touch. Where nothing is known of that, it has no ends.
+        alone, which selection does not touch, or allows for the selection. Where nothing is known
+        of that, it has no ends.
         """
         better, worse = positive_integer("better", better), positive_integer("worse", worse)
         if not better < worse <= self.indices.size:
@@ -223,13 +254,20 @@ class Measured(Selected):
                 f"ranks must satisfy 1 <= better < worse <= {self.indices.size}, "
                 f"not {better} and {worse}"
             )
-        places = self.order[[better - 1, worse - 1]]
-        estimate, measured = (
-            float(values[places[0]] - values[places[1]])
-            for values in (self.estimates, self.measurements)
-        )
-        half = self.half_width_of_pairs(level)
-        return Difference(estimate, measured - half, measured + half)
+        one, other = self.order[[better - 1]], self.order[[worse - 1]]
+        (estimate,) = (self.estimates[one] - self.estimates[other]).tolist()
+        ((low, high),) = self.ends_of_pairs(one, other, level).tolist()
+        return Difference(estimate, low, high)
+
+    def ends_of_pairs(self, ones: Integers, others: Integers, level: float = 0.95) -> Floats:
+        """By how much answers at some places lead those at others: ends, for all pairs at once."""
+        error = self.measuring_error
+        if isinstance(error, HistogramError):
+            ends = self.ends_of_all(level)
+            (low, high), (other_low, other_high) = ends[ones].T, ends[others].T
+            return np.stack([low - other_high, high - other_low], axis=1)
+        measured = self.measurements[ones] - self.measurements[others]
+        return around(measured, self.half_width_of_pairs(level))
 
     def groups(self, level: float = 0.95) -> tuple[tuple[int, ...], ...]:
         """Ranks by estimate, in groups whose neighbours cannot be told apart.
@@ -237,31 +275,70 @@ class Measured(Selected):
         Every rank is in one group, perhaps alone. With confidence `level`, all answers in a group
         are larger than all answers in later groups.
         """
-        measured = self.measurements[self.order]
-        ahead = np.minimum.accumulate(measured)[:-1]
-        behind = np.maximum.accumulate(measured[::-1])[::-1][1:]
-        cuts = np.flatnonzero(ahead - behind > self.half_width_of_pairs(level)) + 1
-        parts = np.split(np.arange(1, measured.size + 1), cuts)
+        if isinstance(self.measuring_error, HistogramError):
+            (low, high), half = self.ends_of_all(level)[self.order].T, 0.0
+        else:
+            low = high = self.measurements[self.order]
+            half = self.half_width_of_pairs(level)
+        ahead = np.minimum.accumulate(low)[:-1]
+        behind = np.maximum.accumulate(high[::-1])[::-1][1:]
+        cuts = np.flatnonzero(ahead - behind > half) + 1
+        parts = np.split(np.arange(1, low.size + 1), cuts)
         return tuple(tuple(part.tolist()) for part in parts if part.size)
 
-    def half_width_of_pairs(self, level: float = 0.95) -> float:
-        """How far the measured difference of any two answers is off, for all pairs at once."""
-        level, error = confidence_level(level), self.measuring_error
-        if error is None:
-            return math.inf
-        return half_width_of_pairs(error, self.indices.size, level) + 2 * self.rounding
+    def tells_apart(self, ranks: Integers, level: float = 0.95) -> bool:
+        """Whether any two of these ranks by estimate can be told apart."""
+        places = self.order[ranks - 1]
+        if isinstance(self.measuring_error, HistogramError):
+            low, high = self.ends_of_all(level)[places].T
+            return bool(low.max() > high.min())
+        return bool(np.ptp(self.measurements[places]) > self.half_width_of_pairs(level))
 
-    def half_width_of_all(self, level: float = 0.95) -> float:
-        """How far any of the measurements is off, for all of them at once."""
+    def half_widths_of_leads(self, level: float = 0.95) -> Floats:
+        """How far the lead of each estimate over the next may be off, for all of them at once.
+
+        The interval of a lead is around the difference that was measured. What is said here is
+        wide enough to hold that interval around the difference of the estimates.
+        """
+        ones, others = self.order[:-1], self.order[1:]
+        leads = self.estimates[ones] - self.estimates[others]
+        if isinstance(self.measuring_error, HistogramError):
+            low, high = self.ends_of_pairs(ones, others, level).T
+            widest: Floats = np.maximum(leads - low, high - leads)
+            return widest
+        off = np.abs(leads - (self.measurements[ones] - self.measurements[others]))
+        widths: Floats = self.half_width_of_pairs(level) + off
+        return widths
+
+    def half_width_of_pairs(self, level: float = 0.95) -> float:
+        """How far the measured difference of any two answers is off, for all pairs at once.
+
+        Of a noisy histogram it is said of answers that are clear of the line; `ends_of_pairs` is
+        about all of them.
+        """
         level, error = confidence_level(level), self.measuring_error
         if error is None:
             return math.inf
-        return half_width_of_all(error, self.indices.size, level) + self.rounding
+        if isinstance(error, HistogramError):
+            half = error.half_width_of_pairs(self.indices.size, level)
+        else:
+            half = half_width_of_pairs(error, self.indices.size, level)
+        return half + 2 * self.rounding
+
+    def ends_of_all(self, level: float = 0.95) -> Floats:
+        """For each answer, the ends of an interval; they hold for all of them at once."""
+        level, error = confidence_level(level), self.measuring_error
+        if isinstance(error, HistogramError):
+            return error.ends_of_all(self.measurements, level, self.rounding)
+        half = math.inf
+        if error is not None:
+            half = half_width_of_all(error, self.indices.size, level) + self.rounding
+        return around(self.measurements, half)
 
     @property
-    def measuring_error(self) -> MeasurementError | None:
+    def measuring_error(self) -> MeasurementError | HistogramError | None:
         """What each measurement may be off by; None where it was not kept."""
-        own = [error for error in self.errors[:1] if isinstance(error, MeasurementError)]
+        own = [error for error in self.errors[:1] if not isinstance(error, LaplaceSum)]
         return self.measured_by or (own[0] if own else None)
 
     def columns(self) -> dict[str, Sequence[Any]]:

@@ -39,8 +39,10 @@ HEADINGS = {
 """What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
 
 
-NAMES = ("item", "label")
+NAMES = ("item", "label", "group")
 """The columns of names, which anybody may have chosen."""
+_NO_END = "at most"
+"""What is shown in place of a lower end that there is not."""
 
 
 class Row(NamedTuple):
@@ -49,7 +51,8 @@ class Row(NamedTuple):
     rank: int
     item: Any
     estimate: float
-    low: float
+    low: float | None
+    """None where the interval has no lower end."""
     high: float
     gap: float | None
     """The selection's own gap; None where it has none for each item."""
@@ -71,26 +74,24 @@ def rows_of(release: Measured, level: float = 0.95) -> list[Row]:
     p_values = release.p_values
     certain = [None] * len(order) if p_values is None else p_values.tolist()
     return [
-        Row(rank + 1, plain(names[at]), value, low, high, gaps[at], lead, half, certain[at])
+        Row(rank + 1, plain(names[at]), value, _end(low), high, gaps[at], lead, half, certain[at])
         for rank, (at, (low, high), value, lead, half) in enumerate(
             zip(order, ends, estimates, leads, within, strict=True)
         )
     ]
 
 
-def _leads(release: Measured, level: float) -> tuple[list[float], list[Any], list[Any]]:
-    """Estimates in order, their leads over the next, and how far these may be off.
+def _end(low: float) -> float | None:
+    return low if math.isfinite(low) else None
 
-    The interval of a lead is around the difference that was measured. What is said here is wide
-    enough to hold that interval around the difference of the estimates.
-    """
+
+def _leads(release: Measured, level: float) -> tuple[list[float], list[Any], list[Any]]:
+    """Estimates in order, their leads over the next, and how far these may be off."""
     order = release.order
     estimates = release.estimates[order]
     leads = (estimates[:-1] - estimates[1:]).tolist()
-    measured = release.measurements[order]
-    off = np.abs(estimates[:-1] - estimates[1:] - (measured[:-1] - measured[1:]))
-    half = release.half_width_of_pairs(level)
-    within = [half + each if math.isfinite(half) else None for each in off.tolist()]
+    widths = release.half_widths_of_leads(level).tolist()
+    within = [width if math.isfinite(width) else None for width in widths]
     last = [None] * min(order.size, 1)
     return estimates.tolist(), leads + last, within + last
 
@@ -133,19 +134,22 @@ def _shown(cell: Any, name: str) -> str:
     if isinstance(cell, float | np.floating) and name not in NAMES:
         small = abs(float(cell)) < 1e15
         return p_text(float(cell)) if name == "p" else f"{cell:,.1f}" if small else f"{cell:.6g}"
-    return "" if cell is None and name not in NAMES else visible(plain(cell))
+    if cell is None and name not in NAMES:
+        return _NO_END if name == HEADINGS["low"] else ""
+    return visible(plain(cell))
 
 
-def to_json(release: TableRelease, remaining: Fraction | None) -> str:
+def to_json(release: Release, remaining: Fraction | None) -> str:
     """The release document, and beside it what was spent and what an account has left.
 
     What remains is null where it is unknown.
     """
     left = None if remaining is None else readable_text(remaining)
+    spent = getattr(release, "spent", release.epsilon)
     beside = {
-        "epsilon_spent": number(release.spent),
+        "epsilon_spent": number(spent),
         "epsilon_remaining": None if remaining is None else number(remaining),
-        "exact": {"epsilon_spent": readable_text(release.spent), "epsilon_remaining": left},
+        "exact": {"epsilon_spent": readable_text(spent), "epsilon_remaining": left},
     }
     return written(release.to_dict() | beside)
 
@@ -171,10 +175,10 @@ def to_csv(release: Release) -> str:
 
 def _asked(release: Release) -> str:
     """The question in one line; of a release without one, its mechanisms."""
-    if not isinstance(release, TableRelease):
+    question = getattr(release, "question", None)
+    if question is None:
         return ", ".join(used.name for used in release.mechanisms)
-    is_private = release.question.origin.is_private
-    return release.question.purpose + ("" if is_private else " (NOT private)")
+    return str(question.purpose) + ("" if question.origin.is_private else " (NOT private)")
 
 
 def _no_formula(item: Any) -> Any:

@@ -15,12 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from dpgap.exact.parameters import readable
+from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import is_mostly_noise
 from dpgap.releases.printable import printable
 from dpgap.releases.provenance import AGAIN
 from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import Release, Selected
 from dpgap.releases.rows import HEADINGS, NAMES, cells_of, visible
+from dpgap.releases.titles import question_of
 
 _BETWEEN = 3
 """How many letters a column takes besides its own; the last one takes one less."""
@@ -43,16 +45,17 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
     """
     console = Console(highlight=False)
     left = "of this run" if whose is None else f"to data set {visible(whose)!r}"
-    question = release.question if isinstance(release, TableRelease) else None
+    question = question_of(release)
     is_private = question is None or question.origin.is_private
     with console.capture() as captured:
         if release.made.again:
             console.print(Text(f"{AGAIN} Ask for fresh noise to pay anew.", style="bold"))
-        for sentence in release.findings:
-            console.print(Text(printable(sentence)))
-        columns = _columns(release)
-        if columns[0].cells:
-            console.print(fitted(columns, console))
+        if isinstance(release, ReleasesByGroup):
+            for group, answer in release.items():
+                console.print(Text(f"{visible(group)}:", style="bold"))
+                _print_answer(answer, console)
+        else:
+            _print_answer(release, console)
         console.print(
             Text.assemble(
                 ("ε spent then " if release.made.again else "ε spent ", "dim"),
@@ -68,6 +71,15 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
         table = None if question is None else question.origin.table
         console.print(Text(release.made.words(table), style="dim"))
     return captured.get().removesuffix("\n")
+
+
+def _print_answer(release: Release, console: Console) -> None:
+    """What may be believed, then the table."""
+    for sentence in release.findings:
+        console.print(Text(printable(sentence)))
+    columns = _columns(release)
+    if columns[0].cells:
+        console.print(fitted(columns, console))
 
 
 def _columns(release: Release) -> list[Column]:

@@ -4,9 +4,10 @@ import re
 
 from dpgap.exact.parameters import readable
 from dpgap.releases.printable import printable
-from dpgap.releases.questions import Question, TableRelease
+from dpgap.releases.questions import Question
 from dpgap.releases.results import (
     AboveRelease,
+    HybridRelease,
     IndexRelease,
     JointRelease,
     MaxRelease,
@@ -20,6 +21,7 @@ _OF_ARRAYS: dict[type[Release], str] = {
     IndexRelease: "Selected answers",
     TopKRelease: "The largest answers",
     MaxRelease: "The largest answer",
+    HybridRelease: "The largest answers above a line",
     AboveRelease: "Answers above a threshold",
     JointRelease: "The set of the largest answers",
     MeasuredValues: "Measured values",
@@ -29,21 +31,52 @@ _WORDS = re.compile(r"[^\W\d_]+([ -][^\W\d_]+)*")
 _ENDING = re.compile(r"[ _](id|name|key|code|no)$", re.IGNORECASE)
 
 
+def question_of(release: Release) -> Question | None:
+    """What was asked of a table; None where it was an array."""
+    asked: Question | None = getattr(release, "question", None)
+    return asked
+
+
 def title_of(release: Release) -> str:
     """The title, as plain text in which no name can do harm."""
-    if isinstance(release, TableRelease):
-        return _of_question(release.question)
-    return _OF_ARRAYS[type(release)]
+    question = question_of(release)
+    return _OF_ARRAYS[type(release)] if question is None else _of_question(question)
 
 
 def _of_question(question: Question) -> str:
-    units = plural(question.origin.unit)
+    origin = question.origin
+    if question.kind == "count":
+        part = "" if origin.where is None else ", in a part of the table"
+        return f"How many {plural(origin.unit)} there are{part}"
+    most = f"the most {units_of(question)}"
+    if origin.sum is not None:
+        most = f"the largest total {singular(origin.sum)}"
     if question.threshold is not None:
-        items = plural(question.origin.item)
-        return f"{items[0].upper()}{items[1:]} with more than {line_text(question)} {units}"
-    if question.k == 1:
-        return f"The {singular(question.origin.item)} with the most {units}"
-    return f"The {question.k:,} {plural(question.origin.item)} with the most {units}"
+        items = plural(origin.item)
+        more = f"more than {line_text(question)} {units_of(question)}"
+        if origin.sum is not None:
+            more = f"a total {singular(origin.sum)} above {line_text(question)}"
+        title = f"{items[0].upper()}{items[1:]} with {more}"
+    elif question.k == 1:
+        title = f"The {singular(origin.item)} with {most}"
+    else:
+        title = f"The {question.k:,} {plural(origin.item)} with {most}"
+    if question.group is not None:
+        return f"{title}: {printable(str(question.group))}"
+    return title if origin.by is None else f"{title}, by {singular(origin.by)}"
+
+
+def units_of(question: Question) -> str:
+    """What values count."""
+    column = question.origin.sum
+    return plural(question.origin.unit) if column is None else singular(column)
+
+
+def measure_of(question: Question) -> str:
+    """What items are compared by, in words."""
+    if question.origin.sum is not None:
+        return f"by the total {singular(question.origin.sum)} of each"
+    return f"by how many different {plural(question.origin.unit)} each has"
 
 
 def line_text(question: Question) -> str:

@@ -4,10 +4,13 @@ from fractions import Fraction
 
 from dpgap.exact.parameters import readable
 
-ROUTES = ("joint", "ranked", "paper")
-"""How a top k may be found: as one set, ranked, or as in the paper."""
-METHODS = ("best", *ROUTES)
+METHODS = ("best", "joint", "ranked", "paper")
 """What may be asked for; the best method takes a route."""
+HISTOGRAM = "histogram"
+"""What may be asked for as well, where a unit has a bounded reach."""
+ROUTES = ("joint", "ranked", "paper", HISTOGRAM, "hybrid")
+"""How answers may be found: as one set, ranked, as in the paper; read off a histogram; or unknown
+ones above a line."""
 
 
 def way_in_words(route: str | None, shares: dict[str, Fraction], lead: float | None) -> str:
@@ -20,5 +23,7 @@ def way_in_words(route: str | None, shares: dict[str, Fraction], lead: float | N
         return ""
     said = {step: f"{readable(part)} of ε to {step}" for step, part in shares.items()}
     look = f"{said.pop('look')}; " if "look" in said else ""
+    if route == HISTOGRAM:
+        return f"{look}histogram: every item got its own noise, and the largest were read off."
     leads = "" if lead is None else f" As a set they lead every other by {lead:.1f}."
     return f"{look}{route}: {', '.join(said.values())}.{leads}"

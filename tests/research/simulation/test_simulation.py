@@ -18,7 +18,7 @@ from dpgap.research.simulation.joint_draws import shells
 from dpgap.research.simulation.ranked import Ranked
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 
-RUNS = 100_000
+RUNS, MANY = 40_000, 100_000
 EASY = np.array([9000, 8000, 7000, 6000, 5000, 4000, 300, 200, 100, 50, 20, 10, *range(30)])
 HARD = np.arange(60) // 2 * 3 + 100
 TIES = np.random.default_rng(5).permutation(np.repeat([40, 39, 38, 30, 5], [3, 4, 15, 25, 40]))
@@ -32,18 +32,18 @@ def _folded(matrix: np.ndarray) -> np.ndarray:
 
 
 @cache
-def exact_top_k(mechanism: dpgap.NoisyTopK, data: str) -> Winners:
+def exact_top_k(mechanism: dpgap.NoisyTopK, data: str, runs: int) -> Winners:
     """Runs of the kernel, which other tests hold to the program on the same noise."""
-    return select(mechanism.in_steps(), DATA[data], RUNS, InsecureSeededBits(3))
+    return select(mechanism.in_steps(), DATA[data], runs, InsecureSeededBits(3))
 
 
-def top_k_p_values(mechanism: dpgap.NoisyTopK, data: str) -> dict[str, float]:
-    answers, exact = DATA[data], exact_top_k(mechanism, data)
-    gaps = exact.leads - np.append(exact.leads[:, 1:], np.zeros((RUNS, 1), int), axis=1)
-    simulated = dpgap.simulate(mechanism, answers, runs=RUNS, seed=4)
+def top_k_p_values(mechanism: dpgap.NoisyTopK, data: str, runs: int = RUNS) -> dict[str, float]:
+    answers, exact = DATA[data], exact_top_k(mechanism, data, runs)
+    gaps = exact.leads - np.append(exact.leads[:, 1:], np.zeros((runs, 1), int), axis=1)
+    simulated = dpgap.simulate(mechanism, answers, runs=runs, seed=4)
     whole = simulated.gaps.astype(np.int64)
     orders = _folded(np.concatenate([exact.indices[:, :2], simulated.indices[:, :2]]))
-    p = {"order": homogeneous_p(orders[:RUNS], orders[RUNS:])}
+    p = {"order": homogeneous_p(orders[:runs], orders[runs:])}
     for rank in range(mechanism.k):
         p[f"index {rank}"] = homogeneous_p(exact.indices[:, rank], simulated.indices[:, rank])
         if rank < gaps.shape[1]:
@@ -56,8 +56,9 @@ def top_k_p_values(mechanism: dpgap.NoisyTopK, data: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("noise", ["laplace", "exponential", "staircase"])
 @pytest.mark.parametrize("data", ["easy", "hard", "ties"])
-def test_simulated_top_k_has_the_law_of_the_program(data: str, noise: str):
-    p_values = top_k_p_values(dpgap.NoisyTopK(3, "0.7", monotonic=True, noise=noise), data)
+@pytest.mark.parametrize("runs", [RUNS, pytest.param(MANY, marks=pytest.mark.long)])
+def test_simulated_top_k_has_the_law_of_the_program(data: str, noise: str, runs: int):
+    p_values = top_k_p_values(dpgap.NoisyTopK(3, "0.7", monotonic=True, noise=noise), data, runs)
     assert min(p_values.values()) > LEVEL / len(p_values), p_values
 
 
@@ -80,16 +81,16 @@ def test_every_answer_may_win():
 
 
 @cache
-def exact_above(mechanism: dpgap.SparseVector, data: str, most: int | None) -> Sifted:
+def exact_above(mechanism: dpgap.SparseVector, data: str, most: int | None, runs: int) -> Sifted:
     """Runs of the kernel, which other tests hold to the program on the same noise."""
-    return sift(mechanism.in_steps(), DATA[data], RUNS, InsecureSeededBits(8), most)
+    return sift(mechanism.in_steps(), DATA[data], runs, InsecureSeededBits(8), most)
 
 
 def above_p_values(
-    mechanism: dpgap.SparseVector, data: str, most: int | None = None
+    mechanism: dpgap.SparseVector, data: str, most: int | None = None, runs: int = RUNS
 ) -> dict[str, float]:
-    exact = exact_above(mechanism, data, most)
-    simulated = dpgap.simulate(mechanism, DATA[data], runs=RUNS, seed=9, max_answers=most)
+    exact = exact_above(mechanism, data, most, runs)
+    simulated = dpgap.simulate(mechanism, DATA[data], runs=runs, seed=9, max_answers=most)
     offsets = mechanism.gap_offsets[simulated.branch_of - 1]
     gaps = np.rint(simulated.gaps - offsets).astype(np.int64)
     assert np.allclose(gaps + offsets, simulated.gaps)
@@ -101,9 +102,9 @@ def above_p_values(
     }
     for branch in range(1, len(mechanism.ways) + 1):
         mine, theirs = simulated.branch_of == branch, exact.branches == branch
-        counts = np.bincount(exact.runs[theirs], minlength=RUNS)
+        counts = np.bincount(exact.runs[theirs], minlength=runs)
         p[f"branch {branch}"] = homogeneous_p(
-            counts, np.bincount(simulated.run[mine], minlength=RUNS)
+            counts, np.bincount(simulated.run[mine], minlength=runs)
         )
         p[f"gaps {branch}"] = homogeneous_p(exact.gaps[theirs], gaps[mine])
         p[f"indices {branch}"] = homogeneous_p(exact.indices[theirs], simulated.indices[mine])
@@ -141,8 +142,9 @@ def _at(mechanism: dpgap.SparseVector, threshold: object) -> dpgap.SparseVector:
 
 @pytest.mark.parametrize("name", list(SPARSE_VECTORS))
 @pytest.mark.parametrize("data", list(THRESHOLDS))
-def test_simulated_sparse_vector_has_the_law_of_the_program(data: str, name: str):
-    p_values = above_p_values(_at(SPARSE_VECTORS[name], THRESHOLDS[data]), data)
+@pytest.mark.parametrize("runs", [RUNS, pytest.param(MANY, marks=pytest.mark.long)])
+def test_simulated_sparse_vector_has_the_law_of_the_program(data: str, name: str, runs: int):
+    p_values = above_p_values(_at(SPARSE_VECTORS[name], THRESHOLDS[data]), data, runs=runs)
     assert min(p_values.values()) > LEVEL / len(p_values), p_values
 
 

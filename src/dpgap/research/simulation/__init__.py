@@ -28,6 +28,8 @@ from dpgap.research.simulation.ranked import Ranked
 from dpgap.research.simulation.running import batches, simulate
 from dpgap.research.simulation.runs import (
     AboveRuns,
+    HistogramRuns,
+    HybridRuns,
     JointRuns,
     MeasuredRuns,
     ProgramRuns,
@@ -39,6 +41,8 @@ from dpgap.research.simulation.runs import (
 __all__ = [
     "AboveRuns",
     "FloatNoise",
+    "HistogramRuns",
+    "HybridRuns",
     "JointRuns",
     "MeasuredRuns",
     "ProgramRuns",

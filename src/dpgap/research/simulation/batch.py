@@ -12,19 +12,27 @@ from numpy.typing import ArrayLike
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.parameters import positive_integer
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
-from dpgap.research.simulation.floats import Rng
+from dpgap.research.simulation.floats import Rng, draw
 from dpgap.research.simulation.joint_top_k import LikelyClasses, select_sets
 from dpgap.research.simulation.measured import measure_above
 from dpgap.research.simulation.programs import program_runs, rank_for
 from dpgap.research.simulation.ranked import Ranked, arrays_only
 from dpgap.research.simulation.routed import measured_batch
-from dpgap.research.simulation.runs import AboveRuns, JointRuns, TopKRuns
+from dpgap.research.simulation.runs import (
+    AboveRuns,
+    HistogramRuns,
+    HybridRuns,
+    JointRuns,
+    TopKRuns,
+)
 from dpgap.research.simulation.sparse_vector import sift_runs
-from dpgap.research.simulation.top_k import select_runs
+from dpgap.research.simulation.top_k import best_runs, select_runs
 
 Batch = Callable[[slice, Rng], Any]
 
@@ -43,9 +51,13 @@ def batch_of(
     selection = _selection_of(mechanism)
     if not isinstance(selection, SparseVector) and not (thresholds is None and max_answers is None):
         raise ValueError("thresholds and max_answers are for a Sparse Vector only")
+    if _is_histogram(mechanism):
+        return _histogram(mechanism, answers)
     if selection is None:
         return program_runs(mechanism, answers)
     ranked = rank_for(selection, answers)
+    if isinstance(selection, HybridTopK):
+        return _hybrid(selection, ranked)
     if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
         mechanism.measurement.require_room(ranked.answers)
     if not isinstance(selection, SparseVector):
@@ -61,7 +73,7 @@ def batch_of(
     )
 
 
-def _selection_of(mechanism: Any) -> NoisyTopK | JointTopK | SparseVector | None:
+def _selection_of(mechanism: Any) -> NoisyTopK | JointTopK | HybridTopK | SparseVector | None:
     """What selects, if everything is done as dpgap does it; None for programs of others."""
     if callable(getattr(mechanism, "simulate", None)):
         return None
@@ -72,9 +84,30 @@ def _selection_of(mechanism: Any) -> NoisyTopK | JointTopK | SparseVector | None
         return mechanism
     if isinstance(mechanism, JointTopK) and kind.run is JointTopK.run:
         return mechanism
+    if isinstance(mechanism, HybridTopK) and kind.run is HybridTopK.run:
+        return mechanism
     if isinstance(mechanism, SparseVector) and kind.run is SparseVector.run:
         return mechanism if kind.live is SparseVector.live else None
     return None
+
+
+def _is_histogram(mechanism: Any) -> bool:
+    """Whether it is a noisy histogram, and does as dpgap does."""
+    own = callable(getattr(mechanism, "simulate", None))
+    is_one = isinstance(mechanism, NoisyHistogram)
+    return is_one and not own and type(mechanism).run is NoisyHistogram.run
+
+
+def _histogram(mechanism: NoisyHistogram, answers: ArrayLike | Ranked) -> Batch:
+    grid, law = Grid(mechanism.grid), mechanism.law_in_steps
+    steps = answers.answers if isinstance(answers, Ranked) else grid.steps(answers)
+
+    def batch(part: slice, rng: Rng) -> HistogramRuns:
+        noisy = draw(law, rng, part.stop - part.start, steps.size)
+        noisy += steps
+        return HistogramRuns(noisy * grid.width)
+
+    return batch
 
 
 def _selecting(mechanism: NoisyTopK | JointTopK, ranked: Ranked) -> Batch:
@@ -105,6 +138,27 @@ def _joint(mechanism: JointTopK, ranked: Ranked) -> Batch:
     def batch(part: slice, rng: Rng) -> JointRuns:
         indices, leads = select_sets(mechanism, ranked, likely, part.stop - part.start, rng)
         return JointRuns(indices, leads.astype(np.float64) * half)
+
+    return batch
+
+
+def _hybrid(mechanism: HybridTopK, ranked: Ranked) -> Batch:
+    """The line is one more answer, the last; what is ranked below it is left out."""
+    program, line = mechanism.in_steps(), ranked.answers.size
+    answers = np.append(ranked.answers, int(program.threshold))
+    ranked = Ranked.of(answers - int(answers.max()))
+    grid = Grid(mechanism.grid).width
+    costs = np.array([float(mechanism.spent(found)) for found in range(min(mechanism.k, line) + 1)])
+
+    def batch(part: slice, rng: Rng) -> HybridRuns:
+        runs = part.stop - part.start
+        places, values = best_runs(program.without_line, ranked, runs, rng)
+        is_line = places == line
+        ends = np.where(is_line.any(axis=1), is_line.argmax(axis=1), places.shape[1] - 1)
+        leads = np.floor(values - np.take_along_axis(values, ends[:, None], axis=1))
+        leads[:, :-1] -= np.where(np.arange(1, leads.shape[1]) < ends[:, None], leads[:, 1:], 0.0)
+        wins = np.arange(leads.shape[1]) < ends[:, None]
+        return HybridRuns(places[wins], leads[wins] * grid, ends, costs[ends])
 
     return batch
 

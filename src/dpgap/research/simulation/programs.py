@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpgap.exact.grid import Grid
 from dpgap.exact.joint_laws import ShellNoise
 from dpgap.exact.laws import Law
+from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
@@ -86,7 +87,7 @@ def _answers_for(mechanism: Any, answers: ArrayLike | Ranked) -> NDArray[Any]:
 
 
 def rank_for(
-    mechanism: NoisyTopK | JointTopK | SparseVector, answers: ArrayLike | Ranked
+    mechanism: NoisyTopK | JointTopK | HybridTopK | SparseVector, answers: ArrayLike | Ranked
 ) -> Ranked:
     """The answers in whole steps, ranked, once the mechanism has accepted them."""
     if isinstance(answers, Ranked):

@@ -38,9 +38,9 @@ def simulate(
 ) -> Any:
     """Run a mechanism or a pipeline many times on the same answers, for research.
 
-    Returns `TopKRuns`, `JointRuns`, `AboveRuns`, `MeasuredRuns` or, for other mechanisms,
-    `ProgramRuns`. A simulation shows true values, so it refuses private answers that were made from
-    a table.
+    Returns `TopKRuns`, `JointRuns`, `HybridRuns`, `AboveRuns`, `HistogramRuns`, `MeasuredRuns` or,
+    for other mechanisms, `ProgramRuns`. A simulation shows true values, so it refuses private
+    answers that were made from a table.
 
     Parameters
     ----------

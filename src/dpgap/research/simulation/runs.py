@@ -60,6 +60,13 @@ class JointRuns(WinnerRuns):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HistogramRuns(Runs):
+    """Runs of a noisy histogram: all its noisy `values`, one row a run."""
+
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RoutedRuns(TopKRuns):
     """Runs of the best method, each on its route: a number in the pipeline's `routes`.
 
@@ -71,21 +78,18 @@ class RoutedRuns(TopKRuns):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AboveRuns(Runs):
-    """Runs of a Sparse Vector.
+class FoundRuns(Runs):
+    """Runs that find as many answers as there are.
 
-    One entry an answer found, run by run in the order asked: `indices`, `gaps` and `branch_of` are
-    as released, and `run` says which run it belongs to. One entry a run: `found` answers, `used`
-    units of budget (exact), `spent` ε (as a float) and `processed` answers looked at.
+    One entry an answer found, run by run: `indices` and `gaps` are as released, and `run` says
+    which run it belongs to. One entry a run: `found` answers, and the ε that was `spent` (as a
+    float).
     """
 
     indices: Integers
     gaps: Floats
-    branch_of: Integers
     found: Integers
-    used: Integers
     spent: Floats
-    processed: Integers
 
     @property
     def run(self) -> Integers:
@@ -100,6 +104,24 @@ class AboveRuns(Runs):
             starts = self.found.cumsum() - self.found
             totals[some] = np.add.reduceat(values, starts[some], dtype=np.float64)
         return totals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HybridRuns(FoundRuns):
+    """Runs of a Hybrid Top-K: the answers of each run come best first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AboveRuns(FoundRuns):
+    """Runs of a Sparse Vector: the answers of each run come in the order asked.
+
+    One entry an answer found more: `branch_of`, as released. One entry a run more: the `used`
+    units of budget (exact), and the `processed` answers looked at.
+    """
+
+    branch_of: Integers
+    used: Integers
+    processed: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

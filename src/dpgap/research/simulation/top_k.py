@@ -24,6 +24,14 @@ def select_runs(
     program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng
 ) -> tuple[Integers, Integers]:
     """Indices, best first, and leads in whole steps; one row a run."""
+    last = min(program.k, ranked.size - 1)
+    places, values = best_runs(program, ranked, runs, rng)
+    leads = np.floor(values[:, :last] - values[:, last : last + 1]).astype(np.int64)
+    return places[:, : program.k], leads
+
+
+def best_runs(program: NoisyTopK, ranked: Ranked, runs: int, rng: Rng) -> tuple[Integers, Floats]:
+    """The places of the best k + 1, in order, and their noisy answers; one row a run."""
     border, cost_of_hits = _border(program, ranked, rng)
     at_once = max(1, int(_AT_ONCE / max(border, cost_of_hits)))
     parts = [
@@ -67,7 +75,7 @@ def _bars(program: NoisyTopK, ranked: Ranked, need: int, borders: Integers, rng:
 
 def _select(
     program: NoisyTopK, ranked: Ranked, border: int, runs: int, rng: Rng
-) -> tuple[Integers, Integers]:
+) -> tuple[Integers, Floats]:
     need = min(program.k + 1, ranked.size)
     noisy = draw(program.law, rng, runs, border)
     noisy += ranked.descending[:border]
@@ -76,9 +84,7 @@ def _select(
     if border < ranked.size:
         reached = ranked.reaching(program.law, values[:, -1], border, rng)
         _insert(ranks, values, *reached)
-    last = min(program.k, ranked.size - 1)
-    leads = np.floor(values[:, :last] - values[:, last : last + 1]).astype(np.int64)
-    return ranked.order[ranks[:, : program.k]], leads
+    return ranked.order[ranks], values
 
 
 def _best(noisy: Floats, need: int) -> Integers:

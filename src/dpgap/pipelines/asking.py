@@ -1,0 +1,310 @@
+"""A question of private counts: what answers it, what is paid, and the answer with its guarantee.
+
+What answers a question depends on its parameters and on facts that are public: what one unit can
+change, how many items it reaches, whether the items are known. With groups, every group is asked
+the same, and all of it is one release.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from dpgap.budget.account import Account, AlreadyCharged, Archive, RefusedRequest, charged
+from dpgap.data.by_group import CountsByGroup
+from dpgap.data.private_counts import PrivateCounts
+from dpgap.exact.parameters import (
+    Rational,
+    boolean,
+    positive_integer,
+    positive_rational,
+    rational,
+    share,
+)
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.pipelines.measured import ABOVE_METHODS, MeasuredAbove, MeasuredTopK, require_method
+from dpgap.pipelines.reach import histogram_route, unknown_route
+from dpgap.pipelines.routed import Routed
+from dpgap.releases.by_group import ReleasesByGroup
+from dpgap.releases.counted import UnitCount
+from dpgap.releases.document import read_archived
+from dpgap.releases.faults import DocumentError
+from dpgap.releases.provenance import MechanismUsed
+from dpgap.releases.questions import Origin, Question, TableRelease
+from dpgap.releases.results import Measured
+from dpgap.releases.units import in_units
+from dpgap.releases.ways import HISTOGRAM, METHODS
+
+Answer = TableRelease | ReleasesByGroup
+Pipeline = MeasuredTopK | MeasuredAbove | Routed
+R = TypeVar("R", bound="TableRelease | ReleasesByGroup | UnitCount")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of counts, in exact numbers."""
+
+    kind: str
+    k: int | None
+    epsilon: Fraction
+    delta: Fraction
+    method: str
+    split: Fraction | None
+    threshold: Fraction | None = None
+    adaptive: bool = False
+
+    @classmethod
+    def top_k(
+        cls, k: int, epsilon: Rational, delta: Rational, method: str | None, split: Any
+    ) -> "Asked":
+        """The k largest."""
+        methods = (*METHODS, HISTOGRAM)
+        return cls(
+            "top-k", positive_integer("k", k), *_checked(epsilon, delta, method, split, methods)
+        )
+
+    @classmethod
+    def count(cls, epsilon: Rational) -> "Asked":
+        """How many units there are."""
+        return cls("count", None, *_checked(epsilon, 0, None, None, METHODS))
+
+    @classmethod
+    def above(
+        cls,
+        threshold: Rational,
+        k: int | None,
+        epsilon: Rational,
+        delta: Rational,
+        method: str | None,
+        split: Any,
+        adaptive: bool,
+    ) -> "Asked":
+        """Those above a threshold."""
+        methods = (*ABOVE_METHODS, HISTOGRAM)
+        return cls(
+            "above",
+            None if k is None else positive_integer("k", k),
+            *_checked(epsilon, delta, method, split, methods),
+            rational("threshold", threshold),
+            boolean("adaptive", adaptive),
+        )
+
+    def pipeline(self, answers: PrivateCounts, parts: int) -> Pipeline:
+        """What answers it: of several ways, the one with the least error to expect.
+
+        A unit counts in at most so many `parts`, which share ε. What is read off a histogram of
+        all parts together needs no sharing.
+        """
+        if answers.unknown:
+            return Routed(unknown_route(self, answers, parts), self.method, self.split)
+        if answers.reach is None:
+            if self.method == HISTOGRAM:
+                raise ValueError("method='histogram' needs max_items: how many a unit counts for")
+            if self.k is None:
+                raise ValueError(
+                    "k must be given, unless max_items says how many a unit counts for"
+                )
+            return self._select_then_measure(answers, parts)
+        read_off = Routed(histogram_route(self, answers), self.method, self.split)
+        if self.method == HISTOGRAM or self.k is None:
+            return read_off
+        own = self._select_then_measure(answers, parts)
+        if self.method != "best" or self.split is not None:
+            return own
+        return read_off if read_off.route.expectation().variance <= _variance(own, self.k) else own
+
+    def _select_then_measure(self, answers: PrivateCounts, parts: int) -> Pipeline:
+        facts: dict[str, Any] = {
+            "monotonic": answers.monotonic,
+            "sensitivity": answers.sensitivity,
+            "method": self.method,
+            "split": self.split,
+        }
+        k, epsilon = self.k or 1, self.epsilon / parts
+        if self.threshold is None:
+            return MeasuredTopK(k, epsilon, **facts)
+        line = self.threshold / answers.step
+        return MeasuredAbove(line, k, epsilon, adaptive=self.adaptive, **facts)
+
+
+def _checked(
+    epsilon: Rational, delta: Rational, method: str | None, split: Any, methods: Sequence[str]
+) -> tuple[Fraction, Fraction, str, Fraction | None]:
+    """ε, δ, the method and the split, as they are stated for any question."""
+    chance = rational("delta", delta)
+    if not 0 <= chance < 1:
+        raise ValueError(f"delta must be at least 0 and less than 1, not {delta!r}")
+    return (
+        positive_rational("epsilon", epsilon),
+        chance,
+        require_method("best" if method is None else method, methods),
+        None if split is None else share("split", split),
+    )
+
+
+def _variance(pipeline: Pipeline, k: int) -> float:
+    """What each estimate is off by at best, squared."""
+    if isinstance(pipeline, MeasuredTopK):
+        return min(route.expectation().variance for route in pipeline.routes)
+    if isinstance(pipeline, MeasuredAbove):
+        return pipeline.measurement.variance(k)
+    return pipeline.route.expectation().variance
+
+
+def answer(
+    asked: Asked, answers: PrivateCounts | CountsByGroup, account: Account | None, fresh: bool
+) -> Answer:
+    """Pay for the answer and draw it; or show what was paid for before."""
+    origin = _origin(answers)
+    _require_known(asked, origin)
+    by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
+    counted = list(by_group.values())
+    pipeline = asked.pipeline(counted[0], origin.max_groups)
+    question = _question(asked, pipeline, origin, counted[0])
+    kind: type[Answer] = TableRelease if origin.by is None else ReleasesByGroup
+    paid = _paid_before(question, account, fresh, kind)
+    if paid is not None:
+        return paid
+    with ExitStack() as resources:
+        prepared = [_prepare(pipeline, each, resources) for each in counted]
+
+        def draw() -> Answer:
+            found = [in_units(pipeline.draw_paid(each), origin.step) for each in prepared]
+            return _answered(question, origin, dict(zip(by_group, found, strict=True)))
+
+        return _pay(question, account, draw, kind)
+
+
+def counted(
+    asked: Asked, answers: PrivateCounts, account: Account | None, fresh: bool
+) -> UnitCount:
+    """Pay for the count of all units and draw it; or show what was paid for before."""
+    histogram = NoisyHistogram(asked.epsilon, sensitivity=answers.sensitivity)
+    question = _question(asked, None, _origin(answers), answers)
+    paid = _paid_before(question, account, fresh, UnitCount)
+    if paid is not None:
+        return paid
+    candidates = histogram.prepare(answers, None)
+
+    def draw() -> UnitCount:
+        return UnitCount(
+            values=histogram.draw_paid(candidates).values,
+            epsilon=asked.epsilon,
+            promise=histogram.promise,
+            error=histogram.error(),
+            rounding=0.0,
+            mechanisms=(MechanismUsed.of(histogram),),
+            question=question,
+        )
+
+    return _pay(question, account, draw, UnitCount)
+
+
+def _require_known(asked: Asked, origin: Origin) -> None:
+    """A δ is for unknown items, and they need one."""
+    if origin.unknown and not asked.delta:
+        raise ValueError(
+            "delta must be above 0 where domain is None, such as 1e-9: the chance that an item of "
+            "one unit alone is shown. Or state the public items as domain"
+        )
+    if asked.delta and not origin.unknown:
+        raise ValueError("delta must be 0 where a domain is stated: nothing needs a δ there")
+
+
+def _prepare(pipeline: Pipeline, answers: PrivateCounts, resources: ExitStack) -> Any:
+    """The answers as the pipeline takes them; refused before anything is charged."""
+    if not isinstance(pipeline, MeasuredAbove):
+        return pipeline.prepare(answers)
+    chunks = resources.enter_context(closing(answers.shuffled()))
+    return pipeline.prepare(Stream.on_grid(answers, chunks, pipeline.selection.grid))
+
+
+def _question(
+    asked: Asked, pipeline: Pipeline | None, origin: Origin, answers: PrivateCounts
+) -> Question:
+    """What is asked. All of it is public, and known before anything is charged."""
+    return Question(
+        kind=asked.kind,
+        k=asked.k,
+        epsilon=asked.epsilon,
+        origin=origin,
+        items=None if answers.unknown else len(answers),
+        method=asked.method,
+        split=None if pipeline is None else pipeline.split,
+        threshold=asked.threshold,
+        adaptive=asked.adaptive,
+        delta=asked.delta,
+    )
+
+
+def _answered(question: Question, origin: Origin, found: Mapping[Any, Measured]) -> Answer:
+    """The answer, largest estimates first; one for each group where there are groups."""
+    if origin.by is None:
+        return of_table(question, found[None])
+    releases = [of_table(question._replace(group=group), each) for group, each in found.items()]
+    # A unit counts in so many groups at most: at worst in those that cost the most.
+    parts = sorted((release.spent for release in releases), reverse=True)[: origin.max_groups]
+    return ReleasesByGroup.of(question, releases, min(sum(parts, Fraction(0)), question.epsilon))
+
+
+def _pay(question: Question, account: Account | None, draw: Callable[[], R], kind: type[R]) -> R:
+    """Charge, draw, and archive the answer; a request that was charged before shows its answer."""
+    try:
+        with charged(account, question.request()) as charge:
+            release = charge.keep(draw())
+            charge.spent = release.spent
+    except AlreadyCharged as before:
+        if before.answered.document is None:
+            raise
+        again = read_archived(before.answered.document)
+        if not isinstance(again, kind) or not question.is_same_as(again.question):
+            raise RefusedRequest(
+                "this request key was used for another request: use a key of its own for each"
+            ) from None
+        return cast(R, again.again())
+    return release
+
+
+def _paid_before(
+    question: Question, account: Account | None, fresh: bool, kind: type[R]
+) -> R | None:
+    """The newest answer that the account has paid for, if it was asked the same before.
+
+    Whether there is one depends on the question and on the ledger, never on the table.
+    """
+    if boolean("fresh", fresh) or question.identity is None or not isinstance(account, Archive):
+        return None
+    document = account.paid(question.identity)
+    if document is None:
+        return None
+    release = read_archived(document)
+    if not isinstance(release, kind):
+        raise DocumentError("the archive's document of this question is of another kind")
+    return cast(R, release.again())
+
+
+def _origin(answers: PrivateCounts | CountsByGroup) -> Origin:
+    if answers.origin is None:
+        raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
+    return answers.origin
+
+
+def of_table(question: Question, release: Measured) -> TableRelease:
+    """The answer to a question, the largest estimate first."""
+    order = release.order
+    places = order.tolist()
+    values = {field.name: getattr(release, field.name) for field in fields(release)}
+    for name, each in values.items():
+        if isinstance(each, np.ndarray) and each.size == order.size:
+            values[name] = each[order]
+    for name in ("labels", "errors"):
+        if values[name] is not None and len(values[name]) == order.size:
+            values[name] = tuple(values[name][place] for place in places)
+    if release.evidence is not None:
+        values["evidence"] = release.evidence.reordered(places)
+    values["promise"] = release.promise._replace(delta=question.delta)
+    return TableRelease(**values, question=question)

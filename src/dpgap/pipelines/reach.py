@@ -1,0 +1,186 @@
+"""Routes for counts whose units have a bounded reach: each counts for at most so many items.
+
+- `HistogramRoute`: every item gets its own noise, and the largest noisy counts are read off, or
+  all that reach a line. Nothing is left to be measured: values come with it, for any k.
+- `HybridRoute`: for unknown items and a large reach. The largest are found by Hybrid Top-K, as far
+  as they are above its line, and then measured.
+
+Where items are unknown, only those present compete. A public line keeps out what one unit alone
+has, but for a chance δ. Of the two routes the one with the lower line is taken.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dpgap.data.private_counts import PrivateCounts
+from dpgap.exact.grid import Grid
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.hybrid.mechanism import HybridTopK
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.measurement import Joint
+from dpgap.mechanisms.top_k.candidates import Candidates
+from dpgap.pipelines.paper import EstimatedWinners
+from dpgap.pipelines.routes import Answers, Expectation, Route, RouteResult
+
+if TYPE_CHECKING:
+    from dpgap.pipelines.asking import Asked
+
+_HALF = Fraction(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramRoute:
+    """All items measured at once; the largest k, or those at or above a line, are read off."""
+
+    histogram: NoisyHistogram
+    k: int | None
+    line: int | None = None
+    """In steps; None where the largest are looked for among known items."""
+    delta: Fraction | None = None
+    """Where items are unknown, the chance that is left for an item of one unit alone."""
+
+    name: ClassVar[str] = "histogram"
+    grid: ClassVar[Fraction | None] = None
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What it costs."""
+        return self.histogram.epsilon
+
+    @property
+    def steps(self) -> tuple[tuple[str, Any], ...]:
+        """It only measures."""
+        return (("measure", self.histogram),)
+
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
+        candidates = self.histogram.prepare(
+            answers, labels, k=self.k, at_least=self.line, delta=self.delta
+        )
+        if self.line is None and self.k is not None and self.k > candidates.size:
+            raise ValueError(
+                f"k must be at most the number of answers, {candidates.size}, not {self.k}"
+            )
+        return candidates
+
+    def release_paid(self, candidates: Candidates) -> RouteResult:
+        """Release; the caller has paid."""
+        drawn = self.histogram.draw_paid(candidates, k=self.k, at_least=self.line)
+        values = drawn.values
+        variances = np.full(values.size, self.histogram.variance)
+        errors = (drawn.error,) if values.size else ()
+        return RouteResult(
+            indices=drawn.indices,
+            labels=drawn.labels,
+            gaps=np.empty(0),
+            lead=None,
+            evidence=None,
+            measurements=values,
+            found=EstimatedWinners(values, variances, "measurements", errors),
+            promise=self.histogram.promise,
+        )
+
+    def expectation(self) -> Expectation:
+        """Which errors to expect: those of the noise, in any race."""
+        error = self.histogram.error()
+        return Expectation(error.variance, None, error.half_width(0.95), error.variance)
+
+
+@dataclass(frozen=True, slots=True)
+class HybridRoute:
+    """The largest above a line, then measured."""
+
+    selection: HybridTopK
+    measurement: Joint
+
+    name: ClassVar[str] = "hybrid"
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What both steps cost at most."""
+        return self.selection.epsilon + self.measurement.epsilon
+
+    @property
+    def grid(self) -> Fraction | None:
+        """The grid that was declared."""
+        return self.selection.grid
+
+    @property
+    def steps(self) -> tuple[tuple[str, Any], ...]:
+        """It selects, then measures."""
+        return (("select", self.selection), ("measure", self.measurement))
+
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
+        """The answers in steps; refused before anything is charged."""
+        return self.selection.prepare(answers, labels)
+
+    def release_paid(self, candidates: Candidates) -> RouteResult:
+        """Release; the caller has paid. What was found is measured; if nothing was, nothing is."""
+        selected, private_answers = self.selection.draw_paid(candidates)
+        spent, values = selected.spent, np.empty(0)
+        found = EstimatedWinners(values, values, "measurements", ())
+        if private_answers.size:
+            spent += self.measurement.epsilon
+            values = self.measurement.measure_selected(private_answers)
+            error = self.measurement.error(values.size)
+            variances = np.full(values.size, error.variance)
+            found = EstimatedWinners(values, variances, "measurements", (error,))
+        return RouteResult(
+            indices=selected.indices,
+            labels=selected.labels,
+            gaps=selected.gaps,
+            lead=None,
+            evidence=selected.evidence,
+            measurements=values,
+            found=found,
+            promise=selected.promise,
+            spent=spent,
+        )
+
+    def expectation(self) -> Expectation:
+        """Which errors to expect, if as many are found as are looked for."""
+        k = self.selection.k
+        variance = self.measurement.variance(k)
+        noise = self.selection.law.variance
+        return Expectation(variance, variance, self.measurement.half_width(k, 0.95), noise)
+
+
+def histogram_route(asked: "Asked", answers: PrivateCounts) -> HistogramRoute:
+    """What reads the answer off a histogram of all items, known ones."""
+    line = None if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
+    return HistogramRoute(_histogram(asked, answers), asked.k, line)
+
+
+def unknown_route(asked: "Asked", answers: PrivateCounts, parts: int) -> Route:
+    """What finds unknown items: the route with the lower line."""
+    reach = answers.reach
+    if reach is None:
+        raise ValueError("max_items must be given where domain is None")
+    histogram = _histogram(asked, answers)
+    stated = 0 if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
+    line = histogram.line_for(asked.delta)
+    read_off = HistogramRoute(histogram, asked.k, max(line, stated), asked.delta)
+    if asked.k is None or asked.method != "best":
+        return read_off
+    share = asked.split or _HALF
+    whole = asked.epsilon / parts
+    facts: dict[str, Any] = {
+        "monotonic": answers.monotonic,
+        "sensitivity": answers.sensitivity,
+    }
+    other = HybridTopK.line_for(asked.k, share * whole, asked.delta, reach=reach, **facts)
+    if line <= other:
+        return read_off
+    above = max(other, Fraction(stated))
+    selection = HybridTopK(above, asked.k, share * whole, **facts)
+    kind: type[Joint] = CountHull if answers.monotonic else Cube
+    return HybridRoute(selection, kind.after(selection, (1 - share) * whole))
+
+
+def _histogram(asked: "Asked", answers: PrivateCounts) -> NoisyHistogram:
+    return NoisyHistogram(asked.epsilon, reach=answers.reach or 1, sensitivity=answers.sensitivity)

@@ -1,0 +1,221 @@
+"""Several questions of one table, under one budget: what is left is known after each answer.
+
+>>> import pandas, dpgap
+>>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
+>>> with dpgap.Session(sold, unit="row", epsilon=2) as session:
+...     people = session.count(epsilon=1)
+...     best = session.top_k("what", domain=["fig", "pea", "oat"], k=1, epsilon=0.5)
+>>> best.labels, session.spent, session.remaining
+(('fig',), Fraction(3, 2), Fraction(1, 2))
+"""
+
+from decimal import Decimal
+from fractions import Fraction
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from dpgap import public
+from dpgap.budget.account import Account
+from dpgap.budget.amounts import granted
+from dpgap.budget.purse import Purse
+from dpgap.data.by_group import CountsByGroup
+from dpgap.data.counts import Table, counts, require_neighbours
+from dpgap.data.private_counts import PrivateCounts
+from dpgap.data.tracebacks import errors_without_answers
+from dpgap.exact.parameters import Rational, readable
+from dpgap.pipelines.tables import COUNTING, AboveOptions, Options, above, count, said, top_k
+from dpgap.releases.by_group import ReleasesByGroup
+from dpgap.releases.counted import UnitCount
+from dpgap.releases.questions import TableRelease
+
+Answered = TableRelease | ReleasesByGroup | UnitCount
+Counted = PrivateCounts | CountsByGroup
+
+
+@public
+class Session:
+    """Several questions of one table, under one budget.
+
+    The table is counted once for each item, however often it is asked about. All releases are kept
+    in `releases`, and shown as one page by `to_html`. A `with` block lets go of what an engine
+    keeps.
+
+    Parameters
+    ----------
+    table
+        A frame, the path of a file or the address of a table, as for `dpgap.top_k`.
+    unit
+        The column that says whose row it is; or "row", or "line".
+    epsilon
+        The budget of this session, which ends with it. Or give an account.
+    delta
+        The δ of this session, for questions about unknown items.
+    account
+        What releases are charged to instead, such as `dpgap.Ledger(url).account("sales")`.
+    neighbours
+        What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
+        units it is.
+    max_items
+        The most items that a unit counts for, unless a question says otherwise.
+
+    >>> import pandas, dpgap
+    >>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
+    >>> session = dpgap.Session(sold, unit="row", epsilon=1, delta=1e-6)
+    >>> session.top_k("what", k=1, epsilon=0.5, delta=1e-6).labels
+    ('fig',)
+    """
+
+    def __init__(
+        self,
+        table: "Table",
+        *,
+        unit: str | None = None,
+        epsilon: Rational | None = None,
+        delta: Rational = 0,
+        account: Account | None = None,
+        neighbours: str = "add-or-remove",
+        max_items: int | None = None,
+    ) -> None:
+        if (epsilon is None) == (account is None):
+            raise TypeError("give either epsilon or account: one of them, and not both")
+        if account is not None and delta:
+            raise TypeError("delta must be left out with an account, which has its own")
+        self._purse = None if epsilon is None else Purse(granted(epsilon, delta))
+        self._account = self._purse if account is None else account
+        self._facts: dict[str, Any] = {"unit": unit, "neighbours": require_neighbours(neighbours)}
+        self._table, self._max_items = table, max_items
+        self._counted: list[tuple[dict[str, Any], Counted]] = []
+        self.releases: tuple[Answered, ...] = ()
+        """All that was released, in order."""
+
+    @property
+    def spent(self) -> Fraction:
+        """The ε that the releases of this session came to."""
+        paid = (each.spent for each in self.releases if not each.made.again)
+        return self._purse.spent.epsilon if self._purse is not None else sum(paid, Fraction(0))
+
+    @property
+    def remaining(self) -> Fraction | None:
+        """The ε that is left; None where an account does not say."""
+        if self._purse is not None:
+            return self._purse.remaining.epsilon
+        left: Fraction | None = getattr(self._account, "remaining", None)
+        return left
+
+    @errors_without_answers
+    def top_k(self, item: str, *, k: int, epsilon: Rational, **more: Unpack[Options]) -> Any:
+        """The k items with the most units, or with the largest sums: see `dpgap.top_k`.
+
+        Parameters
+        ----------
+        item
+            The column whose values are counted.
+        k
+            How many items to find.
+        epsilon
+            What it may cost.
+        more
+            `domain`, `delta`, `max_items`, `by`, `groups`, `max_groups`, `sum`, `at_most`,
+            `at_least`, `step`, `where`, `method`, `split` and `fresh`, as for `dpgap.top_k`.
+        """
+        answers, ask = self._count(item, dict(more))
+        return self._keep(top_k(answers, k=k, epsilon=epsilon, account=self._account, **ask))
+
+    @errors_without_answers
+    def above(
+        self, item: str, *, threshold: Rational, epsilon: Rational, **more: Unpack[AboveOptions]
+    ) -> Any:
+        """Items with at least `threshold` units, or such a sum: see `dpgap.above`.
+
+        Parameters
+        ----------
+        item
+            The column whose values are counted.
+        threshold
+            How many units an item must have, or which sum.
+        epsilon
+            What it may cost.
+        more
+            `k`, `adaptive` and what `top_k` takes, as for `dpgap.above`.
+        """
+        answers, ask = self._count(item, dict(more))
+        ask |= {"threshold": threshold, "epsilon": epsilon}
+        return self._keep(above(answers, account=self._account, **ask))
+
+    @errors_without_answers
+    def count(self, *, epsilon: Rational, where: str | None = None) -> UnitCount:
+        """How many distinct units there are: see `dpgap.count`.
+
+        Parameters
+        ----------
+        epsilon
+            What it may cost.
+        where
+            Which rows count, as for `dpgap.top_k`.
+        """
+        found = count(
+            self._table, epsilon=epsilon, where=where, account=self._account, **self._facts
+        )
+        self._keep(found)
+        return found
+
+    def _count(self, item: str, more: dict[str, Any]) -> tuple[Counted, dict[str, Any]]:
+        """The counts of an item, made when they are first asked for; and what is not of counting.
+
+        What is said may hold lists and frames, which are compared as such.
+        """
+        stated = {**COUNTING, **self._facts, "max_items": self._max_items, "item": item, **more}
+        counting, ask = said(stated), {name: more[name] for name in more if name not in COUNTING}
+        for known, answers in self._counted:
+            if known.keys() == counting.keys() and all(
+                map(_is_same, known.values(), counting.values())
+            ):
+                return answers, ask
+        answers = counts(self._table, **counting)
+        self._counted.append((counting, answers))
+        return answers, ask
+
+    def _keep(self, release: Any) -> Any:
+        self.releases += (release,)
+        return release
+
+    def to_html(self) -> str:
+        """All releases as one page."""
+        from dpgap.releases.page import session_page
+
+        return session_page(self.releases, self._came_to())
+
+    def _repr_html_(self) -> str:
+        return "".join(release._repr_html_() for release in self.releases)
+
+    def __str__(self) -> str:
+        return "\n\n".join((*map(str, self.releases), self._came_to()))
+
+    def _came_to(self) -> str:
+        left = "" if self.remaining is None else f", ε = {readable(self.remaining)} left"
+        return f"ε = {readable(self.spent)} spent{left}."
+
+    def __repr__(self) -> str:
+        return f"<session: {len(self.releases)} releases>"
+
+    def close(self) -> None:
+        """Let go of what engines keep. What was released stays."""
+        while self._counted:
+            self._counted.pop()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether two arguments say the same. Frames are compared by who they are."""
+    plain = (str, int, float, Fraction, Decimal, range, list, tuple)
+    return one is other or (isinstance(one, plain) and isinstance(other, plain) and one == other)

@@ -1,0 +1,90 @@
+"""The answers to one question for every group: a mapping from group to release.
+
+All of them are one release: one guarantee, one charge, one document.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Self
+
+from dpgap.releases.printable import printable
+from dpgap.releases.provenance import MechanismUsed, Provenance
+from dpgap.releases.questions import Question, TableRelease
+from dpgap.releases.release import Release
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
+    """A release for every group, in the order in which the groups were stated."""
+
+    spent: Fraction
+    question: Question
+    answers: tuple[TableRelease, ...]
+
+    @classmethod
+    def of(cls, question: Question, answers: Sequence[TableRelease], spent: Fraction) -> Self:
+        """One release of them all; a unit counts in the groups that the question allows."""
+        used: dict[MechanismUsed, None] = {}
+        for answer in answers:
+            used |= dict.fromkeys(answer.mechanisms)
+        promise = answers[0].promise._replace(epsilon=question.epsilon)
+        return cls(
+            epsilon=question.epsilon,
+            promise=promise,
+            mechanisms=tuple(used),
+            spent=spent,
+            question=question,
+            answers=tuple(answers),
+        )._with(Provenance.now())
+
+    def __getitem__(self, group: Any) -> TableRelease:
+        """The release of one group."""
+        for answer in self.answers:
+            if answer.question.group == group:
+                return answer
+        raise KeyError(group)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (answer.question.group for answer in self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    @property
+    def remaining(self) -> Fraction:
+        """The part of ε that was not spent."""
+        return self.epsilon - self.spent
+
+    @property
+    def guarantee(self) -> str:
+        """What ε promises, in plain words, for all groups together."""
+        return self.question.guarantee()
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What may be believed, group by group."""
+        each = ((answer.question.group, answer.findings) for answer in self.answers)
+        return tuple(f"{printable(str(group))}: {said[0]}" for group, said in each if said)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """The rows of all groups, one after the other; the first column says which group."""
+        parts = [(answer.question.group, answer.columns()) for answer in self.answers]
+        named = {name: None for _, columns in parts for name in columns}
+        found: dict[str, Sequence[Any]] = {
+            "group": [group for group, columns in parts for _ in columns["rank"]]
+        }
+        for name in named:
+            found[name] = [cell for _, columns in parts for cell in columns[name]]
+        return found
+
+    def again(self) -> Self:
+        return self._with(self.made._replace(again=True))
+
+    def paid_by(self, reference: Mapping[str, Any]) -> Self:
+        return self._with(self.made.paid_by(reference))
+
+    def _with(self, made: Provenance) -> Self:
+        """The same, made at this time and paid for by this entry, as is every part of it."""
+        answers = tuple(replace(answer, made=made) for answer in self.answers)
+        return replace(self, made=made, answers=answers)

@@ -1,0 +1,116 @@
+"""A session: one table, one budget, counted once per item, and all of it kept."""
+
+from fractions import Fraction
+from typing import Any
+
+import pandas
+import pytest
+
+import dpgap
+from dpgap.pipelines import session as room
+
+SOLD = pandas.DataFrame(
+    {
+        "who": list(range(900)) * 2,
+        "what": (["fig"] * 600 + ["pea"] * 300) * 2,
+        "where": ["CH", "DE", "FR"] * 600,
+        "paid": [2.5, 1.25] * 900,
+    }
+)
+ITEMS = ["fig", "pea", "oat"]
+
+
+def test_what_is_left_is_known_after_each_answer() -> None:
+    with dpgap.Session(SOLD, unit="who", epsilon=2, delta="1e-6") as session:
+        first = session.top_k("what", domain=ITEMS, k=1, epsilon="0.5")
+        assert (session.spent, session.remaining) == (Fraction(1, 2), Fraction(3, 2))
+        session.count(epsilon="0.25")
+        session.top_k("what", k=2, epsilon=1, delta="1e-6", max_items=1)
+    assert session.remaining == Fraction(1, 4)
+    assert session.releases[0] is first
+    assert len(session.releases) == 3
+
+
+def test_a_session_never_spends_more_than_it_has() -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=1)
+    with pytest.raises(dpgap.BudgetExhausted, match="what is left is ε = 1"):
+        session.top_k("what", domain=ITEMS, k=1, epsilon="1.5")
+    with pytest.raises(dpgap.BudgetExhausted):
+        session.top_k("what", k=1, epsilon="0.5", delta="1e-9", max_items=1)
+    assert session.spent == 0
+    assert session.releases == ()
+
+
+def test_the_table_is_counted_once_for_each_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[Any] = []
+    counts = room.counts
+
+    def counting(table: Any, **said: Any) -> Any:
+        counted.append(said["item"])
+        return counts(table, **said)
+
+    monkeypatch.setattr(room, "counts", counting)
+    with dpgap.Session(SOLD, unit="who", epsilon=10) as session:
+        for _ in range(2):
+            session.top_k("what", domain=list(ITEMS), k=1, epsilon=1)
+            session.above("what", domain=list(ITEMS), threshold=100, k=1, epsilon=1)
+        session.top_k("where", domain=["CH", "DE", "FR"], k=1, epsilon=1)
+    assert counted == ["what", "where"]
+
+
+def test_what_is_said_once_holds_for_all_questions() -> None:
+    with dpgap.Session(SOLD, unit="who", epsilon=10, delta="1e-6", max_items=1) as session:
+        known = session.top_k("what", domain=ITEMS, k=1, epsilon=1)
+        unknown = session.top_k("what", k=1, epsilon=1, delta="1e-6")
+        other = session.top_k("what", domain=ITEMS, k=1, epsilon=1, max_items=2)
+    assert [r.question.origin.max_items for r in (known, unknown, other)] == [1, 1, 2]
+
+
+def test_groups_come_in_the_order_in_which_they_were_stated() -> None:
+    groups = ["FR", "CH", "DE"]
+    with dpgap.Session(SOLD, unit="who", epsilon=1) as session:
+        found = session.top_k("what", domain=ITEMS, k=1, epsilon=1, by="where", groups=groups)
+    assert list(found) == groups
+    assert session.spent == 1
+    assert all(len(release.labels) == 1 for release in found.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "either epsilon or account"),
+        ({"epsilon": 1, "account": object()}, "either epsilon or account"),
+        ({"account": object(), "delta": "1e-9"}, "delta must be left out with an account"),
+        ({"epsilon": -1}, "epsilon must be"),
+        ({"epsilon": 1, "delta": 1}, "delta must be at least 0 and less than 1"),
+        ({"epsilon": 1, "neighbours": "both"}, "neighbours must be one of"),
+    ],
+)
+def test_a_session_that_makes_no_sense_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        dpgap.Session(SOLD, unit="who", **given)
+
+
+def test_a_misspelt_option_is_refused_before_anything_is_spent() -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=1)
+    with pytest.raises(TypeError, match="max_item"):
+        session.top_k("what", domain=ITEMS, k=1, epsilon=1, max_item=2)  # type: ignore[call-arg]
+    assert session.spent == 0
+
+
+def test_a_session_tells_nothing_of_its_table() -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=1)
+    assert repr(session) == "<session: 0 releases>"
+
+
+def test_a_ledger_pays_for_a_session(tmp_path: Any) -> None:
+    ledger = dpgap.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("sales", 3)
+    table = tmp_path / "sold.csv"
+    SOLD.to_csv(table, index=False)
+    with dpgap.Session(str(table), unit="who", account=ledger.account("sales")) as session:
+        first = session.top_k("what", domain=ITEMS, k=1, epsilon=1)
+        again = session.top_k("what", domain=ITEMS, k=1, epsilon=1)
+        assert (session.spent, session.remaining) == (1, 2)
+    assert again.made.again
+    assert again.labels == first.labels
