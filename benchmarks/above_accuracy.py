@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgap.estimates.differences import half_width_of_pairs
 from dpgap.estimates.linear import combine
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring.laplace import Laplace
@@ -48,7 +49,7 @@ def measured(measurement: Any, values: Integers, bits: Bits) -> Floats:
 def above(counts: Integers, k: int, method: str, runs: int, seed: int) -> dict[str, float]:
     """The same for plain Sparse Vector, over random thresholds and orders."""
     bits, generator = InsecureSeededBits(seed), np.random.default_rng(seed)
-    errors, plain, covered, found = [0.0, 0.0], 0.0, 0, 0
+    errors, plain, covered, found, pairs, some = [0.0, 0.0], 0.0, 0, 0, 0, 0
     for _ in range(BATCHES):
         stream, line = stream_and_threshold(counts, k, generator)
         pipeline = MeasuredAbove(line, k, EPSILON, method=method, monotonic=True)
@@ -68,10 +69,16 @@ def above(counts: Integers, k: int, method: str, runs: int, seed: int) -> dict[s
                 half = error.half_width(0.95)
             covered += int((np.abs(off) <= half).sum())
             found += truth.size
+            apart = half_width_of_pairs(
+                pipeline.measurement.error(truth.shape[1]), truth.shape[1], 0.95
+            )
+            pairs += int((np.ptp(values - truth, axis=1) <= apart).sum())
+            some += len(truth)
     return {
         "error": errors[0] / plain,
         "without gaps": errors[1] / plain,
         "coverage": covered / found,
+        "all pairs": pairs / some,
         "answers": found / runs,
     }
 
