@@ -47,7 +47,7 @@ from dpgap.proof.every.streams import prove_known_stream, prove_stream
 from dpgap.proof.every.theorem import Theorem, close
 
 EVERY = "every"
-_SECONDS = 60.0
+_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
