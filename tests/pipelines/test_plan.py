@@ -167,3 +167,17 @@ def test_where_a_winner_and_a_loser_are_equal_no_epsilon_is_safe() -> None:
     assert made.outlook is not None
     assert made.outlook.safe_epsilon is None
     assert "never safe" in str(made)
+
+
+def test_a_bounded_reach_has_one_more_method_and_says_what_cutting_does() -> None:
+    made = dpgap.plan(k=10, epsilon=1, monotonic=True, max_items=3, items_per_unit=6.57)
+    assert made["histogram"].error == pytest.approx(3 * 2**0.5, rel=0.01)
+    assert made.error == made["best"].error == made["histogram"].error
+    assert "at most 3 items: of all counts at most 46 % are left" in made.guarantee
+    wide = dpgap.plan(k=10, epsilon=1, monotonic=True, max_items=16)
+    assert wide["best"].error < wide["histogram"].error
+    assert "counts shrink accordingly" in wide.guarantee
+    with pytest.raises(ValueError, match="items_per_unit must be at least 1"):
+        dpgap.plan(k=10, epsilon=1, items_per_unit=3)
+    with pytest.raises(ValueError, match="method must be one of"):
+        dpgap.plan(k=10, epsilon=1, method="histogram")

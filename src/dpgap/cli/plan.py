@@ -19,7 +19,8 @@ def plan(
         str | None, typer.Option(help="Instead: the standard error wanted of each estimate.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="best, joint, ranked, paper or baseline; else all.")
+        str | None,
+        typer.Option(help="best, joint, ranked, paper, histogram or baseline; else all."),
     ] = None,
     select: Annotated[str, typer.Option(help="The question: top-k, or above.")] = "top-k",
     adaptive: Adaptive = False,

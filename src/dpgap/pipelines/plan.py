@@ -13,7 +13,7 @@ state it, and is told which route the best method would take and how many winner
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -244,8 +244,14 @@ def plan(
     def expected(name: str, whole: Fraction) -> Expected:
         if name == HISTOGRAM and reach is not None:
             histogram = NoisyHistogram(whole, reach=reach, sensitivity=sensitivity, grid=grid)
-            found = HistogramRoute(histogram, count, None).expectation()
+            found = HistogramRoute(histogram, count).expectation()
             return _expected(name, whole, found, None)
+        if name == "best" and reach is not None and split is None:
+            ways = (expected(HISTOGRAM, whole), selected(name, whole))
+            return replace(min(ways, key=lambda way: way.error), method=name)
+        return selected(name, whole)
+
+    def selected(name: str, whole: Fraction) -> Expected:
         pipeline = "paper" if name == BASELINE else name
         if top:
             made = MeasuredTopK(count, whole, method=pipeline, **facts)
