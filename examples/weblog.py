@@ -47,8 +47,10 @@ def rows() -> list[str]:
 
 def main() -> None:
     """Write the table."""
-    text = "\n".join(["visitor,country,page,search,amount", *rows(), ""])
+    lines = rows()
+    text = "\n".join(["visitor,country,page,search,amount", *lines, ""])
     (HERE / "weblog.csv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    print(f"weblog.csv.gz: {len(lines):,} visits of {VISITORS:,} visitors")
 
 
 if __name__ == "__main__":
