@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint chromium long twins benchmark clean
+.PHONY: demo desk test lint chromium long twins benchmark clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -19,6 +19,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 	$(PIP) --editable '.[benchmark]'
 	touch $@
 
+.venv/.desk: .venv/.ready
+	$(PIP) --editable '.[desk]'
+	touch $@
+
 SHOP := --unit customer --item product --domain examples/products.txt
 
 demo: .venv/.ready
@@ -26,6 +30,11 @@ demo: .venv/.ready
 	$(BIN)/dpgap top-k examples/sales.csv.gz $(SHOP) -k 10 --epsilon 1 --html demo.html --force
 	$(BIN)/dpgap plan -k 10 --epsilon 1
 	@echo "demo.html shows the same as a page."
+
+# The demo's data at a desk: it prints a link for your browser.
+desk: .venv/.desk
+	@$(BIN)/python examples/shop.py
+	$(BIN)/dpgap desk examples/desk.toml
 
 lint: .venv/.test
 	$(BIN)/ruff format --check .

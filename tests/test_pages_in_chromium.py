@@ -12,7 +12,7 @@ import pytest
 
 import dpgap
 from dpgap.budget.ledger import Ledger
-from dpgap.cli.ledger_page import ledger_page
+from dpgap.releases.ledger_page import ledger_page
 from dpgap.releases.page import notebook, page
 from dpgap.releases.standalone import CONTENT_POLICY, STYLE
 from dpgap.research.paper.claims import Claim

@@ -114,6 +114,11 @@ class Steward:
             rows.append(entry)
         return entry
 
+    def standing_of(self, person: str) -> Entry | None:
+        """The last entry of a person: what they spent and may spend, in `own` and `allowance`."""
+        with self.ledger._store.reading() as rows:
+            return self.ledger._standing(rows, self.dataset, person)[0].mine
+
     def stale(self, before: str | None = None) -> list[Entry]:
         """Reservations that were never settled; if a time is given, those made before it.
 

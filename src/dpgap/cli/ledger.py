@@ -248,7 +248,7 @@ def export(
 def page(ledger: URL, out: Out = None, force: Force = False) -> None:
     """Write one HTML page: what was spent, by data set, by person and over time."""
     from dpgap.budget.ledger import Ledger
-    from dpgap.cli.ledger_page import ledger_page
+    from dpgap.releases.ledger_page import ledger_page
 
     store = Ledger(ledger)
     _write(ledger_page([store.entries(name) for name in store.datasets()]), out, ledger, force)

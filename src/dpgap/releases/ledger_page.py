@@ -39,9 +39,14 @@ def ledger_page(books: "list[list[Entry]]") -> str:
     last = max((book[-1].at[:16].replace("T", " ") for book in books), default="never")
     sets = "1 data set" if len(books) == 1 else f"{len(books)} data sets"
     lead = f"{sets}, each with a budget of its own; last entry: {last}."
-    body = "\n".join(
+    body = f'<p class="lead">{html.escape(lead)}</p>\n{ledger_fragment(books)}'
+    return standalone("What was spent", body, "Made with dpgap.")
+
+
+def ledger_fragment(books: "list[list[Entry]]") -> str:
+    """All but the title: what a page that has its own shows inside an element of class `dpgap`."""
+    return "\n".join(
         [
-            f'<p class="lead">{html.escape(lead)}</p>',
             _facts(books),
             section("By data set", _bars(map(_of_dataset, books))),
             section("By person", _bars(_of_people(books))),
@@ -49,7 +54,6 @@ def ledger_page(books: "list[list[Entry]]") -> str:
             section("How to read this page", listed(_READING)),
         ]
     )
-    return standalone("What was spent", body, "Made with dpgap.")
 
 
 _READING = [

@@ -1,0 +1,52 @@
+"""`dpgap desk`: open a desk, check its file, or make a token."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpgap.cli.errors import notes, say_error
+from dpgap.releases.printable import printable
+
+
+def desk(
+    file: Annotated[Path | None, typer.Argument(help="The steward's file (TOML).")] = None,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Which port; 0 takes any that is free.")] = 8765,
+    check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
+    token: Annotated[
+        bool, typer.Option("--token", help="Print a new token, and the line for the file.")
+    ] = False,
+) -> None:
+    """Serve pages and an API where people ask about data sets that they never hold."""
+    try:
+        from dpgap.desk.app import open_desk
+        from dpgap.desk.serving import serve
+        from dpgap.desk.stewards_file import FileFaults, read_stewards_file
+        from dpgap.desk.tokens import hash_of_token, new_token
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "the desk needs FastAPI, Uvicorn and Jinja2: pip install 'dpgap[desk]'"
+        ) from None
+    if token:
+        made = new_token()
+        typer.echo(f"for the person: {made}")
+        typer.echo(f'for the file:   tokens = ["{hash_of_token(made)}"]')
+        return
+    if file is None:
+        raise ValueError("the steward's file must be given")
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+    logging.getLogger("dpgap.desk").setLevel(logging.INFO)
+    try:
+        with notes():
+            listed = read_stewards_file(file)
+            if check:
+                typer.echo(printable(f"{file}: nothing is wrong"))
+                return
+            opened = open_desk(listed)
+    except FileFaults as faults:
+        for line in faults.lines:
+            say_error(line)
+        raise typer.Exit(1) from None
+    serve(opened, host, port, typer.echo)

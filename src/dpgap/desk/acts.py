@@ -1,0 +1,66 @@
+"""What a steward does at the desk: the ledger's own functions, by name, and counting again.
+
+Nothing here can do what the command line cannot.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dpgap.budget.requests import require_words
+from dpgap.budget.steward import Steward
+from dpgap.desk.asking import number_in
+from dpgap.desk.desk import Desk
+from dpgap.desk.door import Visitor
+from dpgap.desk.refusals import NOT_THERE, Refused, in_our_words
+from dpgap.desk.stewards_file import ListedData
+
+Fields = Mapping[str, str]
+
+
+def _raise(steward: Steward, said: Fields, reason: str) -> Any:
+    return steward.raise_to(number_in(said, "epsilon"), reason=reason)
+
+
+def _lower(steward: Steward, said: Fields, reason: str) -> Any:
+    return steward.lower_to(number_in(said, "epsilon"), reason=reason)
+
+
+def _allow(steward: Steward, said: Fields, reason: str) -> Any:
+    person = require_words("person", said.get("person", ""))
+    return steward.allow(person, number_in(said, "epsilon"), reason=reason)
+
+
+def _write_off(steward: Steward, said: Fields, reason: str) -> Any:
+    number = said.get("entry", "")
+    if not (number.isascii() and number.isdigit() and len(number) <= 12):
+        raise Refused(422, "entry must be the number of a reservation")
+    return steward.write_off(int(number), reason=reason)
+
+
+def _close(steward: Steward, said: Fields, reason: str) -> Any:
+    return steward.close(reason=reason)
+
+
+ACTS: dict[str, Callable[[Steward, Fields, str], Any]] = {
+    "raise": _raise,
+    "lower": _lower,
+    "allow": _allow,
+    "write-off": _write_off,
+    "close": _close,
+}
+REFRESH = "refresh"
+
+
+def act(desk: Desk, visitor: Visitor, data: ListedData, name: str, said: Fields) -> None:
+    """Do it. Every change of a budget is an entry that says who did it at the desk, and why."""
+    if name == REFRESH:
+        desk.shelf.refresh(data)
+        return
+    if name not in ACTS:
+        raise Refused(*NOT_THERE)
+    reason = said.get("reason", "").strip()
+    if not reason or not reason.isprintable() or len(reason) > 200:
+        raise Refused(422, "reason must say why, in at most 200 printable characters")
+    steward = desk.ledger.steward(data.budget).of(visitor.name)
+    with in_our_words():
+        ACTS[name](steward, said, f"{reason} ({visitor.name}, at the desk)")

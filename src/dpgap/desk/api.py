@@ -1,0 +1,213 @@
+"""The same for programs: JSON in, JSON out, a token in the header `Authorization: Bearer …`."""
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from dpgap.budget.amounts import readable_text
+from dpgap.desk.acts import act
+from dpgap.desk.asking import DeskQuestion
+from dpgap.desk.desk import Archived
+from dpgap.desk.door import Visitor
+from dpgap.desk.expecting import prospects
+from dpgap.desk.refusals import in_our_words
+from dpgap.desk.rendering import shown
+from dpgap.desk.visits import (
+    At,
+    ProgramAtData,
+    StewardsProgramAtData,
+    desk_of,
+    program_of,
+    visitor_of,
+)
+
+router = APIRouter(prefix="/api/v1", tags=["desk"])
+about = APIRouter(include_in_schema=False)
+
+Program = Annotated[Visitor, Depends(program_of)]
+Number = int | float | str
+
+
+class AskedQuestion(BaseModel):
+    """A question. Numbers may be texts such as "1/3", which are exact."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    topic: str = Field(max_length=64, description="One that the data set lists.")
+    kind: str = Field("top-k", max_length=16, description='"top-k", "above" or "count".')
+    k: int = Field(10, description="How many items to find.")
+    threshold: Number = Field(100, description="For above: what items must reach.")
+    epsilon: Number = Field("0.5", description="What it may cost.")
+    delta: Number = Field(0, description="Where items are not stated.")
+    method: str = Field("best", max_length=16)
+    fresh: bool = Field(False, description="Pay for fresh noise even if it was asked before.")
+
+    def said(self) -> dict[str, str]:
+        """The same as a form sends it."""
+        names = ("topic", "kind", "k", "threshold", "epsilon", "delta", "method")
+        return {name: str(getattr(self, name)) for name in names} | {
+            "fresh": "yes" if self.fresh else ""
+        }
+
+
+class KeyedQuestion(AskedQuestion):
+    """A question with its key: what is sent again with the same key is not charged again."""
+
+    key: str = Field(min_length=8, max_length=64, description="Letters, digits and -.")
+
+
+class StewardsAct(BaseModel):
+    """What a steward does, and why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field("", max_length=200)
+    epsilon: Number = Field("", description="For raise, lower and allow.")
+    person: str = Field("", max_length=200, description="For allow.")
+    entry: int | None = Field(None, description="For write-off: a reservation.")
+
+
+@router.get("/datasets")
+def datasets(request: Request, visitor: Program) -> dict[str, Any]:
+    """All data sets that you may ask about, and what is left of each."""
+    desk = desk_of(request)
+    return {"datasets": [_described(At(desk, visitor, it)) for it in desk.datasets(visitor)]}
+
+
+@router.get("/datasets/{name}")
+def dataset(at: ProgramAtData) -> dict[str, Any]:
+    """One data set: its topics, and what is left."""
+    return _described(at)
+
+
+@router.post("/datasets/{name}/plan")
+def plan(at: ProgramAtData, question: AskedQuestion) -> dict[str, Any]:
+    """What to expect of a question. Nothing is spent."""
+    desk, visitor, data = at
+    with in_our_words():
+        asked = DeskQuestion.read(question.said())
+        facts = desk.shelf.slot(data, desk.topic(data, asked)).facts
+        expected = prospects(asked, facts, desk.left(visitor, data).left)
+    rows = [
+        {
+            "epsilon": readable_text(row.epsilon),
+            "error": row.error,
+            "close_error": row.close_error,
+            "half_width": row.half_width,
+            "left": readable_text(row.left),
+            "is_covered": row.is_covered,
+        }
+        for row in expected.rows
+    ]
+    return {"rows": rows, "words": expected.words}
+
+
+@router.post("/datasets/{name}/ask")
+async def ask(request: Request, at: ProgramAtData, question: KeyedQuestion) -> Response:
+    """Ask, once for each key. The answer is the archived document, if there is one yet."""
+    desk, visitor, data = at
+    receipt = await request.app.state.asking.ask(visitor, data, question.said(), question.key)
+    document = "null"
+    if receipt.state == "settled":
+        document = await asyncio.to_thread(desk.document, data, receipt.entry)
+    said = json.dumps(receipt._asdict())
+    return Response(f'{said[:-1]}, "release": {document}}}', media_type="application/json")
+
+
+@router.get("/datasets/{name}/asked/{key}")
+def asked(at: ProgramAtData, key: str) -> dict[str, Any]:
+    """What became of the question that you sent with a key."""
+    return at.desk.receipt(at.visitor, at.data, key)._asdict()
+
+
+@router.get("/datasets/{name}/releases")
+def releases(at: ProgramAtData) -> dict[str, Any]:
+    """What was asked before, the newest first. What is settled is free to see."""
+    return {"releases": list(map(_archived, at.desk.archive(at.data)))}
+
+
+@router.get("/datasets/{name}/releases/{number}")
+def release(at: ProgramAtData, number: int) -> Response:
+    """A release document, which `dpgap.read_release` reads."""
+    return Response(at.desk.document(at.data, number), media_type="application/json")
+
+
+@router.get("/datasets/{name}/entries")
+def entries(at: StewardsProgramAtData) -> dict[str, Any]:
+    """For stewards: the book, entry by entry, each body as it was sealed."""
+    book = at.desk.ledger.entries(at.data.budget)
+    return {"entries": [{"hash": entry.hash, "body": entry.body()} for entry in book]}
+
+
+@router.post("/datasets/{name}/acts/{what}")
+def change(at: StewardsProgramAtData, what: str, said: StewardsAct) -> dict[str, Any]:
+    """For stewards: raise, lower, allow, write-off, close, or refresh the counts."""
+    fields = {each: str(value) for each, value in said.model_dump().items() if value is not None}
+    act(*at, what, fields)
+    return _described(at)
+
+
+@about.get("/api/openapi.json")
+def openapi(request: Request, visitor: Program) -> dict[str, Any]:
+    """The description of all this, as OpenAPI."""
+    return described_api(request)
+
+
+@about.get("/programs")
+def programs(request: Request) -> Response:
+    """The same as a page."""
+    visitor = visitor_of(request)
+    paths = described_api(request)["paths"]
+    rows = [
+        (method.upper(), path, what["description"])
+        for path, methods in paths.items()
+        for method, what in methods.items()
+    ]
+    base = f"{'https' if request.app.state.is_https else 'http'}://{request.headers['host']}"
+    return shown(request, "programs.html", visitor=visitor, rows=rows, base=base)
+
+
+def described_api(request: Request) -> dict[str, Any]:
+    """What FastAPI knows of the routes, and how programs say who they are."""
+    found: dict[str, Any] = request.app.openapi()
+    schemes = {"token": {"type": "http", "scheme": "bearer"}}
+    found.setdefault("components", {})["securitySchemes"] = schemes
+    found["security"] = [{"token": []}]
+    return found
+
+
+def _described(at: At) -> dict[str, Any]:
+    desk, visitor, data = at
+    left = desk.left(visitor, data)
+    amounts = {name: readable_text(getattr(left.last, name)) for name in ("total", "spent")}
+    return {
+        "name": data.name,
+        "title": data.title,
+        "unit": data.unit,
+        "neighbours": data.neighbours,
+        "topics": [
+            {"name": each.name, "title": each.title, "item": each.item, "counted": each.words}
+            for each in data.topics.values()
+        ],
+        "left": readable_text(left.left),
+        "reserved": readable_text(left.last.reserved),
+        **amounts,
+    }
+
+
+def _archived(row: Archived) -> dict[str, Any]:
+    entry, settlement = row
+    state = "under way"
+    if settlement is not None:
+        state = "settled" if "document" in settlement.more else "written off"
+    return {
+        "entry": entry.number,
+        "state": state,
+        "purpose": entry.purpose,
+        "person": entry.person,
+        "epsilon": readable_text((settlement or entry).epsilon),
+        "at": entry.at,
+    }

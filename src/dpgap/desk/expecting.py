@@ -1,0 +1,135 @@
+"""What a question will tell, before anything is spent: errors for this ε, for less and for more.
+
+All of it follows from public facts: the question, the steward's file and what is left.
+"""
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple, cast
+
+import dpgap
+from dpgap.desk.asking import DeskQuestion
+from dpgap.desk.shelf import TopicFacts
+from dpgap.exact.parameters import approximately
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.pipelines.routed import Routed
+
+_STEPS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
+_LEVEL = 0.05
+
+
+def about(value: float) -> str:
+    """A number of three digits or so, without an exponent where it can be read.
+
+    >>> about(1603.2), about(0.12345), about(25.31)
+    ('1,603', '0.123', '25.3')
+    """
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return approximately(Fraction(value), 3)
+
+
+class Prospect(NamedTuple):
+    """What to expect for one ε."""
+
+    epsilon: Fraction
+    error: float
+    """The standard error of each estimate, winners being clear."""
+    close_error: float | None
+    """The same in a close race; None where it may be anything."""
+    half_width: float
+    """Half the width of a 95 % interval, winners being clear."""
+    left: Fraction
+    """What is left after it; below 0 where it cannot be paid."""
+    is_asked: bool
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether it can be paid."""
+        return self.left >= 0
+
+    @property
+    def share(self) -> Fraction:
+        """What it takes of what is left, at most all of it."""
+        before = self.left + self.epsilon
+        return min(Fraction(1), self.epsilon / before) if before > 0 else Fraction(1)
+
+
+class Prospects(NamedTuple):
+    """What to expect for some ε, the smallest first, and words about what may be certified."""
+
+    rows: tuple[Prospect, ...]
+    words: tuple[str, ...]
+
+    @property
+    def asked(self) -> Prospect:
+        """The row of the question as it was put."""
+        return next(row for row in self.rows if row.is_asked)
+
+    @property
+    def widest(self) -> float:
+        """The half width that fills the picture."""
+        return max(row.half_width for row in self.rows)
+
+
+def prospects(question: DeskQuestion, facts: TopicFacts, left: Fraction) -> Prospects:
+    """What this question will tell for its ε, and for others."""
+    rows = []
+    for share in _STEPS:
+        epsilon = share * question.epsilon
+        found = _errors(question, facts, epsilon)
+        rows.append(Prospect(epsilon, *found[:3], left - epsilon, share == 1))
+    return Prospects(tuple(rows), tuple(_words(question, facts)))
+
+
+class _Errors(NamedTuple):
+    error: float
+    close_error: float | None
+    half_width: float
+    selection_noise: float = 0.0
+
+
+def _errors(question: DeskQuestion, facts: TopicFacts, epsilon: Fraction) -> _Errors:
+    step = float(facts.step)
+    if question.kind == "count":
+        noise = NoisyHistogram(epsilon, sensitivity=facts.sensitivity).error()
+        error = math.sqrt(noise.variance)
+        return _Errors(error, error, noise.half_width(0.95))
+    pipeline = question.asked(epsilon).pipeline(cast(Any, facts), facts.parts)
+    if isinstance(pipeline, Routed):
+        found = pipeline.route.expectation()
+        error = step * math.sqrt(found.variance)
+        return _Errors(error, error, step * found.half_width)
+    row = _plan(question, facts, epsilon / facts.parts).rows[0]
+    close = None if row.close_error is None else step * row.close_error
+    return _Errors(step * row.error, close, step * row.half_width, step * row.selection_noise)
+
+
+def _plan(question: DeskQuestion, facts: TopicFacts, epsilon: Fraction, **sizes: Any) -> dpgap.Plan:
+    is_above = question.kind == "above"
+    return dpgap.plan(
+        k=question.k,
+        epsilon=epsilon,
+        method=question.method,
+        select="above" if is_above else "top-k",
+        adaptive=is_above,
+        monotonic=facts.monotonic,
+        sensitivity=facts.sensitivity,
+        **sizes,
+    )
+
+
+def _words(question: DeskQuestion, facts: TopicFacts) -> list[str]:
+    noise = _errors(question, facts, question.epsilon).selection_noise
+    if question.kind != "top-k" or not noise:
+        return []
+    lead = about(float(f"{noise * math.log(1 / _LEVEL):.2g}"))
+    certified = f"Winners that lead the best loser by about {lead} or more get a certificate"
+    found = [f"{certified} (p ≤ {_LEVEL})."]
+    if question.sizes:
+        pairs = (each.split(":") for each in question.sizes.split(","))
+        sizes = {int(rank): float(size) / float(facts.step) for rank, size in pairs}
+        items = facts.items or max(question.k + 1, *sizes)
+        whole = question.epsilon / facts.parts
+        found.append(str(_plan(question, facts, whole, counts=sizes, items=items).outlook))
+    return found

@@ -1,0 +1,236 @@
+"""The pages for people: data sets, a question and what it will tell, answers and the archive."""
+
+import asyncio
+import secrets
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from dpgap.desk.asking import DeskQuestion, text_of
+from dpgap.desk.desk import Desk
+from dpgap.desk.expecting import prospects
+from dpgap.desk.refusals import NOT_THERE, Refused, in_our_words
+from dpgap.desk.rendering import STATIC, html, shown
+from dpgap.desk.stewards_file import ListedData
+from dpgap.desk.visits import (
+    At,
+    AtData,
+    browser_visitor,
+    desk_of,
+    form_of,
+    let_in,
+    let_out,
+    query_of,
+    visitor_of,
+)
+from dpgap.releases.page import fragment, page
+from dpgap.releases.rows import to_csv
+from dpgap.releases.titles import title_of
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/static/{name}")
+def static(name: str) -> Response:
+    """Our stylesheets and the one script."""
+    if name not in STATIC:
+        raise Refused(*NOT_THERE)
+    kind, content = STATIC[name]
+    return Response(content, media_type=kind, headers={"cache-control": "max-age=600"})
+
+
+@router.get("/health")
+def health() -> Response:
+    """That the desk is there, for whatever stands in front of it."""
+    return Response(status_code=204)
+
+
+@router.get("/enter")
+def enter(request: Request) -> Response:
+    """Enter by the link that was printed, or ask for a token."""
+    link = request.query_params.get("link")
+    if link is None:
+        return shown(request, "enter.html", failed=False)
+    carried = desk_of(request).door.by_link(link)
+    if carried is None and browser_visitor(request) is None:
+        return shown(request, "enter.html", status=401, failed=True)
+    response = _to("/")
+    if carried is not None:
+        let_in(request, response, carried)
+    return response
+
+
+@router.post("/enter")
+async def enter_by_token(request: Request) -> Response:
+    """Enter by a token."""
+    token = (await form_of(request)).get("token", "").strip()
+    carried = desk_of(request).door.by_token(token)
+    if carried is None:
+        return shown(request, "enter.html", status=401, failed=True)
+    response = _to("/")
+    let_in(request, response, carried)
+    return response
+
+
+@router.post("/leave")
+async def leave(request: Request) -> Response:
+    """Forget this browser."""
+    await form_of(request, visitor_of(request))
+    response = _to("/enter")
+    let_out(request, response)
+    return response
+
+
+@router.get("/")
+def home(request: Request) -> Response:
+    """All data sets that somebody may ask about, and what is left of each."""
+    if (visitor := browser_visitor(request)) is None:
+        return _to("/enter")
+    desk = desk_of(request)
+    listed = [
+        (data, desk.left(visitor, data), desk.may_ask(visitor, data))
+        for data in desk.datasets(visitor)
+    ]
+    return shown(request, "home.html", visitor=visitor, listed=listed)
+
+
+@router.get("/data/{name}")
+def dataset(request: Request, at: AtData) -> Response:
+    """A question, what it will tell, and the button that asks it."""
+    return _question_page(request, at, query_of(request))
+
+
+@router.post("/data/{name}/ask")
+async def ask(request: Request, at: AtData) -> Response:
+    """Ask, once; then show where the answer is."""
+    _, visitor, data = at
+    said = await form_of(request, visitor)
+    key = said.pop("key", "")
+    try:
+        receipt = await request.app.state.asking.ask(visitor, data, said, key)
+    except Refused as refused:
+        return await asyncio.to_thread(_question_page, request, at, said, refused)
+    place = f"releases/{receipt.entry}" if receipt.state == "settled" else f"asked/{key}"
+    return _to(f"/data/{data.name}/{place}{'?again=yes' if receipt.again else ''}")
+
+
+@router.get("/data/{name}/asked/{key}")
+def asked(request: Request, at: AtData, key: str) -> Response:
+    """What became of a question, by the key of its form."""
+    desk, visitor, data = at
+    receipt = desk.receipt(visitor, data, key)
+    if receipt.state == "settled":
+        return _to(f"/data/{data.name}/releases/{receipt.entry}")
+    return shown(request, "asked.html", visitor=visitor, data=data, receipt=receipt)
+
+
+@router.get("/data/{name}/archive")
+def archive(request: Request, at: AtData) -> Response:
+    """All that was paid for, free to see."""
+    desk, visitor, data = at
+    everything = "all" in request.query_params
+    rows = desk.archive(data, everything=everything)
+    values: dict[str, Any] = {"data": data, "rows": rows, "everything": everything}
+    return shown(request, "archive.html", visitor=visitor, left=desk.left(visitor, data), **values)
+
+
+@router.get("/data/{name}/releases/{number}")
+def release(request: Request, at: AtData, number: str) -> Response:
+    """One release; as a file if its name ends so."""
+    desk, visitor, data = at
+    stem, _, ending = number.partition(".")
+    if not (stem.isascii() and stem.isdigit() and len(stem) <= 12):
+        raise Refused(*NOT_THERE)
+    if ending:
+        return _file(desk, data, int(stem), ending)
+    found = desk.release(data, int(stem))
+    return shown(
+        request,
+        "release.html",
+        visitor=visitor,
+        data=data,
+        number=int(stem),
+        heading=title_of(found),
+        content=html(fragment(found)),
+        again="again" in request.query_params,
+        left=desk.left(visitor, data),
+    )
+
+
+def _question_page(
+    request: Request, at: At, said: dict[str, str], refused: Refused | None = None
+) -> Response:
+    """The page of a question. What cannot be asked is said on the page."""
+    desk, visitor, data = at
+    left = desk.left(visitor, data)
+    if said.get("topic", "") not in ("", *data.topics):
+        refused = refused or Refused(422, "topic must be one that the data set lists")
+        said = {}
+    said = _filled(said, desk, data)
+    expected = question = None
+    try:
+        with in_our_words():
+            question = DeskQuestion.read(said)
+            facts = desk.shelf.slot(data, desk.topic(data, question)).facts
+            expected = prospects(question, facts, left.left)
+    except Refused as why:
+        refused = refused or why
+    fields = said if question is None else said | question.fields()
+    return shown(
+        request,
+        "question.html",
+        status=200 if refused is None else refused.status,
+        visitor=visitor,
+        data=data,
+        left=left,
+        fields=fields,
+        topic=data.topics[said["topic"]],
+        question=question,
+        expected=expected,
+        refused=None if refused is None else refused.words,
+        key=secrets.token_hex(16),
+        here=f"/data/{data.name}",
+        again=urlencode(fields),
+        may_ask=desk.may_ask(visitor, data),
+        recent=[each for each in desk.archive(data) if each.settlement is not None][:5],
+    )
+
+
+def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str]:
+    """What was said, and what holds for the topic otherwise."""
+    name = said.get("topic") or next(iter(data.topics))
+    topic = data.topics[name]
+    most = min(10, desk.shelf.slot(data, topic).facts.items or 10)
+    filled = {"topic": name, "kind": "top-k", "k": str(most), "threshold": "100", "epsilon": "0.5"}
+    filled |= {"delta": text_of(data.delta / 100), "method": "best", "fresh": "", "sizes": ""}
+    filled |= {field: value for field, value in said.items() if field in filled and value}
+    if topic.is_of_units:
+        filled["kind"] = "count"
+    elif filled["kind"] == "count":
+        filled["kind"] = "top-k"
+    if not topic.has_unknown_items:
+        filled["delta"] = "0"
+    return filled
+
+
+def _file(desk: Desk, data: ListedData, number: int, ending: str) -> Response:
+    kinds = {"json": "application/json", "html": "text/html", "csv": "text/csv"}
+    if ending not in kinds:
+        raise Refused(*NOT_THERE)
+    if ending == "json":
+        content = desk.document(data, number)
+    else:
+        found = desk.release(data, number)
+        content = page(found) if ending == "html" else to_csv(found)
+    name = f"{data.name}-{number}.{ending}"
+    headers = {
+        "content-disposition": f'attachment; filename="{name}"',
+        "content-security-policy": "default-src 'none'; sandbox",
+    }
+    return Response(content, media_type=kinds[ending], headers=headers)
+
+
+def _to(place: str) -> RedirectResponse:
+    return RedirectResponse(place, status_code=303)

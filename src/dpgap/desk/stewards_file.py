@@ -1,0 +1,301 @@
+"""The steward's file: data sets, topics and people, checked as a whole before anything starts.
+
+It is TOML. Every fault that is found names its line. Paths are meant from the folder of the file.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+from dpgap.desk import file_checks as check
+from dpgap.desk.toml_lines import key_lines, line_of
+
+_REQUIRED: Final = object()
+
+_DESK: dict[str, tuple[check.Check, Any]] = {
+    "ledger": (check.address, _REQUIRED),
+    "title": (check.words, "dpgap desk"),
+    "tick": (check.positive, Fraction(1)),
+    "hosts": (check.several(check.host), ()),
+    "https": (check.yes_or_no, True),
+    "key": (check.key, None),
+}
+_PERSON: dict[str, tuple[check.Check, Any]] = {
+    "role": (check.one_of("analyst", "steward"), "analyst"),
+    "tokens": (check.several(check.token), ()),
+}
+_DATASET: dict[str, tuple[check.Check, Any]] = {
+    "title": (check.words, None),
+    "table": (check.address, _REQUIRED),
+    "unit": (check.words, _REQUIRED),
+    "neighbours": (check.one_of("add-or-remove", "replace"), "add-or-remove"),
+    "budget": (check.words, None),
+    "epsilon": (check.positive, None),
+    "delta": (check.amount, Fraction(0)),
+    "people": (check.shares, {}),
+}
+_COUNTING: dict[str, tuple[check.Check, Any]] = {
+    "item": (check.words, None),
+    "domain": (check.items, None),
+    "max_items": (check.counting, None),
+    "by": (check.words, None),
+    "groups": (check.several(check.label), None),
+    "max_groups": (check.counting, None),
+    "sum": (check.words, None),
+    "at_most": (check.number, None),
+    "at_least": (check.number, None),
+    "step": (check.positive, None),
+    "where": (check.words, None),
+}
+_TOPIC = {"name": (check.name, _REQUIRED), "title": (check.words, None), **_COUNTING}
+
+
+class FileFaults(ValueError):  # noqa: N818 - it says what they are
+    """All that is wrong with a steward's file, a line each."""
+
+    def __init__(self, path: Path, faults: list[tuple[int, str]]) -> None:
+        self.lines = [f"{path}, line {line}: {words}" for line, words in sorted(faults)]
+        super().__init__("; ".join(self.lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One thing that can be asked about, counted once: an item with its bounds, or the units."""
+
+    name: str
+    title: str
+    item: str | None
+    """The column of the items; None: how many units there are."""
+    counting: Mapping[str, Any]
+    """The keywords of `dpgap.counts`, besides table, unit and neighbours."""
+    line: int
+
+    @property
+    def is_of_units(self) -> bool:
+        """Whether only the number of units can be asked."""
+        return self.item is None
+
+    @property
+    def has_unknown_items(self) -> bool:
+        """Whether items are not stated, so that a question needs a δ."""
+        return self.item is not None and self.counting.get("domain") is None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """How it is counted, a short line for each bound. All of it is public."""
+        said = self.counting
+        lines = {
+            "by": "for each {by}, of {max_groups} at most that a unit is in",
+            "sum": "sums of {sum}, a unit's total clipped to {at_least} to {at_most}",
+            "max_items": "at most {max_items} items of each unit",
+            "where": "only rows with {where}",
+        }
+        plain = {"max_groups": 1, "at_least": 0, **said}
+        return tuple(line.format(**plain) for name, line in lines.items() if name in said)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedData:
+    """A table, who may ask about it, and which budget pays."""
+
+    name: str
+    title: str
+    table: str
+    unit: str
+    neighbours: str
+    budget: str
+    """Its name in the ledger."""
+    epsilon: Fraction | None
+    """What the budget is opened with, if the ledger has none of this name."""
+    delta: Fraction
+    people: Mapping[str, Fraction | None]
+    """Who may ask, and the allowance that they start with; None: all that is left."""
+    topics: Mapping[str, Topic]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody whom the desk knows."""
+
+    name: str
+    is_steward: bool = False
+    tokens: tuple[str, ...] = ()
+    """Hashes of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class StewardsFile:
+    """All that a desk must know, checked."""
+
+    path: Path
+    ledger: str
+    title: str
+    tick: float
+    hosts: tuple[str, ...]
+    https: bool
+    key: str | None
+    people: Mapping[str, Person]
+    datasets: Mapping[str, ListedData]
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether people enter by tokens; else by a link that the desk prints."""
+        return any(person.tokens for person in self.people.values())
+
+
+def read_stewards_file(path: str | Path) -> StewardsFile:
+    """The file, if nothing is wrong with it; else `FileFaults` with all that is."""
+    file = Path(path)
+    try:
+        text = file.read_bytes().decode()
+        content = tomllib.loads(text, parse_float=Decimal)
+    except UnicodeDecodeError:
+        raise FileFaults(file, [(1, "must be text in UTF-8")]) from None
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r"line (\d+)", str(error))
+        line = int(where[1]) if where else len(text.splitlines())
+        raise FileFaults(file, [(line, "is not TOML")]) from None
+    return _FileReader(file, text).read(content)
+
+
+@dataclass(slots=True)
+class _FileReader:
+    """Reads one file, and collects what is wrong with it."""
+
+    path: Path
+    text: str
+    faults: list[tuple[int, str]] = field(default_factory=list)
+    lines: dict[tuple[str, ...], int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lines = key_lines(self.text)
+
+    def read(self, content: Mapping[str, Any]) -> StewardsFile:
+        for unknown in content.keys() - {"desk", "people", "datasets"}:
+            self._fault((unknown,), "is not known: desk, people and datasets are")
+        desk = self._table(content.get("desk", {}), _DESK, ("desk",))
+        people = {
+            name: self._person(name, each)
+            for name, each in self._tables(content, ("people",)).items()
+        }
+        datasets = {
+            name: self._dataset(name, each, people)
+            for name, each in self._tables(content, ("datasets",)).items()
+        }
+        if not datasets:
+            self._fault(("datasets",), "must name at least one data set")
+        if self.faults:
+            raise FileFaults(self.path, self.faults)
+        desk["ledger"] = self._place(desk["ledger"], "sqlite:///")
+        desk["tick"] = float(desk["tick"])
+        return StewardsFile(self.path, **desk, people=people, datasets=datasets)
+
+    def _person(self, name: str, content: Any) -> Person:
+        self._pass(("people", name), check.words, name)
+        found = self._table(content, _PERSON, ("people", name))
+        return Person(name, found["role"] == "steward", found["tokens"] or ())
+
+    def _dataset(self, name: str, content: Any, people: Mapping[str, Person]) -> Any:
+        where = ("datasets", name)
+        self._pass(where, check.name, name)
+        if not isinstance(content, Mapping):
+            return self._fault(where, "must be a table")
+        plain = {each: content[each] for each in content if each != "topics"}
+        found = self._table(plain, _DATASET, where)
+        for person in (found["people"] or {}).keys() - people.keys():
+            self._fault((*where, "people"), f"names {person!r}, who is not under people")
+        topics = self._topics(content.get("topics"), where, found["delta"] or Fraction(0))
+        if self.faults:
+            return None
+        return ListedData(
+            **{
+                **found,
+                "name": name,
+                "title": found["title"] or name,
+                "budget": found["budget"] or name,
+                "table": self._place(found["table"]),
+                "topics": topics,
+                "line": line_of(where, self.lines),
+            }
+        )
+
+    def _topics(self, content: Any, where: tuple[str, ...], delta: Fraction) -> dict[str, Topic]:
+        if not isinstance(content, list) or not content:
+            self._fault(where, f"must have topics: [[{'.'.join(where)}.topics]]")
+            return {}
+        topics: dict[str, Topic] = {}
+        for place, each in enumerate(content):
+            here = (*where, "topics", str(place))
+            found = self._table(each, _TOPIC, here)
+            if found["name"] in topics:
+                self._fault((*here, "name"), "must differ from that of every other topic")
+            topics[found["name"]] = self._topic(found, here, delta)
+        return topics
+
+    def _topic(self, found: dict[str, Any], here: tuple[str, ...], delta: Fraction) -> Topic:
+        said = {name: found[name] for name in _COUNTING if found[name] is not None}
+        item = said.pop("item", None)
+        if item is None and said.keys() - {"where"}:
+            self._fault(here, "must name its item; without one only a filter can be said")
+        for one, other in (("by", "groups"), ("sum", "at_most")):
+            if (one in said) != (other in said):
+                self._fault(here, f"must say both {one} and {other}, or neither")
+        if item is not None and "domain" not in said and not (delta and "max_items" in said):
+            self._fault(
+                here, "must have a domain; or max_items, and a delta of the data set's budget"
+            )
+        if isinstance(said.get("domain"), str):
+            said["domain"] = self._place(said["domain"])
+        for name in ("domain", "groups"):
+            if isinstance(said.get(name), tuple):
+                said[name] = list(said[name])
+        title = found["title"] or item or "how many"
+        return Topic(str(found["name"]), title, item, said, line_of(here, self.lines))
+
+    def _table(
+        self, content: Any, schema: dict[str, tuple[check.Check, Any]], where: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """Every key of a schema, checked; what is missing has its default."""
+        if not isinstance(content, Mapping):
+            self._fault(where, "must be a table")
+            content = {}
+        for unknown in content.keys() - schema.keys():
+            self._fault((*where, unknown), f"is not known: {', '.join(schema)} are")
+        found = {}
+        for name, (required, default) in schema.items():
+            if name in content:
+                found[name] = self._pass((*where, name), required, content[name])
+            elif default is _REQUIRED:
+                self._fault((*where, name), "is missing")
+                found[name] = None
+            else:
+                found[name] = default
+        return found
+
+    def _tables(self, content: Mapping[str, Any], where: tuple[str]) -> Mapping[str, Any]:
+        found = content.get(where[0], {})
+        if isinstance(found, Mapping):
+            return found
+        self._fault(where, "must be a table of tables")
+        return {}
+
+    def _pass(self, where: tuple[str, ...], required: check.Check, value: Any) -> Any:
+        try:
+            return required(value)
+        except (ValueError, TypeError) as error:
+            return self._fault(where, str(error).removeprefix("it "))
+
+    def _fault(self, where: tuple[str, ...], words: str) -> None:
+        self.faults.append((line_of(where, self.lines), f"{'.'.join(where)} {words}"))
+
+    def _place(self, address: str, scheme: str = "") -> str:
+        """A path meant from the folder of the file; an address of a database as it is."""
+        if "://" in address and not (scheme and address.startswith(scheme)):
+            return address
+        return scheme + str(self.path.absolute().parent / address.removeprefix(scheme))

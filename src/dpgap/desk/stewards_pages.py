@@ -1,0 +1,63 @@
+"""The pages for stewards: what was spent by whom, and forms over the ledger's own functions."""
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from dpgap.desk.acts import ACTS, REFRESH, act
+from dpgap.desk.refusals import Refused
+from dpgap.desk.rendering import html, shown
+from dpgap.desk.visits import At, StewardAtData, desk_of, form_of, steward_of
+from dpgap.releases.ledger_page import ledger_fragment
+
+router = APIRouter(include_in_schema=False)
+
+_SHOWN = 100
+
+
+@router.get("/steward")
+def overview(request: Request) -> Response:
+    """Everything that was spent at this desk."""
+    visitor = steward_of(request)
+    desk = desk_of(request)
+    listed = desk.datasets(visitor)
+    books = [desk.ledger.entries(data.budget) for data in listed]
+    content = html(ledger_fragment(books))
+    return shown(request, "steward.html", visitor=visitor, listed=listed, content=content)
+
+
+@router.get("/steward/{name}")
+def budget(request: Request, at: StewardAtData) -> Response:
+    """One budget, with everything that can be done with it."""
+    done = request.query_params.get("done", "")
+    return _page(request, at, "Done." if done in (*ACTS, REFRESH) else "")
+
+
+@router.post("/steward/{name}/{what}")
+async def change(request: Request, at: StewardAtData, what: str) -> Response:
+    """Do something with a budget, then show it again."""
+    said = await form_of(request, at.visitor)
+    try:
+        await asyncio.to_thread(act, *at, what, said)
+    except Refused as refused:
+        return await asyncio.to_thread(_page, request, at, refused.words, refused.status)
+    return RedirectResponse(f"/steward/{at.data.name}?done={what}", status_code=303)
+
+
+def _page(request: Request, at: At, words: str, status: int = 200) -> Response:
+    desk, visitor, data = at
+    flaws = desk.ledger.verify(data.budget) if "verify" in request.query_params else None
+    return shown(
+        request,
+        "budget.html",
+        status=status,
+        visitor=visitor,
+        data=data,
+        left=desk.left(visitor, data),
+        words=words,
+        flaws=flaws,
+        stale=desk.ledger.steward(data.budget).stale(),
+        entries=desk.ledger.entries(data.budget, last=_SHOWN)[::-1],
+        people=sorted(desk.door.people().keys() | data.people.keys()),
+    )

@@ -1,0 +1,134 @@
+"""What a request says about who sent it, and what a form holds."""
+
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from fastapi import Depends, Request, Response
+
+from dpgap.desk.desk import Desk
+from dpgap.desk.door import Visitor
+from dpgap.desk.refusals import ENTER, NOT_YOURS, Refused
+from dpgap.desk.stewards_file import ListedData
+from dpgap.desk.tokens import LASTS
+
+_FIELDS = 40
+_WRONG_FORM = 403, "This form is not of this visit. Load the page again, then send it."
+
+
+def desk_of(request: Request) -> Desk:
+    """The desk that this application is for."""
+    found: Desk = request.app.state.desk
+    return found
+
+
+def browser_visitor(request: Request) -> Visitor | None:
+    """Who shows a pass, if anybody does."""
+    carried = request.cookies.get(_cookie(request))
+    return None if carried is None else desk_of(request).door.with_pass(carried)
+
+
+def visitor_of(request: Request) -> Visitor:
+    """Who sent this request from a browser."""
+    visitor = browser_visitor(request)
+    if visitor is None:
+        raise Refused(*ENTER)
+    return visitor
+
+
+def steward_of(request: Request) -> Visitor:
+    """The same, if it is a steward."""
+    visitor = visitor_of(request)
+    if not visitor.person.is_steward:
+        raise Refused(*NOT_YOURS)
+    return visitor
+
+
+def program_of(request: Request) -> Visitor:
+    """Who sent this request from a program, by its token; to look, a pass will do."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    desk = desk_of(request)
+    visitor = desk.door.with_token(token) if kind.lower() == "bearer" else None
+    if visitor is None and not kind and request.method == "GET":
+        visitor = browser_visitor(request)
+    if visitor is None:
+        raise Refused(*ENTER)
+    return visitor
+
+
+class At(NamedTuple):
+    """Somebody at a data set."""
+
+    desk: Desk
+    visitor: Visitor
+    data: ListedData
+
+
+def _at_data(request: Request, name: str) -> At:
+    desk, visitor = desk_of(request), visitor_of(request)
+    return At(desk, visitor, desk.dataset(visitor, name))
+
+
+def _steward_at_data(request: Request, name: str) -> At:
+    desk, visitor = desk_of(request), visitor_of(request)
+    return At(desk, visitor, desk.looked_after(visitor, name))
+
+
+def _program_at_data(request: Request, name: str) -> At:
+    desk, visitor = desk_of(request), program_of(request)
+    return At(desk, visitor, desk.dataset(visitor, name))
+
+
+def _stewards_program_at_data(request: Request, name: str) -> At:
+    desk, visitor = desk_of(request), program_of(request)
+    return At(desk, visitor, desk.looked_after(visitor, name))
+
+
+AtData = Annotated[At, Depends(_at_data)]
+StewardAtData = Annotated[At, Depends(_steward_at_data)]
+ProgramAtData = Annotated[At, Depends(_program_at_data)]
+StewardsProgramAtData = Annotated[At, Depends(_stewards_program_at_data)]
+
+
+async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str, str]:
+    """The fields of a form; that of somebody who came in must be of this visit."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise Refused(415, "This is not a form.")
+    try:
+        text = (await request.body()).decode()
+        found = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS))
+    except ValueError:
+        raise Refused(400, "This form cannot be read.") from None
+    if visitor is not None:
+        given = found.pop("form_key", "")
+        if not desk_of(request).door.passes.is_form_key(visitor.carried, given):
+            raise Refused(*_WRONG_FORM)
+    return found
+
+
+def query_of(request: Request) -> dict[str, str]:
+    """The fields of a query."""
+    return dict(list(request.query_params.items())[:_FIELDS])
+
+
+def let_in(request: Request, response: Response, carried: str) -> None:
+    """Give a browser its pass."""
+    _carry(request, response, carried, LASTS)
+
+
+def let_out(request: Request, response: Response) -> None:
+    """Take a browser's pass away."""
+    _carry(request, response, "", 0)
+
+
+def _carry(request: Request, response: Response, carried: str, seconds: int) -> None:
+    options: dict[str, Any] = {"httponly": True, "samesite": "strict", "path": "/"}
+    is_https = request.app.state.is_https
+    response.set_cookie(_cookie(request), carried, max_age=seconds, secure=is_https, **options)
+
+
+def _cookie(request: Request) -> str:
+    """Names of passes. Desks on one machine share cookies, so theirs has the port."""
+    if request.app.state.is_https:
+        return "__Host-dpgap-desk"
+    return f"dpgap-desk-{request.url.port or 80}"

@@ -1,0 +1,91 @@
+"""`dpgap desk`: checks its file, makes tokens, opens, and counts again when it is told to."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+
+from dpgap.desk.tokens import hash_of_token
+
+FILE = """[desk]
+ledger = "sqlite:///budget.db"
+tick = 0.01
+
+[datasets.sales]
+table = "sales.csv"
+unit = "who"
+epsilon = 1000
+
+[[datasets.sales.topics]]
+name = "what"
+item = "what"
+domain = ["fig", "pea"]
+"""
+
+
+def _dpgap(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "dpgap", "desk", *arguments]
+    return subprocess.run(command, capture_output=True, check=False, encoding="utf-8")
+
+
+def _write(folder: Path, figs: int = 3000) -> Path:
+    rows = [f"{who},{'fig' if who < figs else 'pea'}\n" for who in range(4000)]
+    (folder / "sales.csv").write_text("".join(["who,what\n", *rows]))
+    path = folder / "desk.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_token_and_its_line_for_the_file_belong_together() -> None:
+    said = _dpgap("--token").stdout
+    token, line = re.findall(r"(dpgap-\S+)|(sha256:[0-9a-f]{64})", said)
+    assert hash_of_token(token[0]) == line[1]
+    assert token[0] not in _dpgap("--token").stdout
+
+
+def test_a_file_is_checked_without_opening_anything(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    assert _dpgap(str(path), "--check").stdout == f"{path}: nothing is wrong\n"
+    assert not (tmp_path / "budget.db").exists()
+
+
+def test_every_fault_is_one_line_with_its_line(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    path.write_text(FILE.replace('unit = "who"', "unit = 1").replace("tick = 0.01", "tick = 0"))
+    done = _dpgap(str(path))
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert [line.split(": ")[1] for line in lines] == [f"{path}, line 3", f"{path}, line 7"]
+
+
+def test_a_desk_opens_with_a_link_and_counts_again_when_it_is_hung_up(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    command = [sys.executable, "-W", "ignore", "-m", "dpgap", "desk", str(path), "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = [process.stdout.readline().strip() for _ in range(4)]
+        link, token = lines[1], lines[3]
+        base = link.partition("/enter")[0]
+        try:
+            entered = httpx.get(link)
+            assert entered.status_code == 303
+            assert httpx.get(link).status_code == 401
+            headers = {"authorization": f"Bearer {token}"}
+            with httpx.Client(base_url=f"{base}/api/v1", headers=headers) as client:
+                ask = {"topic": "what", "k": 1, "epsilon": 100, "fresh": True}
+                first = client.post("/datasets/sales/ask", json={**ask, "key": "number-one"})
+                assert first.json()["release"]["labels"] == ["fig"]
+                _write(tmp_path, figs=1000)
+                process.send_signal(signal.SIGHUP)
+                while "counted again" not in process.stderr.readline():
+                    pass
+                second = client.post("/datasets/sales/ask", json={**ask, "key": "number-two"})
+                assert second.json()["release"]["labels"] == ["pea"]
+        finally:
+            process.terminate()

@@ -1,0 +1,182 @@
+"""Questions at the desk: charged once each, archived before they are seen, free ever after."""
+
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from desks import Running, form_in, question, running, token_of, write_file, write_table
+
+import dpgap
+from dpgap.budget.ledger import LedgerReservation
+from dpgap.desk.asking import DeskQuestion
+from dpgap.desk.desk import own_key
+
+ASK = "/api/v1/datasets/sales/ask"
+
+
+def _spent(desk: Running) -> Fraction:
+    last = desk.desk.ledger.entries("sales")[-1]
+    return last.spent + last.reserved
+
+
+def test_an_answer_is_charged_archived_and_read_by_everybody_who_may(desk: Running) -> None:
+    with desk.program("ann") as ann, desk.program("bob") as bob:
+        answer = ann.post(ASK, json=question(k=1, epsilon=5)).json()
+        assert answer["state"] == "settled"
+        assert not answer["again"]
+        assert _spent(desk) == 5
+        archived = bob.get(f"/api/v1/datasets/sales/releases/{answer['entry']}")
+        release = dpgap.read_release(archived.text)
+        assert release.labels == ("fig",)
+        assert archived.json() == answer["release"]
+
+
+def test_the_same_question_is_paid_for_once_whoever_asks_it(desk: Running) -> None:
+    with desk.program("ann") as ann, desk.program("bob") as bob:
+        first = ann.post(ASK, json=question()).json()
+        second = bob.post(ASK, json=question()).json()
+        assert second["again"]
+        assert second["entry"] == first["entry"]
+        assert _spent(desk) == Fraction(1, 10)
+        fresh = bob.post(ASK, json=question(fresh=True)).json()
+        assert fresh["entry"] != first["entry"]
+        assert _spent(desk) == Fraction(2, 10)
+
+
+def test_one_key_is_charged_once_however_many_send_it_at_once(desk: Running) -> None:
+    asked = question(fresh=True)
+    with desk.program("ann") as ann, ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda _: ann.post(ASK, json=asked).json(), range(8)))
+    assert len({answer["entry"] for answer in answers}) == 1
+    assert _spent(desk) == Fraction(1, 10)
+
+
+def test_two_tabs_that_ask_the_same_at_once_pay_once(desk: Running) -> None:
+    with desk.program("ann") as ann, ThreadPoolExecutor(6) as threads:
+        tabs = list(threads.map(lambda _: ann.post(ASK, json=question()).json(), range(6)))
+    assert {tab["state"] for tab in tabs} == {"settled"}
+    assert _spent(desk) == Fraction(1, 10)
+
+
+def test_a_key_that_was_used_for_another_question_is_refused(desk: Running) -> None:
+    key = "one-key-for-two"
+    with desk.program("ann") as ann:
+        assert ann.post(ASK, json=question(key=key)).status_code == 200
+        answer = ann.post(ASK, json=question(key=key, k=3))
+        assert answer.status_code == 409
+        assert "another question" in answer.json()["error"]
+    assert _spent(desk) == Fraction(1, 10)
+
+
+def test_keys_of_two_people_never_meet(desk: Running) -> None:
+    key = "the-same-key"
+    with desk.program("ann") as ann, desk.program("bob") as bob:
+        ann.post(ASK, json=question(key=key))
+        assert bob.get(f"/api/v1/datasets/sales/asked/{key}").status_code == 404
+        assert bob.post(ASK, json=question(key=key, k=1)).status_code == 200
+
+
+def test_an_allowance_ends_before_the_budget_does(desk: Running) -> None:
+    with desk.program("ann") as ann:
+        assert ann.get("/api/v1/datasets/sales").json()["left"] == "5"
+        answer = ann.post(ASK, json=question(epsilon=6))
+        assert answer.status_code == 409
+        assert "may spend" in answer.json()["error"]
+    assert _spent(desk) == 0
+
+
+def test_a_form_pays_once_however_often_it_is_sent(desk: Running) -> None:
+    with desk.browser("ann") as ann:
+        page = ann.get("/data/sales", params={"topic": "what", "k": "2", "fresh": "yes"}).text
+        form = form_in(page, "/data/sales/ask")
+        places = {ann.post("/data/sales/ask", data=form).headers["location"] for _ in range(3)}
+        (_, other) = sorted(places)
+        assert other.endswith("?again=yes")
+        shown = ann.get(other).text
+        assert "nothing was charged" in shown
+        assert "What may be believed" in shown
+    assert _spent(desk) == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("ending", ["json", "html", "csv"])
+def test_a_release_can_be_kept_as_a_file(desk: Running, ending: str) -> None:
+    with desk.browser("ann") as ann, desk.program("ann") as program:
+        number = program.post(ASK, json=question()).json()["entry"]
+        kept = ann.get(f"/data/sales/releases/{number}.{ending}")
+        assert kept.status_code == 200
+        assert kept.headers["content-disposition"] == (
+            f'attachment; filename="sales-{number}.{ending}"'
+        )
+        assert "sandbox" in kept.headers["content-security-policy"]
+        assert "script>" not in kept.text.replace("<script>alert", "") or ending == "json"
+
+
+def test_a_plan_spends_nothing_and_is_that_of_the_library(desk: Running) -> None:
+    with desk.program("ann") as ann:
+        said = {"topic": "what", "k": 3, "epsilon": "0.4"}
+        rows = ann.post("/api/v1/datasets/sales/plan", json=said).json()["rows"]
+    plan = dpgap.plan(k=3, epsilon="0.4", method="best", monotonic=True)
+    (asked,) = (row for row in rows if row["epsilon"] == "2/5")
+    expected = plan.rows[0]
+    assert asked["half_width"] == expected.half_width
+    assert (asked["error"], asked["close_error"]) == (expected.error, expected.close_error)
+    assert asked["left"] == "23/5"
+    assert _spent(desk) == 0
+
+
+def test_no_question_counts_the_table_and_a_steward_does(desk: Running, tmp_path: Path) -> None:
+    asked = question(k=1, epsilon=2, fresh=True)
+    write_table(tmp_path / "sales.csv", figs=1)
+    with desk.program("ann") as ann, desk.program("sue") as sue:
+        before = ann.post(ASK, json=asked).json()["release"]
+        assert "fig" in str(before["labels"])
+        act = "/api/v1/datasets/sales/acts/refresh"
+        assert ann.post(act, json={}).status_code == 403
+        assert sue.post(act, json={}).status_code == 200
+        after = ann.post(ASK, json=asked | {"key": "another-key"}).json()["release"]
+        assert "pea" in str(after["labels"])
+
+
+def test_a_release_that_was_never_settled_is_shown_as_charged(tmp_path: Path) -> None:
+    with running(write_file(tmp_path)) as desk, desk.browser("ann") as ann:
+        account = desk.desk.ledger.account("sales")
+        visitor = desk.desk.door.with_token(token_of("ann"))
+        assert visitor is not None
+        data = desk.desk.file.datasets["sales"]
+        key = "a-desk-that-died"
+        account.of("ann", key=own_key(visitor, key)).reserve(Fraction(1), "top 2 of what by who")
+        page = ann.get(f"/data/sales/asked/{key}").text
+        assert "Charged, and not answered yet" in page
+        assert desk.desk.receipt(visitor, data, key).state == "under way"
+        with desk.browser("sue") as sue:
+            budget = sue.get("/steward/sales").text
+            form = form_in(budget, "/steward/sales/write-off")
+            done = sue.post("/steward/sales/write-off", data={**form, "reason": "it died"})
+            assert done.headers["location"] == "/steward/sales?done=write-off"
+        assert "written it off" in ann.get(f"/data/sales/asked/{key}").text
+        assert _spent(desk) == 1
+
+
+def test_what_could_not_be_archived_is_not_handed_out(
+    desk: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        raise dpgap.LedgerError("the ledger is out of reach")
+
+    monkeypatch.setattr(LedgerReservation, "settle", lost)
+    with desk.program("ann") as ann, desk.browser("ann") as browser:
+        answer = ann.post(ASK, json=question()).json()
+        assert (answer["state"], answer["release"]) == ("under way", None)
+        form = form_in(browser.get("/data/sales").text, "/data/sales/ask")
+        place = browser.post("/data/sales/ask", data=form).headers["location"]
+        assert place == f"/data/sales/asked/{form['key']}"
+        assert browser.get(f"/data/sales/releases/{answer['entry']}").status_code == 404
+    assert desk.desk.ledger.entries("sales")[-1].reserved == Fraction(6, 10)
+
+
+def test_a_question_says_again_what_it_was_told() -> None:
+    said = {"topic": "what", "kind": "above", "threshold": "1/3", "epsilon": "0.25", "k": "7"}
+    asked = DeskQuestion.read(said)
+    assert DeskQuestion.read(asked.fields()) == asked
+    assert asked.threshold == Fraction(1, 3)

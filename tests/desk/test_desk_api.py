@@ -1,0 +1,121 @@
+"""The desk for programs and for stewards: the same as the pages, and no more than the ledger."""
+
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from desks import Running, form_in, question, token_of
+
+from dpgap.desk.acts import ACTS
+
+DOCS = Path(__file__).parents[2] / "docs" / "desk.md"
+ACT = "/api/v1/datasets/sales/acts/"
+
+
+def test_the_client_of_the_documentation_works_and_has_ten_lines(desk: Running) -> None:
+    (client,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    lines = [line for line in client.splitlines() if line.strip()]
+    assert len(lines) <= 12
+    given = client.replace('"products"', '"what"').replace('"k": 3', '"k": 1')
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", given],
+        env={
+            "DPGAP_DESK": desk.url,
+            "DPGAP_DESK_TOKEN": token_of("ann"),
+            "PYTHONPATH": ":".join(sys.path),
+            "PYTHONIOENCODING": "utf-8",
+        },
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    assert "fig" in done.stdout
+
+
+def test_every_route_of_the_api_is_described_and_shown(desk: Running) -> None:
+    with desk.program("ann") as ann, desk.browser("ann") as browser:
+        described = ann.get("/api/openapi.json").json()
+        page = browser.get("/programs").text
+    routes = {
+        (method.upper(), path) for path, each in described["paths"].items() for method in each
+    }
+    assert ("POST", "/api/v1/datasets/{name}/ask") in routes
+    assert len(routes) >= 9
+    for _, path in routes:
+        assert path in page
+    assert described["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+
+
+SAID = {
+    "raise": {"epsilon": "12"},
+    "lower": {"epsilon": 7},
+    "allow": {"epsilon": "1/2", "person": "bob"},
+    "close": {},
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_a_steward_does_what_the_ledger_does_and_it_says_who_and_why(
+    desk: Running, what: str
+) -> None:
+    with desk.program("sue") as sue:
+        assert sue.post(ACT + what, json=SAID[what]).status_code == 422
+        done = sue.post(ACT + what, json={**SAID[what], "reason": "a survey"})
+        assert done.status_code == 200, done.text
+    last = desk.desk.ledger.entries("sales")[-1]
+    assert last.kind == what
+    assert last.reason == "a survey (sue, at the desk)"
+
+
+def test_the_same_by_forms(desk: Running) -> None:
+    with desk.browser("sue") as sue:
+        for what, said in SAID.items():
+            form = form_in(sue.get("/steward/sales").text, f"/steward/sales/{what}")
+            sent = {**form, **{name: str(value) for name, value in said.items()}, "reason": "why"}
+            done = sue.post(f"/steward/sales/{what}", data=sent)
+            assert done.headers["location"] == f"/steward/sales?done={what}", done.text
+    kinds = [entry.kind for entry in desk.desk.ledger.entries("sales")]
+    assert kinds[-4:] == list(SAID)
+    assert set(SAID) | {"write-off"} == set(ACTS)
+    with desk.program("ann") as ann:
+        refused = ann.post("/api/v1/datasets/sales/ask", json=question())
+        assert refused.status_code == 409
+        assert ann.get("/api/v1/datasets/sales").json()["left"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("raise", {"epsilon": 9}),
+        ("lower", {"epsilon": "0"}),
+        ("allow", {"epsilon": -1, "person": "bob"}),
+        ("allow", {"epsilon": 1, "person": ""}),
+        ("write-off", {"entry": 0}),
+        ("write-off", {}),
+    ],
+)
+def test_what_the_ledger_refuses_the_desk_refuses(
+    desk: Running, what: str, said: dict[str, object]
+) -> None:
+    before = len(desk.desk.ledger.entries("sales"))
+    with desk.program("sue") as sue:
+        answer = sue.post(ACT + what, json={**said, "reason": "why"})
+        assert answer.status_code == 422, answer.text
+        assert sue.post(ACT + "migrate", json={"reason": "why"}).status_code == 404
+    assert len(desk.desk.ledger.entries("sales")) == before
+
+
+def test_what_is_left_is_what_the_ledger_says(desk: Running) -> None:
+    with desk.program("ann") as ann, desk.program("bob") as bob:
+        ann.post("/api/v1/datasets/sales/ask", json=question(epsilon="3/2"))
+        lefts = [each.get("/api/v1/datasets/sales").json()["left"] for each in (ann, bob)]
+        (row,) = bob.get("/api/v1/datasets/sales/releases").json()["releases"]
+    assert lefts == ["7/2", "17/2"]
+    assert (row["state"], row["person"], Fraction(row["epsilon"])) == (
+        "settled",
+        "ann",
+        Fraction(3, 2),
+    )

@@ -1,0 +1,329 @@
+"""Whatever a client sends: what does not belong is refused with the right status, in our words."""
+
+import http.client
+import re
+import socket
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from desks import (
+    KEY,
+    Running,
+    assert_nothing_private,
+    form_in,
+    question,
+    running,
+    token_of,
+    write_file,
+)
+
+from dpgap.desk.guard import HEADERS, Limits
+from dpgap.desk.tokens import Passes, hash_of_token
+
+ASK = "/api/v1/datasets/sales/ask"
+TRICKS = [
+    "../../etc/passwd",
+    "/etc/passwd",
+    "..%2f..%2fetc%2fpasswd",
+    "sqlite:///etc/passwd",
+    "postgresql://evil.test/db?table=x",
+    "'; DROP TABLE dpgap_entries; --",
+    '" OR 1=1 --',
+    "what UNION SELECT who FROM sales",
+    "read_csv('/etc/passwd')",
+    "<script>alert(1)</script>",
+    "{{7*7}}",
+    "${jndi:ldap://evil.test/a}",
+    "a\r\nSet-Cookie: x=y",
+    "\x00",
+    "\u202egnp",
+    "9" * 5000,
+    "NaN",
+    "1e999",
+    "-1",
+    "0x10",
+    "٣",
+]
+
+
+def _entries(desk: Running) -> int:
+    return len(desk.desk.ledger.entries("sales"))
+
+
+@pytest.mark.parametrize(
+    "field", ["topic", "kind", "k", "threshold", "epsilon", "delta", "method", "key", "fresh"]
+)
+def test_no_trick_in_a_field_gets_anywhere(desk: Running, field: str) -> None:
+    before = _entries(desk)
+    with desk.program("ann") as ann, desk.browser("ann") as browser:
+        page = browser.get("/data/sales", params={"topic": "what"}).text
+        for trick in TRICKS:
+            answer = ann.post(ASK, json={**question(kind="above"), field: trick})
+            assert answer.status_code == 422, (field, trick, answer.text)
+            form = {**form_in(page, "/data/sales/ask"), field: trick}
+            sent = browser.post("/data/sales/ask", data=form)
+            assert sent.status_code in (400, 422), (field, trick)
+            assert "<script>alert" not in sent.text
+            assert "x" not in sent.cookies
+    assert _entries(desk) == before
+    assert not [line for line in desk.lines if "an error inside" in line]
+
+
+PLACES = [
+    "/data/{}",
+    "/data/sales/releases/{}",
+    "/data/sales/asked/{}",
+    "/static/{}",
+    "/steward/{}",
+    "/api/v1/datasets/{}",
+    "/api/v1/datasets/sales/releases/{}",
+]
+
+
+def test_no_trick_in_an_address_gets_anywhere(desk: Running) -> None:
+    tricks = [quote(trick, safe="") for trick in TRICKS if len(trick) < 4000]
+    with desk.browser("sue") as sue:
+        for place in (place.format(trick) for place in PLACES for trick in tricks):
+            answer = sue.get(place)
+            assert answer.status_code in (404, 405, 422), place
+            assert "root:" not in answer.text
+
+
+def test_everything_but_the_door_is_closed_to_strangers(desk: Running) -> None:
+    with desk.client() as stranger:
+        for place in ("/data/sales", "/steward", "/programs", "/data/sales/releases/1.json"):
+            assert stranger.get(place).status_code == 401
+        assert stranger.get("/").headers["location"] == "/enter"
+        for place in ("/api/v1/datasets", "/api/openapi.json", "/api/v1/datasets/sales/entries"):
+            answer = stranger.get(place)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+        for place in ("/docs", "/redoc", "/openapi.json", "/data"):
+            assert stranger.get(place).status_code == 404
+
+
+def _pass_of(desk: Running, passes: Passes, person: str, token: str, now: float) -> dict[str, str]:
+    carried = passes.issue(person, hash_of_token(token), now)
+    return {f"dpgap-desk-{desk.port}": carried}
+
+
+def test_forged_expired_and_other_peoples_passes_are_refused(desk: Running) -> None:
+    ours, now = Passes(bytes.fromhex(KEY)), time.time()
+    shown = {
+        "good": _pass_of(desk, ours, "ann", token_of("ann"), now),
+        "forged": _pass_of(desk, Passes(b"x" * 32), "ann", token_of("ann"), now),
+        "expired": _pass_of(desk, ours, "ann", token_of("ann"), now - 10**6),
+        "another's": _pass_of(desk, ours, "sue", token_of("ann"), now),
+        "nobody's": _pass_of(desk, ours, "zoe", token_of("zoe"), now),
+        "rubbish": {f"dpgap-desk-{desk.port}": "\xff.\xfe"},
+    }
+    statuses = {}
+    for name, cookies in shown.items():
+        with desk.client() as client:
+            header = "; ".join(f"{key}={value}" for key, value in cookies.items())
+            answer = client.get("/data/sales", headers={"cookie": header.encode("latin-1")})
+            statuses[name] = answer.status_code
+    assert statuses == {name: 200 if name == "good" else 401 for name in shown}
+
+
+def test_wrong_tokens_are_refused_at_both_doors(desk: Running) -> None:
+    for wrong in ("x", token_of("nobody"), hash_of_token(token_of("ann")), "é" * 9):
+        headers = {"authorization": f"Bearer {wrong}".encode()}
+        with desk.client(headers=headers) as client:
+            assert client.get("/api/v1/datasets").status_code == 401
+        with desk.client(headers={"origin": desk.url}) as client:
+            answer = client.post("/enter", data={"token": wrong})
+            assert answer.status_code == 401
+            assert not answer.cookies
+
+
+def test_roles_hold(desk: Running) -> None:
+    with desk.program("eve") as eve, desk.program("ann") as ann, desk.program("sue") as sue:
+        assert eve.get("/api/v1/datasets").json() == {"datasets": []}
+        assert eve.post(ASK, json=question()).status_code == 404
+        assert ann.get("/api/v1/datasets/sales/entries").status_code == 403
+        raised = {"epsilon": 99, "reason": "mine"}
+        assert ann.post("/api/v1/datasets/sales/acts/raise", json=raised).status_code == 403
+        assert sue.post(ASK, json=question()).status_code == 403
+    with desk.browser("ann") as ann:
+        assert ann.get("/steward").status_code == 403
+        form = form_in(ann.get("/data/sales").text, "/data/sales/ask")
+        sent = {"form_key": form["form_key"], "epsilon": "99", "reason": "mine"}
+        assert ann.post("/steward/sales/raise", data=sent).status_code == 403
+    assert desk.desk.ledger.account("sales").total == 10
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.test", "null", "https://127.0.0.1", "http://127.0.0.1:1", ""]
+)
+def test_a_form_from_another_origin_is_refused(desk: Running, origin: str) -> None:
+    with desk.browser("ann") as ann:
+        form = form_in(ann.get("/data/sales").text, "/data/sales/ask")
+        answer = ann.post("/data/sales/ask", data=form, headers={"origin": origin})
+        assert answer.status_code == 403
+    assert desk.desk.ledger.account("sales").spent == 0
+
+
+def test_a_form_without_an_origin_is_refused(desk: Running) -> None:
+    with desk.browser("ann") as ann:
+        form = form_in(ann.get("/data/sales").text, "/data/sales/ask")
+        del ann.headers["origin"]
+        assert ann.post("/data/sales/ask", data=form).status_code == 403
+        headers = {"authorization": f"Bearer {token_of('ann')}"}
+        assert ann.post("/data/sales/ask", data=form, headers=headers).status_code == 403
+
+
+def test_a_form_of_another_visit_is_refused(desk: Running) -> None:
+    with desk.browser("ann") as ann, desk.browser("bob") as bob:
+        form = form_in(bob.get("/data/sales").text, "/data/sales/ask")
+        for key in (form["form_key"], "", "é"):
+            answer = ann.post("/data/sales/ask", data={**form, "form_key": key})
+            assert answer.status_code == 403
+            assert "not of this visit" in answer.text
+    assert desk.desk.ledger.account("sales").spent == 0
+
+
+def test_a_pass_is_not_enough_for_a_program_to_change_anything(desk: Running) -> None:
+    with desk.browser("ann") as ann:
+        assert ann.get("/api/v1/datasets").status_code == 200
+        assert ann.post(ASK, json=question()).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.test", "127.0.0.1", "localhost.evil.test", "127.0.0.1:1", "", "169.254.169.254"]
+)
+def test_another_name_for_this_machine_is_refused(desk: Running, host: str) -> None:
+    """As a name that is rebound to this machine would be."""
+    with desk.client() as client:
+        for place in ("/", "/enter", "/health", "/static/desk.css"):
+            assert client.get(place, headers={"host": host}).status_code == 421
+
+
+def test_hosts_of_the_file_are_the_only_names(tmp_path: Path) -> None:
+    path = write_file(tmp_path, desk='hosts = ["desk.test"]')
+    with running(path) as desk, desk.client() as client:
+        assert client.get("/enter").status_code == 421
+        answer = client.get("/enter", headers={"host": "desk.test"})
+        assert answer.status_code == 200
+        headers = {"host": "desk.test", "origin": "https://desk.test"}
+        entered = client.post("/enter", data={"token": token_of("ann")}, headers=headers)
+        cookie = entered.headers["set-cookie"]
+        assert cookie.startswith("__Host-dpgap-desk=")
+        for part in ("HttpOnly", "Secure", "SameSite=strict", "Path=/"):
+            assert part in cookie
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Any:
+    """A desk with little patience."""
+    limits = Limits(body=2000, address=500, seconds=0.3, under_way=3)
+    with running(write_file(tmp_path), limits) as found:
+        yield found
+    assert_nothing_private(b"\n".join(found.seen))
+
+
+def test_a_body_that_is_too_long_is_refused_however_it_is_sent(strict: Running) -> None:
+    with strict.program("ann") as ann:
+        assert ann.post(ASK, content=b"x" * 2001).status_code == 413
+        chunks = (b"x" * 100 for _ in range(100))
+        assert ann.post(ASK, content=chunks).status_code == 413
+        assert ann.get("/api/v1/datasets", params={"x": "y" * 600}).status_code == 414
+
+
+def _raw(desk: Running, text: str) -> http.client.HTTPResponse:
+    wire = socket.create_connection(("127.0.0.1", desk.port), timeout=30)
+    wire.sendall(text.encode("latin-1"))
+    answer = http.client.HTTPResponse(wire)
+    answer.begin()
+    wire.close()
+    return answer
+
+
+def test_a_body_that_does_not_come_is_refused(strict: Running) -> None:
+    head = f"POST {ASK} HTTP/1.1\r\nHost: 127.0.0.1:{strict.port}\r\nAuthorization: Bearer x\r\n"
+    assert _raw(strict, f"{head}Content-Length: 100\r\n\r\n{{").status == 408
+
+
+def test_more_than_the_limit_under_way_is_refused(strict: Running) -> None:
+    head = f"POST {ASK} HTTP/1.1\r\nHost: 127.0.0.1:{strict.port}\r\nAuthorization: Bearer x\r\n"
+    waiting = [socket.create_connection(("127.0.0.1", strict.port)) for _ in range(3)]
+    try:
+        for wire in waiting:
+            wire.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        with strict.client() as client:
+            statuses = {client.get("/health").status_code for _ in range(20)}
+        assert 503 in statuses
+    finally:
+        for wire in waiting:
+            wire.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Host: evil.test\r\nHost: 127.0.0.1:{port}",
+        "Host: 127.0.0.1:{port}\r\nX: a\rb",
+        "Host: 127.0.0.1:{port}\r\nX y: b",
+        "Host: 127.0.0.1:{port}\r\nContent-Length: 1\r\nContent-Length: 2",
+        "Host: 127.0.0.1:{port}\r\nX: " + "a" * 2_001,
+    ],
+)
+def test_headers_that_are_tricks_are_refused(strict: Running, line: str) -> None:
+    answer = _raw(strict, f"GET / HTTP/1.1\r\n{line.format(port=strict.port)}\r\n\r\n")
+    assert answer.status in (400, 421, 431)
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_other_methods_are_refused(desk: Running, method: str) -> None:
+    with desk.client() as client:
+        assert client.request(method, "/data/sales").status_code == 405
+
+
+def test_every_response_has_strict_headers_and_nothing_inline(desk: Running) -> None:
+    with desk.browser("sue") as sue, desk.client() as stranger:
+        pages = [
+            "/",
+            "/data/sales",
+            "/data/sales/archive",
+            "/steward",
+            "/steward/sales",
+            "/programs",
+        ]
+        answers = [sue.get(place) for place in (*pages, "/nothing", "/static/desk.css")]
+        answers += [
+            stranger.get("/enter"),
+            stranger.get("/"),
+            stranger.get("/x", headers={"host": "x"}),
+        ]
+        for answer in answers:
+            for name, value in HEADERS.items():
+                assert answer.headers[name] == value or "static" in str(answer.url)
+            assert "server" not in answer.headers
+            assert not re.search(r"<style|<script>|\sstyle=|\son\w+=|javascript:", answer.text)
+
+
+def test_an_error_inside_is_told_to_nobody(desk: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("secret-item", 3177)
+
+    monkeypatch.setattr(desk.desk, "left", broken)
+    with desk.program("ann") as ann:
+        answer = ann.get("/api/v1/datasets")
+        assert answer.status_code == 500
+        assert answer.json() == {
+            "error": "Something went wrong inside the desk. Nothing more is shown of it."
+        }
+    assert "an error inside: KeyError" in desk.lines
+
+
+def test_a_ledger_that_is_gone_releases_nothing_and_shows_no_address(
+    desk: Running, tmp_path: Path
+) -> None:
+    (tmp_path / "budget.db").unlink()
+    with desk.program("ann") as ann:
+        answer = ann.post(ASK, json=question())
+        assert answer.status_code == 503
+        assert "nothing is released" in answer.json()["error"]

@@ -1,0 +1,90 @@
+"""Who comes in: by a link once, by a token until it is revoked, with a pass until it ends."""
+
+import os
+from pathlib import Path
+
+import pytest
+from desks import KEY, Running, running, token_of, write_file
+
+from dpgap.desk.door import Door
+from dpgap.desk.refusals import Refused
+from dpgap.desk.stewards_file import read_stewards_file
+from dpgap.desk.tokens import LASTS, Passes, hash_of_token
+
+
+def _door(path: Path) -> Door:
+    return Door(read_stewards_file(path))
+
+
+def test_a_link_lets_one_browser_in_once(tmp_path: Path) -> None:
+    door = _door(write_file(tmp_path, people={}, shares="{}"))
+    link = door.link
+    assert link is not None
+    assert door.by_link(link[:-1]) is None
+    carried = door.by_link(link)
+    assert carried is not None
+    visitor = door.with_pass(carried)
+    assert visitor is not None
+    assert visitor.person.is_steward
+    assert door.by_link(link) is None
+    assert door.link is None
+
+
+def test_there_is_no_link_where_people_have_tokens(tmp_path: Path) -> None:
+    assert _door(write_file(tmp_path)).link is None
+
+
+def test_a_token_is_its_owners_and_nobody_elses(tmp_path: Path) -> None:
+    door = _door(write_file(tmp_path))
+    visitor = door.with_token(token_of("ann"))
+    assert visitor is not None
+    assert visitor.name == "ann"
+    for wrong in ("", token_of("ann")[:-1], hash_of_token(token_of("ann")), token_of("nobody")):
+        assert door.with_token(wrong) is None
+
+
+def test_a_revoked_token_ends_its_passes_at_once_and_no_others(tmp_path: Path) -> None:
+    path = write_file(tmp_path)
+    door = _door(path)
+    ann, bob = (door.by_token(token_of(name)) for name in ("ann", "bob"))
+    assert ann is not None
+    assert bob is not None
+    assert door.with_pass(ann) is not None
+    text = path.read_text().replace(hash_of_token(token_of("ann")), hash_of_token("another"))
+    path.write_text(text)
+    os.utime(path, ns=(1, 1))
+    assert door.with_pass(ann) is None
+    assert door.with_token(token_of("ann")) is None
+    assert door.with_pass(bob) is not None
+
+
+def test_nobody_comes_in_while_the_file_cannot_be_read(tmp_path: Path) -> None:
+    path = write_file(tmp_path)
+    door = _door(path)
+    good = path.read_text()
+    path.write_text("[desk")
+    with pytest.raises(Refused, match="cannot be read"):
+        door.with_token(token_of("ann"))
+    path.write_text(good)
+    assert door.with_token(token_of("ann")) is not None
+
+
+def test_a_pass_ends_and_cannot_be_made_without_the_key() -> None:
+    ours, others = Passes(bytes.fromhex(KEY)), Passes(b"x" * 32)
+    issued = ours.issue("ann", "mark", now=0)
+    assert ours.read(issued, LASTS - 1) is not None
+    assert ours.read(issued, LASTS) is None
+    assert others.read(issued, 1) is None
+    body, _, signature = issued.partition(".")
+    for forged in (f"{body}.", body, "", ".", f"{body}A.{signature}", f"{body}.{signature[:-1]}"):
+        assert ours.read(forged, 1) is None
+    assert ours.form_key(issued) != signature
+
+
+def test_a_pass_of_one_desk_is_good_at_another_with_the_same_key(
+    desk: Running, tmp_path: Path
+) -> None:
+    with running(tmp_path / "desk.toml") as other:
+        carried = desk.desk.door.by_token(token_of("ann"))
+        assert carried is not None
+        assert other.desk.door.with_pass(carried) is not None

@@ -1,0 +1,146 @@
+"""The steward's file is checked as a whole, and each fault names its line."""
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from desks import KEY, write_file
+
+from dpgap.desk.app import open_desk
+from dpgap.desk.serving import place_of
+from dpgap.desk.stewards_file import FileFaults, read_stewards_file
+from dpgap.desk.toml_lines import key_lines
+
+GOOD = """[desk]
+ledger = "sqlite:///budget.db"
+
+[people.ann]
+role = "analyst"
+
+[datasets.sales]
+table = "sales.csv"
+unit = "who"
+epsilon = 0.3
+people = { ann = "1/3" }
+
+[[datasets.sales.topics]]
+name = "what"
+item = "what"
+domain = ["fig", "pea"]
+"""
+
+
+def _faults(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "desk.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FileFaults) as caught:
+        read_stewards_file(path)
+    return [line.removeprefix(f"{path}, ") for line in caught.value.lines]
+
+
+def test_a_good_file_says_exactly_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "desk.toml").write_text(GOOD)
+    file = read_stewards_file(tmp_path / "desk.toml")
+    sales = file.datasets["sales"]
+    assert sales.epsilon == Fraction(3, 10)
+    assert sales.people == {"ann": Fraction(1, 3)}
+    assert sales.table == str(tmp_path / "sales.csv")
+    assert file.ledger == f"sqlite:///{tmp_path}/budget.db"
+    assert not file.has_tokens
+
+
+FAULTS = {
+    'ledger = "sqlite:///budget.db"': ("", "line 1: desk.ledger is missing"),
+    'unit = "who"': ("unit = 3", "line 9: datasets.sales.unit must be 1 to 200 printable"),
+    "epsilon = 0.3": ("epsilon = -1", "line 10: datasets.sales.epsilon must be"),
+    'role = "analyst"': (
+        'role = "king"',
+        "line 5: people.ann.role must be one of analyst, steward",
+    ),
+    'people = { ann = "1/3" }': (
+        "people = { bob = 1 }",
+        "line 11: datasets.sales.people names 'bob'",
+    ),
+    'name = "what"': ('name = "../what"', "line 14: datasets.sales.topics.0.name must be a short"),
+    'item = "what"\n': ("", "line 13: datasets.sales.topics.0 must name its item"),
+    'domain = ["fig", "pea"]': ('sum = "x"', "line 13: datasets.sales.topics.0 must say both sum"),
+    "[datasets.sales]": (
+        "[datasets.sales]\ncolour = 1",
+        "line 8: datasets.sales.colour is not known",
+    ),
+    "[people.ann]": ('[people."a\\nb"]', "must be 1 to 200 printable characters"),
+    'table = "sales.csv"': ("table = = 1", "line 8: is not TOML"),
+}
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_fault_names_its_line(tmp_path: Path, what: str) -> None:
+    wrong, words = FAULTS[what]
+    assert what in GOOD
+    found = _faults(tmp_path, GOOD.replace(what, wrong))
+    assert any(words in line for line in found), found
+
+
+def test_the_files_of_the_documentation_and_of_the_demo_are_sound(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    (shown,) = re.findall(
+        r"```toml\n(.*?)```", (root / "docs" / "desk.md").read_text("utf-8"), re.S
+    )
+    text = shown.replace("…64 hexadecimal digits…", KEY).replace("sha256:…", f"sha256:{KEY}")
+    (tmp_path / "desk.toml").write_text(text, encoding="utf-8")
+    assert read_stewards_file(tmp_path / "desk.toml").datasets["sales"].people["ann"] == 2
+    demo = read_stewards_file(root / "examples" / "desk.toml")
+    assert list(demo.datasets["sales"].topics) == ["products", "any", "customers"]
+
+
+def test_all_faults_are_found_at_once_in_the_order_of_lines(tmp_path: Path) -> None:
+    text = GOOD
+    for what in ('unit = "who"', "epsilon = 0.3", 'role = "analyst"'):
+        text = text.replace(what, FAULTS[what][0])
+    lines = [int(line.split(":")[0].removeprefix("line ")) for line in _faults(tmp_path, text)]
+    assert lines == [5, 9, 10]
+
+
+def test_a_column_that_is_not_there_is_a_fault_of_its_topic(tmp_path: Path) -> None:
+    path = write_file(tmp_path)
+    path.write_text(path.read_text().replace('item = "what"', 'item = "nothing"'))
+    line = key_lines(path.read_text())["datasets", "sales", "topics", "0"]
+    with pytest.raises(FileFaults, match=f"line {line}: sales.what: "):
+        open_desk(read_stewards_file(path))
+
+
+def test_a_budget_that_nobody_opened_is_a_fault(tmp_path: Path) -> None:
+    path = write_file(tmp_path, data="")
+    with pytest.raises(FileFaults, match="has no budget in the ledger"):
+        open_desk(read_stewards_file(path))
+
+
+def test_the_ledger_holds_against_the_file(tmp_path: Path) -> None:
+    path = write_file(tmp_path)
+    ledger = open_desk(read_stewards_file(path)).ledger
+    ledger.steward("sales").raise_to(20, reason="more")
+    ledger.steward("sales").allow("ann", 7, reason="more")
+    again = open_desk(read_stewards_file(path)).ledger
+    assert again.account("sales").total == 20
+    standing = again.steward("sales").standing_of("ann")
+    assert standing is not None
+    assert standing.allowance is not None
+    assert standing.allowance.epsilon == 7
+
+
+@pytest.mark.parametrize(
+    ("host", "desk", "tokens", "words"),
+    [
+        ("0.0.0.0", "", True, "hosts"),
+        ("0.0.0.0", 'hosts = ["desk.test"]', False, "people with tokens"),
+        ("127.0.0.1", 'hosts = ["desk.test"]', False, "people with tokens"),
+    ],
+)
+def test_a_desk_that_others_can_reach_needs_names_tokens_and_a_key(
+    tmp_path: Path, host: str, desk: str, tokens: bool, words: str
+) -> None:
+    path = write_file(tmp_path, desk=desk, people=None if tokens else {}, shares="{}")
+    opened = open_desk(read_stewards_file(path))
+    with pytest.raises(ValueError, match=words):
+        place_of(opened, host, 80)
