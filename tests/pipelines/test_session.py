@@ -114,3 +114,13 @@ def test_a_ledger_pays_for_a_session(tmp_path: Any) -> None:
         assert (session.spent, session.remaining) == (1, 2)
     assert again.made.again
     assert again.labels == first.labels
+
+
+@pytest.mark.parametrize("said", [{"unit": "row"}, {"neighbours": "replace"}])
+def test_what_is_protected_is_said_once_for_the_whole_session(said: dict[str, Any]) -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=1)
+    with pytest.raises(TypeError, match="stated for the whole session"):
+        session.top_k("what", domain=ITEMS, k=1, epsilon=1, **said)
+    with pytest.raises(TypeError, match="stated for the whole session"):
+        session.above("what", domain=ITEMS, threshold=5, k=1, epsilon=1, **said)
+    assert session.spent == 0

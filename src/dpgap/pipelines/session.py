@@ -164,6 +164,9 @@ class Session:
 
         What is said may hold lists and frames, which are compared as such.
         """
+        for name in self._facts:
+            if name in more:
+                raise TypeError(f"{name} must be left out: it was stated for the whole session")
         stated = {**COUNTING, **self._facts, "max_items": self._max_items, "item": item, **more}
         counting, ask = said(stated), {name: more[name] for name in more if name not in COUNTING}
         for known, answers in self._counted:
