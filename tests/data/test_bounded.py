@@ -147,6 +147,10 @@ AMOUNTS: dict[str, Any] = {
     "text": pandas.Series(["1.5", "2.25e0", "", "1e300", "-0"]),
     "text that is almost a number": pandas.Series(["1.50", "+2.25", "1,5", "0x7", "1.5\n"]),
     "objects": pandas.Series([1.5, "2.25", None, 10**400, True], dtype=object),
+    "odd numbers": pandas.Series(
+        [1.5, Decimal("2.25"), np.complex128(3 + 1j), np.timedelta64(3, "D"), Decimal("sNaN")],
+        dtype=object,
+    ),
     "decimals": pandas.Series([Decimal("1.5"), Decimal("2.25"), Decimal("NaN"), None, None]),
     "categories": pandas.Series(["1.5", "2.25", "x", None, "x"], dtype="category"),
     "nullable": pandas.Series([1.5, 2.25, None, None, 0], dtype="Float64"),

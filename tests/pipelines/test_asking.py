@@ -46,6 +46,9 @@ TABLE: dict[str, Any] = {"unit": "who", "item": "what"}
         ({"domain": ITEMS, "where": "where == 'CH' an paid > 2"}, "where"),
         ({"domain": ITEMS, "where": "gone = 3"}, "no column 'gone'"),
         ({"domain": ITEMS, "max_items": 1, "neighbours": "replace"}, "neighbours"),
+        ({"delta": "1e-9", "max_items": 1, "method": "joint"}, "method must be 'best' or"),
+        ({"delta": "1e-9", "max_items": 1, "method": "paper"}, "method must be 'best' or"),
+        ({"domain": ITEMS, "by": "where", "groups": [1, True]}, "twice"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_any_charge(
@@ -75,6 +78,9 @@ def test_one_row_a_unit_has_reach_one_by_itself() -> None:
     release = dpgap.top_k(SOLD, unit="row", item="what", domain=ITEMS, k=2, epsilon=1)
     assert release.route == "histogram"
     assert release.variances[0] == pytest.approx(1.84, abs=0.01)
+    unknown = dpgap.top_k(SOLD, unit="row", item="what", k=2, epsilon=1, delta="1e-6")
+    assert unknown.labels == ("fig", "pea")
+    assert unknown.promise.reach == 1
 
 
 def test_sums_are_released_in_the_units_of_their_column() -> None:
@@ -140,3 +146,28 @@ def test_a_count_says_of_how_many() -> None:
     assert low <= 1000 <= high
     assert high - low < 6
     assert dpgap.read_release(release.to_json()).to_json() == release.to_json()
+
+
+def test_one_group_is_not_asked_in_the_name_of_all_groups() -> None:
+    purse = Purse(Amount(Fraction(1)))
+    asked = {"domain": ITEMS, "by": "where", "groups": ["CH", "DE"]}
+    by_group = dpgap.counts(SOLD, **TABLE, **asked)
+    with pytest.raises(TypeError, match="all groups"):
+        dpgap.top_k(by_group["CH"], k=1, epsilon=1, account=purse)
+    assert purse.spent == Amount(Fraction(0))
+
+
+def test_counts_of_items_are_no_count_of_units() -> None:
+    purse = Purse(Amount(Fraction(1)))
+    answers = dpgap.counts(SOLD, **TABLE, domain=ITEMS, max_items=1)
+    with pytest.raises(TypeError, match="the table itself"):
+        dpgap.count(answers, epsilon=1, account=purse)
+    assert purse.spent == Amount(Fraction(0))
+
+
+@pytest.mark.parametrize("max_items", [1, 3])
+def test_how_many_unknown_items_there_are_is_not_told(max_items: int) -> None:
+    answers = dpgap.counts(SOLD, **TABLE, max_items=max_items)
+    for tell in (len, bool):
+        with pytest.raises(TypeError, match="private"):
+            tell(answers)

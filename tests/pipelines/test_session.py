@@ -114,3 +114,30 @@ def test_a_ledger_pays_for_a_session(tmp_path: Any) -> None:
         assert (session.spent, session.remaining) == (1, 2)
     assert again.made.again
     assert again.labels == first.labels
+
+
+@pytest.mark.parametrize("said", [{"unit": "row"}, {"neighbours": "replace"}])
+def test_what_is_protected_is_said_once_for_the_whole_session(said: dict[str, Any]) -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=1)
+    with pytest.raises(TypeError, match="stated for the whole session"):
+        session.top_k("what", domain=ITEMS, k=1, epsilon=1, **said)
+    with pytest.raises(TypeError, match="stated for the whole session"):
+        session.above("what", domain=ITEMS, threshold=5, k=1, epsilon=1, **said)
+    assert session.spent == 0
+
+
+def test_a_list_that_was_changed_since_is_counted_again() -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=2000)
+    items: list[Any] = ["oat", "pea"]
+    session.top_k("what", domain=items, k=1, epsilon=500)
+    items.append("fig")
+    assert session.top_k("what", domain=items, k=1, epsilon=500).labels == ("fig",)
+
+
+def test_lists_that_python_takes_for_equal_are_counted_apart() -> None:
+    table = SOLD.assign(is_new=[True, False, False] * 600)
+    session = dpgap.Session(table, unit="row", epsilon=2000)
+    session.top_k("is_new", domain=[1, 0], k=1, epsilon=500)
+    release = session.top_k("is_new", domain=[True, False], k=1, epsilon=500)
+    assert release.labels == (False,)
+    assert release.labels[0] is False

@@ -32,6 +32,8 @@ _ARITHMETIC = (
     "dpgap.estimates",
     "dpgap.pipelines.forecast",
     "dpgap.pipelines.rule",
+    "dpgap.releases.provenance",
+    "dpgap.releases.numbers",
 )
 """What is entered here depends on how noise falls, and on what is remembered of public numbers."""
 _RUN = ("query", "execute", "fetchall", "fetchnumpy", "fetchone", "to_arrow_table", "arrow")

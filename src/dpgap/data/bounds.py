@@ -147,8 +147,9 @@ def _read_groups(groups: Any) -> Domain:
     if any(label is None or label != label for label in labels):
         raise ValueError("groups must not hold None or NaN: rows without a group are in none")
     texts = [text_of(label) for label in labels]
-    if len(set(texts)) < len(texts):
-        twice = next(text for text in texts if texts.count(text) > 1)
+    if min(len(set(texts)), len(set(labels))) < len(texts):  # to Python, 1 and True are equal
+        each = zip(texts, labels, strict=True)
+        twice = next(a for a, b in each if max(texts.count(a), labels.count(b)) > 1)
         raise ValueError(f"groups must be named once each, but {twice!r} is there twice")
     return domain_of(labels, "a list of {count} groups")
 

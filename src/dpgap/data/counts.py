@@ -121,6 +121,8 @@ def counts(
     for column, stated, name in ((item, domain, "domain"), (by, groups, "groups")):
         if stated is not None:
             refuse_own_column(table, column, stated, name)
+    if unit == "row" and domain is None and max_items is None:
+        max_items = 1  # a row has one item
     bounds = read_bounds(
         is_unknown=domain is None,
         neighbours=require_neighbours(neighbours),

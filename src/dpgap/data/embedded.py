@@ -66,7 +66,7 @@ def _float_of(value: Any) -> float:
     if isinstance(value, str):
         return float(value) if _NUMBER.fullmatch(value) else math.nan
     if isinstance(value, bool | np.bool_) or not isinstance(
-        value, int | float | Decimal | np.number
+        value, int | float | Decimal | np.integer | np.floating
     ):
         return math.nan
     try:

@@ -119,7 +119,7 @@ class PrivateCounts(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many items the domain has; private where items are unknown."""
+        """How many items the domain has; private, and refused, where items are unknown."""
 
     @property
     @abstractmethod
@@ -194,7 +194,7 @@ class CountsInMemory(PrivateCounts):
     unknown: bool = False
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return known_size(self, len(self.labels))
 
     @property
     def absent(self) -> int:
@@ -232,24 +232,24 @@ class CountsInMemory(PrivateCounts):
     def _absent_positions(self, many: int) -> Integers:
         """Distinct uniform positions of absent items."""
         found, bits = np.empty(0, dtype=np.int64), secure_bits()
-        if many and len(self) <= max(_FEW, 2 * self.positions.size):
+        if many and len(self.labels) <= max(_FEW, 2 * self.positions.size):
             return np.flatnonzero(self.expanded() == 0)[bits.distinct(many, self.absent)]
         while found.size < many:  # most positions are absent
-            drawn = bits.distinct(many, len(self))
+            drawn = bits.distinct(many, len(self.labels))
             present = self.positions[np.isin(self.positions, drawn)]
             fresh = drawn[~np.isin(drawn, np.append(found, present))]
             found = np.append(found, fresh)[:many]
         return found
 
     def _expand(self) -> Integers:
-        counts = np.zeros(len(self), dtype=np.int64)
+        counts = np.zeros(len(self.labels), dtype=np.int64)
         counts[self.positions] = self.counts
         return counts
 
     def in_order(self) -> Iterator[Chunk]:
         """All counts in the order of the domain, as one chunk."""
         order = np.argsort(self.positions)
-        yield Chunk(self.counts[order], self._at, self.positions[order], len(self))
+        yield Chunk(self.counts[order], self._at, self.positions[order], len(self.labels))
 
     def shuffled(self) -> Chunks:
         """All counts in a fresh random order, as one chunk: every order is equally likely.
@@ -257,7 +257,7 @@ class CountsInMemory(PrivateCounts):
         Present items get distinct random places, and absent items have all the others. Which
         absent item stands at a place is drawn only when that place is named.
         """
-        taken, order = secure_bits().scattered(self.positions.size, len(self))
+        taken, order = secure_bits().scattered(self.positions.size, len(self.labels))
 
         def found(places: Integers) -> Found:
             positions = np.empty(places.size, dtype=np.int64)
@@ -266,7 +266,7 @@ class CountsInMemory(PrivateCounts):
             positions[~is_taken] = self._absent_positions(int(np.count_nonzero(~is_taken)))
             return self._at(positions)
 
-        yield Chunk(self.counts[order], found, taken, len(self))
+        yield Chunk(self.counts[order], found, taken, len(self.labels))
 
 
 def tally(counts: Integers) -> tuple[Integers, Integers]:
@@ -276,6 +276,13 @@ def tally(counts: Integers) -> tuple[Integers, Integers]:
     sizes = np.bincount(counts)
     values = np.flatnonzero(sizes)
     return values, sizes[values]
+
+
+def known_size(answers: PrivateCounts, size: int) -> int:
+    """How many items there are, if everybody may know."""
+    if answers.unknown:
+        raise TypeError("how many items there are is private where nobody listed them")
+    return size
 
 
 _FINEST = Fraction(1, 1 << 10)

@@ -161,6 +161,10 @@ def answer(
     """Pay for the answer and draw it; or show what was paid for before."""
     origin = _origin(answers)
     _require_known(asked, origin)
+    if origin.by is not None and not isinstance(answers, CountsByGroup):
+        raise TypeError(
+            "table must be the answers of all groups: one question is about all of them"
+        )
     by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
     counted = list(by_group.values())
     pipeline = asked.pipeline(counted[0], origin.max_groups)
@@ -210,6 +214,11 @@ def _require_known(asked: Asked, origin: Origin) -> None:
         raise ValueError(
             "delta must be above 0 where domain is None, such as 1e-9: the chance that an item of "
             "one unit alone is shown. Or state the public items as domain"
+        )
+    if origin.unknown and asked.method not in ("best", HISTOGRAM):
+        raise ValueError(
+            f"method must be 'best' or 'histogram' where domain is None, not {asked.method!r}: "
+            "other methods choose among items that everybody knows"
         )
     if asked.delta and not origin.unknown:
         raise ValueError("delta must be 0 where a domain is stated: nothing needs a δ there")

@@ -164,6 +164,9 @@ class Session:
 
         What is said may hold lists and frames, which are compared as such.
         """
+        for name in self._facts:
+            if name in more:
+                raise TypeError(f"{name} must be left out: it was stated for the whole session")
         stated = {**COUNTING, **self._facts, "max_items": self._max_items, "item": item, **more}
         counting, ask = said(stated), {name: more[name] for name in more if name not in COUNTING}
         for known, answers in self._counted:
@@ -172,7 +175,8 @@ class Session:
             ):
                 return answers, ask
         answers = counts(self._table, **counting)
-        self._counted.append((counting, answers))
+        as_said = {name: _as_is_now(each) for name, each in counting.items()}
+        self._counted.append((as_said, answers))
         return answers, ask
 
     def _keep(self, release: Any) -> Any:
@@ -215,7 +219,15 @@ class Session:
         self.close()
 
 
+def _as_is_now(said: Any) -> Any:
+    """A list as it is now: whoever said it may change it later."""
+    return list(said) if isinstance(said, list) else said
+
+
 def _is_same(one: object, other: object) -> bool:
     """Whether two arguments say the same. Frames are compared by who they are."""
-    plain = (str, int, float, Fraction, Decimal, range, list, tuple)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        # To Python 1 and True are equal.
+        return [(type(each), each) for each in one] == [(type(each), each) for each in other]
+    plain = (str, int, float, Fraction, Decimal, range)
     return one is other or (isinstance(one, plain) and isinstance(other, plain) and one == other)

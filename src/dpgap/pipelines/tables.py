@@ -197,7 +197,7 @@ def above(
 @public
 @errors_without_answers
 def count(
-    table: "Table | PrivateCounts",
+    table: "Table",
     *,
     unit: str | None = None,
     epsilon: Rational,
@@ -224,6 +224,10 @@ def count(
     (3.0, [3.0, 3.0])
     """
     asked = Asked.count(epsilon)
+    if isinstance(table, Counted):
+        raise TypeError(
+            "table must be the table itself: counts of items do not tell how many units"
+        )
     stated = {"unit": unit, "where": where, "neighbours": neighbours}
     with _counted(table, said(COUNTING | stated), units_of) as answers:
         return counted(asked, answers, account, fresh)

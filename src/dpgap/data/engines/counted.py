@@ -29,6 +29,7 @@ from dpgap.data.private_counts import (
     Groups,
     Integers,
     PrivateCounts,
+    known_size,
     standing,
 )
 from dpgap.data.tracebacks import UNREADABLE, quietly
@@ -96,7 +97,8 @@ class CountsInEngine(PrivateCounts):
         raise TypeError("answers in an engine cannot be copied or pickled: count where they go")
 
     def __len__(self) -> int:
-        return int(self.sizes.sum()) if self.numbers is None else len(self.numbers)
+        stored = int(self.sizes.sum()) if self.numbers is None else len(self.numbers)
+        return known_size(self, stored)
 
     @property
     def smallest(self) -> int:
