@@ -25,6 +25,7 @@ from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.every.few import prove_few
 from dpgap.proof.every.theorem import Theorem
+from dpgap.proof.every.uniform import require_uniform
 
 _MANY = 5
 _SIZES = (1, 2, 3, 4, 5, 8)
@@ -39,6 +40,7 @@ def prove_measurement(made: Make, kind: str) -> list[Theorem]:
     joint = isinstance(sample, Joint)
     _require_scales(made, joint)
     kind_of: Any = type(sample)
+    require_uniform(kind_of)
     few = _require_few_of_many(kind_of, kind_of.run.__code__, kind_of.align.__code__)
     name = kind_of.__name__
     return [
