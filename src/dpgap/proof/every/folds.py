@@ -139,7 +139,7 @@ class _Way(Mark):
     def __init__(self, number: int, *, cleared: bool) -> None:
         super().__init__("way", number)
         self.law, self.branch = Mark("law", number), Mark("branch", number)
-        self.margin = 0 if cleared else 1
+        self.margin = -1 if cleared else 1
         self.units = Affine(None, {f"units {number}": 1})  # type: ignore[arg-type]
 
     def __getattribute__(self, name: str) -> Any:

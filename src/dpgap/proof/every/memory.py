@@ -74,8 +74,7 @@ def _is_fixed(value: Any, seen: set[Any]) -> bool:
         return _is_fixed_type(value, seen)
     if hasattr(value, "cost") and hasattr(value, "supports"):  # a law is taken at its word
         return True
-    frozen = is_dataclass(value) and value.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    if frozen:
+    if getattr(getattr(value, "__dataclass_params__", None), "frozen", False):
         return all(_is_fixed(getattr(value, name), seen) for name in _own(value))
     return isinstance(value, _NUMBERS) or _is_trusted(type(value))
 

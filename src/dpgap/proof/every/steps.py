@@ -80,10 +80,10 @@ class _Part(Sealed):
     def _refuse(self, *_: object) -> NoReturn:
         raise Violation("fold", "the rise may look at nothing but the sum of all answers")
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Any) -> Any:  # type: ignore[override]
         return self if self.total is None and type(other) is int and not other else self._refuse()
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> Any:  # type: ignore[override]
         last = isinstance(other, _Part) and other.owner is self.owner and self.total is None
         return other.total if last and other.total is not None else self._refuse()
 
