@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import floor
+from typing import NamedTuple
 
 import pytest
 
@@ -77,6 +79,52 @@ class RemembersInAList(Above):
     def step(self, used, answer, shared, noise):
         outcome, then = Above.step(self, used, answer, shared, noise)
         return (answer if self.note(answer) else outcome), then
+
+
+class Elsewhere:
+    """Where a step could keep something."""
+
+    seen = []  # noqa: RUF012
+
+
+class RemembersElsewhere(Above):
+    """The same, in a class of another name."""
+
+    def step(self, used, answer, shared, noise):
+        Elsewhere.seen.append(1)
+        outcome, then = Above.step(self, used, answer, shared, noise)
+        return (outcome if len(Elsewhere.seen) < 10_000 else answer), then
+
+
+class Said(NamedTuple):
+    """What is said of an answer."""
+
+    above: bool
+
+
+class SaysByName(Above):
+    """As sound as what it is made from, with helpers of its own."""
+
+    margins = (1, Fraction(1, 2))
+
+    def margin(self):
+        return floor(self.margins[0])
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared + self.margin())
+        return Said(above), used + above
+
+    def align_step(self, used, move, outcome):
+        return [move if outcome.above else 0], used + outcome.above
+
+
+class SeesThatItIsProved(Above):
+    """Says the answer itself where answers are plain numbers."""
+
+    def step(self, used, answer, shared, noise):
+        if isinstance(answer, int | float):
+            return answer, used
+        return Above.step(self, used, answer, shared, noise)
 
 
 class SaysTheLast(Above):
@@ -199,6 +247,8 @@ STREAMS = [
     _counting(),
     RemembersInItself,
     RemembersInAList,
+    RemembersElsewhere,
+    SeesThatItIsProved,
     SaysTheLast,
     KnowsHowManyAreLeft,
     CountsInAnIterator,
@@ -210,8 +260,9 @@ STREAMS = [
 ]
 
 
-def test_what_they_are_made_from_is_proved():
-    assert prove_every(Above()).verdict == "PROVED"
+@pytest.mark.parametrize("kind", [Above, SaysByName])
+def test_what_they_are_made_from_is_proved(kind):
+    assert prove_every(kind()).verdict == "PROVED"
 
 
 @pytest.mark.parametrize("kind", STREAMS)

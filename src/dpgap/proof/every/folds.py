@@ -131,21 +131,13 @@ class _Drawn:
         return Affine(None, {len(self.laws) - 1: 1})  # type: ignore[arg-type]
 
 
-class _Way(Mark):
+class _Way:
     """A branch that no answer clears, or that all do. What it is may be handed on only."""
 
-    __slots__ = ("branch", "law", "margin", "units")
-
     def __init__(self, number: int, *, cleared: bool) -> None:
-        super().__init__("way", number)
-        self.law, self.branch = Mark("law", number), Mark("branch", number)
+        self.law, self.number = Mark("law", number), Mark("branch", number)
         self.margin = -1 if cleared else 1
         self.units = Affine(None, {f"units {number}": 1})  # type: ignore[arg-type]
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "number" and sys._getframe(1).f_code.co_name == "step":
-            return self.branch
-        return super().__getattribute__(name)
 
 
 class _Ways(tuple[_Way, ...]):

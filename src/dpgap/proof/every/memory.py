@@ -8,11 +8,12 @@ be something that cannot change.
 
 import builtins
 import dis
-from collections.abc import Iterator
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from dpgap.proof.checker.numbers import Violation
@@ -21,9 +22,19 @@ _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT
 _REFUSED = {
     *("setattr", "delattr", "vars", "globals", "locals", "exec", "eval", "open", "input"),
     *("__import__", "id", "hash", "breakpoint", "memoryview", "getattr"),
+    *("isinstance", "type", "hasattr", "repr", "str", "callable", "dir"),
 }
+"""What could keep something elsewhere, or see that a program is being proved."""
 _MODULES = {"math", "operator", "fractions"}
 _TRUSTED = ("dpgap.", "builtins", "fractions", "decimal", "typing")
+_Named = namedtuple("_Named", ())
+
+
+class _Empty:
+    """Has what every class has."""
+
+
+_FIELDS = (MemberDescriptorType, type(namedtuple("_One", "field").field))  # type: ignore[attr-defined]
 _NUMBERS = (int, float, complex, str, bytes, Fraction, Decimal, range, type(None))
 
 
@@ -76,17 +87,26 @@ def _is_fixed(value: Any, seen: set[Any]) -> bool:
         return True
     if getattr(getattr(value, "__dataclass_params__", None), "frozen", False):
         return all(_is_fixed(getattr(value, name), seen) for name in _own(value))
+    if isinstance(value, BuiltinFunctionType):
+        return value.__module__ in _MODULES
     return isinstance(value, _NUMBERS) or _is_trusted(type(value))
 
 
 def _is_fixed_type(kind: type, seen: set[Any]) -> bool:
-    if not _is_trusted(kind) and kind not in seen:
-        seen.add(kind)
-        for base in kind.__mro__[:-1]:
-            own = [each for each in vars(base).values() if _functions(each)]
-            if not _is_trusted(base) and not all(_is_fixed(each, seen) for each in own):
-                return False
-    return True
+    """Whether nothing in the class can change; what it makes is new each time."""
+    if _is_trusted(kind) or kind in seen:
+        return True
+    seen.add(kind)
+    return all(_is_fixed(value, seen) for value in _members(kind.__mro__[:-1]))
+
+
+def _members(bases: Sequence[type]) -> Iterator[Any]:
+    for base in bases:
+        given = {*dir(_Named if issubclass(base, tuple) else _Empty)}
+        for name, value in () if _is_trusted(base) else vars(base).items():
+            known = name in given or isinstance(value, _FIELDS)
+            if not known and (_functions(value) or not name.startswith("__")):
+                yield value
 
 
 def _is_trusted(kind: type) -> bool:

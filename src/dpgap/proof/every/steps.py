@@ -65,6 +65,12 @@ class Summed:
     def __init__(self, answers: Sequence[Affine]) -> None:
         self.first, self.rest = answers
 
+    def __getitem__(self, at: object) -> NoReturn:
+        raise _looks_at_single_answers()
+
+    def __len__(self) -> NoReturn:
+        raise _looks_at_single_answers()
+
     def __iter__(self) -> Iterator["_Part"]:
         return iter((_Part(self, None), _Part(self, self.first + self.rest)))
 
@@ -78,7 +84,7 @@ class _Part(Sealed):
         self.owner, self.total = owner, total
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise Violation("fold", "the rise may look at nothing but the sum of all answers")
+        raise _looks_at_single_answers()
 
     def __radd__(self, other: Any) -> Any:  # type: ignore[override]
         return self if self.total is None and type(other) is int and not other else self._refuse()
@@ -97,7 +103,11 @@ def _require_no_loop(rise: Any) -> None:
     loops = [each for each in dis.get_instructions(code) if "FOR_ITER" in each.opname]
     known = {*names(code, "GLOBAL")} <= {"sum", "min", "max", "abs", "Fraction"}
     if loops or inner(code) or not known:
-        raise Violation("fold", "the rise may look at nothing but the sum of all answers")
+        raise _looks_at_single_answers()
+
+
+def _looks_at_single_answers() -> Violation:
+    return Violation("fold", "the rise may look at nothing but the sum of all answers")
 
 
 def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
