@@ -47,8 +47,8 @@ RELEASED = ("laplace, general", "sets, general", "geometric, reach 2", "a line, 
 """The variants of which releases themselves are audited."""
 
 _TOP_K_ANSWERS = 4
-_STREAM_ANSWERS = 5
-_LONGER_ANSWERS = 4
+_STREAM_ANSWERS = 4
+_LONGER_ANSWERS = 3
 _LINED_ANSWERS = 3
 
 

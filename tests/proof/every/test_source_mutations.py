@@ -13,6 +13,8 @@ import pytest
 from source_mutations import mutations
 
 from dpgap.exact.laws import LaplaceNoise
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.laplace import Laplace
@@ -22,6 +24,7 @@ from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, Spars
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.proof import prove
 from dpgap.proof.checker.families import altered
+from dpgap.proof.checker.hybrid import check_hybrid
 from dpgap.proof.checker.joint import check_joint
 from dpgap.proof.every.streams import require_numbers
 from dpgap.proof.every.theorems import shipped_for_every_n
@@ -45,6 +48,11 @@ SAME = {
     "SparseVector.rise: sum(neighbour) <= sum(answers) → sum(neighbour) < sum(answers)": (
         "where nothing moves, to raise the threshold by Δ or not at all are both alignments"
     ),
+    "HybridTopK.align: sum(neighbour) <= sum(answers) → sum(neighbour) < sum(answers)": (
+        "where nothing moves, to raise the line by Δ or not at all are both alignments"
+    ),
+    "HybridTopK.align: True → False": LENGTHS,
+    "NoisyHistogram.align: True → False": LENGTHS,
     "Measurement.align: True → False": LENGTHS,
     "CountHull.align: True → False": LENGTHS,
     "CountHull.align: True → False, the 2. time": LENGTHS,
@@ -63,6 +71,8 @@ TARGETS = [
     *((CountHull, each) for each in ("run", "align", "noise")),
     *((JointTopK, each) for each in ("run", "half_margin", "align")),
     (Laplace, "noise"),
+    *((NoisyHistogram, each) for each in ("run", "align")),
+    *((HybridTopK, each) for each in ("run", "align", "spent")),
     *((sparse_vectors, each) for each in ("laws_of", "limits_of")),
 ]
 
@@ -82,6 +92,16 @@ def _prove_joint() -> None:
     assert prove(with_laplace, 3).verdict == "PROVED"
 
 
+def _prove_hybrid() -> None:
+    _prove_for_every_n("HybridTopK")
+    for n, k in ((2, 1), (2, 2)):
+        assert check_hybrid(HybridTopK(0, k, 1), n, "general").verdict == "CHECKED"
+    for monotonic in (False, True):
+        mechanism = HybridTopK(0, 2, 1, monotonic=monotonic)
+        with_laplace = altered(mechanism, law=LaplaceNoise(mechanism.law.scale))
+        assert prove(with_laplace, 3).verdict == "PROVED"
+
+
 def _require_laws() -> None:
     for branches in (1, 2, 3):
         for more in ({}, {"grid": "1/4", "sensitivity": "4/3"}, {"epsilon": "7/3"}):
@@ -97,6 +117,8 @@ PROOFS: dict[object, Callable[[], None]] = {
     CountHull: partial(_prove_for_every_n, "CountHull"),
     Laplace: partial(_prove_for_every_n, "Laplace"),
     JointTopK: _prove_joint,
+    NoisyHistogram: partial(_prove_for_every_n, "NoisyHistogram"),
+    HybridTopK: _prove_hybrid,
     sparse_vectors: _require_laws,
 }
 
@@ -107,7 +129,7 @@ def _named(mutation):
 
 def test_there_are_many_mutations_and_all_that_are_excused_exist():
     names = [_named(each) for owner, method in TARGETS for each in mutations(owner, method)]
-    assert len(names) == 131
+    assert len(names) == 162
     assert {*OTHER_LAW, *SAME} <= {*names}
 
 

@@ -7,8 +7,9 @@ says which part, and why that is enough.
 - `theorems`: which mechanism is proved how. A new mechanism is entered there.
 - `steps`: one step from any state; `folds`: `run` and `align` do nothing but steps; `streams`: the
   Sparse Vectors that ship; `stepwise`: streams of one's own.
-- `rankings`, `measurements`, `sets`: a few answers that show every violation, and that a program
-  treats few among many as it treats few alone; `few`: a whole program on them.
+- `memory`: steps remember nothing; `uniform`: a program singles out no place.
+- `rankings`, `measurements`, `sets`, `histograms`, `cuts`: a few answers that show every violation,
+  and that a program treats few among many as it treats few alone; `few`: a whole program on them.
 - `exponential`: the algebra of docs/exponential-top-k.md.
 - `recording`, `theorem`, `provers`: what was claimed, as SMT-LIB, for z3 and cvc5.
 

@@ -7,7 +7,8 @@ else: any other use of it fails. So it shows where each value goes.
 
 At the head of its loop, Python keeps all that a function knows in its local variables. They are
 looked at there. If they are the same at one head as at the next, up to marks that are handed on, so
-they are at all later heads: each round does what the round before it did.
+they are at all later heads: each round does what the round before it did. A variable that holds
+anything else, such as an iterator, is refused, and so is code that remembers (`memory`).
 """
 
 import sys
@@ -19,7 +20,9 @@ from typing import Any, NamedTuple
 
 from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.checker.output import Sealed
+from dpgap.proof.every.memory import require_no_memory
 
+_METHODS = ("run", "step", "rise", "live")
 _ROUNDS = 4
 
 
@@ -51,23 +54,31 @@ class Opening(NamedTuple):
 
 def require_fold(mechanism: Any) -> Opening:
     """Raise a violation unless `run` and `align` are folds of steps; what `run` begins with."""
-    opening = _require_run(mechanism)
+    require_no_memory(mechanism, _METHODS)
+    opening = _require_run(mechanism, ends=False)
+    _require_run(mechanism, ends=True)
     _require_align(mechanism, opening)
     return opening
 
 
 class _Heads:
-    """Something to go through, that looks at the loop it is gone through by at each round."""
+    """Something to go through, that looks at the loop it is gone through by at each round.
 
-    def __init__(self, items: Sequence[Any], code: CodeType) -> None:
-        self.items, self.code = items, code
+    `done` says how many rounds have been: a loop takes one item for each. Besides marks and
+    numbers, local variables may hold what is `given`.
+    """
+
+    def __init__(self, items: Sequence[Any], code: CodeType, done: Sequence[Any]) -> None:
+        self.items, self.code, self.done = items, code, done
+        self.given: list[Any] = [self]
         self.seen: list[dict[str, Any]] = []
 
     def __iter__(self) -> Iterator[Any]:
-        for item in self.items:
+        for number, item in enumerate(self.items):
+            _require(len(self.done) == number, "answers are not taken one by one")
             frame = sys._getframe(1)
             if frame.f_code is self.code:
-                self.seen.append(_snapshot(frame.f_locals, len(self.seen)))
+                self.seen.append(self._snapshot(frame.f_locals))
             yield item
 
     def require_same(self, what: str) -> None:
@@ -75,23 +86,23 @@ class _Heads:
         if len(self.seen) < _ROUNDS or any(head != self.seen[1] for head in self.seen[2:]):
             raise _broken(f"{what} does not do the same with every answer")
 
+    def _snapshot(self, variables: dict[str, Any]) -> dict[str, Any]:
+        return {name: self._seen(value) for name, value in variables.items()}
 
-def _snapshot(variables: dict[str, Any], rounds: int) -> dict[str, Any]:
-    return {name: _seen(value, rounds) for name, value in variables.items()}
-
-
-def _seen(value: Any, rounds: int) -> Any:
-    """A variable as it looks at the head of a round: how long ago a mark was made, say."""
-    if isinstance(value, Mark):
-        return value.name, rounds - value.number
-    if isinstance(value, Affine):
-        kept = {name: by for name, by in value.terms.items() if not _is_answer(name)}
-        return "a number", kept, value.constant
-    if isinstance(value, int | Fraction):
-        return value
-    if isinstance(value, list):
-        return [_seen(each, rounds) for each in value]
-    return id(value)
+    def _seen(self, value: Any) -> Any:
+        """A variable as it looks at the head of a round: how long ago a mark was made, say."""
+        if any(value is each for each in self.given):
+            return "given"
+        if isinstance(value, Mark):
+            return value.name, len(self.seen) - value.number
+        if isinstance(value, Affine):
+            kept = {name: by for name, by in value.terms.items() if not _is_answer(name)}
+            return "a number", kept, value.constant
+        if value is None or isinstance(value, int | Fraction):
+            return value
+        if isinstance(value, list | tuple):
+            return [self._seen(each) for each in value]
+        raise _broken(f"a loop keeps a {type(value).__name__}, which can hide what it counts")
 
 
 def _is_answer(name: object) -> bool:
@@ -120,14 +131,13 @@ class _Drawn:
         return Affine(None, {len(self.laws) - 1: 1})  # type: ignore[arg-type]
 
 
-class _Way(Mark):
-    """A branch that no answer clears."""
+class _Way:
+    """A branch that no answer clears, or that all do. What it is may be handed on only."""
 
-    __slots__ = ("law", "margin")
-
-    def __init__(self, number: int) -> None:
-        super().__init__("way", number)
-        self.law, self.margin = Mark("law", number), 1
+    def __init__(self, number: int, *, cleared: bool) -> None:
+        self.law, self.number = Mark("law", number), Mark("branch", number)
+        self.margin = -1 if cleared else 1
+        self.units = Affine(None, {f"units {number}": 1})  # type: ignore[arg-type]
 
 
 class _Ways(tuple[_Way, ...]):
@@ -148,26 +158,44 @@ class _Zeros:
 
     def draw(self, law: Any) -> int:
         """Zero."""
+        _require(isinstance(law, Mark), "a step draws noise that is no branch's")
         self.laws.append(law)
         return 0
 
 
 def require_loop(mechanism: Any) -> None:
-    """Raise a violation unless a step does the same with every branch that is not cleared."""
-    ways, noise, used = _Ways(map(_Way, range(_ROUNDS))), _Zeros(), Sealed()
-    ways.heads = _Heads(tuple(ways), type(mechanism).step.__code__)
-    copy = _opaque(mechanism, live=lambda _, used: _ROUNDS)
-    object.__setattr__(copy, "ways", ways)
-    outcome, then = copy.step(used, 0, 0, noise)
-    _require(tuple(outcome) == (None, None) and then is used, "to clear no branch uses units")
-    drawn = [law.number for law in noise.laws]
-    _require(drawn == list(range(_ROUNDS)), "a step does not draw once for each branch tried")
-    ways.heads.require_same("a step")
+    """Raise a violation unless a step does the same with every branch, cleared or not."""
+    for cleared in range(_ROUNDS + 1):
+        noise, used = _Zeros(), Affine(None, {"used": 1})  # type: ignore[arg-type]
+        ways = _Ways(_Way(at, cleared=at == cleared) for at in range(_ROUNDS))
+        ways.heads = _Heads(tuple(ways), type(mechanism).step.__code__, noise.laws)
+        copy = _opaque(mechanism, live=lambda _, used: _ROUNDS)
+        object.__setattr__(copy, "ways", ways)
+        ways.heads.given += [copy, noise, used, *ways]
+        outcome, then = copy.step(used, 0, 0, noise)
+        drawn = [law.number for law in noise.laws]
+        if cleared == _ROUNDS:
+            none = all(part is None for part in outcome) and then is used
+            _require(none, "to clear no branch uses units")
+            ways.heads.require_same("a step")
+        else:
+            _require_cleared(outcome, then, cleared)
+        tried = list(range(min(cleared + 1, _ROUNDS)))
+        _require(drawn == tried, "a step does not draw once for each branch tried")
 
 
-def _require_run(mechanism: Any) -> Opening:
-    answers = [Mark("answer", i) for i in range(_ROUNDS + 2)]
-    noise, calls, left = _Drawn(), [], [_ROUNDS + 1]
+def _require_cleared(outcome: Any, then: Any, number: int) -> None:
+    branch, gap = outcome
+    same = _is(branch, "branch", number) and isinstance(gap, int) and gap == 0
+    _require(same, "a step does not say the branch that is cleared, and its gap")
+    paid = isinstance(then, Affine) and then.terms == {"used": 1, f"units {number}": 1}
+    _require(paid and not then.constant, "a step does not use the units of what is cleared")
+
+
+def _require_run(mechanism: Any, *, ends: bool) -> Opening:
+    """Go through `run` until nothing is live, or until there are no more answers (`ends`)."""
+    answers = [Mark("answer", i) for i in range(_ROUNDS + (1 if ends else 2))]
+    noise, calls, left = _Drawn(), [], [_ROUNDS + (2 if ends else 1)]
 
     def step(_: Any, *given: Any) -> tuple[Mark, Mark]:
         calls.append(given)
@@ -178,8 +206,10 @@ def _require_run(mechanism: Any) -> Opening:
         left[0] -= 1
         return left[0] > 0
 
-    heads = _Heads(answers, type(mechanism).run.__code__)
-    said = list(_opaque(mechanism, step=step, live=live).run(heads, noise))
+    heads = _Heads(answers, type(mechanism).run.__code__, calls)
+    program = _opaque(mechanism, step=step, live=live)
+    heads.given += [program, noise]
+    said = list(program.run(heads, noise))
     heads.require_same("run")
     _require(len(said) == len(calls) == _ROUNDS + 1, "run does not stop when nothing is live")
     shared = calls[0][2]
@@ -210,9 +240,10 @@ def _require_align(mechanism: Any, opening: Opening) -> None:
         _require(exact, "align does not look at all answers")
         return Affine(None, {"rise": 1})  # type: ignore[arg-type]
 
-    heads = _Heads(sides[0], type(mechanism).align.__code__)
-    program = _opaque(mechanism, align_step=align_step, rise=rise)
-    shifts = list(program.align(heads, sides[1], Sealed(), output))
+    heads = _Heads(sides[0], type(mechanism).align.__code__, calls)
+    program, noise = _opaque(mechanism, align_step=align_step, rise=rise), Sealed()
+    heads.given += [program, noise, sides[1], output]
+    shifts = list(program.align(heads, sides[1], noise, output))
     heads.require_same("align")
     _require(len(calls) == _ROUNDS, "align does not take one step for each outcome")
     _require(shifts[0].terms == {"rise": opening.sign}, "align does not begin with the rise")

@@ -25,6 +25,7 @@ from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.every.few import prove_few
 from dpgap.proof.every.theorem import Theorem
+from dpgap.proof.every.uniform import require_uniform
 
 _MANY = 5
 _SIZES = (1, 2, 3, 4, 5, 8)
@@ -39,15 +40,17 @@ def prove_measurement(made: Make, kind: str) -> list[Theorem]:
     joint = isinstance(sample, Joint)
     _require_scales(made, joint)
     kind_of: Any = type(sample)
+    require_uniform(kind_of)
     few = _require_few_of_many(kind_of, kind_of.run.__code__, kind_of.align.__code__)
     name = kind_of.__name__
     return [
-        prove_few(f"{name}, {n} values", sample, n, kind, sample.epsilon, _is_free_of_noise)
+        prove_few(f"{name}, {n} values", sample, n, kind, sample.epsilon, is_free_of_noise)
         for n in range(1, few + 1)
     ]
 
 
-def _is_free_of_noise(made: Trial) -> bool:
+def is_free_of_noise(made: Trial) -> bool:
+    """Whether no shift of this path depends on noise."""
     asked = any(about for about, _ in made.questions)
     return not asked and not any(isinstance(s, Affine) and s.draws for s in made.shifts)
 
@@ -81,7 +84,7 @@ def _require_few_of_many(kind: Any, *_: object) -> int:
     """How many of five values are few: they are released, shifted and charged as they are alone."""
     arguments = {"monotonic": True} if "monotonic" in kind.__slots__ else {}
     mechanism = kind(1, **arguments)
-    shared = len(_released(mechanism, [0], [0], [Fraction(1)] * 2)[2]) - 1
+    shared = len(released(mechanism, [0], [0], [Fraction(1)] * 2)[2]) - 1
     for start, up in itertools.product(range(11), (1, -1)):
         values = [Fraction(start * at % 7) for at in range(_MANY)]
         moves = [up * Fraction((start + 3 * at) % 4, 3) for at in range(_MANY)]
@@ -91,7 +94,7 @@ def _require_few_of_many(kind: Any, *_: object) -> int:
 
 
 def _require_on_few(mechanism: Any, shared: int, values: Any, moves: Any, noise: Any) -> None:
-    said, shifts, laws = _released(mechanism, values, moves, noise)
+    said, shifts, laws = released(mechanism, values, moves, noise)
     if laws != [mechanism.law(_MANY)] * len(noise) or len(shifts) != len(noise):
         raise Violation(
             "draws", "there must be one draw for each value, and one shift for each draw"
@@ -106,7 +109,7 @@ def _require_on_few(mechanism: Any, shared: int, values: Any, moves: Any, noise:
             if not needed <= {*kept}:
                 continue
             places = [*range(shared), *(at + shared for at in kept)]
-            alone = _released(
+            alone = released(
                 mechanism,
                 [values[at] for at in kept],
                 [moves[at] for at in kept],
@@ -127,9 +130,10 @@ def _require_cost_of_few(mechanism: Any, noise: Any, shifts: Any, places: Sequen
         raise Violation("restriction", "few of many values cost less than all")
 
 
-def _released(
+def released(
     mechanism: Any, values: Any, moves: Any, noise: Any
 ) -> tuple[Any, list[Any], list[Any]]:
+    """What the mechanism says on known noise, the shifts, and the laws that it drew from."""
     source = _Fixed(noise, [])
     said = mechanism.run(values, source)
     neighbour = [value + move for value, move in zip(values, moves, strict=True)]

@@ -25,6 +25,7 @@ from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Affine, Exact, Violation
 from dpgap.proof.every.few import prove_few
 from dpgap.proof.every.theorem import Theorem
+from dpgap.proof.every.uniform import require_uniform
 
 _FEW = ((1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (2, 1), (2, 2))
 """Winners and losers."""
@@ -54,6 +55,7 @@ def prove_known_ranking(
 def _prove_few(
     sample: Any, kind: str, few: Sequence[tuple[int, int]], share: Exact, *, ties: bool
 ) -> list[Theorem]:
+    require_uniform(type(sample))
     require_restriction(sample)
     law = replace(sample.law, scale=sample.law.scale * sample.epsilon / sample.k)
     theorems = []
@@ -110,7 +112,7 @@ def require_restriction(mechanism: Any) -> None:
 
     For five answers in every order, and every k.
     """
-    code = type(mechanism).run.__code__, type(mechanism).align.__code__
+    code = type(mechanism), type(mechanism).run.__code__, type(mechanism).align.__code__
     if code in _restricted:
         return
     for order in itertools.permutations(range(_MANY)):

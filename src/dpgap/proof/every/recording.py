@@ -59,6 +59,10 @@ class Recording(Paths):
         else:
             self._raise_where(self._claim(condition.form, not condition.expected), violation)
 
+    def require_whole(self, number: Affine, violation: Violation) -> None:
+        """Raise the violation where the number is not whole."""
+        self._raise_where(z3.Not(z3.IsInt(self._term_of(number))), violation)
+
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Any], extra: Exact) -> None:
         if not self._costs_count:
             return

@@ -13,16 +13,18 @@ Shifts are the same for all noise with the same outcomes. So they are acyclic, |
 there are as many alignments as there are sequences of outcomes: countably many.
 """
 
-from collections.abc import Sequence
+import dis
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dpgap.exact.laws import Law, Scalar
 from dpgap.proof.checker.alignment import Draws, ShiftedDraws
 from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Violation, exact
-from dpgap.proof.checker.output import collect, seal, take_apart
+from dpgap.proof.checker.output import Sealed, collect, seal, take_apart
 from dpgap.proof.checker.proving import DIRECTIONS, GENERAL
 from dpgap.proof.every.folds import Opening, require_fold
+from dpgap.proof.every.memory import inner, names
 from dpgap.proof.every.theorem import Theorem
 
 if TYPE_CHECKING:
@@ -53,6 +55,59 @@ class Budget(NamedTuple):
     share: Exact
     capacity: Scalar
     unit: Exact
+    whole: bool = False
+    """Whether units are whole numbers."""
+
+
+class Summed:
+    """Answers of which only the sum may be looked at: so two stand for any number of them."""
+
+    def __init__(self, answers: Sequence[Affine]) -> None:
+        self.first, self.rest = answers
+
+    def __getitem__(self, at: object) -> NoReturn:
+        raise _looks_at_single_answers()
+
+    def __len__(self) -> NoReturn:
+        raise _looks_at_single_answers()
+
+    def __iter__(self) -> Iterator["_Part"]:
+        return iter((_Part(self, None), _Part(self, self.first + self.rest)))
+
+
+class _Part(Sealed):
+    """One answer of some: it can be added to the others, in their order, and nothing else."""
+
+    __slots__ = ("owner", "total")
+
+    def __init__(self, owner: Summed, total: Affine | None) -> None:
+        self.owner, self.total = owner, total
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise _looks_at_single_answers()
+
+    def __radd__(self, other: Any) -> Any:  # type: ignore[override]
+        return self if self.total is None and type(other) is int and not other else self._refuse()
+
+    def __add__(self, other: Any) -> Any:  # type: ignore[override]
+        last = isinstance(other, _Part) and other.owner is self.owner and self.total is None
+        return other.total if last and other.total is not None else self._refuse()
+
+    __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __neg__ = __abs__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __eq__ = __ne__ = __hash__ = _refuse
+
+
+def _require_no_loop(rise: Any) -> None:
+    """A rise that goes through answers by itself could count them."""
+    code = rise.__code__
+    loops = [each for each in dis.get_instructions(code) if "FOR_ITER" in each.opname]
+    known = {*names(code, "GLOBAL")} <= {"sum", "min", "max", "abs", "Fraction"}
+    if loops or inner(code) or not known:
+        raise _looks_at_single_answers()
+
+
+def _looks_at_single_answers() -> Violation:
+    return Violation("fold", "the rise may look at nothing but the sum of all answers")
 
 
 def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
@@ -65,7 +120,7 @@ def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
 
     opening = require_fold(mechanism)
     share = exact(mechanism.epsilon) - mechanism.capacity * exact(mechanism.unit)
-    budget = Budget(opening, share, mechanism.capacity, exact(mechanism.unit))
+    budget = Budget(opening, share, mechanism.capacity, exact(mechanism.unit), whole=True)
     judge = Recording(exact(mechanism.epsilon), ties=ties)
     judge.given_whole(judge.unknown("used"))
     return [prove_step(type(mechanism).__name__, mechanism, budget, kind, judge)]
@@ -73,11 +128,13 @@ def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
 
 def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recording") -> Theorem:
     """One step from any state, as a theorem; raises the first violation."""
+    _require_no_loop(type(program).rise)
     used = judge.unknown("used")
     judge.given(used >= 0)
     judge.given(used <= budget.capacity)
     answer, rest, shared = map(judge.unknown, ("answer", "rest", "shared"))
-    move = judge.between("move", *DIRECTIONS[kind])
+    delta = exact(getattr(program, "sensitivity", 1))
+    move = judge.between("move", *(delta * end for end in DIRECTIONS[kind]))
     others = judge.unknown("others_move")
     if kind != GENERAL:  # all move the same way
         judge.given(others >= 0 if DIRECTIONS[kind][1] else others <= 0)
@@ -99,7 +156,7 @@ def _on_path(
     (used, shared), (before, after) = state, sides
     if used > 0 and not program.live(used):
         return  # the stream has ended
-    rise = program.rise(before, after)
+    rise = program.rise(Summed(before), Summed(after))
     _require_shared(budget, rise, judge)
     draws = Draws(judge, [], [])
     outcome, then = collect(program.step(used, before[0], shared, draws))
@@ -120,6 +177,9 @@ def _on_path(
         judge.require(law.supports(value + shift), out)
     _require_paid(draws.laws, shifts, (then - used) * budget.unit, judge)
     judge.require(then <= budget.capacity, Violation("cost", "more units are used than there are"))
+    judge.require(then - used >= 0, Violation("cost", "units that are used can be had back"))
+    if budget.whole:
+        judge.require_whole(then, Violation("cost", "units that are used must be whole numbers"))
     again = ShiftedDraws(draws, shifts, [])
     same = collect(program.step(used, after[0], shared + rise, again))
     _require_same((outcome, then), same, judge)

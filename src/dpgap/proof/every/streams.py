@@ -15,6 +15,7 @@ from dpgap.mechanisms.sparse_vector.branches import Branch
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Affine, Violation
+from dpgap.proof.checker.output import Sealed
 from dpgap.proof.every.folds import Opening, require_fold, require_loop
 from dpgap.proof.every.steps import Budget, Charged, prove_step
 from dpgap.proof.every.theorem import Theorem
@@ -22,6 +23,8 @@ from dpgap.proof.every.theorem import Theorem
 _BRANCHES = 3
 """As many are followed: `require_loop` shows that all but the first are treated alike."""
 _MOST_BRANCHES = 16
+_UNREAD = ("threshold", "k", "epsilon", "threshold_share", "threshold_law", "noise", "grid")
+"""What a step must not look at: it is followed for one value of each."""
 _HALF = Fraction(1, 2)
 _SHARES = tuple(Fraction(i, 7) for i in (2, 1, 5))
 _MOVES = (Fraction(1, 3), Fraction(1), Fraction(-5, 2))
@@ -33,9 +36,7 @@ Make = Callable[..., SparseVector]
 def prove_stream(made: Make, kind: str) -> list[Theorem]:
     """The theorems about one step; raises a violation if something does not hold."""
     sample = made(k=2, threshold_share=_HALF)
-    if require_fold(sample) != Opening(sample.threshold_law, 1):
-        raise Violation("fold", "a stream must begin with the threshold's noise")
-    require_loop(sample)
+    _require_steps(sample)
     adaptive = isinstance(sample, AdaptiveSparseVector)
     for branches, drain in itertools.product(range(1, _MOST_BRANCHES + 1), (False, True)):
         shape = {"branches": branches, "drain": drain} if adaptive else {}
@@ -48,10 +49,16 @@ def prove_stream(made: Make, kind: str) -> list[Theorem]:
 
 def prove_known_stream(mechanism: SparseVector, kind: str) -> list[Theorem]:
     """The theorem about one step of this mechanism; raises a violation if it does not hold."""
-    require_fold(mechanism)
-    require_loop(mechanism)
+    _require_steps(mechanism)
     require_numbers(mechanism)
     return [_prove(mechanism, kind)]
+
+
+def _require_steps(mechanism: SparseVector) -> None:
+    """Raise a violation unless it draws the threshold, and all else is in its steps."""
+    if require_fold(mechanism) != Opening(mechanism.threshold_law, 1):
+        raise Violation("fold", "a stream must begin with the threshold's noise")
+    require_loop(mechanism)
 
 
 def _prove(mechanism: SparseVector, kind: str) -> Theorem:
@@ -59,7 +66,7 @@ def _prove(mechanism: SparseVector, kind: str) -> Theorem:
 
     judge = Recording(mechanism.epsilon, ties=True)
     program, capacity = _with_unknowns(mechanism, judge)
-    at_one = replace(mechanism.threshold_law, scale=Fraction(1))
+    at_one = replace(mechanism.threshold_law, scale=mechanism.sensitivity)
     budget = Budget(Opening(at_one, 1), 1, capacity, 1)
     name = f"{type(mechanism).__name__}, {mechanism.noise}, {len(mechanism.ways)} branches"
     return prove_step(name, program, budget, kind, judge)
@@ -81,7 +88,8 @@ def _with_unknowns(mechanism: SparseVector, judge: Any) -> tuple[SparseVector, A
         law: Any = Charged(_at_one(way), units)
         ways.append(way._replace(units=units, margin=margin, law=law))
         limits.append(limit)
-    return altered(mechanism, ways=tuple(ways), limits=tuple(limits)), capacity
+    unread = dict.fromkeys(_UNREAD, Sealed())
+    return altered(mechanism, ways=tuple(ways), limits=tuple(limits), **unread), capacity
 
 
 def _at_one(way: Branch) -> Any:

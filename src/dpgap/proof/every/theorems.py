@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any
 
 from dpgap.exact.laws import NOISES, REAL_NOISES, law_named
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
@@ -33,7 +35,9 @@ from dpgap.proof.checker.proving import (
     Counterexample,
     Proof,
 )
+from dpgap.proof.every.cuts import prove_cut
 from dpgap.proof.every.exponential import prove_exponential
+from dpgap.proof.every.histograms import prove_histogram
 from dpgap.proof.every.measurements import prove_measurement
 from dpgap.proof.every.rankings import (
     ONE_WINS,
@@ -114,8 +118,11 @@ def shipped_for_every_n() -> Iterator[ForEveryN]:
         (hull, "CountHull", FALLING),
     ):
         yield ForEveryN(name, kind, kind, partial(prove_measurement, made, kind))
+    histogram = partial(_measuring, NoisyHistogram)
+    yield ForEveryN("NoisyHistogram", "every reach", GENERAL, partial(prove_histogram, histogram))
     for kind in DIRECTIONS:
         yield from _selections(kind)
+        yield from _cut_by_a_line(kind)
 
 
 def _selections(kind: str) -> Iterator[ForEveryN]:
@@ -142,8 +149,16 @@ def _selections(kind: str) -> Iterator[ForEveryN]:
     joint = partial(_joint, monotonic=monotonic)
     margins = partial(prove_half_margins, joint, kind)
     yield ForEveryN("JointTopK", f"half-margins, {kind}", kind, margins)
-    whole = partial(_prove_joint, margins)
+    whole = partial(_with_exponential, margins)
     yield ForEveryN("JointTopK", f"exponential, {kind}", kind, whole, CHECKED)
+
+
+def _cut_by_a_line(kind: str) -> Iterator[ForEveryN]:
+    """Where the line cuts, an alignment is a proof; where k answers are found, it is a Top-K."""
+    cut = partial(prove_cut, partial(_hybrid, monotonic=kind != GENERAL), kind)
+    yield ForEveryN("HybridTopK", f"the line cuts, {kind}", kind, cut)
+    whole = partial(_with_exponential, cut)
+    yield ForEveryN("HybridTopK", f"exponential, {kind}", kind, whole, CHECKED)
 
 
 def _prove_exponential(made: Callable[..., NoisyTopK]) -> list[Theorem]:
@@ -151,8 +166,8 @@ def _prove_exponential(made: Callable[..., NoisyTopK]) -> list[Theorem]:
     return prove_exponential()
 
 
-def _prove_joint(margins: Callable[[], list[Theorem]]) -> list[Theorem]:
-    return [*margins(), *prove_exponential()]
+def _with_exponential(first: Callable[[], list[Theorem]]) -> list[Theorem]:
+    return [*first(), *prove_exponential()]
 
 
 def _measuring(kind: Any, *, epsilon: Any = 1, **more: Any) -> Any:
@@ -174,3 +189,7 @@ def _best(*, k: int, epsilon: Any = 1, **more: Any) -> NoisyTopK:
 
 def _joint(*, epsilon: Any = 1, **more: Any) -> JointTopK:
     return JointTopK(epsilon=epsilon, **more)
+
+
+def _hybrid(*, k: int, epsilon: Any = 1, **more: Any) -> HybridTopK:
+    return HybridTopK(0, k, epsilon, **more)

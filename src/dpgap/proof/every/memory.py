@@ -1,0 +1,165 @@
+"""A stream's methods remember nothing: what they do depends on what they are given, and no more.
+
+One step is followed from any state. A step that counts its calls, in a default, a closure, a global
+variable or an attribute, has a state that is not followed. So the code of each method, and of all
+that it calls, is looked at: it may store in its own variables only, and whatever else it reads must
+be something that cannot change.
+"""
+
+import builtins
+import dis
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from fractions import Fraction
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, ModuleType
+from typing import Any
+
+from dpgap.proof.checker.numbers import Violation
+
+_STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME")
+_REFUSED = {
+    *("setattr", "delattr", "vars", "globals", "locals", "exec", "eval", "open", "input"),
+    *("__import__", "id", "hash", "breakpoint", "memoryview", "getattr"),
+    *("isinstance", "type", "hasattr", "repr", "str", "callable", "dir"),
+}
+"""What could keep something elsewhere, or see that a program is being proved."""
+_MODULES = {"math", "operator", "fractions"}
+_TRUSTED = ("dpgap.", "builtins", "fractions", "decimal", "typing")
+_Named = namedtuple("_Named", ())
+
+
+class _Empty:
+    """Has what every class has."""
+
+
+_FIELDS = (MemberDescriptorType, type(namedtuple("_One", "field").field))  # type: ignore[attr-defined]
+_NUMBERS = (int, float, complex, str, bytes, Fraction, Decimal, range, type(None))
+
+
+def require_no_memory(mechanism: Any, methods: tuple[str, ...]) -> None:
+    """Raise a violation if what these methods do can depend on how often they were called."""
+    kind, seen = type(mechanism), set[Any]()
+    for name in _own(mechanism):
+        if not _is_fixed(getattr(mechanism, name), seen):
+            raise _remembers(f"{kind.__name__} has {name!r}, which can change")
+    for name in methods:
+        _require_method(kind, name, seen)
+
+
+def _own(mechanism: Any) -> list[str]:
+    if is_dataclass(mechanism):
+        return [each.name for each in fields(mechanism)]
+    return list(getattr(mechanism, "__dict__", ()))
+
+
+def _require_method(kind: type, name: str, seen: set[Any]) -> None:
+    for base in kind.__mro__[:-1]:  # also what a method of the same name may call
+        if name in vars(base) and not _is_fixed(vars(base)[name], seen):
+            raise _remembers(f"{base.__name__} has {name!r}, which can change")
+    for function in _functions(getattr(kind, name, None)):
+        for other in names(function.__code__, "ATTR", "METHOD"):
+            if (kind, other) not in seen:
+                seen.add((kind, other))
+                _require_method(kind, other, seen)
+
+
+def _functions(value: Any) -> list[FunctionType]:
+    """The functions that a class attribute stands for."""
+    parts = [value, getattr(value, "__func__", None)]
+    parts += [getattr(value, each, None) for each in ("fget", "fset", "fdel")]
+    return [part for part in parts if isinstance(part, FunctionType)]
+
+
+def _is_fixed(value: Any, seen: set[Any]) -> bool:
+    """Whether it is something that cannot change, or code that remembers nothing."""
+    functions = _functions(value)
+    if functions:
+        for function in functions:
+            _require_function(function, seen)
+        return True
+    if isinstance(value, tuple | frozenset):
+        return all(_is_fixed(each, seen) for each in value)
+    if isinstance(value, type):
+        return _is_fixed_type(value, seen)
+    if hasattr(value, "cost") and hasattr(value, "supports"):  # a law is taken at its word
+        return True
+    if getattr(getattr(value, "__dataclass_params__", None), "frozen", False):
+        return all(_is_fixed(getattr(value, name), seen) for name in _own(value))
+    if isinstance(value, BuiltinFunctionType):
+        return value.__module__ in _MODULES
+    return isinstance(value, _NUMBERS) or _is_trusted(type(value))
+
+
+def _is_fixed_type(kind: type, seen: set[Any]) -> bool:
+    """Whether nothing in the class can change; what it makes is new each time."""
+    if _is_trusted(kind) or kind in seen:
+        return True
+    seen.add(kind)
+    return all(_is_fixed(value, seen) for value in _members(kind.__mro__[:-1]))
+
+
+def _members(bases: Sequence[type]) -> Iterator[Any]:
+    for base in bases:
+        given = {*dir(_Named if issubclass(base, tuple) else _Empty)}
+        for name, value in () if _is_trusted(base) else vars(base).items():
+            known = name in given or isinstance(value, _FIELDS)
+            if not known and (_functions(value) or not name.startswith("__")):
+                yield value
+
+
+def _is_trusted(kind: type) -> bool:
+    mutable = issubclass(kind, list | dict | set | bytearray) or hasattr(kind, "__next__")
+    return kind.__module__.startswith(_TRUSTED) and not mutable
+
+
+def _require_function(function: FunctionType, seen: set[Any]) -> None:
+    if function in seen:
+        return
+    seen.add(function)
+    name, code = function.__qualname__, function.__code__
+    if any(_stores(code)):
+        raise _remembers(f"{name} stores something outside its own variables")
+    kept = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        if variable != "__class__":
+            kept.append(cell.cell_contents)
+    for variable in set(names(code, "GLOBAL")):
+        if variable in function.__globals__:
+            kept.append(function.__globals__[variable])
+        elif variable in _REFUSED or not hasattr(builtins, variable):
+            raise _remembers(f"{name} uses {variable!r}")
+    if not all(_is_module(each) or _is_fixed(each, seen) for each in kept):
+        raise _remembers(f"{name} reads something that can change")
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, ModuleType) and value.__name__ in _MODULES
+
+
+def _stores(code: CodeType) -> Iterator[bool]:
+    for part in (code, *inner(code)):
+        for each in dis.get_instructions(part):
+            outside = each.opname.endswith("E_DEREF") and each.argval in code.co_freevars
+            yield outside or each.opname in _STORES
+
+
+def names(code: CodeType, *kinds: str) -> list[str]:
+    """The names that the code, or code inside it, loads in one of these ways."""
+    return [
+        str(each.argval)
+        for part in (code, *inner(code))
+        for each in dis.get_instructions(part)
+        if each.opname.startswith("LOAD_") and each.opname.endswith(kinds)
+    ]
+
+
+def inner(code: CodeType) -> list[CodeType]:
+    """All code inside it."""
+    parts = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return [part for each in parts for part in (each, *inner(each))]
+
+
+def _remembers(message: str) -> Violation:
+    return Violation("fold", f"{message}: a step may depend on what it is given only")

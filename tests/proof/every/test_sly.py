@@ -1,0 +1,447 @@
+"""Programs that set out to pass: each gives data away where a small part of it does not show it."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+from typing import NamedTuple
+
+import pytest
+
+import dpgap
+from dpgap.proof import BadProgram, LaplaceNoise, Stepwise, Violation, prove_every
+from dpgap.proof.every.measurements import prove_measurement
+from dpgap.proof.every.rankings import prove_ranking
+from dpgap.proof.every.streams import prove_known_stream, prove_stream
+
+
+class Above(Stepwise):
+    """Says which answers are above a noisy zero, and stops after two: sound, to be spoilt."""
+
+    epsilon = 1
+    shared_law = LaplaceNoise(Fraction(2))
+    law = LaplaceNoise(Fraction(8))
+    capacity = 2
+    unit = Fraction(1, 4)
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return above, used + above
+
+    def align_step(self, used, move, outcome):
+        return [move if outcome else 0], used + outcome
+
+
+class RemembersInADefault(Above):
+    """From the ten-thousandth step on, says the answer itself."""
+
+    def step(self, used, answer, shared, noise, seen=[]):  # noqa: B006
+        seen.append(1)
+        outcome, then = Above.step(self, used, answer, shared, noise)
+        return (outcome if len(seen) < 10_000 else answer), then
+
+
+def _counting():
+    seen = 0
+
+    class RemembersInAClosure(Above):
+        """The same, with a counter that is not in the class at all."""
+
+        def step(self, used, answer, shared, noise):
+            nonlocal seen
+            seen += 1
+            outcome, then = Above.step(self, used, answer, shared, noise)
+            return (outcome if seen < 10_000 else answer), then
+
+    return RemembersInAClosure
+
+
+class RemembersInItself(Above):
+    """The same, with a counter of its own."""
+
+    seen = 0
+
+    def step(self, used, answer, shared, noise):
+        self.seen += 1
+        outcome, then = Above.step(self, used, answer, shared, noise)
+        return (outcome if self.seen < 10_000 else answer), then
+
+
+class RemembersInAList(Above):
+    """The same, with a list that its helper fills."""
+
+    def __init__(self):
+        self.history = []
+
+    def note(self, answer):
+        self.history.append(answer)
+        return len(self.history) > 10_000
+
+    def step(self, used, answer, shared, noise):
+        outcome, then = Above.step(self, used, answer, shared, noise)
+        return (answer if self.note(answer) else outcome), then
+
+
+class Elsewhere:
+    """Where a step could keep something."""
+
+    seen = []  # noqa: RUF012
+
+
+class RemembersElsewhere(Above):
+    """The same, in a class of another name."""
+
+    def step(self, used, answer, shared, noise):
+        Elsewhere.seen.append(1)
+        outcome, then = Above.step(self, used, answer, shared, noise)
+        return (outcome if len(Elsewhere.seen) < 10_000 else answer), then
+
+
+class Said(NamedTuple):
+    """What is said of an answer."""
+
+    above: bool
+
+
+class SaysByName(Above):
+    """As sound as what it is made from, with helpers of its own."""
+
+    margins = (1, Fraction(1, 2))
+
+    def margin(self):
+        return floor(self.margins[0])
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared + self.margin())
+        return Said(above), used + above
+
+    def align_step(self, used, move, outcome):
+        return [move if outcome.above else 0], used + outcome.above
+
+
+class SeesThatItIsProved(Above):
+    """Says the answer itself where answers are plain numbers."""
+
+    def step(self, used, answer, shared, noise):
+        if isinstance(answer, int | float):
+            return answer, used
+        return Above.step(self, used, answer, shared, noise)
+
+
+class SaysTheLast(Above):
+    """When the answers are all gone through, says the last one."""
+
+    def run(self, answers, noise):
+        shared = noise.draw(self.shared_law)
+        used = 0
+        for answer in answers:
+            outcome, used = self.step(used, answer, shared, noise)
+            yield outcome
+            if not self.live(used):
+                return
+        yield answer
+
+
+class KnowsHowManyAreLeft(Above):
+    """Takes all answers at once, and treats the last of many in another way."""
+
+    def run(self, answers, noise):
+        answers = list(answers)
+        shared = noise.draw(self.shared_law)
+        used = 0
+        for number, answer in enumerate(answers):
+            outcome, used = self.step(used, answer, shared, noise)
+            yield outcome if number < 100 else answer
+            if not self.live(used):
+                return
+
+
+class CountsInAnIterator(Above):
+    """Counts rounds where no number shows."""
+
+    def run(self, answers, noise):
+        shared = noise.draw(self.shared_law)
+        used = 0
+        rounds = iter(range(10**9))
+        for answer in answers:
+            outcome, used = self.step(used, answer, shared, noise)
+            yield outcome if next(rounds) < 100 else answer
+            if not self.live(used):
+                return
+
+
+class FirstDecidesTheRise(Stepwise):
+    """Compares all answers with one draw; the first alone says how far that is shifted."""
+
+    epsilon = 1
+    shared_law = LaplaceNoise(Fraction(1))
+    capacity = 0
+    unit = Fraction(1)
+
+    def step(self, used, answer, shared, noise):
+        return answer - shared, used
+
+    def rise(self, answers, neighbour):
+        return neighbour[0] - answers[0]
+
+    def live(self, used):
+        return True
+
+    def align_step(self, used, move, outcome):
+        return [], used
+
+
+class CountsAnswersInTheRise(Above):
+    """Shifts what is shared only if there are few answers."""
+
+    def rise(self, answers, neighbour):
+        return self.sensitivity if sum(1 for _ in answers) < 100 else 0
+
+
+class MovesByMore(Above):
+    """One person can move answers by 3, and the shifts make up for 1."""
+
+    sensitivity = 3
+
+    def rise(self, answers, neighbour):
+        return 1
+
+
+class HalfAUnit(Above):
+    """Uses half a unit; where half of one is used, says the answer."""
+
+    law = LaplaceNoise(Fraction(16))
+
+    def step(self, used, answer, shared, noise):
+        if 0 < used < 1:
+            return answer, used
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return above, used + Fraction(1, 2) * above
+
+    def align_step(self, used, move, outcome):
+        if 0 < used < 1:
+            return [], used
+        return [move if outcome else 0], used + Fraction(1, 2) * outcome
+
+
+class EarnsUnits(Above):
+    """Each answer above earns a unit that is worth less than nothing, without end."""
+
+    capacity = 0
+    unit = Fraction(-1)
+    shared_law = LaplaceNoise(Fraction(1))
+    law = LaplaceNoise(Fraction(2))
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return above, used - above
+
+    def align_step(self, used, move, outcome):
+        return [move if outcome else 0], used - outcome
+
+    def live(self, used):
+        return used <= self.capacity
+
+
+STREAMS = [
+    RemembersInADefault,
+    _counting(),
+    RemembersInItself,
+    RemembersInAList,
+    RemembersElsewhere,
+    SeesThatItIsProved,
+    SaysTheLast,
+    KnowsHowManyAreLeft,
+    CountsInAnIterator,
+    FirstDecidesTheRise,
+    CountsAnswersInTheRise,
+    MovesByMore,
+    HalfAUnit,
+    EarnsUnits,
+]
+
+
+@pytest.mark.parametrize("kind", [Above, SaysByName])
+def test_what_they_are_made_from_is_proved(kind):
+    assert prove_every(kind()).verdict == "PROVED"
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_a_sly_stream_is_not_proved_for_every_n(kind):
+    try:
+        proof = prove_every(kind())
+    except BadProgram:
+        return
+    assert proof.verdict == "REFUTED"
+
+
+class OtherThreshold(dpgap.SparseVector):
+    """Hardly any noise on the threshold."""
+
+    __slots__ = ()
+
+    def run(self, answers, noise):
+        threshold = self.threshold + noise.draw(LaplaceNoise(Fraction(1, 1000)))
+        used = 0
+        for answer in answers:
+            outcome, used = self.step(used, answer, threshold, noise)
+            yield outcome
+            if not self.live(used):
+                return
+
+
+class LateBranchTells(dpgap.AdaptiveSparseVector):
+    """An answer that clears the fourth branch is said as it is."""
+
+    __slots__ = ()
+
+    def step(self, used, answer, threshold, noise):
+        for way in self.ways[: self.live(used)]:
+            gap = answer + noise.draw(way.law) - threshold
+            if gap >= way.margin:
+                return (way.number, gap if way.number < 4 else answer), used + way.units
+        return (None, None), used
+
+
+class LooksAtK(dpgap.AdaptiveSparseVector):
+    """Does something else where k is large."""
+
+    __slots__ = ()
+
+    def step(self, used, answer, threshold, noise):
+        for way in self.ways[: self.live(used)]:
+            gap = answer + noise.draw(way.law) - threshold
+            if gap >= way.margin:
+                return (way.number, gap if self.k < 10 else answer), used + way.units
+        return (None, None), used
+
+
+class DrawsAgain(dpgap.AdaptiveSparseVector):
+    """Says the gap with the noise of the threshold, whatever is paid for it."""
+
+    __slots__ = ()
+
+    def step(self, used, answer, threshold, noise):
+        for way in self.ways[: self.live(used)]:
+            if answer + noise.draw(way.law) - threshold >= way.margin:
+                return (way.number, answer + noise.draw(self.threshold_law)), used + way.units
+        return (None, None), used
+
+
+def _made(kind):
+    return lambda epsilon=1, **more: kind(0, epsilon=epsilon, **more)
+
+
+@pytest.mark.parametrize("kind", [OtherThreshold, LateBranchTells, LooksAtK, DrawsAgain])
+def test_a_sly_sparse_vector_is_not_proved_for_every_n(kind):
+    with pytest.raises((Violation, BadProgram)):
+        prove_stream(_made(kind), "general")
+
+
+def test_a_known_sparse_vector_with_another_threshold_is_refused():
+    with pytest.raises(Violation, match="threshold's noise"):
+        prove_known_stream(OtherThreshold(0, 2, 1), "general")
+
+
+class ThirdWinner(dpgap.NoisyTopK):
+    """The third winner's lead is exact if it is short."""
+
+    __slots__ = ()
+
+    def run(self, answers, noise):
+        winners, leads = dpgap.NoisyTopK.run(self, answers, noise)
+        if len(leads) > 2 and leads[2] < 5:
+            leads = (*leads[:2], answers[winners[2]], *leads[3:])
+        return winners, leads
+
+
+class SixthWinner(dpgap.NoisyTopK):
+    """The sixth winner's answer is said."""
+
+    __slots__ = ()
+
+    def run(self, answers, noise):
+        winners, leads = dpgap.NoisyTopK.run(self, answers, noise)
+        return winners, (*leads[:5], *(answers[winner] for winner in winners[5 : len(leads)]))
+
+
+class ThreeClose(dpgap.NoisyTopK):
+    """Where three are close together, and there are more, the answers decide."""
+
+    __slots__ = ()
+
+    def run(self, answers, noise):
+        noisy = [answer + noise.draw(self.law) for answer in answers]
+        ranking = sorted(range(len(noisy)), key=noisy.__getitem__, reverse=True)
+        if len(ranking) > 4 and noisy[ranking[0]] - noisy[ranking[2]] < 1:
+            ranking = [*sorted(ranking[:3], key=answers.__getitem__), *ranking[3:]]
+        last = min(self.k, len(ranking) - 1)
+        leads = [noisy[winner] - noisy[ranking[last]] for winner in ranking[:last]]
+        return tuple(ranking[: self.k]), tuple(leads)
+
+
+class LooksAtEpsilon(dpgap.NoisyTopK):
+    """Where ε is small, says the answers."""
+
+    __slots__ = ()
+
+    def run(self, answers, noise):
+        winners, leads = dpgap.NoisyTopK.run(self, answers, noise)
+        return winners, leads if self.epsilon > Fraction(1, 2) else tuple(answers[: len(leads)])
+
+
+@pytest.mark.parametrize("kind", [ThirdWinner, SixthWinner, ThreeClose, LooksAtEpsilon])
+def test_a_sly_ranking_is_not_proved_for_every_n(kind):
+    with pytest.raises((Violation, BadProgram)):
+        prove_ranking(lambda k, epsilon=1, **more: kind(k, epsilon, **more), "general")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class FifthIsQuieter(dpgap.Laplace):
+    """The fifth value gets less noise."""
+
+    def run(self, values, noise):
+        law, less = self.law(len(values)), LaplaceNoise(Fraction(1, 100))
+        return tuple(v + noise.draw(law if i != 4 else less) for i, v in enumerate(values))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SeventhIsQuieter(dpgap.Laplace):
+    """The seventh value gets less noise."""
+
+    def run(self, values, noise):
+        law, less = self.law(len(values)), LaplaceNoise(Fraction(1, 100))
+        return tuple(v + noise.draw(law if i != 6 else less) for i, v in enumerate(values))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SharedByThree(dpgap.CountHull):
+    """The shared draw is taken off the first three values."""
+
+    def run(self, values, noise):
+        law = self.law(len(values))
+        shared = noise.draw(law)
+        return tuple(v + noise.draw(law) - shared * (i < 3) for i, v in enumerate(values))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SharedBySeven(dpgap.CountHull):
+    """The shared draw is taken off the first seven values."""
+
+    def run(self, values, noise):
+        law = self.law(len(values))
+        shared = noise.draw(law)
+        return tuple(v + noise.draw(law) - shared * (i < 7) for i, v in enumerate(values))
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (FifthIsQuieter, {}),
+        (SeventhIsQuieter, {}),
+        (SharedByThree, {"monotonic": True}),
+        (SharedBySeven, {"monotonic": True}),
+    ],
+)
+def test_a_sly_measurement_is_not_proved_for_every_n(kind, more):
+    with pytest.raises((Violation, BadProgram)):
+        prove_measurement(lambda epsilon=1, **given: kind(epsilon, **more, **given), "rising")
