@@ -158,4 +158,20 @@ def test_nothing_found_has_words_and_no_table() -> None:
 def test_an_array_shows_its_numbers_without_a_question() -> None:
     shown = page(dpgap.NoisyTopK(2, 1).release([1, 5000]))
     assert "<h1>The largest answers</h1>" in shown
-    assert re.search(r"\d,\d{3}\.\d</td>", shown)
+    assert re.search(r"\d,\d{3}</td>", shown)
+
+
+def test_whole_numbers_have_no_point_unless_another_number_of_the_table_has() -> None:
+    whole = dpgap.NoisyTopK(2, 1, noise="exponential").release([10, 5000, 20])
+    for shown in (page(whole), str(whole), notebook(whole)):
+        assert not re.search(r"\d\.0", shown[: shown.index("differential privacy")])
+    values = np.array([1.0, 2.5])
+    mixed = replace(dpgap.CountHull(1, monotonic=True).release([1, 2]), values=values)
+    assert cells_of(mixed)["value"] == mixed.cells()["value"] == ["1.0", "2.5"]
+    assert mixed.columns()["low"][0].is_integer()
+    assert re.fullmatch(r"-\d+\.0", cells_of(mixed)["low"][0])
+
+
+def test_a_label_that_is_a_number_keeps_its_digits() -> None:
+    named = dpgap.NoisyTopK(1, 9).release([1, 5000], labels=[0.25, 1.75])
+    assert named.cells()["label"] == cells_of(named)["label"] == ["1.75"]

@@ -14,9 +14,9 @@ from dpgap.releases.picture import picture
 from dpgap.releases.printable import printable
 from dpgap.releases.provenance import AGAIN, MechanismUsed
 from dpgap.releases.questions import Question, TableRelease
-from dpgap.releases.release import Release, Selected
+from dpgap.releases.release import NAMES, Release, Selected
 from dpgap.releases.results import Measured
-from dpgap.releases.rows import NAMES, cells_of
+from dpgap.releases.rows import cells_of
 from dpgap.releases.standalone import STYLE, listed, safe, section, standalone
 from dpgap.releases.titles import measure_of, plural, question_of, title_of, units_of
 

@@ -20,8 +20,8 @@ from dpgap.releases.findings import is_mostly_noise
 from dpgap.releases.printable import printable
 from dpgap.releases.provenance import AGAIN
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.release import Release, Selected
-from dpgap.releases.rows import HEADINGS, NAMES, cells_of, visible
+from dpgap.releases.release import NAMES, Release, Selected
+from dpgap.releases.rows import HEADINGS, cells_of, visible
 from dpgap.releases.titles import question_of
 
 _BETWEEN = 3

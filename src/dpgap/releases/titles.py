@@ -2,7 +2,7 @@
 
 import re
 
-from dpgap.exact.parameters import readable
+from dpgap.releases.numbers import separated
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import Question
 from dpgap.releases.results import (
@@ -81,10 +81,7 @@ def measure_of(question: Question) -> str:
 
 def line_text(question: Question) -> str:
     """The threshold for people; nothing where there is none."""
-    line = question.threshold
-    if line is None:
-        return ""
-    return f"{int(line):,}" if line.denominator == 1 else readable(line)
+    return "" if question.threshold is None else separated(question.threshold)
 
 
 def singular(column: str) -> str:
