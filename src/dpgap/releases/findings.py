@@ -46,7 +46,17 @@ _MOST_EPSILON = 10
 
 def findings(release: Selected) -> tuple[str, ...]:
     """The sentences about this release."""
-    return tuple(_sentences(release))
+    return (*own_findings(release), *general_findings(release))
+
+
+def own_findings(release: Selected) -> tuple[str, ...]:
+    """What is found of this release and of no other."""
+    return tuple(_own(release))
+
+
+def general_findings(release: Selected) -> tuple[str, ...]:
+    """How far claims may be trusted; the same for releases that were made in the same way."""
+    return tuple(_general(release)) if release.indices.size else ()
 
 
 def is_mostly_noise(release: Selected) -> bool:
@@ -63,7 +73,7 @@ def _nothing_is_sure(release: Measured) -> bool:
     return _half_are_near_zero(release) if sure is None else not sure.any()
 
 
-def _sentences(release: Selected) -> Iterator[str]:
+def _own(release: Selected) -> Iterator[str]:
     count = release.indices.size
     if not count:
         yield _nothing(release)
@@ -78,6 +88,9 @@ def _sentences(release: Selected) -> Iterator[str]:
             yield from _without_value(release)
     if isinstance(release, Measured):
         yield from _outside(release)
+
+
+def _general(release: Selected) -> Iterator[str]:
     if _claims_something(release):
         yield _confidence(release)
     if release.p_values is None:

@@ -48,7 +48,7 @@ class Promise(NamedTuple):
         kind, delta, but = "Pure differential privacy", "no δ", ""
         public = "How many answers there are, their labels and all parameters are public."
         if self.delta:
-            kind, delta = "Differential privacy", f"δ = {_few_digits_up(self.delta)}"
+            kind, delta = "Differential privacy", f"δ = {few_digits_up(self.delta)}"
             but = ", but for a chance of at most δ that an item shows which that person alone has"
             public = "All parameters are public; which items there are is not."
         return (
@@ -60,7 +60,7 @@ class Promise(NamedTuple):
         )
 
 
-def _few_digits_up(chance: Fraction) -> str:
+def few_digits_up(chance: Fraction) -> str:
     """A chance, or a little more than it, in three digits."""
     few = Context(prec=3, rounding=ROUND_CEILING, traps=[])
     up = few.divide(Decimal(chance.numerator), Decimal(chance.denominator))
