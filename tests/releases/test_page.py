@@ -40,6 +40,27 @@ def test_a_title_is_what_a_person_would_say(unit: str, item: str, k: int, title:
     assert f"<h1>{html.escape(title)}</h1>" in page(asked)
 
 
+def test_a_short_filter_is_part_of_the_title_and_a_long_one_stands_below() -> None:
+    release: Any = released(3)
+
+    def where(words: str) -> Any:
+        origin = release.question.origin._replace(where=words)
+        return replace(release, question=release.question._replace(origin=origin))
+
+    short = where("country = 'CH'")
+    assert title_of(short) == "The 3 products with the most customers, where country = 'CH'"
+    assert "Only rows where" not in _words(page(short))
+    long = where("country in ('CH', 'DE', 'FR', 'AT', 'IT') and amount >= 10 and amount < 100")
+    assert title_of(long) == "The 3 products with the most customers, in a part of the table"
+    assert "Only rows where country in ('CH', " in _words(page(long))
+
+
+def test_no_line_ends_between_a_sign_and_its_number() -> None:
+    assert text("p < 0.001, ε = 1, δ = 2 and 95 % of <b>") == (
+        "p&nbsp;&lt;&nbsp;0.001, ε&nbsp;=&nbsp;1, δ&nbsp;=&nbsp;2 and 95&nbsp;% of &lt;b&gt;"
+    )
+
+
 def test_what_is_above_a_line_has_it_in_its_title_and_in_its_picture() -> None:
     release = released(3, how="above")
     assert title_of(release) == "Products with more than 2,900 customers"

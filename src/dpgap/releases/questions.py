@@ -214,20 +214,21 @@ class Question(NamedTuple):
         )
 
     def conditions(self) -> tuple[str, ...]:
-        """What a unit is, how much of it counts, and what is public: a sentence or two of each."""
-        return (*self._counting(), self._public(_CHANGES[self.origin.neighbours][1]))
+        """What a unit is, how much of it counts, and what is public, sentence by sentence."""
+        return (*self._counting(), *self._public(_CHANGES[self.origin.neighbours][1]))
 
     def _counting(self) -> Iterator[str]:
         """What a unit is, and how much of it counts."""
         origin, unit = self.origin, _unit_in_words(self.origin.unit)
+        yield f"A unit is {unit}."
         if origin.sum is None:
-            yield f"A unit is {unit}; counts are of distinct units."
+            yield "Counts are of distinct units."
         else:
             least, most = readable(origin.at_least), readable(origin.at_most)
             yield printable(
-                f"A unit is {unit}; what is added up is column {origin.sum!r}, each row rounded "
-                f"to {readable(origin.step)}, and a unit's total for an item cut off "
-                f"below {least} and above {most}."
+                f"What is added up is column {origin.sum!r}, each row rounded to "
+                f"{readable(origin.step)}, and a unit's total for an item cut off below {least} "
+                f"and above {most}."
             )
         if origin.by is not None:
             many = "one group" if origin.max_groups == 1 else f"{origin.max_groups} groups at most"
@@ -243,22 +244,20 @@ class Question(NamedTuple):
         if origin.where is not None:
             yield printable(f"Only rows count where {origin.where}.")
 
-    def _public(self, more: str) -> str:
+    def _public(self, more: str) -> Iterator[str]:
         """What is not protected, and on what condition."""
-        origin, groups = self.origin, ""
-        if origin.by is not None:
-            groups = f"the {origin.groups} groups, "
-        if origin.unknown or self.kind == "count":
-            return (
-                f"Public are {groups}the names and types of the columns{more} and all parameters. "
-                "Everything else about the table is private."
+        origin = self.origin
+        has_domain = not (origin.unknown or self.kind == "count")
+        domain = f"the domain ({printable(origin.domain)}), " if has_domain else ""
+        groups = "" if origin.by is None else f"the {origin.groups} groups, "
+        columns = f"the names and types of the columns{more}"
+        yield f"Public are {domain}{groups}{columns} and all parameters."
+        yield "Everything else about the table is private."
+        if has_domain:
+            yield (
+                "The domain was given as values and must be public: values taken from the table "
+                "would void this."
             )
-        domain = printable(origin.domain)
-        return (
-            f"Public are the domain ({domain}), {groups}the names and types of the columns{more} "
-            "and all parameters. Everything else about the table is private. The domain was given "
-            "as values and must be public: values taken from the table would void this."
-        )
 
 
 _CHANGES = {
