@@ -1,5 +1,9 @@
-"""Releases to look at: of many or few rows, clear or hopeless, with short, long and odd names."""
+"""Releases to look at: of many or few rows, clear or hopeless, with short, long and odd names.
 
+And of every kind of question: in groups, sums, unknown items, counts, and many in one session.
+"""
+
+from functools import cache
 from typing import Any
 
 import pandas
@@ -46,3 +50,43 @@ def released(rows: int, kind: str = "forty", *, how: str = "best", **options: An
             line = line + choice["step"] // 2 if rows else 10**6
             return dpgap.above(table(sizes), **asked, threshold=line, k=max(rows, 1))
         return dpgap.top_k(table(sizes), **asked, k=rows, method=how)
+
+
+def visits() -> pandas.DataFrame:
+    """Who looked at which page, where, and what it came to: 20 countries, 12 pages."""
+    seen = [
+        (f"v{who}", _COUNTRIES[who % 20], f"/page/{place}", 1.5 * place)
+        for who in range(4000)
+        for place in range(12)
+        if who % (2 + place) == 0
+    ]
+    return pandas.DataFrame(seen, columns=["visitor", "country", "page", "amount"])
+
+
+_COUNTRIES = [
+    "CH",
+    "DE",
+    "a country with quite a long name",
+    "ארץ",
+    *(f"C{at}" for at in range(16)),
+]
+_PAGES = [f"/page/{place}" for place in range(12)]
+
+
+@cache
+def session() -> dpgap.Session:
+    """A session of six questions, one of every kind; the last is in 20 groups."""
+    asked: dict[str, Any] = {"domain": _PAGES, "k": 3, "epsilon": 4}
+    with bits_are(InsecureSeededBits(8)):
+        made = dpgap.Session(visits(), unit="visitor", epsilon=100, delta="1e-6")
+        made.count(epsilon=1, where="country = 'CH'")
+        made.top_k("page", **asked, sum="amount", at_most=20)
+        made.top_k("page", k=4, epsilon=1, delta="1e-6", max_items=2)
+        made.top_k("page", domain=_PAGES, k=9, epsilon="0.05", max_items=1)
+        made.above("page", domain=_PAGES, k=3, epsilon=1, threshold=500)
+        made.top_k("page", **asked, by="country", groups=_COUNTRIES)
+    return made
+
+
+SESSION = ("count", "sum", "unknown", "at most", "above", "20 groups")
+"""What the questions of `session` are called, in order."""

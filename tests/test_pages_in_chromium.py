@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dpgap.releases.page import notebook, page
 from dpgap.releases.standalone import CONTENT_POLICY, STYLE
 from dpgap.research.paper.claims import Claim
 from dpgap.research.paper.page import as_html
-from releases_to_show import NAMES, released
+from releases_to_show import NAMES, SESSION, released, session
 
 pytestmark = pytest.mark.xdist_group("chromium")
 
@@ -72,6 +73,11 @@ SHOWN: dict[str, Callable[[Path], str]] = {
         f"10 rows, {how}": lambda _, how=how: page(released(10, how=how))
         for how in ("joint", "ranked", "paper")
     },
+    **{
+        name: lambda _, place=place: page(session().releases[place])
+        for place, name in enumerate(SESSION)
+    },
+    "a session": lambda _: session().to_html(),
     "mostly noise": lambda _: page(_hopeless()),
     "not private": lambda _: page(
         released(3, domain="observed-not-private"),
@@ -276,3 +282,17 @@ def test_a_screen_reader_finds_the_title_the_table_and_its_headings(
     ]
     assert headings[0] == ("The 3 products with the most customers", 1)
     assert {level for _, level in headings[1:]} == {2}
+
+
+@pytest.mark.parametrize("shows", ["20 groups", "a session"])
+def test_headings_are_in_order_and_every_link_leads_to_one(
+    tab: Any, show: Callable[..., list[str]], shows: str, tmp_path: Path
+) -> None:
+    show(SHOWN[shows](tmp_path))
+    levels = tab.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(it => +it.tagName[1])")
+    assert levels[0] == 1 < min(levels[1:])
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    target = "document.querySelector(it.hash).firstElementChild.innerText === it.innerText"
+    links = tab.evaluate(f"[...document.querySelectorAll('a')].map(it => {target})")
+    assert len(links) == (20 if shows == "20 groups" else 26)
+    assert all(links)

@@ -76,7 +76,8 @@ def test_top_k_prints_a_table_the_budget_and_the_guarantee(folder: Path) -> None
     assert re.search(r"2\s+pea\s+[23],\d{3}\.\d", said)
     assert "lead over" in said
     assert said.startswith(
-        "Both belong among the top two (p < 0.001).\nThe order of both is sure.\n"
+        "The 2 whats with the most whos\nBoth belong among the top two (p < 0.001).\n"
+        "The order of both is sure.\n"
     )
     assert "ε spent 1   ε left 0" in said
     assert "Pure differential privacy with ε = 1 and no δ" in said

@@ -161,3 +161,12 @@ def test_rows_that_are_mostly_noise_are_grey(monkeypatch: pytest.MonkeyPatch):
     noisy = replace(noisy, evidence=noisy.evidence._replace(leads=(0.0,) * 5))
     assert "\x1b[2mitem" in shown(noisy, None, None)
     assert "\x1b[1mitem" in shown(clear, None, None)
+
+
+@pytest.mark.parametrize("width", ["66", "80"])
+def test_a_name_is_wrapped_only_where_headings_are_as_narrow_as_they_can_be(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    names = ["red bike", "bell"]
+    sold = pandas.DataFrame({"what": names[:1] * 9000 + names[1:] * 1000})
+    release = dpgap.top_k(sold, unit="row", item="what", domain=names, k=2, epsilon=1)
+    assert re.search(r" 1 +red bike +[89],\d{3}", shown(release, None, None))

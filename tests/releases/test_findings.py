@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from scipy import stats
 
 import dpgap
 from dpgap.estimates.certificates import Evidence
+from dpgap.exact.bits import InsecureSeededBits
+from dpgap.exact.joint_draws import shells
 from dpgap.releases.findings import is_mostly_noise
 from dpgap.releases.results import Measured
 from faces import faces
+from seams import bits_are
 
 MEANING = "p is how often noise alone would give a lead this long to an item that does not belong."
 CONFIDENCE = (
@@ -164,6 +168,50 @@ def _above(threshold: int, **options: Any) -> Measured:
     return dpgap.measured_above(counts, threshold, 5, 1, monotonic=True, **options)
 
 
+def _measured(release: Measured, *values: float) -> dict[str, Any]:
+    """The parts of a release with these measurements, the first of the largest estimate."""
+    measured = np.empty(len(values))
+    measured[release.order] = values
+    return {"measurements": measured, "estimates": measured}
+
+
+def test_what_was_measured_to_be_above_is_sure_though_its_lead_proves_nothing():
+    no_lead = Evidence((0.0, 0.0, 0.0), (SCALE,) * 3)
+    release = replace(_above(6000), evidence=no_lead)
+    assert _same_again(release)[:2] == (
+        "All three are truly above 6,000.",
+        "The order of all three is sure.",
+    )
+    low = release.measurements - release.ends_of_all(0.975)[:, 0]
+    close = replace(release, **_measured(release, 9000, 6001 + low[0], 5999 + low[0]))
+    assert close.findings[:2] == (
+        "Two of the three are surely above 6,000: ranks 1 and 2.",
+        "Rank 3 cannot be told from the line of 6,000.",
+    )
+    assert close.ends_of_all(0.95)[:, 0].min() > 6000  # which alone would be too sure
+
+
+def test_at_most_5_percent_of_releases_say_of_what_is_on_the_line_that_it_is_above():
+    """Level 10⁻⁶. To trust leads and measurements with 95 % each is caught."""
+    runs, generator = 3_000, np.random.default_rng(5)
+    with bits_are(InsecureSeededBits(5)):
+        release = dpgap.measured_above([9000] * 4, 1000, 4, 1, monotonic=True)
+        hull = release.measuring_error
+        drawn = shells(hull.law, InsecureSeededBits(6), runs)
+    values = 1000 + (drawn[:, 1:] - drawn[:, :1]) * float(hull.grid)
+    leads = generator.exponential(float(SCALE), (runs, 4))
+    wrong = too_sure = 0
+    for measured, lead in zip(values[:, :4], leads, strict=True):
+        evidence = Evidence(tuple(lead.tolist()), (SCALE,) * 4)
+        on_it = replace(release, measurements=measured, estimates=measured, evidence=evidence)
+        said = " ".join(on_it.findings)
+        wrong += "surely above" in said or "truly above" in said
+        too_sure += bool((on_it.belong(0.95) | (on_it.ends_of_all(0.95)[:, 0] > 1000)).any())
+    assert stats.binomtest(wrong, runs, 0.05, alternative="greater").pvalue > 1e-6
+    assert stats.binomtest(too_sure, runs, 0.05, alternative="greater").pvalue < 1e-6
+    assert wrong > 0.02 * runs
+
+
 def test_what_is_above_and_what_cannot_be_told_from_the_line():
     release = _above(6000)
     assert _same_again(release)[:2] == (
@@ -171,16 +219,21 @@ def test_what_is_above_and_what_cannot_be_told_from_the_line():
         "The order of all three is sure.",
     )
     evidence = Evidence((90.0, 80.0, 2.0), (SCALE,) * 3)
-    assert replace(release, evidence=evidence).findings[:2] == (
+    some = replace(release, evidence=evidence, **_measured(release, 9000, 8000, 6001))
+    assert some.findings[:2] == (
         "Two of the three are surely above 6,000: ranks 1 and 2.",
         "Rank 3 cannot be told from the line of 6,000.",
     )
-    weak = replace(release, evidence=Evidence((90.0, 90.0, 65.0), (SCALE,) * 3))
+    weak = replace(release, evidence=Evidence((100.0, 100.0, 75.0), (SCALE,) * 3))
     assert weak.findings[0] == (
-        "All three are truly above 6,000 (p = 0.039 for the least sure of them)."
+        "All three are truly above 6,000 (p = 0.024 for the least sure of them)."
     )
-    unsure = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
-    assert unsure.findings[0] == "None of the three can be told from the line of 6,000."
+    weak = replace(release, evidence=Evidence((1.0, 2.0, 3.0), (SCALE,) * 3))
+    unsure = replace(weak, **_measured(release, 6003, 6002, 6001))
+    assert unsure.findings[0] == (
+        "Little is sure here: none of the three can be told from the line of 6,000, and their "
+        "order is not sure."
+    )
     values = np.array([9.0, 8.0, 7.0])
     hopeless = replace(unsure, measurements=values, estimates=values)
     assert hopeless.findings[0] == (
@@ -247,3 +300,42 @@ def test_the_confidence_is_said_of_what_is_claimed_and_of_nothing_else():
         "Neither of the two can be told from items that are not shown.",
         MEANING,
     )
+
+
+READ_OFF = (
+    "There are no p-values, because the largest of all noisy values were read off: what may be "
+    "believed are the intervals, which allow for that, and nothing about items that are not shown."
+)
+
+
+def _read_off(counts: list[int], k: int) -> Measured:
+    """A row is one answer, so that every item gets its own noise."""
+    names = [f"item {at}" for at in range(len(counts))]
+    rows = pandas.DataFrame({"what": np.repeat(names, counts)})
+    with bits_are(InsecureSeededBits(3)):
+        return dpgap.top_k(rows, unit="row", item="what", domain=names, k=k, epsilon="0.5")
+
+
+def test_what_was_read_off_a_histogram_says_why_it_has_no_p_values():
+    release = _read_off([900, 600, 300, 5, 4], 3)
+    assert _same_again(release) == (
+        "The order of all three is sure.",
+        "Claims about order and size hold all at once with 95 % confidence.",
+        READ_OFF,
+    )
+
+
+def test_what_may_owe_its_place_to_luck_is_not_said_to_be_near_0():
+    release = _read_off([900, 600, *[300] * 40], 5)
+    assert _same_again(release)[:2] == (
+        "Ranks 3 to 5 may owe their place to luck.",
+        "The order of the first two is sure.",
+    )
+    assert "told from 0" not in " ".join(release.findings)
+    assert np.isneginf(release.ends_of_all()[2:, 0]).all()
+    flat = _read_off([300] * 40, 5)
+    assert flat.findings[0] == "Ranks 1 to 5 may owe their place to luck."
+    assert not is_mostly_noise(flat)
+    nothing = _read_off([1] * 40, 5)
+    assert "values can be told from 0" in nothing.findings[0]
+    assert is_mostly_noise(nothing)

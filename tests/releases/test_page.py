@@ -13,6 +13,7 @@ from dpgap.releases.page import fragment, notebook, page
 from dpgap.releases.picture import Scale, picture
 from dpgap.releases.provenance import LedgerReference
 from dpgap.releases.rows import cells_of
+from dpgap.releases.standalone import text
 from dpgap.releases.titles import title_of
 from releases_to_show import released
 
@@ -39,6 +40,27 @@ def test_a_title_is_what_a_person_would_say(unit: str, item: str, k: int, title:
     assert f"<h1>{html.escape(title)}</h1>" in page(asked)
 
 
+def test_a_short_filter_is_part_of_the_title_and_a_long_one_stands_below() -> None:
+    release: Any = released(3)
+
+    def where(words: str) -> Any:
+        origin = release.question.origin._replace(where=words)
+        return replace(release, question=release.question._replace(origin=origin))
+
+    short = where("country = 'CH'")
+    assert title_of(short) == "The 3 products with the most customers, where country = 'CH'"
+    assert "Only rows where" not in _words(page(short))
+    long = where("country in ('CH', 'DE', 'FR', 'AT', 'IT') and amount >= 10 and amount < 100")
+    assert title_of(long) == "The 3 products with the most customers, in a part of the table"
+    assert "Only rows where country in ('CH', " in _words(page(long))
+
+
+def test_no_line_ends_between_a_sign_and_its_number() -> None:
+    assert text("p < 0.001, ε = 1, δ = 2 and 95 % of <b>") == (
+        "p&nbsp;&lt;&nbsp;0.001, ε&nbsp;=&nbsp;1, δ&nbsp;=&nbsp;2 and 95&nbsp;% of &lt;b&gt;"
+    )
+
+
 def test_what_is_above_a_line_has_it_in_its_title_and_in_its_picture() -> None:
     release = released(3, how="above")
     assert title_of(release) == "Products with more than 2,900 customers"
@@ -53,7 +75,7 @@ def test_findings_come_first_then_the_picture_the_numbers_the_guarantee_and_how_
 ):
     release = released(10)
     shown = page(release)
-    parts = [html.escape(release.findings[0]), "<figure>", "<table>", "What is guaranteed"]
+    parts = [text(release.findings[0]), "<figure>", "<table>", "What is guaranteed"]
     places = [shown.index(part) for part in (*parts, "How it was made", "<footer>")]
     assert places == sorted(places)
 
@@ -158,4 +180,20 @@ def test_nothing_found_has_words_and_no_table() -> None:
 def test_an_array_shows_its_numbers_without_a_question() -> None:
     shown = page(dpgap.NoisyTopK(2, 1).release([1, 5000]))
     assert "<h1>The largest answers</h1>" in shown
-    assert re.search(r"\d,\d{3}\.\d</td>", shown)
+    assert re.search(r"\d,\d{3}</td>", shown)
+
+
+def test_whole_numbers_have_no_point_unless_another_number_of_the_table_has() -> None:
+    whole = dpgap.NoisyTopK(2, 1, noise="exponential").release([10, 5000, 20])
+    for shown in (page(whole), str(whole), notebook(whole)):
+        assert not re.search(r"\d\.0", shown[: shown.index("differential privacy")])
+    values = np.array([1.0, 2.5])
+    mixed = replace(dpgap.CountHull(1, monotonic=True).release([1, 2]), values=values)
+    assert cells_of(mixed)["value"] == mixed.cells()["value"] == ["1.0", "2.5"]
+    assert mixed.columns()["low"][0].is_integer()
+    assert re.fullmatch(r"-\d+\.0", cells_of(mixed)["low"][0])
+
+
+def test_a_label_that_is_a_number_keeps_its_digits() -> None:
+    named = dpgap.NoisyTopK(1, 9).release([1, 5000], labels=[0.25, 1.75])
+    assert named.cells()["label"] == cells_of(named)["label"] == ["1.75"]

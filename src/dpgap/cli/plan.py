@@ -95,10 +95,9 @@ def _words(made: "Plan") -> str:
     """The plan as this terminal shows it."""
     from rich.console import Console
 
-    from dpgap.releases.release import texts
     from dpgap.releases.terminal import Column, fitted
 
-    columns = [Column(name, list(texts(cells))) for name, cells in made.columns().items()]
+    columns = [Column(name, cells) for name, cells in made.cells().items()]
     console = Console(highlight=False)
     with console.capture() as captured:
         console.print(fitted(columns, console), made.guarantee, sep="\n", markup=False)

@@ -185,7 +185,7 @@ class Session:
 
     def to_html(self) -> str:
         """All releases as one page."""
-        from dpgap.releases.page import session_page
+        from dpgap.releases.session_page import session_page
 
         return session_page(self.releases, self._came_to())
 
@@ -196,8 +196,8 @@ class Session:
         return "\n\n".join((*map(str, self.releases), self._came_to()))
 
     def _came_to(self) -> str:
-        left = "" if self.remaining is None else f", ε = {readable(self.remaining)} left"
-        return f"ε = {readable(self.spent)} spent{left}."
+        left = "" if self.remaining is None else f", {_epsilon(self.remaining)} left"
+        return f"{_epsilon(self.spent)} spent{left}."
 
     def __repr__(self) -> str:
         return f"<session: {len(self.releases)} releases>"
@@ -222,6 +222,10 @@ class Session:
 def _as_is_now(said: Any) -> Any:
     """A list as it is now: whoever said it may change it later."""
     return list(said) if isinstance(said, list) else said
+
+
+def _epsilon(value: Fraction) -> str:
+    return f"ε = {readable(value)}".replace("= ≈", "≈ ")
 
 
 def _is_same(one: object, other: object) -> bool:

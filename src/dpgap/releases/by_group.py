@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
 
+from dpgap.releases.findings import general_findings, own_findings
 from dpgap.releases.printable import printable
 from dpgap.releases.provenance import MechanismUsed, Provenance
 from dpgap.releases.questions import Question, TableRelease
 from dpgap.releases.release import Release
+
+_OF_A_GROUP = ("Claims about", "In each group, claims about")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,9 +66,18 @@ class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What may be believed, group by group."""
-        each = ((answer.question.group, answer.findings) for answer in self.answers)
-        return tuple(f"{printable(str(group))}: {said[0]}" for group, said in each if said)
+        """What may be believed, group by group; then what is said of every group."""
+        own = (
+            f"{printable(str(answer.question.group))}: {' '.join(own_findings(answer))}"
+            for answer in self.answers
+        )
+        return (*own, *self.general_findings)
+
+    @property
+    def general_findings(self) -> tuple[str, ...]:
+        """How far claims may be trusted, once for all groups; confidence is for each group."""
+        said = (sentence for answer in self.answers for sentence in general_findings(answer))
+        return tuple(dict.fromkeys(sentence.replace(*_OF_A_GROUP) for sentence in said))
 
     def columns(self) -> dict[str, Sequence[Any]]:
         """The rows of all groups, one after the other; the first column says which group."""

@@ -3,29 +3,42 @@
 They follow from the release alone, so that a document that is read again says the same. All claims
 of one kind hold at once with 95 % confidence: which items belong, which are larger than which, and
 which are above 0 or above the line. Advice about ε uses that widths shrink as ε grows.
+
+That an item is above a line can be proved in two ways: by its lead, and by what was measured
+afterwards. Each way may be wrong in 2.5 % of releases, so that both together are in at most 5 %.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgap.estimates.histogram import HistogramError
 from dpgap.exact.draws import Integers
-from dpgap.exact.parameters import approximately, readable
+from dpgap.exact.parameters import approximately
+from dpgap.releases.numbers import separated
 from dpgap.releases.release import Selected, p_text
 from dpgap.releases.results import HybridRelease, Measured, TopKRelease
+from dpgap.releases.ways import HISTOGRAM
 
 Bools = NDArray[np.bool_]
 
 _WORDS = "none one two three four five six seven eight nine ten".split()
 _MEANING = "p is how often noise alone would give a lead this long to an item that does not belong."
-_CONFIDENCE = "Claims about who belongs hold all at once with 95 % confidence"
+_ALL_AT_ONCE = "Claims about {} hold all at once with 95 % confidence"
 _OF_VALUES = "; so do claims about order and size"
+_EACH_OF_TWO = 0.975
+"""The confidence of each of two ways to prove something that is to hold with 95 %."""
 _WHY_NOT = (
     "There are no p-values: {} noise can be negative, so that a lead proves nothing about who "
     "belongs."
+)
+_WHY_NOT_READ_OFF = (
+    "There are no p-values, because the largest of all noisy values were read off: what may be "
+    "believed are the intervals, which allow for that, and nothing about items that are not shown."
 )
 _MOST_EPSILON = 10
 """No more than so many times the ε that was spent is ever advised."""
@@ -33,7 +46,17 @@ _MOST_EPSILON = 10
 
 def findings(release: Selected) -> tuple[str, ...]:
     """The sentences about this release."""
-    return tuple(_sentences(release))
+    return (*own_findings(release), *general_findings(release))
+
+
+def own_findings(release: Selected) -> tuple[str, ...]:
+    """What is found of this release and of no other."""
+    return tuple(_own(release))
+
+
+def general_findings(release: Selected) -> tuple[str, ...]:
+    """How far claims may be trusted; the same for releases that were made in the same way."""
+    return tuple(_general(release)) if release.indices.size else ()
 
 
 def is_mostly_noise(release: Selected) -> bool:
@@ -50,7 +73,7 @@ def _nothing_is_sure(release: Measured) -> bool:
     return _half_are_near_zero(release) if sure is None else not sure.any()
 
 
-def _sentences(release: Selected) -> Iterator[str]:
+def _own(release: Selected) -> Iterator[str]:
     count = release.indices.size
     if not count:
         yield _nothing(release)
@@ -65,8 +88,11 @@ def _sentences(release: Selected) -> Iterator[str]:
             yield from _without_value(release)
     if isinstance(release, Measured):
         yield from _outside(release)
+
+
+def _general(release: Selected) -> Iterator[str]:
     if _claims_something(release):
-        yield f"{_CONFIDENCE}{_OF_VALUES if isinstance(release, Measured) else ''}."
+        yield _confidence(release)
     if release.p_values is None:
         yield from _why_no_p_values(release)
     elif not release.nobody_lost:
@@ -80,9 +106,16 @@ def _claims_something(release: Selected) -> bool:
     return ordered or (sure is not None and bool(sure.any()))
 
 
+def _confidence(release: Selected) -> str:
+    if _sure(release) is None:
+        return f"{_ALL_AT_ONCE.format('order and size')}."
+    values = _OF_VALUES if isinstance(release, Measured) else ""
+    return f"{_ALL_AT_ONCE.format('who belongs')}{values}."
+
+
 def _nothing(release: Selected) -> str:
     line = release.line
-    return "Nothing was found." if line is None else f"Nothing was found above {_number(line)}."
+    return "Nothing was found." if line is None else f"Nothing was found above {separated(line)}."
 
 
 def _little(release: Measured) -> str:
@@ -104,15 +137,17 @@ def _members(release: Selected) -> Iterator[str]:
     """Who belongs."""
     sure, count, line = _sure(release), release.indices.size, release.line
     if sure is None:
+        yield from _lucky(release)
         return
     if release.nobody_lost:
         yield "Everything there was to choose from was selected, so that all of it belongs."
         return
-    belongs = f"among the top {_word(count)}" if line is None else f"above {_number(line)}"
+    belongs = f"among the top {_word(count)}" if line is None else f"above {separated(line)}"
     if isinstance(release, HybridRelease):
         belongs += f" and among the top {_word(count)}" if count > 1 else " and the largest"
     if sure.all():
-        yield f"{_all_belong(count, belongs, line)}{_with_p(release)}."
+        p_value = _with_p(release) if _sure_by_leads(release).all() else ""
+        yield f"{_all_belong(count, belongs, line)}{p_value}."
         return
     if not sure.any():
         p_value = _with_p(release) if release.is_proved_as_a_set else ""
@@ -128,6 +163,16 @@ def _members(release: Selected) -> Iterator[str]:
         yield f"{_capital(others)} cannot be told from {_what_is_below(release, line)}."
 
 
+def _lucky(release: Selected) -> Iterator[str]:
+    """Who may have been read off a histogram by luck: whose interval has no lower end."""
+    if not isinstance(release, Measured):
+        return
+    near = np.isneginf(release.ends_of_all()[:, 0])
+    if near.any() and isinstance(release.measuring_error, HistogramError):
+        whose = "their place" if near.sum() > 1 else "its place"
+        yield f"{_capital(_ranks_where(release, near))} may owe {whose} to luck."
+
+
 def _unsure(release: Selected) -> str:
     """That nobody is sure to belong."""
     count, line = release.indices.size, release.line
@@ -140,7 +185,7 @@ def _unsure(release: Selected) -> str:
 
 def _what_is_below(release: Selected, line: Fraction) -> str:
     more = " or from items that are not shown" if isinstance(release, HybridRelease) else ""
-    return f"the line of {_number(line)}{more}"
+    return f"the line of {separated(line)}{more}"
 
 
 def _all_belong(count: int, belongs: str, line: Fraction | None) -> str:
@@ -164,12 +209,27 @@ def _with_p(release: Selected) -> str:
 
 def _sure(release: Selected) -> Bools | None:
     """Which surely belong; None where that cannot be said of any."""
-    if release.p_values is not None:
-        return release.belong()
-    line = release.line
-    if line is None or not isinstance(release, Measured) or release.measuring_error is None:
-        return None
-    above: Bools = release.ends_of_all()[:, 0] >= float(line)
+    has_leads = release.p_values is not None
+    if not _is_measured_against_a_line(release):
+        return _sure_by_leads(release) if has_leads else None
+    if not has_leads:
+        return _sure_by_measuring(release, 0.95)
+    return _sure_by_leads(release) | _sure_by_measuring(release, _EACH_OF_TWO)
+
+
+def _is_measured_against_a_line(release: Selected) -> TypeGuard[Measured]:
+    measured = isinstance(release, Measured) and release.measuring_error is not None
+    return measured and release.line is not None
+
+
+def _sure_by_leads(release: Selected) -> Bools:
+    """Whose leads prove it, with what confidence is left where measurements may prove it too."""
+    return release.belong(_EACH_OF_TWO if _is_measured_against_a_line(release) else 0.95)
+
+
+def _sure_by_measuring(release: Measured, level: float) -> Bools:
+    """What was measured to be above the line, all of it at once."""
+    above: Bools = release.ends_of_all(level)[:, 0] > float(release.line or 0)
     return above
 
 
@@ -235,7 +295,12 @@ def _without_value(release: Measured) -> Iterator[str]:
 
 
 def _near_zero(release: Measured) -> Bools:
+    """What noise alone may have made of 0. Luck in being read off is another matter."""
     low, high = release.ends_of_all().T
+    error = release.measuring_error
+    if isinstance(error, HistogramError):
+        half = error.half_width(0.95 ** (1 / low.size))
+        low = np.where(np.isneginf(low), release.measurements - half, low)
     close: Bools = (low <= 0) & (high >= 0)
     return close
 
@@ -261,6 +326,8 @@ def _outside(release: Measured) -> Iterator[str]:
 
 
 def _why_no_p_values(release: Selected) -> Iterator[str]:
+    if isinstance(release, Measured) and release.route == HISTOGRAM:
+        yield _WHY_NOT_READ_OFF
     for used in release.mechanisms:
         noise = dict(used.parameters).get("noise")
         if noise in ("laplace", "staircase"):
@@ -309,7 +376,3 @@ def _none_of(count: int, things: str = "") -> str:
 
 def _capital(words: str) -> str:
     return words[0].upper() + words[1:]
-
-
-def _number(value: Fraction) -> str:
-    return f"{int(value):,}" if value.denominator == 1 else readable(value)

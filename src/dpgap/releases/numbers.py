@@ -1,12 +1,15 @@
 """Numbers of a release as text and as JSON: exact ones, and the nearest that JSON has."""
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 
+from dpgap.exact.parameters import readable
 from dpgap.releases.faults import DocumentError
 
 _MOST_LETTERS = 20_000
 _DECIMAL = re.compile(r"-?[0-9]+(/[0-9]+)?")
+_SHORT = re.compile(r"-?[0-9]+\.[0-9]+")
 _HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+/0x[0-9a-f]+")
 
 
@@ -41,6 +44,18 @@ def exact_value(text: str) -> Fraction:
         return Fraction(int(over, base), int(under or "1", base))
     except (ValueError, ZeroDivisionError):
         raise DocumentError(f"{text[:40]!r} is not a number, or has too many digits") from None
+
+
+def separated(value: Fraction) -> str:
+    """A number for people, with separators between thousands where it has them.
+
+    >>> separated(Fraction(2001, 2)), separated(Fraction(10**7)), separated(Fraction(2, 3))
+    ('1,000.5', '10,000,000', '2/3')
+    """
+    if value.denominator == 1:
+        return f"{int(value):,}"
+    text = readable(value)
+    return f"{Decimal(text):,}" if _SHORT.fullmatch(text) else text
 
 
 def number(value: Fraction) -> int | float:

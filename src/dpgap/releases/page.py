@@ -8,17 +8,18 @@ from collections.abc import Iterator, Sequence
 
 from dpgap.exact.parameters import approximately, readable
 from dpgap.releases.by_group import ReleasesByGroup
-from dpgap.releases.findings import is_mostly_noise
+from dpgap.releases.findings import is_mostly_noise, own_findings
 from dpgap.releases.numbers import exact_text
 from dpgap.releases.picture import picture
 from dpgap.releases.printable import printable
 from dpgap.releases.provenance import AGAIN, MechanismUsed
 from dpgap.releases.questions import Question, TableRelease
-from dpgap.releases.release import Release, Selected
+from dpgap.releases.release import NAMES, Release, Selected
 from dpgap.releases.results import Measured
-from dpgap.releases.rows import NAMES, cells_of
-from dpgap.releases.standalone import STYLE, listed, safe, section, standalone
+from dpgap.releases.rows import cells_of, visible
+from dpgap.releases.standalone import STYLE, contents, listed, safe, section, standalone, text
 from dpgap.releases.titles import measure_of, plural, question_of, title_of, units_of
+from dpgap.releases.ways import HISTOGRAM
 
 _NAMES = (*NAMES, "index")
 
@@ -30,17 +31,6 @@ def page(release: Release) -> str:
     return standalone(html.escape(title_of(release)), fragment(release), f"{made}.")
 
 
-def session_page(releases: Sequence[Release], words: str) -> str:
-    """Several releases as one document, one below the other; `words` say what they came to."""
-    parts = [
-        f'<section class="release">\n<h2>{html.escape(title_of(release))}</h2>\n'
-        f"{fragment(release)}\n</section>"
-        for release in releases
-    ]
-    lead = f'<p class="lead">{html.escape(words)}</p>'
-    return standalone("What was asked in this session", "\n".join([lead, *parts]), "")
-
-
 def notebook(release: Release) -> str:
     """The same for a notebook's cell: with the stylesheet, without a page around it."""
     title = html.escape(title_of(release))
@@ -50,24 +40,39 @@ def notebook(release: Release) -> str:
 
 def fragment(release: Release) -> str:
     """All but the title: what a page that has its own shows inside an element of class `dpgap`."""
-    shown = [*_found(release), *_numbers(release)]
-    if isinstance(release, ReleasesByGroup):
-        shown = [_group(group, answer) for group, answer in release.items()]
+    reading = reading_of(release)
     return "\n".join(
         [
-            *_lead(release),
-            *shown,
+            *answer(release),
             _guarantee(release),
-            *_reading(release),
-            section("How it was made", _made(release)),
+            *([section("How to read the numbers", listed(reading))] if reading else []),
+            section("How it was made", terms_and_mechanisms(made(release), release.mechanisms)),
         ]
     )
 
 
-def _group(group: object, answer: TableRelease) -> str:
-    """The answer for one group."""
-    content = "\n".join([*_found(answer), *_numbers(answer)])
-    return f'<section class="group">\n<h2><bdi>{safe(group)}</bdi></h2>\n{content}\n</section>'
+def answer(
+    release: Release, level: int = 2, name: str = "group", *, is_alone: bool = True
+) -> Iterator[str]:
+    """What was found: findings and numbers, with headings of this level; `name` is for links.
+
+    What is said of many releases is left out if it is not alone on its page.
+    """
+    yield from _lead(release)
+    if not isinstance(release, ReleasesByGroup):
+        findings = release.findings
+        if isinstance(release, Selected) and not is_alone:
+            findings = own_findings(release)
+        yield from _found(release, findings, level)
+        yield from _numbers(release, level)
+        return
+    groups = [f"<bdi>{safe(group)}</bdi>" for group in release]
+    names = [f"{name}-{place}" for place in range(1, len(groups) + 1)]
+    yield contents(groups, names, "groups")
+    for place, (group, each, at) in enumerate(zip(groups, release.values(), names, strict=True)):
+        numbers = _numbers(each, level + 1, is_first=not place)
+        content = [*_found(each, own_findings(each), level + 1), *numbers]
+        yield f'<div class="part">{section(group, "".join(content), level, at)}</div>'
 
 
 def _lead(release: Release) -> Iterator[str]:
@@ -80,44 +85,47 @@ def _lead(release: Release) -> Iterator[str]:
             spent = f"about {approximately(came_to, 3)}"
         delta = f", δ = {readable(question.delta)}" if question.delta else ""
         promise = f"ε = {readable(release.epsilon)}{delta}, {spent} spent."
-        yield f'<p class="lead">{"".join(_looked_at(release, question))}{promise}</p>'
+        yield f'<p class="lead">{text("".join(_looked_at(release, question)) + promise)}</p>'
 
 
 def _looked_at(release: Release, question: Question) -> Iterator[str]:
     """How many items are shown of how many, and what they are ranked by."""
+    origin, items = question.origin, plural(question.origin.item)
+    of = "" if question.items is None else f" of {question.items:,}"
     if isinstance(release, TableRelease):
-        found, items = release.indices.size, safe(plural(question.origin.item))
-        of = "" if question.items is None else f" of {question.items:,}"
-        yield f"{found:,}{of} {items}, {html.escape(measure_of(question))}. "
-    if question.origin.where is not None:
-        yield f"Only rows where {safe(question.origin.where)}. "
+        yield f"{release.indices.size:,}{of} {items}, {measure_of(question)}. "
+    elif isinstance(release, ReleasesByGroup):
+        most = f"{question.k:,}{of} " if question.threshold is None else ""
+        words = f"{most}{items} in each of {len(release):,} {plural(origin.by or 'group')}"
+        yield f"{words[0].upper()}{words[1:]}, {measure_of(question)}. "
+    if origin.where is not None and visible(origin.where) not in title_of(release):
+        yield f"Only rows where {visible(origin.where)}. "
 
 
-def _found(release: Release) -> Iterator[str]:
+def _found(release: Release, findings: Sequence[str], level: int) -> Iterator[str]:
     """What may be believed, before any number."""
-    if release.findings:
-        sentences = [html.escape(sentence) for sentence in release.findings]
+    if findings:
         kind = "findings noise" if _is_noise(release) else "findings"
-        yield f'<div class="{kind}">{section("What may be believed", listed(sentences))}</div>'
+        content = section("What may be believed", listed(list(map(text, findings))), level)
+        yield f'<div class="{kind}">{content}</div>'
 
 
 def _is_noise(release: Release) -> bool:
     return isinstance(release, Selected) and is_mostly_noise(release)
 
 
-def _numbers(release: Release) -> Iterator[str]:
+def _numbers(release: Release, level: int, *, is_first: bool = True) -> Iterator[str]:
     columns = cells_of(release)
     if not any(columns.values()):
         return
-    content, kinds = _table(columns), []
+    content, kinds = _table(columns), ["measured" if isinstance(release, Measured) else "numbers"]
     if isinstance(release, Measured):
         units = units_of(release.question) if isinstance(release, TableRelease) else ""
-        content = picture(release, html.escape(units)) + content
-        kinds.append("measured")
+        content = picture(release, html.escape(units), is_first=is_first) + content
     if _is_noise(release):
         content = f'<p class="lead">Greyed, because it is mostly noise.</p>{content}'
         kinds.append("noise")
-    yield f'<div class="{" ".join(kinds)}">{section("The numbers", content)}</div>'
+    yield f'<div class="{" ".join(kinds)}">{section("The numbers", content, level)}</div>'
 
 
 def _table(columns: dict[str, list[str]]) -> str:
@@ -139,7 +147,7 @@ def _cell(name: str, cell: str) -> str:
 
 
 def _guarantee(release: Release) -> str:
-    words = f"<p>{html.escape(printable(release.guarantee))}</p>"
+    words = f"<p>{text(printable(release.guarantee))}</p>"
     question = question_of(release)
     if question is not None and not question.origin.is_private:
         return f'<div class="warning">{section("Not private", words)}</div>'
@@ -164,23 +172,39 @@ _OTHERS = (
     "line as well."
 )
 _SET = "The items were chosen as one set, which takes less noise than ranking them."
+_MORE = "Items far above the line cost less ε, so that there may be more than were asked for."
 _READ_OFF = (
     "Every item got its own noise, and these were the largest. An item just above the rest may owe "
-    "its place to luck; then its interval has no lower end (“at most …”)."
+    "its place to luck; then its interval has no lower end (“at most …”), and its lead no “give or "
+    "take”."
 )
+_AGAIN = "Asking again gives other noise, and costs its ε again."
+
+
+def reading_of(release: Release) -> list[str]:
+    """How to read the numbers: sentences of HTML."""
+    if not isinstance(release, ReleasesByGroup):
+        return [text(sentence) for sentence in _reading(release)]
+    said = (sentence for each in release.values() for sentence in _reading(each))
+    return [text(sentence) for sentence in dict.fromkeys((*release.general_findings, *said))]
 
 
 def _reading(release: Release) -> Iterator[str]:
     if not isinstance(release, Measured) or not release.indices.size:
         return
-    sentences = [_BEFORE_SELECTION if release.method == "paper" else _AFTER_SELECTION, _LEADS]
-    sentences.append({"joint": _SET, "histogram": _READ_OFF}.get(release.route or "", _GAPS))
-    sentences += [] if release.line is None or release.route == "histogram" else [_OTHERS]
-    sentences.append("Asking again gives other noise, and costs its ε again.")
-    yield section("How to read the numbers", listed(sentences))
+    yield _BEFORE_SELECTION if release.method == "paper" else _AFTER_SELECTION
+    if release.indices.size > 1:
+        yield _LEADS
+    yield {"joint": _SET, HISTOGRAM: _READ_OFF}.get(release.route or "", _GAPS)
+    if release.line is not None and release.route != HISTOGRAM:
+        yield _OTHERS
+        if isinstance(release, TableRelease) and release.indices.size > (release.question.k or 0):
+            yield _MORE
+    yield _AGAIN
 
 
-def _made(release: Release) -> str:
+def made(release: Release) -> dict[str, str]:
+    """When and how a release was made: what is said, and what of it."""
     terms = {"made": release.made.words()}
     if release.made.ledger is not None:
         terms["hash of that entry"] = release.made.ledger.hash
@@ -192,9 +216,14 @@ def _made(release: Release) -> str:
     if isinstance(release, Measured) and release.looked:
         seen = "; ".join(f"rank {rank}: {value:,.1f}" for rank, value in release.looked)
         terms["what the look measured"] = f"{seen} (part of the release)"
+    return terms
+
+
+def terms_and_mechanisms(terms: dict[str, str], mechanisms: Sequence[MechanismUsed]) -> str:
+    """What was said of a release, and what drew its noise, as a list."""
     pairs = "".join(f"<dt>{name}</dt><dd>{safe(term)}</dd>" for name, term in terms.items())
-    used = "".join(f"<dd>{safe(_used(each))}</dd>" for each in release.mechanisms)
-    return f"<dl>{pairs}<dt>mechanisms, in order</dt>{used}</dl>"
+    used = "".join(f"<dd>{safe(_used(each))}</dd>" for each in mechanisms)
+    return f"<dl>{pairs}{'<dt>mechanisms, in order</dt>' if used else ''}{used}</dl>"
 
 
 def _used(mechanism: MechanismUsed) -> str:
@@ -205,6 +234,10 @@ def _used(mechanism: MechanismUsed) -> str:
         if value is not None
     )
     return f"{mechanism.name}: {parameters}"
+
+
+_NAMED = {"by": "groups of", "groups_digest": "hash of the groups", "sum": "sum of"}
+"""What bounds are called where their own names say too little."""
 
 
 def _asked(question: Question) -> dict[str, str]:
@@ -221,7 +254,8 @@ def _asked(question: Question) -> dict[str, str]:
     if question.delta:
         terms["δ, exactly"] = exact_text(question.delta)
     bounds = origin.bounds()
-    terms |= {name.replace("_", " "): str(each) for name, each in bounds.items()}
+    bounds.pop("unknown", None)  # the domain says so
+    terms |= {_NAMED.get(name, name.replace("_", " ")): str(each) for name, each in bounds.items()}
     if question.threshold is not None:
         terms["threshold, exactly"] = exact_text(question.threshold)
         terms["adaptive"] = "yes" if question.adaptive else "no"

@@ -19,6 +19,7 @@ _NEAR_ZERO = 0.1
 _NARROW = 270
 """How many pixels wide the drawing is at least: its axis has room on a phone."""
 _LETTER = 7.5
+_DOTS = "A dot is an estimate, the band around it its 95% interval."
 
 
 class Scale(NamedTuple):
@@ -73,8 +74,11 @@ class Scale(NamedTuple):
         return f"{4 + 92 * min(max(share, 0.0), 1.0):.2f}%"
 
 
-def picture(release: Measured, units: str = "") -> str:
-    """A dot and an interval for each row, with its rank, name and estimate; HTML."""
+def picture(release: Measured, units: str = "", *, is_first: bool = True) -> str:
+    """A dot and an interval for each row, with its rank, name and estimate; HTML.
+
+    What dots and bands are is said below the first of several pictures.
+    """
     rows = rows_of(release)
     line = None if release.line is None else float(release.line)
     if not rows:
@@ -89,15 +93,17 @@ def picture(release: Measured, units: str = "") -> str:
     groups = release.groups()
     has_brackets = len(groups) < len(rows)
     body = "".join(_group(scale, line, rows, group) for group in groups)
+    said = [_DOTS] if is_first else []
+    said += _caption(scale, line, has_brackets)
+    caption = f"<figcaption>{' '.join(said)}</figcaption>\n" if said else ""
     return (
-        f"<figure>\n<figcaption>{' '.join(_caption(scale, line, has_brackets))}</figcaption>\n"
+        f"<figure>\n{caption}"
         '<div class="plot" role="img" aria-label="The estimates and intervals of the table, drawn">'
         f"{mark}{above}{body}{axis}</div>\n</figure>"
     )
 
 
 def _caption(scale: Scale, line: float | None, has_brackets: bool) -> Iterator[str]:
-    yield "A dot is an estimate, the band around it its 95% interval."
     if has_brackets:
         yield "The order of rows in a bracket is not sure."
     if line is not None:

@@ -194,36 +194,41 @@ class Question(NamedTuple):
                 f"The noise is that of ε = {epsilon}, but the result is not ε-private. For "
                 "exploration by those who may see the data; state a public domain to release it."
             )
-        change, public = _CHANGES[origin.neighbours]
-        return " ".join((self._promise(change), *self._counting(), self._public(public)))
+        return " ".join((self.promise_of(self.epsilon, self.delta), *self.conditions()))
 
-    def _promise(self, change: str) -> str:
-        """What ε, and δ if there is one, promise."""
-        epsilon, times = readable(self.epsilon), factor(self.epsilon)
-        if not self.delta:
+    def promise_of(self, epsilon: Fraction, delta: Fraction) -> str:
+        """What an ε, and a δ if there is one, promise about this table."""
+        change, times = _CHANGES[self.origin.neighbours][0], factor(epsilon)
+        if not delta:
+            gaps = "" if self.kind == "count" else " (gaps included)"
             return (
-                f"Pure differential privacy with ε = {epsilon} and no δ: if one unit {change}, "
-                f"nothing shown here (gaps included) would become more than {times} times as "
+                f"Pure differential privacy with ε = {readable(epsilon)} and no δ: if one unit "
+                f"{change}, nothing shown here{gaps} would become more than {times} times as "
                 "likely or unlikely."
             )
         return (
-            f"Differential privacy with ε = {epsilon} and δ = {readable(self.delta)}: if one unit "
-            f"{change}, nothing shown here would become more than {times} times as likely or "
-            f"unlikely; but for a chance of at most {readable(self.delta)} that an item is shown "
+            f"Differential privacy with ε = {readable(epsilon)} and δ = {readable(delta)}: if one "
+            f"unit {change}, nothing shown here would become more than {times} times as likely or "
+            f"unlikely; but for a chance of at most {readable(delta)} that an item is shown "
             "which that unit alone has."
         )
+
+    def conditions(self) -> tuple[str, ...]:
+        """What a unit is, how much of it counts, and what is public, sentence by sentence."""
+        return (*self._counting(), *self._public(_CHANGES[self.origin.neighbours][1]))
 
     def _counting(self) -> Iterator[str]:
         """What a unit is, and how much of it counts."""
         origin, unit = self.origin, _unit_in_words(self.origin.unit)
+        yield f"A unit is {unit}."
         if origin.sum is None:
-            yield f"A unit is {unit}; counts are of distinct units."
+            yield "Counts are of distinct units."
         else:
             least, most = readable(origin.at_least), readable(origin.at_most)
             yield printable(
-                f"A unit is {unit}; what is added up is column {origin.sum!r}, each row rounded "
-                f"to {readable(origin.step)}, and a unit's total for an item clipped to "
-                f"{least} to {most}."
+                f"What is added up is column {origin.sum!r}, each row rounded to "
+                f"{readable(origin.step)}, and a unit's total for an item cut off below {least} "
+                f"and above {most}."
             )
         if origin.by is not None:
             many = "one group" if origin.max_groups == 1 else f"{origin.max_groups} groups at most"
@@ -239,22 +244,20 @@ class Question(NamedTuple):
         if origin.where is not None:
             yield printable(f"Only rows count where {origin.where}.")
 
-    def _public(self, more: str) -> str:
+    def _public(self, more: str) -> Iterator[str]:
         """What is not protected, and on what condition."""
-        origin, groups = self.origin, ""
-        if origin.by is not None:
-            groups = f"the {origin.groups} groups, "
-        if origin.unknown or self.kind == "count":
-            return (
-                f"Public are {groups}the names and types of the columns{more} and all parameters. "
-                "Everything else about the table is private."
+        origin = self.origin
+        has_domain = not (origin.unknown or self.kind == "count")
+        domain = f"the domain ({printable(origin.domain)}), " if has_domain else ""
+        groups = "" if origin.by is None else f"the {origin.groups} groups, "
+        columns = f"the names and types of the columns{more}"
+        yield f"Public are {domain}{groups}{columns} and all parameters."
+        yield "Everything else about the table is private."
+        if has_domain:
+            yield (
+                "The domain was given as values and must be public: values taken from the table "
+                "would void this."
             )
-        domain = printable(origin.domain)
-        return (
-            f"Public are the domain ({domain}), {groups}the names and types of the columns{more} "
-            "and all parameters. Everything else about the table is private. The domain was given "
-            "as values and must be public: values taken from the table would void this."
-        )
 
 
 _CHANGES = {

@@ -23,6 +23,9 @@ from dpgap.releases.numbers import exact_value
 from dpgap.releases.plain import plain
 from dpgap.releases.provenance import MechanismUsed, Provenance
 
+NAMES = ("item", "label", "group")
+"""The columns of names, which anybody may have chosen."""
+
 
 class Promise(NamedTuple):
     """What a release promises, and on what condition."""
@@ -45,7 +48,7 @@ class Promise(NamedTuple):
         kind, delta, but = "Pure differential privacy", "no δ", ""
         public = "How many answers there are, their labels and all parameters are public."
         if self.delta:
-            kind, delta = "Differential privacy", f"δ = {_few_digits_up(self.delta)}"
+            kind, delta = "Differential privacy", f"δ = {few_digits_up(self.delta)}"
             but = ", but for a chance of at most δ that an item shows which that person alone has"
             public = "All parameters are public; which items there are is not."
         return (
@@ -57,7 +60,7 @@ class Promise(NamedTuple):
         )
 
 
-def _few_digits_up(chance: Fraction) -> str:
+def few_digits_up(chance: Fraction) -> str:
     """A chance, or a little more than it, in three digits."""
     few = Context(prec=3, rounding=ROUND_CEILING, traps=[])
     up = few.divide(Decimal(chance.numerator), Decimal(chance.denominator))
@@ -111,10 +114,12 @@ class Table(ABC):
 
     def cells(self) -> dict[str, list[str]]:
         """The rows as they are shown, column by column; columns of no numbers are left out."""
+        columns = self.columns()
+        digits = digits_of(columns)
         return {
-            name: list(texts(cells, name))
-            for name, cells in self.columns().items()
-            if name in ("label", "item") or any(cell is not None for cell in cells) or not cells
+            name: list(_texts(cells, name, digits))
+            for name, cells in columns.items()
+            if name in NAMES or any(cell is not None for cell in cells) or not cells
         }
 
     def __str__(self) -> str:
@@ -141,15 +146,22 @@ class Table(ABC):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def texts(column: Sequence[Any], name: str = "") -> Iterator[str]:
+def digits_of(columns: Mapping[str, Sequence[Any]]) -> int:
+    """How many digits numbers have after the point: none where all of them are whole."""
+    shown = (column for name, column in columns.items() if name not in (*NAMES, "p"))
+    floats = (cell for column in shown for cell in column if isinstance(cell, float))
+    return int(not all(cell.is_integer() for cell in floats))
+
+
+def _texts(column: Sequence[Any], name: str, digits: int) -> Iterator[str]:
     """The cells of a column as they are shown."""
     for cell in column:
         if cell is None:
             yield ""
         elif name == "p":
             yield p_text(cell)
-        elif isinstance(cell, float | np.floating):
-            yield f"{cell:.1f}" if abs(float(cell)) < 1e15 else f"{cell:.6g}"
+        elif isinstance(cell, float) and name not in NAMES:
+            yield f"{cell:.{digits}f}" if abs(float(cell)) < 1e15 else f"{cell:.6g}"
         else:
             # An item's name is untrusted: no control characters in a terminal.
             yield "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(cell))

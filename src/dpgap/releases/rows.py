@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dpgap.budget.amounts import readable_text
 from dpgap.releases.json_text import written
 from dpgap.releases.numbers import number
 from dpgap.releases.plain import plain
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.release import Release, named, p_text
+from dpgap.releases.release import NAMES, Release, digits_of, named, p_text
 from dpgap.releases.results import Measured
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -39,8 +37,6 @@ HEADINGS = {
 """What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
 
 
-NAMES = ("item", "label", "group")
-"""The columns of names, which anybody may have chosen."""
 _NO_END = "at most"
 """What is shown in place of a lower end that there is not."""
 
@@ -123,17 +119,20 @@ def visible(name: object) -> str:
 
 def cells_of(release: Release) -> dict[str, list[str]]:
     """The rows as people read them, column by column; columns of no numbers are left out."""
+    columns = release.columns()
+    digits = digits_of(columns)
     return {
-        name: [_shown(cell, name) for cell in column]
-        for name, column in release.columns().items()
+        name: [_shown(cell, name, digits) for cell in column]
+        for name, column in columns.items()
         if name in NAMES or not column or any(cell is not None for cell in column)
     }
 
 
-def _shown(cell: Any, name: str) -> str:
-    if isinstance(cell, float | np.floating) and name not in NAMES:
-        small = abs(float(cell)) < 1e15
-        return p_text(float(cell)) if name == "p" else f"{cell:,.1f}" if small else f"{cell:.6g}"
+def _shown(cell: Any, name: str, digits: int) -> str:
+    if isinstance(cell, float) and name not in NAMES:
+        if name == "p":
+            return p_text(cell)
+        return f"{cell:,.{digits}f}" if abs(cell) < 1e15 else f"{cell:.6g}"
     if cell is None and name not in NAMES:
         return _NO_END if name == HEADINGS["low"] else ""
     return visible(plain(cell))

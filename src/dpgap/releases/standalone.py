@@ -7,6 +7,7 @@ its rules are about what is inside the class `dpgap`, so that they do not touch 
 import base64
 import hashlib
 import html
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 
@@ -14,6 +15,10 @@ from dpgap.releases.rows import visible
 
 STYLE = files("dpgap.releases").joinpath("page.css").read_text(encoding="utf-8")
 """The one stylesheet, for a `<style>` element."""
+
+_TOGETHER = re.compile(r"(?<=[εδp]) (?=[=<≈])|(?<=[εδp] [=<≈]) |(?<=\d) (?=%)")
+_MANY = 4
+"""A page of as many parts has a table of contents."""
 
 
 def content_policy(*styles: str) -> str:
@@ -45,9 +50,20 @@ def standalone(title: str, body: str, footer: str, *, more_styles: Sequence[str]
     )
 
 
-def section(title: str, content: str) -> str:
-    """A part of a page with its heading."""
-    return f"<section>\n<h2>{title}</h2>\n{content}\n</section>"
+def section(title: str, content: str, level: int = 2, name: str = "") -> str:
+    """A part of a page with its heading; links lead to it if it has a name. All are HTML."""
+    at = f' id="{name}"' if name else ""
+    return f"<section{at}>\n<h{level}>{title}</h{level}>\n{content}\n</section>"
+
+
+def contents(titles: Sequence[str], names: Sequence[str], kind: str) -> str:
+    """Links to the parts of a page; nothing where they are few."""
+    if len(titles) < _MANY:
+        return ""
+    links = (
+        f'<li><a href="#{name}">{title}</a></li>' for title, name in zip(titles, names, strict=True)
+    )
+    return f'<nav class="{kind}" aria-label="On this page"><ol>{"".join(links)}</ol></nav>'
 
 
 def listed(sentences: list[str]) -> str:
@@ -58,3 +74,8 @@ def listed(sentences: list[str]) -> str:
 def safe(name: object) -> str:
     """An untrusted name in full, visible and escaped."""
     return html.escape(visible(name))
+
+
+def text(sentence: str) -> str:
+    """A sentence, escaped, in which no line ends inside of "ε = 1", "p < 0.001" or "95 %"."""
+    return "&nbsp;".join(map(html.escape, _TOGETHER.split(sentence)))

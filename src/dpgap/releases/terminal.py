@@ -16,13 +16,13 @@ from rich.text import Text
 
 from dpgap.exact.parameters import readable
 from dpgap.releases.by_group import ReleasesByGroup
-from dpgap.releases.findings import is_mostly_noise
+from dpgap.releases.findings import is_mostly_noise, own_findings
 from dpgap.releases.printable import printable
 from dpgap.releases.provenance import AGAIN
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.release import Release, Selected
-from dpgap.releases.rows import HEADINGS, NAMES, cells_of, visible
-from dpgap.releases.titles import question_of
+from dpgap.releases.release import NAMES, Release, Selected
+from dpgap.releases.rows import HEADINGS, cells_of, visible
+from dpgap.releases.titles import question_of, title_of
 
 _BETWEEN = 3
 """How many letters a column takes besides its own; the last one takes one less."""
@@ -50,12 +50,14 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
     with console.capture() as captured:
         if release.made.again:
             console.print(Text(f"{AGAIN} Ask for fresh noise to pay anew.", style="bold"))
+        console.print(Text(title_of(release), style="bold"))
         if isinstance(release, ReleasesByGroup):
             for group, answer in release.items():
-                console.print(Text(f"{visible(group)}:", style="bold"))
-                _print_answer(answer, console)
+                console.print(Text(f"\n{visible(group)}:", style="bold"))
+                _print_answer(answer, own_findings(answer), console)
+            _print_sentences(release.general_findings, console)
         else:
-            _print_answer(release, console)
+            _print_answer(release, release.findings, console)
         console.print(
             Text.assemble(
                 ("ε spent then " if release.made.again else "ε spent ", "dim"),
@@ -73,10 +75,14 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
     return captured.get().removesuffix("\n")
 
 
-def _print_answer(release: Release, console: Console) -> None:
-    """What may be believed, then the table."""
-    for sentence in release.findings:
+def _print_sentences(sentences: Sequence[str], console: Console) -> None:
+    for sentence in sentences:
         console.print(Text(printable(sentence)))
+
+
+def _print_answer(release: Release, findings: Sequence[str], console: Console) -> None:
+    """What may be believed, then the table."""
+    _print_sentences(findings, console)
     columns = _columns(release)
     if columns[0].cells:
         console.print(fitted(columns, console))
@@ -111,15 +117,28 @@ def fitted(columns: Sequence[Column], console: Console) -> Table:
     room = console.width - (_BETWEEN * len(columns) - 1) - sum(least)
     if room < 0:
         return _as_blocks(columns)
-    wishes = sum(most) - sum(least)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column, low, high in zip(columns, least, most, strict=True):
-        width = high if wishes <= room else low + (high - low) * room // wishes
+    for column, width in zip(columns, _widths(columns, least, most, room), strict=True):
         justify: JustifyMethod = "left" if column.wraps else "right"
         table.add_column(Text(column.name), justify=justify, width=width, overflow="fold")
     for row in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return table
+
+
+def _widths(
+    columns: Sequence[Column], least: Sequence[int], most: Sequence[int], room: int
+) -> list[int]:
+    """How wide columns are: `room` more than the least. Text gets it first, then headings."""
+    widths = list(least)
+    for wraps in (True, False):
+        own = [at for at, column in enumerate(columns) if column.wraps is wraps]
+        wishes = sum(most[at] - least[at] for at in own)
+        given = min(wishes, room)
+        for at in own:
+            widths[at] += (most[at] - least[at]) * given // max(wishes, 1)
+        room -= given
+    return widths
 
 
 def _letters(text: str) -> tuple[int, int]:

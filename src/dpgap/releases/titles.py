@@ -2,9 +2,9 @@
 
 import re
 
-from dpgap.exact.parameters import readable
+from dpgap.releases.numbers import separated
 from dpgap.releases.printable import printable
-from dpgap.releases.questions import Question
+from dpgap.releases.questions import Origin, Question
 from dpgap.releases.results import (
     AboveRelease,
     HybridRelease,
@@ -27,6 +27,7 @@ _OF_ARRAYS: dict[type[Release], str] = {
     MeasuredValues: "Measured values",
     Measured: "Selected answers with estimates",
 }
+_LONGEST = 60
 _WORDS = re.compile(r"[^\W\d_]+([ -][^\W\d_]+)*")
 _ENDING = re.compile(r"[ _](id|name|key|code|no)$", re.IGNORECASE)
 
@@ -46,8 +47,7 @@ def title_of(release: Release) -> str:
 def _of_question(question: Question) -> str:
     origin = question.origin
     if question.kind == "count":
-        part = "" if origin.where is None else ", in a part of the table"
-        return f"How many {plural(origin.unit)} there are{part}"
+        return f"How many {plural(origin.unit)} there are{_where(origin)}"
     most = f"the most {units_of(question)}"
     if origin.sum is not None:
         most = f"the largest total {singular(origin.sum)}"
@@ -62,8 +62,17 @@ def _of_question(question: Question) -> str:
     else:
         title = f"The {question.k:,} {plural(origin.item)} with {most}"
     if question.group is not None:
-        return f"{title}: {printable(str(question.group))}"
-    return title if origin.by is None else f"{title}, by {singular(origin.by)}"
+        return f"{title}{_where(origin)}: {printable(str(question.group))}"
+    by = "" if origin.by is None else f", by {singular(origin.by)}"
+    return f"{title}{by}{_where(origin)}"
+
+
+def _where(origin: Origin) -> str:
+    """Which rows counted, if not all did; a long filter is shown below the title only."""
+    if origin.where is None:
+        return ""
+    filtered = printable(origin.where)
+    return f", where {filtered}" if len(filtered) <= _LONGEST else ", in a part of the table"
 
 
 def units_of(question: Question) -> str:
@@ -81,10 +90,7 @@ def measure_of(question: Question) -> str:
 
 def line_text(question: Question) -> str:
     """The threshold for people; nothing where there is none."""
-    line = question.threshold
-    if line is None:
-        return ""
-    return f"{int(line):,}" if line.denominator == 1 else readable(line)
+    return "" if question.threshold is None else separated(question.threshold)
 
 
 def singular(column: str) -> str:

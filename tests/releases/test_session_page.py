@@ -1,0 +1,97 @@
+"""Several releases on one page: what is the same for all of them is said once."""
+
+import html
+import re
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pandas
+
+import dpgap
+from dpgap.releases.page import page
+from dpgap.releases.provenance import LedgerReference
+from dpgap.releases.session_page import session_page
+from releases_to_show import SESSION, released, session
+
+
+def _words(text: str) -> str:
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", text)).split())
+
+
+def _headings(text: str, level: int) -> list[str]:
+    return [_words(each) for each in re.findall(f"<h{level}>(.*?)</h{level}>", text)]
+
+
+def test_every_question_has_its_part_and_all_have_one_guarantee() -> None:
+    shown = session().to_html()
+    titles = _headings(shown, 2)
+    assert titles[: len(SESSION)] == [
+        "How many visitors there are, where country = 'CH'",
+        "The 3 pages with the largest total amount",
+        "The 4 pages with the most visitors",
+        "The 9 pages with the most visitors",
+        "Pages with more than 500 visitors",
+        "The 3 pages with the most visitors, by country",
+    ]
+    assert titles[len(SESSION) :] == [
+        "What is guaranteed",
+        "How to read the numbers",
+        "How it was made",
+    ]
+    words = _words(shown)
+    assert words.count("ifferential privacy with ε") == 1
+    assert words.count("p is how often") == words.count("A unit is everything") == 1
+    assert words.count("A dot is an estimate") == len(SESSION) - 1
+    assert _headings(shown, 1) == ["6 questions"]
+
+
+def _promised(shown: str) -> Fraction:
+    return Fraction(re.findall(r"together: .*?ifferential privacy with ε = ([\d.]+) ", shown)[0])
+
+
+def test_the_guarantee_is_of_what_all_questions_came_to_and_never_less() -> None:
+    asked = session()
+    words = _words(asked.to_html())
+    assert asked.spent <= _promised(words) < asked.spent * Fraction(101, 100)
+    assert asked.spent.denominator > 1000  # so that it was rounded
+    assert "and δ = 1e-06: if one unit" in words
+    assert words.count("A unit counts for at most 2 items") == 1
+
+
+def test_a_release_that_is_shown_again_is_paid_for_once() -> None:
+    release = released(3)
+    paid = replace(release, made=release.made._replace(ledger=LedgerReference("s", 7, "ab" * 32)))
+    assert _promised(_words(session_page([paid, paid.again()], ""))) == release.epsilon
+    assert _promised(_words(session_page([release, release], ""))) == 2 * release.epsilon
+
+
+def test_a_question_that_is_not_private_takes_the_guarantee_from_the_page() -> None:
+    exposed = released(3, domain="observed-not-private")
+    shown = session_page([released(3), exposed], "")
+    assert "Not private" in _headings(shown, 2)
+    assert "What is guaranteed" not in shown
+
+
+def test_a_session_of_no_question_says_so() -> None:
+    shown = dpgap.Session(pandas.DataFrame({"a": [1]}), unit="row", epsilon=1).to_html()
+    assert _headings(shown, 1) == ["No question"]
+    assert "ε = 1 left." in _words(shown)
+
+
+def test_a_page_of_groups_explains_once_and_finds_for_each() -> None:
+    groups: Any = session().releases[SESSION.index("20 groups")]
+    words = _words(page(groups))
+    assert words.count("In each group, claims about who belongs hold") == 1
+    assert words.count("p is how often") == words.count("A dot is an estimate") == 1
+    assert words.count("What may be believed") == 20
+    for group, answer in groups.items():
+        assert f"{group} What may be believed {answer.findings[0]}" in words
+    assert groups.findings[0].startswith(f"CH: {groups['CH'].findings[0]} ")
+    assert len(groups.findings) == 20 + len(groups.general_findings)
+
+
+def test_few_groups_need_no_table_of_contents() -> None:
+    groups: Any = session().releases[SESSION.index("20 groups")]
+    assert "<nav" in page(groups)
+    assert "<nav" not in page(replace(groups, answers=groups.answers[:3]))
