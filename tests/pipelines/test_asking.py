@@ -171,3 +171,8 @@ def test_how_many_unknown_items_there_are_is_not_told(max_items: int) -> None:
     for tell in (len, bool):
         with pytest.raises(TypeError, match="private"):
             tell(answers)
+
+
+def test_how_many_units_there_are_is_public_where_one_is_replaced() -> None:
+    with pytest.raises(ValueError, match="how many there are stays the same, and is public"):
+        dpgap.count(SOLD, unit="who", epsilon=1, neighbours="replace")

@@ -24,6 +24,7 @@ pytestmark = [
 QUICK = [name for name, reader in READERS.items() if reader.cost == 1]
 PER_READER = len(PLAIN)
 PER_SERVER = 5
+"""How many are asked here. `make twins` asks all of them, many times."""
 TRIES = 60
 
 
@@ -48,7 +49,8 @@ def test_one_unit_more_moves_bounded_answers_no_further_than_they_say(
     name: str, tmp_path: Path
 ) -> None:
     reader = READERS[name](tmp_path)
-    asked = [each for each, question in BOUNDED.items() if question.columns <= reader.columns]
+    able = [each for each, question in BOUNDED.items() if question.columns <= reader.columns]
+    asked = able[QUICK.index(name) % 3 :: 3]
     assert _found(reader, range(len(asked)), asked) == []
 
 
@@ -59,7 +61,8 @@ def test_one_unit_more_changes_no_decision_in_postgres(
 
 
 def test_bounds_hold_in_postgres(postgres: Any, database: Any, tmp_path: Path) -> None:
-    assert _found(READERS["postgres"](tmp_path, database), range(len(BOUNDED)), BOUNDED) == []
+    asked = list(BOUNDED)[::4]
+    assert _found(READERS["postgres"](tmp_path, database), range(len(asked)), asked) == []
 
 
 def test_one_unit_more_changes_no_decision_in_spark(spark: Any, tmp_path: Path) -> None:
@@ -68,7 +71,8 @@ def test_one_unit_more_changes_no_decision_in_spark(spark: Any, tmp_path: Path) 
 
 
 def test_bounds_hold_in_spark(spark: Any, tmp_path: Path) -> None:
-    assert _found(READERS["spark"](tmp_path, spark), range(len(BOUNDED)), BOUNDED) == []
+    asked = list(BOUNDED)[:: len(BOUNDED) // PER_SERVER]
+    assert _found(READERS["spark"](tmp_path, spark), range(len(asked)), asked) == []
 
 
 @pytest.mark.parametrize("name", MUTANTS)

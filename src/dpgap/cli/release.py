@@ -1,7 +1,7 @@
 """`dpgap top-k`, `above` and `count`: from a table to a release that reaches somebody."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -251,22 +251,21 @@ def _release(
     wanted = Wanted(output.csv, output.html, output.force)
     domain = table.get("domain") or ""
     files = wanted.files(lambda: input_files(table["table"], domain, payer.ledger))
-    from dpgap.data.counts import counts, units_of
+    from dpgap.data.counts import counts
 
     # While the engine counts, Python loads the rest.
     with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
-        count: Callable[..., Any] = units_of if function == "count" else counts
-        counting = background.submit(count, **table)
+        counting = None if function == "count" else background.submit(counts, **table)
         account = payer.account()
         from dpgap.cli.delivery import deliver, renders
         from dpgap.pipelines import tables
         from dpgap.releases.rows import to_json
         from dpgap.releases.terminal import shown
 
-        answers = counting.result()
-    with notes():
         ask = {"account": account, "fresh": payer.fresh, **ask}
-        release: Answered = getattr(tables, function)(answers, **ask)
+        ask |= table if counting is None else {"table": counting.result()}
+    with notes():
+        release: Answered = getattr(tables, function)(**ask)
     remaining = release.epsilon - release.spent if account is None else _left(account)
     whose = None if account is None else account.dataset
 

@@ -184,6 +184,8 @@ def embedded_database() -> Iterator["DuckDBPyConnection"]:
         }
         database = duckdb.connect(config=settings)
         try:
+            # How long a query takes would show in the terminal.
+            database.execute("SET enable_progress_bar = false")
             yield database
         finally:
             database.close()

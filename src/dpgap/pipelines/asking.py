@@ -34,7 +34,7 @@ from dpgap.releases.counted import UnitCount
 from dpgap.releases.document import read_archived
 from dpgap.releases.faults import DocumentError
 from dpgap.releases.provenance import MechanismUsed
-from dpgap.releases.questions import Origin, Question, TableRelease
+from dpgap.releases.questions import REPLACE, Origin, Question, TableRelease
 from dpgap.releases.results import Measured
 from dpgap.releases.units import in_units
 from dpgap.releases.ways import HISTOGRAM, METHODS
@@ -187,6 +187,11 @@ def counted(
     asked: Asked, answers: PrivateCounts, account: Account | None, fresh: bool
 ) -> UnitCount:
     """Pay for the count of all units and draw it; or show what was paid for before."""
+    if _origin(answers).neighbours == REPLACE:
+        raise ValueError(
+            "neighbours must be 'add-or-remove' for a count: where a unit is replaced, how many "
+            "there are stays the same, and is public"
+        )
     histogram = NoisyHistogram(asked.epsilon, sensitivity=answers.sensitivity)
     question = _question(asked, None, _origin(answers), answers)
     paid = _paid_before(question, account, fresh, UnitCount)

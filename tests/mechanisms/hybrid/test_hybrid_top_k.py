@@ -233,22 +233,22 @@ def test_an_array_without_answers_is_refused_before_anything_is_charged():
 # Unknown items.
 
 
-class _Unknown(CountsInMemory):
+def _unknown(names, counts, kind=CountsInMemory, reach=3):
     """Counts of the items that are present, and of no others."""
-
-    unknown = True
-    reach = 3
-
-
-def _unknown(names, counts, kind=_Unknown):
-    where = np.arange(len(names))
-    return kind(names, where, np.array(counts, dtype=np.int64), Fraction(1), monotonic=True)
+    return kind(
+        labels=names,
+        positions=np.arange(len(names)),
+        counts=np.array(counts, dtype=np.int64),
+        sensitivity=Fraction(1),
+        monotonic=True,
+        reach=reach,
+        unknown=True,
+    )
 
 
 def test_unknown_items_are_released_by_name_and_not_by_their_place():
-    account = SpyAccount()
     mechanism = dpgap.HybridTopK(50, 3, 3000, monotonic=True)
-    release = mechanism.release(_unknown(["fig", "pea", "oat"], [9, 99, 70]), account=account)
+    release = mechanism.release(_unknown(["fig", "pea", "oat"], [9, 99, 70]))
     assert release.labels == ("pea", "oat")
     assert release.indices.tolist() == [-1, -1]
     assert release.promise.delta == mechanism.delta(3) > 0
@@ -266,14 +266,11 @@ def test_no_unknown_item_at_all_looks_like_none_above_the_line():
 
 
 def test_labels_of_unknown_items_and_a_reach_without_bound_are_refused():
-    class Unbounded(_Unknown):
-        reach = None
-
     mechanism = dpgap.HybridTopK(50, 3, 1, monotonic=True)
     with pytest.raises(ValueError, match="labels must be left out"):
         mechanism.release(_unknown(["fig"], [1]), labels=["pea"])
     with pytest.raises(ValueError, match="answers must have a reach"):
-        mechanism.release(_unknown(["fig"], [1], Unbounded))
+        mechanism.release(_unknown(["fig"], [1], reach=None))
     with pytest.raises(ValueError, match="sensitivity must be at least"):
         dpgap.HybridTopK(50, 3, 1, sensitivity="1/2").release(_unknown(["fig"], [1]))
 
@@ -452,7 +449,7 @@ def test_groups_whose_members_have_no_place_keep_their_names():
     def find(groups, places):
         return Found(np.full(groups.size, -1), tuple("x" * int(g + 1) for g in groups))
 
-    class InEngine(_Unknown):
+    class InEngine(CountsInMemory):
         def groups(self):
             return Groups(np.array([99, 3]), np.array([1, 2]), find)
 
