@@ -145,7 +145,7 @@ def test_items_that_are_only_those_present_need_a_line_for_their_delta():
             mechanism.prepare(unknown, None, k=5, at_least=line, delta="1e-6")
     asked = {"k": 5, "at_least": 15}
     drawn = mechanism.draw_paid(mechanism.prepare(unknown, None, delta="1e-6", **asked), **asked)
-    assert (drawn.indices.tolist(), drawn.line) == ([0], 15)
+    assert (drawn.indices.tolist(), drawn.line) == ([-1], 15)
 
 
 def test_a_table_in_which_nobody_is_present_answers_like_any_other():
