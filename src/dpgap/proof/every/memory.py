@@ -19,6 +19,7 @@ from typing import Any
 from dpgap.proof.checker.numbers import Violation
 
 _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME")
+_PEEKING = {"PUSH_EXC_INFO", "MATCH_CLASS"}
 _REFUSED = {
     *("setattr", "delattr", "vars", "globals", "locals", "exec", "eval", "open", "input"),
     *("__import__", "id", "hash", "breakpoint", "memoryview", "getattr"),
@@ -119,6 +120,8 @@ def _require_function(function: FunctionType, seen: set[Any]) -> None:
         return
     seen.add(function)
     name, code = function.__qualname__, function.__code__
+    if peeks(code):
+        raise _remembers(f"{name} can see that it is being proved")
     if any(_stores(code)):
         raise _remembers(f"{name} stores something outside its own variables")
     kept = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
@@ -136,6 +139,14 @@ def _require_function(function: FunctionType, seen: set[Any]) -> None:
 
 def _is_module(value: Any) -> bool:
     return isinstance(value, ModuleType) and value.__name__ in _MODULES
+
+
+def peeks(code: CodeType) -> bool:
+    """Whether code could tell numbers from what stands for them: by their class, or by trying."""
+    used = {each.opname for part in (code, *inner(code)) for each in dis.get_instructions(part)}
+    asked = {name for name in names(code, "ATTR", "METHOD") if name.startswith("__")}
+    formats = any(name.startswith("FORMAT_") for name in used)
+    return formats or bool(used & _PEEKING) or not asked <= {"__getitem__"}
 
 
 def _stores(code: CodeType) -> Iterator[bool]:

@@ -12,7 +12,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from dpgap.proof.checker.numbers import Violation
-from dpgap.proof.every.memory import inner, names
+from dpgap.proof.every.memory import inner, names, peeks
 
 _FUNCTIONS = {"sorted", "range", "len", "min", "max", "tuple", "list", "zip", "sum"}
 _ARITHMETIC = {"+", "-", "*", "/"}
@@ -31,8 +31,8 @@ def _require(kind: Any, name: str, seen: set[str]) -> None:
         return
     seen.add(name)
     code = found.__code__
-    if found.__defaults__ or found.__kwdefaults__ or code.co_freevars:
-        raise _uneven(f"{name} has defaults, or variables from outside")
+    if found.__defaults__ or found.__kwdefaults__ or code.co_freevars or peeks(code):
+        raise _uneven(f"{name} has defaults or variables from outside, or sees that it is proved")
     if not all(_is_known(each, found) for each in names(code, "GLOBAL")):
         raise _uneven(f"{name} calls more than is known to treat all alike")
     parts = [code, *inner(code)]
