@@ -93,9 +93,8 @@ def _own(release: Selected) -> Iterator[str]:
 def _general(release: Selected) -> Iterator[str]:
     if _claims_something(release):
         yield _confidence(release)
-    if release.p_values is None:
-        yield from _why_no_p_values(release)
-    elif not release.nobody_lost:
+    yield from why_no_p_values(release)
+    if release.p_values is not None and not release.nobody_lost:
         yield _MEANING
 
 
@@ -325,7 +324,10 @@ def _outside(release: Measured) -> Iterator[str]:
     )
 
 
-def _why_no_p_values(release: Selected) -> Iterator[str]:
+def why_no_p_values(release: Selected) -> Iterator[str]:
+    """Why there are none, if there are none and the reason is known."""
+    if release.p_values is not None:
+        return
     if isinstance(release, Measured) and release.route == HISTOGRAM:
         yield _WHY_NOT_READ_OFF
     for used in release.mechanisms:

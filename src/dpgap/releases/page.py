@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from dpgap.exact.parameters import approximately, readable
 from dpgap.releases.by_group import ReleasesByGroup
-from dpgap.releases.findings import is_mostly_noise, own_findings
+from dpgap.releases.findings import is_mostly_noise, own_findings, why_no_p_values
 from dpgap.releases.numbers import exact_text
 from dpgap.releases.picture import picture
 from dpgap.releases.printable import printable
@@ -62,7 +62,7 @@ def answer(
     if not isinstance(release, ReleasesByGroup):
         findings = release.findings
         if isinstance(release, Selected) and not is_alone:
-            findings = own_findings(release)
+            findings = (*own_findings(release), *why_no_p_values(release))
         yield from _found(release, findings, level)
         yield from _numbers(release, level)
         return
@@ -162,6 +162,10 @@ _BEFORE_SELECTION = (
 _AFTER_SELECTION = (
     "An interval accounts for all noise that was added, also after selecting the winners."
 )
+_EACH_ALONE = (
+    "Each interval is about one value. What may be believed is about all values at once, so that "
+    "it claims a little less."
+)
 _LEADS = (
     "“lead over next” is by how much an estimate is above the next one; “give or take”, how far "
     "that may be off, for all leads at once."
@@ -194,6 +198,7 @@ def _reading(release: Release) -> Iterator[str]:
         return
     yield _BEFORE_SELECTION if release.method == "paper" else _AFTER_SELECTION
     if release.indices.size > 1:
+        yield _EACH_ALONE
         yield _LEADS
     yield {"joint": _SET, HISTOGRAM: _READ_OFF}.get(release.route or "", _GAPS)
     if release.line is not None and release.route != HISTOGRAM:

@@ -8,7 +8,7 @@ import html
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from dpgap.releases.findings import general_findings
+from dpgap.releases.findings import general_findings, why_no_p_values
 from dpgap.releases.page import answer, made, reading_of, terms_and_mechanisms
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import Question
@@ -50,7 +50,8 @@ def _answered(release: Release, title: str, name: str) -> str:
 def _reading(release: Release) -> Iterator[str]:
     """How far claims may be trusted, which is said of each question; and how to read numbers."""
     if isinstance(release, Selected):
-        for sentence in general_findings(release):
+        said = [each for each in general_findings(release) if each not in why_no_p_values(release)]
+        for sentence in said:
             yield text(sentence.replace("Claims about", "For each question, claims about"))
     yield from reading_of(release)
 
@@ -67,12 +68,13 @@ def _guarantees(releases: Sequence[Release], titles: Sequence[str]) -> Iterator[
         common = [each for each in said[0] if all(each in own for own in said)]
         promise = text(f"All of this page together: {_promise(releases, asked)}")
         whole = f"<p>{' '.join([promise, *common])}</p>"
-        own = "".join(
-            f"<dt>{title}</dt><dd>{' '.join(rest)}</dd>"
-            for title, each in zip(titles, said, strict=True)
-            if (rest := [sentence for sentence in each if sentence not in common])
-        )
-        yield section("What is guaranteed", f"{whole}<dl>{own}</dl>" if own else whole)
+        own: dict[str, str] = {}
+        for title, each in zip(titles, said, strict=True):
+            rest = " ".join(sentence for sentence in each if sentence not in common)
+            own[rest] = f"{own.get(rest, '')}<dt>{title}</dt>"
+        parts = "".join(f"{whose}<dd>{rest}</dd>" for rest, whose in own.items() if rest)
+        more = f'<dl class="of-each">{parts}</dl>' if parts else ""
+        yield section("What is guaranteed", whole + more)
 
 
 def _promise(releases: Sequence[Release], asked: Sequence[Question]) -> str:
