@@ -23,7 +23,8 @@ KINDS = ("general", "rising", "falling")
 
 
 def test_every_number_of_answers_up_to_three_is_judged_with_every_k():
-    judged = Counter((c.variant, c.n, c.k) for c in cases() if c.name == "HybridTopK")
+    listed = [case for case in cases() if case.name == "HybridTopK" and case.n != "every"]
+    judged = Counter((case.variant, case.n, case.k) for case in listed)
     sizes = [(n, k) for n in range(1, 4) for k in range(1, n + 2)]
     own = {("δ of unknown items", n, k): 1 for n, k in sizes if k <= n}
     assert judged == own | {(f"exponential, {kind}", n, k): 1 for kind in KINDS for n, k in sizes}
