@@ -30,6 +30,7 @@ _ARITHMETIC = (
     "dpgap.exact",
     "dpgap.mechanisms",
     "dpgap.estimates",
+    "dpgap.pipelines.best",
     "dpgap.pipelines.forecast",
     "dpgap.pipelines.rule",
     "dpgap.releases.provenance",

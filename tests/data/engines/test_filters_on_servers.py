@@ -83,7 +83,7 @@ def test_no_collation_of_postgresql_orders_text(database: Any) -> None:
     assert not re.search(r'"x"\s*[<>]', query)
 
 
-@pytest.mark.parametrize("home", ["postgres", "spark"])
+@pytest.mark.parametrize("home", ["postgres", pytest.param("spark", marks=pytest.mark.long)])
 def test_hundreds_of_parts_are_no_problem(home: str, request: pytest.FixtureRequest) -> None:
     if home == "spark":
         rows = [(0, 5, "7"), (1, 500, "x")]

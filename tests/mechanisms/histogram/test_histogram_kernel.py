@@ -17,7 +17,7 @@ from dpgap.mechanisms.histogram.kernel import Wanted, best_grouped, best_of
 from law_tests import LEVEL, homogeneous_p, tally_p
 from seams import words_drawn
 
-RUNS = 6_000
+RUNS = 3_000
 
 
 class _SameNoise:
