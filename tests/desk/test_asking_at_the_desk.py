@@ -180,3 +180,15 @@ def test_a_question_says_again_what_it_was_told() -> None:
     asked = DeskQuestion.read(said)
     assert DeskQuestion.read(asked.fields()) == asked
     assert asked.threshold == Fraction(1, 3)
+
+
+def test_whoever_has_an_allowance_can_ask_about_items_that_are_not_stated(tmp_path: Path) -> None:
+    any_item = '[[datasets.sales.topics]]\nname = "any"\nitem = "what"\nmax_items = 3'
+    path = write_file(tmp_path, data='epsilon = 10\ndelta = "1e-3"', more=any_item)
+    with running(path) as desk, desk.program("ann") as ann, desk.program("sue") as sue:
+        act = {"person": "ann", "epsilon": 4, "reason": "less"}
+        for delta in ("1e-5", "2e-5"):
+            asked = question(topic="any", delta=delta)
+            answer = ann.post("/api/v1/datasets/sales/ask", json=asked)
+            assert answer.status_code == 200, answer.text
+            sue.post("/api/v1/datasets/sales/acts/allow", json=act).raise_for_status()

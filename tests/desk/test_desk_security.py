@@ -327,3 +327,17 @@ def test_a_ledger_that_is_gone_releases_nothing_and_shows_no_address(
         answer = ann.post(ASK, json=question())
         assert answer.status_code == 503
         assert "nothing is released" in answer.json()["error"]
+
+
+def test_a_file_that_cannot_be_read_is_said_on_pages_too(desk: Running, tmp_path: Path) -> None:
+    with desk.browser("ann") as ann:
+        (tmp_path / "desk.toml").write_text("[desk")
+        for place in ("/", "/data/sales", "/enter", "/nothing"):
+            answer = ann.get(place)
+            assert answer.status_code == (404 if place == "/nothing" else 503)
+    assert not [line for line in desk.lines if "an error inside" in line]
+
+
+def test_a_truth_value_is_no_amount(desk: Running) -> None:
+    with desk.program("ann") as ann:
+        assert ann.post(ASK, json=question(epsilon=True)).status_code == 422

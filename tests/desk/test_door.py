@@ -88,3 +88,22 @@ def test_a_pass_of_one_desk_is_good_at_another_with_the_same_key(
         carried = desk.desk.door.by_token(token_of("ann"))
         assert carried is not None
         assert other.desk.door.with_pass(carried) is not None
+
+
+def test_a_token_that_is_revoked_while_the_desk_starts_is_revoked(tmp_path: Path) -> None:
+    path = write_file(tmp_path)
+    file = read_stewards_file(path)
+    text = path.read_text().replace(hash_of_token(token_of("ann")), hash_of_token("another"))
+    path.write_text(text)
+    assert Door(file).with_token(token_of("ann")) is None
+
+
+def test_whoever_is_taken_off_a_data_set_asks_no_more_and_nobody_is_added(tmp_path: Path) -> None:
+    path = write_file(tmp_path)
+    file = read_stewards_file(path)
+    door, sales = Door(file), file.datasets["sales"]
+    visitors = [door.with_token(token_of(name)) for name in ("ann", "bob", "eve")]
+    assert [each is not None and door.may_ask(each, sales) for each in visitors] == [1, 1, 0]
+    path.write_text(path.read_text().replace('bob = "all"', 'eve = "all"'))
+    os.utime(path, ns=(1, 1))
+    assert [each is not None and door.may_ask(each, sales) for each in visitors] == [1, 0, 0]

@@ -144,3 +144,15 @@ def test_a_desk_that_others_can_reach_needs_names_tokens_and_a_key(
     opened = open_desk(read_stewards_file(path))
     with pytest.raises(ValueError, match=words):
         place_of(opened, host, 80)
+
+
+def test_data_sets_with_one_budget_must_list_the_same_people(tmp_path: Path) -> None:
+    more = (
+        '[datasets.other]\ntable = "sales.csv"\nunit = "who"\nbudget = "sales"\n'
+        'people = {}\n[[datasets.other.topics]]\nname = "n"\n'
+    )
+    path = write_file(tmp_path, more=more.format("{ eve = 1 }"))
+    with pytest.raises(FileFaults, match="people must list the same people"):
+        read_stewards_file(path)
+    path = write_file(tmp_path, more=more.format('{ bob = "all", ann = 5 }'))
+    assert set(read_stewards_file(path).datasets) == {"sales", "other"}

@@ -131,3 +131,10 @@ def test_what_a_topic_cannot_be_asked_is_refused_in_words(
     assert answer.status_code in (409, 422)
     assert words in answer.json()["error"]
     assert len(topics.desk.ledger.entries("sales")) == before
+
+
+def test_an_epsilon_so_large_that_intervals_are_points_has_a_page(topics: Running) -> None:
+    with topics.browser("ann") as ann:
+        answer = ann.get("/data/sales", params={"epsilon": "1000"})
+        assert answer.status_code == 200
+        assert "not enough" in answer.text

@@ -4,6 +4,7 @@ Nothing here can do what the command line cannot.
 """
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from dpgap.budget.requests import require_words
@@ -27,7 +28,16 @@ def _lower(steward: Steward, said: Fields, reason: str) -> Any:
 
 def _allow(steward: Steward, said: Fields, reason: str) -> Any:
     person = require_words("person", said.get("person", ""))
-    return steward.allow(person, number_in(said, "epsilon"), reason=reason)
+    epsilon = number_in(said, "epsilon")
+    return steward.allow(person, epsilon, delta=_delta_of(steward, person), reason=reason)
+
+
+def _delta_of(steward: Steward, person: str) -> Fraction:
+    """The δ that a person may spend: only the command line changes it; without one, all of it."""
+    standing = steward.standing_of(person)
+    if standing is not None and standing.allowance is not None:
+        return standing.allowance.delta
+    return steward.ledger.account(steward.dataset).balance.granted.delta
 
 
 def _write_off(steward: Steward, said: Fields, reason: str) -> Any:

@@ -5,7 +5,7 @@ import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 from dpgap.budget.amounts import readable_text
 from dpgap.desk.acts import act
@@ -28,7 +28,7 @@ router = APIRouter(prefix="/api/v1", tags=["desk"])
 about = APIRouter(include_in_schema=False)
 
 Program = Annotated[Visitor, Depends(program_of)]
-Number = int | float | str
+Number = StrictInt | StrictFloat | str
 
 
 class AskedQuestion(BaseModel):

@@ -21,6 +21,7 @@ from dpgap.desk.refusals import NOT_THERE, Refused, refusal_of
 from dpgap.desk.rendering import shown
 from dpgap.desk.shelf import Shelf
 from dpgap.desk.stewards_file import StewardsFile
+from dpgap.desk.visits import browser_visitor
 
 
 def open_desk(file: StewardsFile) -> Desk:
@@ -103,4 +104,9 @@ def _said(request: Request, refused: Refused) -> Response:
     if request.url.path.startswith("/api/"):
         headers = {"www-authenticate": "Bearer"} if refused.status == 401 else None
         return JSONResponse({"error": refused.words}, refused.status, headers)
-    return shown(request, "refused.html", status=refused.status, words=refused.words)
+    try:
+        visitor = browser_visitor(request)
+    except Refused:  # why nobody can be known just now may be what is to be said
+        visitor = None
+    values = {"visitor": visitor, "words": refused.words}
+    return shown(request, "refused.html", status=refused.status, **values)

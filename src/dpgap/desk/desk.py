@@ -68,7 +68,7 @@ class Desk:
 
     def may_ask(self, visitor: Visitor, data: ListedData) -> bool:
         """Whether the steward's file lists this person for this data set."""
-        return self.door.is_local or visitor.name in data.people
+        return self.door.may_ask(visitor, data)
 
     def dataset(self, visitor: Visitor, name: str) -> ListedData:
         """A data set by name. One that is not for this person is not there for them."""

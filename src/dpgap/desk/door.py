@@ -14,7 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dpgap.desk.refusals import Refused
-from dpgap.desk.stewards_file import FileFaults, Person, StewardsFile, read_stewards_file
+from dpgap.desk.stewards_file import (
+    FileFaults,
+    ListedData,
+    Person,
+    StewardsFile,
+    read_stewards_file,
+)
 from dpgap.desk.tokens import Passes, hash_of_token, new_token, owner_of
 
 
@@ -38,7 +44,8 @@ class Door:
     def __init__(self, file: StewardsFile) -> None:
         self._file = file
         self._people = file.people
-        self._seen = _stamp(file)
+        self._listed = {data.name: data.people.keys() for data in file.datasets.values()}
+        self._seen: tuple[int, ...] | None = None  # it may have changed since it was read
         self._lock = threading.Lock()
         self.passes = Passes(bytes.fromhex(file.key) if file.key else secrets.token_bytes(32))
         self.is_local = not file.has_tokens
@@ -87,18 +94,33 @@ class Door:
 
     def people(self) -> Mapping[str, Person]:
         """Everybody, as the file says at this moment."""
+        self._look()
+        return self._people
+
+    def may_ask(self, visitor: Visitor, data: ListedData) -> bool:
+        """Whether somebody was listed for a data set when the desk started, and still is.
+
+        Whoever is listed later has no allowance yet, and so waits for the next start.
+        """
+        self._look()
+        now = self._listed.get(data.name, ())
+        return self.is_local or (visitor.name in data.people and visitor.name in now)
+
+    def _look(self) -> None:
+        """Read the file again if it changed."""
         if self.is_local:
-            return self._people
+            return
         with self._lock:
             stamp = _stamp(self._file)
-            if stamp != self._seen:
-                try:
-                    self._people = read_stewards_file(self._file.path).people
-                except (FileFaults, OSError):
-                    self._people = {}
-                    raise Refused(503, "The steward's file cannot be read just now.") from None
-                self._seen = stamp
-            return self._people
+            if stamp == self._seen:
+                return
+            try:
+                file = read_stewards_file(self._file.path)
+            except (FileFaults, OSError):
+                self._people, self._listed, self._seen = {}, {}, None
+                raise Refused(503, "The steward's file cannot be read just now.") from None
+            self._people, self._seen = file.people, stamp
+            self._listed = {data.name: data.people.keys() for data in file.datasets.values()}
 
 
 def _stamp(file: StewardsFile) -> tuple[int, ...]:

@@ -68,8 +68,8 @@ class Prospects(NamedTuple):
 
     @property
     def widest(self) -> float:
-        """The half width that fills the picture."""
-        return max(row.half_width for row in self.rows)
+        """The half width that fills the picture, which has one where all intervals are points."""
+        return max(row.half_width for row in self.rows) or 1.0
 
 
 def prospects(question: DeskQuestion, facts: TopicFacts, left: Fraction) -> Prospects:

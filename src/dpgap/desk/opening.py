@@ -28,7 +28,8 @@ def open_budgets(file: StewardsFile, ledger: Ledger) -> None:
         for person, share in data.people.items():
             standing = steward.standing_of(person)
             if share is not None and (standing is None or standing.allowance is None):
-                steward.allow(person, share, reason=_REASON)
+                delta = ledger.account(data.budget).balance.granted.delta
+                steward.allow(person, share, delta=delta, reason=_REASON)
 
 
 def _open(ledger: Ledger, data: ListedData) -> None:

@@ -73,7 +73,7 @@ _templates.filters |= {
 def shown(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
     """A page, with what every page has."""
     desk = desk_of(request)
-    visitor = values.pop("visitor", None) or browser_visitor(request)
+    visitor = values.pop("visitor") if "visitor" in values else browser_visitor(request)
     form_key = "" if visitor is None else desk.door.passes.form_key(visitor.carried)
     content = _templates.get_template(template).render(
         **values,

@@ -190,11 +190,21 @@ class _FileReader:
         }
         if not datasets:
             self._fault(("datasets",), "must name at least one data set")
+        if not self.faults:
+            self._require_one_archive(datasets)
         if self.faults:
             raise FileFaults(self.path, self.faults)
         desk["ledger"] = self._place(desk["ledger"], "sqlite:///")
         desk["tick"] = float(desk["tick"])
         return StewardsFile(self.path, **desk, people=people, datasets=datasets)
+
+    def _require_one_archive(self, datasets: Mapping[str, ListedData]) -> None:
+        """A budget has one archive: whoever may see it for one data set sees it for all."""
+        people: dict[str, Any] = {}
+        for data in datasets.values():
+            if people.setdefault(data.budget, data.people.keys()) != data.people.keys():
+                words = "must list the same people as the other data set with this budget:"
+                self._fault(("datasets", data.name, "people"), f"{words} they share an archive")
 
     def _person(self, name: str, content: Any) -> Person:
         self._pass(("people", name), check.words, name)
