@@ -1,5 +1,6 @@
 """Write a stream as one step, and have it proved for every n."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from dpgap.proof.every.theorems import judged
 _MOST_ANSWERS = 3
 
 
-class Stepwise:
+class Stepwise(ABC):
     """A stream of answers, to be written as one step; everything else follows from it.
 
     Say `epsilon`, the `shared_law` of the draw that all steps share, how many units there are
@@ -24,12 +25,13 @@ class Stepwise:
     unit: Any
     sensitivity: Any = 1
 
+    @abstractmethod
     def step(
         self, used: Scalar, answer: Scalar, shared: Scalar, noise: Noise
     ) -> tuple[Any, Scalar]:
         """What is said of one answer, and the units used after it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def align_step(
         self, used: Scalar, move: Scalar, outcome: Any
     ) -> tuple[Sequence[Scalar], Scalar]:
@@ -38,7 +40,6 @@ class Stepwise:
         On the neighbour what is shared is higher by the `rise`. `move` makes up for that and for
         the answer's own change.
         """
-        raise NotImplementedError
 
     def rise(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> Scalar:
         """How far the shared draw is shifted."""
