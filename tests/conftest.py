@@ -1,5 +1,6 @@
 """Tests' own modules for every folder, seeded bits for every test, one of every server for all."""
 
+import os
 import re
 import shutil
 import sys
@@ -63,3 +64,18 @@ def spark() -> Iterator[Any]:
         pytest.skip("Spark needs a JDK")
     with spark_session() as session:
         yield session
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium. Without it the tests are skipped, but never where changes are judged."""
+    path = shutil.which("chromium")
+    if path is None and not os.environ.get("CI"):
+        pytest.skip("Chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    assert path is not None, "Chromium is not installed, and pages cannot be looked at"
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()

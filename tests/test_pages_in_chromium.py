@@ -1,8 +1,6 @@
 """Pages as a browser shows them: on a phone, a tablet and a screen, in the dark and on paper."""
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import pairwise
@@ -89,21 +87,6 @@ SHOWN: dict[str, Callable[[Path], str]] = {
     "no ledger": lambda _: ledger_page([]),
     "the paper": _reproduction,
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Debian's Chromium. Without it the tests are skipped, but never where changes are judged."""
-    path = shutil.which("chromium")
-    if path is None and not os.environ.get("CI"):
-        pytest.skip("Chromium is not installed")
-    from playwright.sync_api import sync_playwright
-
-    assert path is not None, "Chromium is not installed, and pages cannot be looked at"
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """The desk as people use it: in a real browser, with every press counted and every charge too."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -18,21 +16,6 @@ pytestmark = pytest.mark.xdist_group("chromium")
 CHECKS = (Path(__file__).parents[1] / "page_checks.js").read_text(encoding="utf-8")
 NAME = '"><img src=x onerror=alert(1)>'
 """Somebody's name."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Debian's Chromium. Without it the tests are skipped, but never where changes are judged."""
-    path = shutil.which("chromium")
-    if path is None and not os.environ.get("CI"):
-        pytest.skip("Chromium is not installed")
-    from playwright.sync_api import sync_playwright
-
-    assert path is not None, "Chromium is not installed, and pages cannot be looked at"
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

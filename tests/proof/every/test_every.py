@@ -5,10 +5,11 @@ from fractions import Fraction
 
 import pytest
 import z3
+from sound_streams import Above
 
 import dpgap
 from dpgap.exact.laws import NOISES
-from dpgap.proof import LaplaceNoise, Stepwise, Violation, prove_every, replay
+from dpgap.proof import LaplaceNoise, Violation, prove_every, replay
 from dpgap.proof.cases import EVERY, cases
 from dpgap.proof.checker.families import altered
 from dpgap.proof.every import provers, rankings
@@ -270,23 +271,6 @@ def test_a_measurement_whose_noise_is_for_one_value_is_refused():
 
     with pytest.raises(Violation, match="does not fit the number of values"):
         prove_measurement(lambda epsilon=1, **more: ForOne(epsilon, **more), "general")
-
-
-class Above(Stepwise):
-    """Says which of the first answers are above zero, and stops after two."""
-
-    epsilon = 1
-    shared_law = LaplaceNoise(Fraction(2))
-    law = LaplaceNoise(Fraction(8))
-    capacity = 2
-    unit = Fraction(1, 4)
-
-    def step(self, used, answer, shared, noise):
-        above = bool(answer + noise.draw(self.law) >= shared)
-        return above, used + above
-
-    def align_step(self, used, move, outcome):
-        return [move if outcome else 0], used + outcome
 
 
 def test_a_stream_of_ones_own_is_proved_for_every_n():

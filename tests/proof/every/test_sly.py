@@ -6,29 +6,13 @@ from math import floor
 from typing import NamedTuple
 
 import pytest
+from sound_streams import Above
 
 import dpgap
 from dpgap.proof import BadProgram, LaplaceNoise, Stepwise, Violation, prove_every
 from dpgap.proof.every.measurements import prove_measurement
 from dpgap.proof.every.rankings import prove_ranking
 from dpgap.proof.every.streams import prove_known_stream, prove_stream
-
-
-class Above(Stepwise):
-    """Says which answers are above a noisy zero, and stops after two: sound, to be spoilt."""
-
-    epsilon = 1
-    shared_law = LaplaceNoise(Fraction(2))
-    law = LaplaceNoise(Fraction(8))
-    capacity = 2
-    unit = Fraction(1, 4)
-
-    def step(self, used, answer, shared, noise):
-        above = bool(answer + noise.draw(self.law) >= shared)
-        return above, used + above
-
-    def align_step(self, used, move, outcome):
-        return [move if outcome else 0], used + outcome
 
 
 class RemembersInADefault(Above):
