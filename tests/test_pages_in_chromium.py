@@ -93,7 +93,9 @@ SHOWN: dict[str, Callable[[Path], str]] = {
 def tab(browser: Any) -> Iterator[Any]:
     """One tab for all; nothing leaves it."""
     with browser.new_context() as context:
-        yield context.new_page()
+        opened = context.new_page()
+        opened.route("**/*", lambda route: route.abort())  # between two pages, too
+        yield opened
 
 
 @pytest.fixture
@@ -115,8 +117,8 @@ def show(tab: Any) -> Iterator[Callable[..., list[str]]]:
                 heard.append(f"asks for {route.request.url}")
                 route.abort()
 
-        tab.unroute_all()
-        tab.route("**/*", answer)
+        tab.unroute("**")
+        tab.route("**", answer)
         tab.goto(HOME)
         return heard
 
