@@ -121,7 +121,7 @@ def prove(
     monotonic mechanism both directions are proved. `within` confines all answers to a range that
     they cannot leave. `ties` counts ties, for noise on a grid. For a mechanism that has a `reach`,
     the changes of all answers add up to at most that many sensitivities.
-    `general` also accepts affine alignments that are not acyclic and charges ln(1/|det J|).
+    `general` also accepts affine alignments that are not acyclic and charges `ln(1/|det J|)`.
     """
     count = positive_integer("n", n)
     sample = _build(mechanism, lambda name: Fraction(1))

@@ -1,0 +1,44 @@
+"""The site: `make docs` writes it into build/site. The sources are the pages as they stand.
+
+The folder above is the source, so that links between pages work here and on a code host alike.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import dpgap
+
+project = "dpgap"
+release = version = dpgap.__version__
+copyright = "the authors of dpgap"
+language = "en"
+
+root_doc = "docs/index"
+include_patterns = ["SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]
+exclude_patterns = ["docs/figures/**", "docs/_static/**", "**/__pycache__/**"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "reference_directives"]
+suppress_warnings = ["toc.empty_glob"]  # pages that a part of the project may lack
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["attrs_block"]
+
+smartquotes = False  # they would spoil what stands for itself, such as --delta
+default_role = "code"  # docstrings mark code as Markdown does
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autodoc_class_signature = "mixed"
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+html_theme = "furo"
+html_title = "dpgap"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_last_updated_fmt = None
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"

@@ -1,0 +1,151 @@
+"""Two directives for the reference: public names from their docstrings, and the commands.
+
+`public-names` takes a module, and names of it or none: then all that the module lists. `commands`
+walks the command line's own objects. So neither can lag behind the code.
+"""
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import click
+import typer.main
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.typing import OptionSpec
+
+import dpgap
+from dpgap.cli.app import app
+
+
+class PublicNames(SphinxDirective):
+    """The documentation of some names of a module, or of all that it lists.
+
+    With `:own:` what classes inherit is left out.
+    """
+
+    required_arguments = 1
+    has_content = True
+    option_spec: ClassVar[OptionSpec] = {"own": directives.flag}
+
+    def run(self) -> list[nodes.Node]:
+        """Let autodoc write each of them."""
+        module = self.arguments[0]
+        names = " ".join(self.content).split() or importlib.import_module(module).__all__
+        lines = [line for name in names for line in self._asked(module, name)]
+        return self.parse_text_to_nodes("\n".join(["```{eval-rst}", *lines, "```"]))
+
+    def _asked(self, module: str, name: str) -> Iterator[str]:
+        thing = getattr(importlib.import_module(module), name)
+        if inspect.ismodule(thing):
+            return
+        kind = "autoclass" if inspect.isclass(thing) else "autofunction"
+        if inspect.isclass(thing) and issubclass(thing, BaseException):
+            kind = "autoexception"
+        yield f".. {kind}:: {module}.{name}"
+        if kind == "autoclass":
+            yield "   :members:"
+            if "own" not in self.options:
+                yield "   :inherited-members: tuple, ABC, object"
+        yield ""
+
+
+class Commands(SphinxDirective):
+    """Every command with its help, its arguments and its options."""
+
+    def run(self) -> list[nodes.Node]:
+        """One section for each command."""
+        group = typer.main.get_command(app)
+        return [
+            self._section(command, path) for command, path in _commands(group, ("dpgap",))
+        ]
+
+    def _section(self, command: click.Command, path: tuple[str, ...]) -> nodes.section:
+        name = " ".join(path)
+        section = nodes.section(ids=[nodes.make_id(name)], names=[name.lower()])
+        section += nodes.title(text=name)
+        for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+            section += nodes.paragraph(text=" ".join(paragraph.split()))
+        with click.Context(command, info_name=name) as context:
+            usage = " ".join([name, *command.collect_usage_pieces(context)])
+            section += nodes.literal_block(text=usage, language="text")
+            section += _options(command, context)
+        self.state.document.note_explicit_target(section)
+        return section
+
+
+def _commands(
+    command: click.Command, path: tuple[str, ...]
+) -> Iterator[tuple[click.Command, tuple[str, ...]]]:
+    """All commands below this one that do something, in the order of the help."""
+    if not hasattr(command, "commands"):
+        yield command, path
+        return
+    with click.Context(command) as context:
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if not inner.hidden:
+                yield from _commands(inner, (*path, name))
+
+
+def _options(command: click.Command, context: click.Context) -> nodes.definition_list:
+    """Each option as the help shows it."""
+    listed = nodes.definition_list()
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is None:
+            continue
+        written, said = record
+        item = nodes.definition_list_item()
+        item += nodes.term("", "", nodes.literal(text=" ".join(written.split())))
+        item += nodes.definition("", nodes.paragraph(text=" ".join(said.split())))
+        listed += item
+    return listed
+
+
+def _shorten(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str, returned: str
+) -> tuple[str, str] | None:
+    """No signature where users never call it: of releases and other things that are returned."""
+    if what == "class" and not name.startswith(CALLED):
+        return "", ""
+    return None
+
+
+def _head_parameters(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
+) -> None:
+    """Names and what they mean are a list already; their heading must not be a section."""
+    if "Parameters" not in lines:
+        return
+    head = lines.index("Parameters")
+    lines[head : head + 2] = [".. rubric:: Parameters", ""]
+    for place in range(head + 2, len(lines) - 1):
+        if re.match(r"\w", lines[place]) and lines[place + 1].startswith("    "):
+            lines[place] = ", ".join(f"`{word}`" for word in lines[place].split(", "))
+
+
+CALLED = tuple(f"dpgap.{name}" for name in dpgap.__all__) + ("dpgap.proof.",)
+
+
+def _write_front_door(app: Sphinx, failure: Exception | None) -> None:
+    """A page at the top of the site that leads to the first one."""
+    door = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>dpgap</title>'
+    door += '<meta http-equiv="refresh" content="0; url=docs/index.html">'
+    door += '<p><a href="docs/index.html">dpgap</a></p></html>\n'
+    if failure is None:
+        (app.outdir / "index.html").write_text(door, encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Tell Sphinx of both."""
+    app.add_directive("public-names", PublicNames)
+    app.add_directive("commands", Commands)
+    app.connect("autodoc-process-docstring", _head_parameters)
+    app.connect("autodoc-process-signature", _shorten)
+    app.connect("build-finished", _write_front_door)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
