@@ -60,9 +60,7 @@ class Commands(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """One section for each command."""
         group = typer.main.get_command(app)
-        return [
-            self._section(command, path) for command, path in _commands(group, ("dpgap",))
-        ]
+        return [self._section(command, path) for command, path in _commands(group, ("dpgap",))]
 
     def _section(self, command: click.Command, path: tuple[str, ...]) -> nodes.section:
         name = " ".join(path)

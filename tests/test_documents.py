@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PAGES = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-]
+from pages import PAGES, ROOT, name_of
 
 
 def _anchors(page: Path) -> set[str]:
@@ -19,7 +15,7 @@ def _anchors(page: Path) -> set[str]:
     return {heading.replace(" ", "-") for heading in plain}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_leads_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text):
@@ -29,7 +25,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in _anchors(target), link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_test_that_a_page_names_is_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for path, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+)…?)?`", text):
