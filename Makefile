@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo desk test lint chromium long twins benchmark clean
+.PHONY: demo desk docs test lint chromium long twins benchmark clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -23,6 +23,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 	$(PIP) --editable '.[desk]'
 	touch $@
 
+.venv/.docs: .venv/.ready
+	$(PIP) --editable '.[docs]'
+	touch $@
+
 SHOP := --unit customer --item product --domain examples/products.txt
 
 demo: .venv/.ready
@@ -35,6 +39,10 @@ demo: .venv/.ready
 desk: .venv/.desk
 	@$(BIN)/python examples/shop.py
 	$(BIN)/dpgap desk examples/desk.toml
+
+# The site, in build/site: open build/site/index.html. Warnings are errors.
+docs: .venv/.docs
+	$(BIN)/python -m sphinx -n -q -W --keep-going -c docs -d build/doctrees -b html . build/site
 
 lint: .venv/.test
 	$(BIN)/ruff format --check .

@@ -19,7 +19,6 @@ root_doc = "docs/index"
 include_patterns = ["SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]
 exclude_patterns = ["docs/figures/**", "docs/_static/**", "**/__pycache__/**"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "reference_directives"]
-suppress_warnings = ["toc.empty_glob"]  # pages that a part of the project may lack
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["attrs_block"]

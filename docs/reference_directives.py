@@ -127,7 +127,17 @@ def _head_parameters(
             lines[place] = ", ".join(f"`{word}`" for word in lines[place].split(", "))
 
 
-CALLED = tuple(f"dpgap.{name}" for name in dpgap.__all__) + ("dpgap.proof.",)
+CALLED = (*(f"dpgap.{name}" for name in dpgap.__all__), "dpgap.proof.")
+
+
+def _list_the_rest(app: Sphinx, page: str, text: list[str]) -> None:
+    """Pages that the first page does not list stand at the end of its list."""
+    if page != app.config.root_doc:
+        return
+    pages = sorted(path.stem for path in (app.srcdir / "docs").glob("*.md"))
+    rest = [name for name in pages if f"<{name}>" not in text[0] and name != "index"]
+    if rest:
+        text[0] += "\n".join(["", "```{toctree}", ":hidden:", ":caption: More", *rest, "```", ""])
 
 
 def _write_front_door(app: Sphinx, failure: Exception | None) -> None:
@@ -145,5 +155,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("commands", Commands)
     app.connect("autodoc-process-docstring", _head_parameters)
     app.connect("autodoc-process-signature", _shorten)
+    app.connect("source-read", _list_the_rest)
     app.connect("build-finished", _write_front_door)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

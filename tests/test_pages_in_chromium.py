@@ -157,7 +157,7 @@ PAPERS = """<!DOCTYPE html><style>body { margin: 0; background: #ffffff; }
 @media (prefers-color-scheme: dark) { body { background: #141b24; } }</style>"""
 
 
-@pytest.mark.parametrize("name", ["choosing", "release"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in FIGURES.parent.glob("*.svg")))
 def test_a_picture_of_the_documentation_can_be_read(
     tab: Any, show: Callable[..., list[str]], name: str
 ) -> None:
@@ -166,7 +166,7 @@ def test_a_picture_of_the_documentation_can_be_read(
     views = [("screen", scheme, 1200) for scheme in ("light", "dark")]
     assert _faults(tab, views) == {}
     assert heard == []
-    show(PAPERS + drawn.replace("</style>", "text { font-size: 30px !important; }</style>", 1))
+    show(PAPERS + drawn.replace("</style>", "text { font-size: 60px !important; }</style>", 1))
     assert "overlap" in str(_faults(tab, views))
 
 
