@@ -1,0 +1,219 @@
+"""The site: it builds without a warning, its links lead somewhere, and it is whole on a phone."""
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from pages import PAGES, ROOT
+
+pytestmark = pytest.mark.xdist_group("site")
+
+CHECKS = (Path(__file__).parent / "page_checks.js").read_text(encoding="utf-8")
+HOME = "http://site.test"
+SHOWN = [
+    "docs/index",
+    "docs/privacy",
+    "docs/epsilon",
+    "docs/tutorial-analyst",
+    "docs/how-to/file",
+    "docs/explain-hull",
+    "docs/scale",
+    "docs/reference/tables",
+    "docs/reference/command-line",
+    "SECURITY",
+]
+"""A page of every kind."""
+SEPARATE = """() => {
+  // Drawers are out of sight until they are asked for. Output and wide tables scroll.
+  for (const it of document.querySelectorAll(".sidebar-drawer, .toc-drawer, .skip-to-content"))
+    it.remove();
+  for (const it of document.querySelectorAll("pre .go, .table-wrapper")) {
+    const box = it.closest("pre, .table-wrapper");
+    const scrolls = getComputedStyle(box).overflowX === "auto";
+    if (scrolls && (it !== box || box.scrollWidth > box.clientWidth)) it.remove();
+  }
+}"""
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` makes it: a warning would be an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = "-m sphinx -n -q -W --keep-going -c docs -b html".split()
+    command += ["-d", str(folder / "doctrees"), ".", str(folder / "html")]
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder / "html"
+
+
+def test_make_docs_builds_the_same_site_that_is_tested() -> None:
+    assert "sphinx -n -q -W --keep-going -c docs" in (ROOT / "Makefile").read_text()
+
+
+class Anchors(HTMLParser):
+    """The names in a page that links can lead to, and where its own links and pictures lead."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.links: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.names |= {name for key in ("id", "name") if (name := given.get(key))}
+        self.links += [link for key in ("href", "src") if (link := given.get(key)) is not None]
+
+
+def _broken(folder: Path) -> Iterator[str]:
+    """Links within the site that lead nowhere."""
+    pages = {path: Anchors(path) for path in folder.rglob("*.html")}
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.is_file():
+                yield f"{path.name}: {link}"
+            elif parts.fragment and target in pages:
+                if unquote(parts.fragment) not in pages[target].names:
+                    yield f"{path.name}: {link}"
+
+
+def test_no_link_of_the_site_leads_nowhere(site: Path) -> None:
+    assert [*_broken(site)] == []
+    assert sum(len(Anchors(path).links) for path in site.rglob("*.html")) > 1000
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.html").write_text('<a href="two.html#there"></a><a href="#here"></a>')
+    (tmp_path / "two.html").write_text('<p id="there"><a href="three.html"></a><img src="x.svg">')
+    assert sorted(_broken(tmp_path)) == [
+        "one.html: #here",
+        "two.html: three.html",
+        "two.html: x.svg",
+    ]
+
+
+def test_every_page_is_in_the_site(site: Path) -> None:
+    pages = {path.relative_to(ROOT).with_suffix(".html") for path in PAGES}
+    missing = {path for path in pages if not (site / path).is_file()}
+    assert missing == {Path("README.html")}  # its door is docs/index
+
+
+@pytest.mark.parametrize(
+    "module", ["dpgap", "dpgap.estimates", "dpgap.proof", "dpgap.research.simulation"]
+)
+def test_every_public_name_is_in_the_reference(site: Path, module: str) -> None:
+    pages = (site / "docs" / "reference").glob("*.html")
+    text = "".join(path.read_text(encoding="utf-8") for path in pages)
+    public = importlib.import_module(module)
+    names = {name for name in public.__all__ if not inspect.ismodule(getattr(public, name))}
+    assert names - set(re.findall(rf'id="{module}\.(\w+)"', text)) == set()
+
+
+def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
+    import typer.main
+
+    from dpgap.cli.app import app
+
+    text = (site / "docs" / "reference" / "command-line.html").read_text(encoding="utf-8")
+    for name, command in typer.main.get_command(app).commands.items():
+        assert f">dpgap {name}" in text, name
+        for option in (each for one in command.params for each in one.opts):
+            assert option in text, option
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Any, site: Path) -> Iterator[tuple[Any, list[str]]]:
+    """A tab, and a list of what it asked for elsewhere or complained of."""
+    heard: list[str] = []
+
+    def answer(route: Any) -> None:
+        parts = urlsplit(route.request.url)
+        if f"{parts.scheme}://{parts.netloc}" == HOME:
+            route.fulfill(path=site / unquote(parts.path).lstrip("/"))
+        else:
+            heard.append(route.request.url)
+            route.abort()
+
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.on("console", lambda message: heard.append(message.text))
+        page.route("**/*", answer)
+        yield page, heard
+
+
+def _faults(tab: Any, page: str) -> list[str]:
+    """What is wrong with a page, on a phone and on a screen, in the light and in the dark."""
+    tab.goto(f"{HOME}/{page}.html")
+    tab.set_viewport_size({"width": 360, "height": 800})
+    tab.evaluate(SEPARATE)
+    found = []
+    for scheme in ("light", "dark"):
+        for width in (360, 1200):
+            tab.emulate_media(color_scheme=scheme)
+            tab.set_viewport_size({"width": width, "height": 800})
+            faults = [each for each in tab.evaluate(CHECKS) if " lines for " not in each]
+            found += [f"{page}, {scheme}, {width}: {each}" for each in faults]
+    return found
+
+
+@pytest.mark.parametrize("page", SHOWN)
+def test_a_page_fits_a_phone_and_can_be_read_in_the_dark(
+    tab: tuple[Any, list[str]], page: str
+) -> None:
+    assert _faults(tab[0], page) == []
+    assert tab[1] == []
+
+
+@pytest.mark.long
+def test_every_page_fits_a_phone_and_can_be_read_in_the_dark(
+    tab: tuple[Any, list[str]], site: Path
+) -> None:
+    pages = (path.relative_to(site) for path in site.rglob("*.html"))
+    names = sorted(str(path.with_suffix("")) for path in pages if str(path) != "index.html")
+    assert [fault for name in names for fault in _faults(tab[0], name)] == []
+    assert tab[1] == []
+
+
+def test_what_leaves_the_machine_or_is_cut_off_is_found(
+    tab: tuple[Any, list[str]], site: Path
+) -> None:
+    page, heard = tab
+    sound = (site / "docs" / "privacy.html").read_text(encoding="utf-8")
+    wide = '<div style="width: 900px; background: #fff; color: #ccc">far too wide</div>'
+    far = '<img src="https://elsewhere.test/x.png">'
+    (site / "docs" / "broken.html").write_text(
+        sound.replace("<h1>", f"{wide}{far}<h1>", 1), encoding="utf-8"
+    )
+    faults = " ".join(_faults(page, "docs/broken"))
+    (site / "docs" / "broken.html").unlink()
+    assert "scrolls sideways" in faults
+    assert "contrast" in faults
+    assert "https://elsewhere.test/x.png" in heard
+    heard.clear()
+
+
+def test_the_search_finds_gaps(tab: tuple[Any, list[str]]) -> None:
+    page, heard = tab
+    page.goto(f"{HOME}/docs/index.html")
+    page.set_viewport_size({"width": 1200, "height": 800})
+    page.fill("input.sidebar-search", "gaps")
+    page.press("input.sidebar-search", "Enter")
+    page.wait_for_selector("#search-results li a")
+    found = page.locator("#search-results li a").all_inner_texts()
+    assert any("Gaps: what comes free" in each for each in found)
+    assert heard == []
