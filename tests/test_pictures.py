@@ -1,12 +1,14 @@
-"""The pictures in the documentation are those that their programs draw."""
+"""The pictures in the documentation are those that their programs draw, and pages name them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from pages import PAGES, ROOT, name_of
+
 EXPLAINED = ("privacy", "gaps", "certificates", "joint", "hull", "exact")
 DRAWN = {
     "choosing": ["choosing_picture.py"],
@@ -22,3 +24,11 @@ def test_a_picture_is_what_its_program_draws(name: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / program), *given, str(drawn)]
     subprocess.run(command, check=True)
     assert drawn.read_text("utf-8") == (ROOT / "docs" / f"{name}.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", [it for it in PAGES if it.parent.name != ROOT.name], ids=name_of)
+def test_a_page_names_the_program_that_draws_its_picture(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for path in re.findall(r"!\[[^\]]*\]\(([^)]+)\.svg\)", text):
+        program = DRAWN[path][0] if path in DRAWN else "dpgap reproduce"
+        assert program in text, path

@@ -85,11 +85,10 @@ def _broken(folder: Path) -> Iterator[str]:
             if parts.scheme or parts.netloc:
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            if not target.is_file():
+            names = pages[target].names if target in pages else {parts.fragment}
+            is_there = not parts.fragment or unquote(parts.fragment) in names
+            if not (target.is_file() and is_there):
                 yield f"{path.name}: {link}"
-            elif parts.fragment and target in pages:
-                if unquote(parts.fragment) not in pages[target].names:
-                    yield f"{path.name}: {link}"
 
 
 def test_no_link_of_the_site_leads_nowhere(site: Path) -> None:
