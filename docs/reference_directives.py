@@ -25,12 +25,15 @@ from dpgap.cli.app import app
 class PublicNames(SphinxDirective):
     """The documentation of some names of a module, or of all that it lists.
 
-    With `:own:` what classes inherit is left out.
+    `:members:` says which members of classes users call; with `:own:` not where they are inherited.
     """
 
     required_arguments = 1
     has_content = True
-    option_spec: ClassVar[OptionSpec] = {"own": directives.flag}
+    option_spec: ClassVar[OptionSpec] = {
+        "members": directives.unchanged_required,
+        "own": directives.flag,
+    }
 
     def run(self) -> list[nodes.Node]:
         """Let autodoc write each of them."""
@@ -41,16 +44,17 @@ class PublicNames(SphinxDirective):
 
     def _asked(self, module: str, name: str) -> Iterator[str]:
         thing = getattr(importlib.import_module(module), name)
-        if inspect.ismodule(thing):
-            return
+        if inspect.ismodule(thing) or (thing.__module__ == "dpgap" != module):
+            return  # it is listed where it is at home
         kind = "autoclass" if inspect.isclass(thing) else "autofunction"
         if inspect.isclass(thing) and issubclass(thing, BaseException):
             kind = "autoexception"
         yield f".. {kind}:: {module}.{name}"
         if kind == "autoclass":
-            yield "   :members:"
-            if "own" not in self.options:
-                yield "   :inherited-members: tuple, ABC, object"
+            known = vars(thing) if "own" in self.options else dir(thing)
+            members = [each for each in self.options.get("members", "").split() if each in known]
+            if members:
+                yield f"   :members: {', '.join(members)}"
         yield ""
 
 

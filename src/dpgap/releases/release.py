@@ -224,7 +224,10 @@ class Release(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selected(Release):
-    """Selected answers, and what proves that they belong."""
+    """Selected answers, and what proves that they belong.
+
+    `indices` are their places among all answers, `labels` their names, if there are any.
+    """
 
     indices: Integers
     labels: tuple[Any, ...] | None
