@@ -146,8 +146,9 @@ def tab(browser: Any, site: Path) -> Iterator[tuple[Any, list[str]]]:
 
     def answer(route: Any) -> None:
         parts = urlsplit(route.request.url)
-        if f"{parts.scheme}://{parts.netloc}" == HOME:
-            route.fulfill(path=site / unquote(parts.path).lstrip("/"))
+        file = site / unquote(parts.path).lstrip("/")
+        if f"{parts.scheme}://{parts.netloc}" == HOME and file.is_file():
+            route.fulfill(path=file)
         else:
             heard.append(route.request.url)
             route.abort()
