@@ -3,12 +3,14 @@
 dpgap top-k examples/sales.csv.gz --unit customer --item product --domain examples/products.txt \
     -k 10 --epsilon 0.5 --json > docs/release.json
 python benchmarks/release_picture.py docs/release.json docs/release.svg
+python benchmarks/release_picture.py docs/release.json docs/release-narrow.svg narrow
 """
 
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from drawing import line, picture, text
 
@@ -18,26 +20,43 @@ from dpgap.releases.questions import TableRelease
 from dpgap.releases.rows import Row, rows_of
 from dpgap.releases.titles import plural, title_of
 
-WIDTH, LEFT, RIGHT, ROW = 860, 190, 740, 30
+ROW = 30
 
 
-def findings(release: TableRelease) -> tuple[list[str], int]:
+class Sheet(NamedTuple):
+    """How wide the drawing is, where dots are in it, and how long a line of words may be."""
+
+    width: int
+    left: int
+    right: int
+    letters: int
+    title: str
+
+
+SHEETS = {
+    "wide": Sheet(860, 190, 740, 100, "title strong"),
+    "narrow": Sheet(460, 150, 385, 42, "said strong"),
+}
+
+
+def findings(release: TableRelease, sheet: Sheet) -> tuple[list[str], int]:
     """What may be believed, wrapped, and where the drawing may go on."""
     lines = [
         (part, "said" if place else "said strong")
         for place, sentence in enumerate(release.findings)
-        for part in textwrap.wrap(sentence, 100)
+        for part in textwrap.wrap(sentence, sheet.letters)
     ]
     bottom = 76 + 26 * len(lines) + 14
+    across, down = sheet.width - 60, bottom - 66
     parts = [
-        f'<rect class="tint" x="30" y="66" width="{WIDTH - 60}" height="{bottom - 66}" rx="6"/>',
-        f'<rect class="dot" x="30" y="66" width="4" height="{bottom - 66}"/>',
+        f'<rect class="tint" x="30" y="66" width="{across}" height="{down}" rx="6"/>',
+        f'<rect class="dot" x="30" y="66" width="4" height="{down}"/>',
     ]
     parts += [text(52, 94 + 26 * at, words, kind) for at, (words, kind) in enumerate(lines)]
     return parts, bottom
 
 
-def dots(release: TableRelease, top: int) -> list[str]:
+def dots(release: TableRelease, top: int, sheet: Sheet) -> list[str]:
     """A dot and a band for each row, and brackets around ranks whose order is not sure."""
     rows = rows_of(release)
     scale = Scale.of([end for row in rows for end in (row.low, row.high)])
@@ -45,44 +64,46 @@ def dots(release: TableRelease, top: int) -> list[str]:
     bottom = top + ROW * len(rows)
 
     def across(value: float) -> float:
-        return LEFT + float(scale(value)[:-1]) / 100 * (RIGHT - LEFT)
+        return sheet.left + float(scale(value)[:-1]) / 100 * (sheet.right - sheet.left)
 
     parts = [line(across(tick), top, across(tick), bottom) for tick in scale.ticks]
     parts += [
         text(across(tick), bottom + 20, scale.text(tick), "quiet middle") for tick in scale.ticks
     ]
     units = plural(release.question.origin.unit)
-    parts.append(text(LEFT - 14, bottom + 20, units, "quiet end"))
+    parts.append(text(sheet.left - 14, bottom + 20, units, "quiet end"))
     for row in rows:
-        parts += _row(row, top + ROW * row.rank - ROW / 2, across)
+        parts += _row(row, top + ROW * row.rank - ROW / 2, across, sheet)
     for group in (group for group in release.groups() if len(group) > 1):
         start, end = top + ROW * (group[0] - 1) + 4, top + ROW * group[-1] - 4
         parts.append(f'<path class="bracket" d="M40 {start}h-8V{end}h8"/>')
     begins = "" if scale.low <= 0 else f"; the scale begins at {scale.value(scale.low)}"
     words = f"A dot is an estimate, a band its 95% interval{begins}. Brackets: order not sure."
-    return [*parts, text(30, bottom + 50, words, "quiet")]
+    wrapped = enumerate(textwrap.wrap(words, sheet.letters + 8))
+    return [*parts, *(text(30, bottom + 50 + 20 * at, part, "quiet") for at, part in wrapped)]
 
 
-def _row(row: Row, y: float, across: Callable[[float], float]) -> list[str]:
+def _row(row: Row, y: float, across: Callable[[float], float], sheet: Sheet) -> list[str]:
     return [
         text(66, y + 5, str(row.rank), "quiet end"),
         text(78, y + 5, str(row.item), "strong"),
         line(across(row.low), y, across(row.high), y, "band"),
         f'<circle class="dot" cx="{across(row.estimate):.1f}" cy="{y}" r="3"/>',
-        text(WIDTH - 30, y + 5, f"{row.estimate:,.0f}", "strong end"),
+        text(sheet.width - 30, y + 5, f"{row.estimate:,.0f}", "strong end"),
     ]
 
 
-def drawn(document: str) -> str:
+def drawn(document: str, sheet: Sheet) -> str:
     """The whole drawing."""
     release = dpgap.read_release(document)
-    words, bottom = findings(release)
-    parts = [text(30, 44, title_of(release), "title strong"), *words]
-    parts += dots(release, bottom + 16)
-    height = bottom + 16 + ROW * release.indices.size + 68
-    return picture(WIDTH, height, title_of(release), parts)
+    words, bottom = findings(release, sheet)
+    parts = [text(30, 44, title_of(release), sheet.title), *words]
+    parts += dots(release, bottom + 16, sheet)
+    height = bottom + 16 + ROW * release.indices.size + (68 if sheet.letters >= 100 else 88)
+    return picture(sheet.width, height, title_of(release), parts)
 
 
 if __name__ == "__main__":
     document = Path(sys.argv[1]).read_text(encoding="utf-8")
-    Path(sys.argv[2]).write_text(drawn(document), encoding="utf-8")
+    sheet = SHEETS[sys.argv[3] if len(sys.argv) > 3 else "wide"]
+    Path(sys.argv[2]).write_text(drawn(document, sheet), encoding="utf-8")

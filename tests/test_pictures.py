@@ -9,20 +9,23 @@ import pytest
 
 from pages import PAGES, ROOT, name_of
 
+DOCUMENT = str(ROOT / "docs" / "release.json")
 EXPLAINED = ("privacy", "gaps", "certificates", "joint", "hull", "exact")
 DRAWN = {
-    "choosing": ["choosing_picture.py"],
-    "release": ["release_picture.py", str(ROOT / "docs" / "release.json")],
-    **{f"explain-{name}": ["explaining_pictures.py", name] for name in EXPLAINED},
+    "choosing": ["choosing_picture.py", "{}"],
+    "release": ["release_picture.py", DOCUMENT, "{}"],
+    "release-narrow": ["release_picture.py", DOCUMENT, "{}", "narrow"],
+    **{f"explain-{name}": ["explaining_pictures.py", name, "{}"] for name in EXPLAINED},
 }
+"""The program of each picture, and what it is given; braces stand for where it draws."""
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_picture_is_what_its_program_draws(name: str, tmp_path: Path) -> None:
     program, *given = DRAWN[name]
     drawn = tmp_path / "drawn.svg"
-    command = [sys.executable, str(ROOT / "benchmarks" / program), *given, str(drawn)]
-    subprocess.run(command, check=True)
+    words = [word.format(drawn) for word in given]
+    subprocess.run([sys.executable, str(ROOT / "benchmarks" / program), *words], check=True)
     assert drawn.read_text("utf-8") == (ROOT / "docs" / f"{name}.svg").read_text("utf-8")
 
 

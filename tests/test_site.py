@@ -32,14 +32,11 @@ SHOWN = [
 ]
 """A page of every kind."""
 SEPARATE = """() => {
-  // Drawers are out of sight until they are asked for. Output and wide tables scroll.
+  // Drawers are out of sight until they are asked for. What commands print scrolls in its box.
   for (const it of document.querySelectorAll(".sidebar-drawer, .toc-drawer, .skip-to-content"))
     it.remove();
-  for (const it of document.querySelectorAll("pre .go, .table-wrapper")) {
-    const box = it.closest("pre, .table-wrapper");
-    const scrolls = getComputedStyle(box).overflowX === "auto";
-    if (scrolls && (it !== box || box.scrollWidth > box.clientWidth)) it.remove();
-  }
+  for (const it of document.querySelectorAll("pre .go"))
+    if (getComputedStyle(it.closest("pre")).overflowX === "auto") it.remove();
 }"""
 
 
