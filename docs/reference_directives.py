@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import click
 import typer.main
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -66,13 +65,13 @@ class Commands(SphinxDirective):
         group = typer.main.get_command(app)
         return [self._section(command, path) for command, path in _commands(group, ("dpgap",))]
 
-    def _section(self, command: click.Command, path: tuple[str, ...]) -> nodes.section:
+    def _section(self, command: Any, path: tuple[str, ...]) -> nodes.section:
         name = " ".join(path)
         section = nodes.section(ids=[nodes.make_id(name)], names=[name.lower()])
         section += nodes.title(text=name)
         for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
             section += nodes.paragraph(text=" ".join(paragraph.split()))
-        with click.Context(command, info_name=name) as context:
+        with command.context_class(command, info_name=name) as context:
             usage = " ".join([name, *command.collect_usage_pieces(context)])
             section += nodes.literal_block(text=usage, language="text")
             section += _options(command, context)
@@ -80,21 +79,19 @@ class Commands(SphinxDirective):
         return section
 
 
-def _commands(
-    command: click.Command, path: tuple[str, ...]
-) -> Iterator[tuple[click.Command, tuple[str, ...]]]:
+def _commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[Any, tuple[str, ...]]]:
     """All commands below this one that do something, in the order of the help."""
     if not hasattr(command, "commands"):
         yield command, path
         return
-    with click.Context(command) as context:
+    with command.context_class(command) as context:
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if not inner.hidden:
                 yield from _commands(inner, (*path, name))
 
 
-def _options(command: click.Command, context: click.Context) -> nodes.definition_list:
+def _options(command: Any, context: Any) -> nodes.definition_list:
     """Each option as the help shows it."""
     listed = nodes.definition_list()
     for parameter in command.get_params(context):
