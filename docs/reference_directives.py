@@ -132,11 +132,14 @@ CALLED = (*(f"dpgap.{name}" for name in dpgap.__all__), "dpgap.proof.")
 
 
 def _list_the_rest(app: Sphinx, page: str, text: list[str]) -> None:
-    """Pages that the first page does not list stand at the end of its list."""
+    """Leave out of the first page what is not there, and list at its end what it leaves out."""
     if page != app.config.root_doc:
         return
     pages = sorted(path.stem for path in (app.srcdir / "docs").glob("*.md"))
-    rest = [name for name in pages if f"<{name}>" not in text[0] and name != "index"]
+    listed = set(re.findall(r"^.* <([\w-]+)>$", text[0], re.MULTILINE))
+    for name in listed.difference(pages):
+        text[0] = re.sub(rf"^.* <{name}>\n", "", text[0], flags=re.MULTILINE)
+    rest = [name for name in pages if name not in listed and name != "index"]
     if rest:
         text[0] += "\n".join(["", "```{toctree}", ":hidden:", ":caption: More", *rest, "```", ""])
 

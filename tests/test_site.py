@@ -64,12 +64,15 @@ class Anchors(HTMLParser):
         super().__init__()
         self.names: set[str] = set()
         self.links: list[str] = []
+        self.loads: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         self.names |= {name for key in ("id", "name") if (name := given.get(key))}
-        self.links += [link for key in ("href", "src") if (link := given.get(key)) is not None]
+        links = [link for key in ("href", "src") if (link := given.get(key)) is not None]
+        self.links += links
+        self.loads += links if tag != "a" else []
 
 
 def _broken(folder: Path) -> Iterator[str]:
@@ -90,6 +93,12 @@ def _broken(folder: Path) -> Iterator[str]:
 def test_no_link_of_the_site_leads_nowhere(site: Path) -> None:
     assert [*_broken(site)] == []
     assert sum(len(Anchors(path).links) for path in site.rglob("*.html")) > 1000
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    loads = {link for path in site.rglob("*.html") for link in Anchors(path).loads}
+    assert "../_static/site.css" in {link.partition("?")[0] for link in loads}
+    assert {link for link in loads if urlsplit(link).scheme or urlsplit(link).netloc} == set()
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
