@@ -17,11 +17,10 @@ language = "en"
 
 root_doc = "docs/index"
 include_patterns = ["SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]
-exclude_patterns = ["docs/figures/**", "docs/_static/**", "**/__pycache__/**"]
+exclude_patterns = [".*", "build", "dist", "src", "tests", "**/__pycache__"]  # not looked through
 extensions = ["myst_parser", "sphinx.ext.autodoc", "reference_directives"]
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["attrs_block"]
 
 smartquotes = False  # they would spoil what stands for itself, such as --delta
 default_role = "code"  # docstrings mark code as Markdown does
