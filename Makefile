@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 	touch $@
 
 .venv/.benchmark: .venv/.ready
-	$(PIP) --editable '.[benchmark]'
+	$(PIP) --editable '.[opendp]'
 	touch $@
 
 .venv/.desk: .venv/.ready

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dpgap.releases.document import read_release
     from dpgap.research.simulation import simulate
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AdaptiveSparseVector",
@@ -112,6 +112,27 @@ def public(thing: Thing) -> Thing:
     vars(sys.modules[thing.__module__]).setdefault("__test__", {})[thing.__name__] = thing
     thing.__module__ = "dpgap"
     return thing
+
+
+def install(extra: str) -> str:
+    """The command that adds an extra, from wherever this dpgap was installed: it is on no index.
+
+    pip notes where that was. Without a note, such as in a folder on the path, a copy of the source
+    is the way.
+    """
+    import json
+    import shlex
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        note = json.loads(distribution("dpgap").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        note = {}
+    if "url" not in note:
+        return f"in a copy of dpgap's source, pip install '.[{extra}]'"
+    if note.get("dir_info", {}).get("editable"):
+        return f"pip install -e {shlex.quote(note['url'].removeprefix('file://') + f'[{extra}]')}"
+    return f"pip install {shlex.quote(f'dpgap[{extra}] @ ' + note['url'])}"
 
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is not there

@@ -8,10 +8,10 @@ import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,12 +72,24 @@ def factor(epsilon: Fraction) -> str:
     return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{readable(epsilon)}"
 
 
+def _refuse_attribute(release: object, name: str, value: object = None) -> NoReturn:
+    raise FrozenInstanceError(f"cannot change {name!r} of a release")
+
+
 class Table(ABC):
     """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
 
     __slots__ = ()
 
     promise: Promise
+
+    def __init_subclass__(cls) -> None:
+        """Let nothing be attached to a release: OpenDP tries to attach the answers.
+
+        What dataclasses say of an attribute that is no field is a TypeError where there are slots.
+        """
+        if "__setattr__" in vars(cls):
+            cls.__setattr__ = cls.__delattr__ = _refuse_attribute  # type: ignore[method-assign]
 
     @property
     def guarantee(self) -> str:

@@ -1,0 +1,243 @@
+"""Every mechanism as an OpenDP measurement, for OpenDP's compositors, filters and odometers.
+
+A *measurement* of OpenDP is a function with a promise: over a domain and a metric, a map says what
+two inputs at distance `d_in` lose at most. Here the function is a mechanism's `release`, on secure
+exact noise.
+
+Why the map is right. Let answers move by at most d steps, where the mechanism was made for Δ and ε.
+
+- Its noise has a scale of a constant times Δ/ε. That is the scale of the same mechanism made for d
+  and ε·d/Δ. So it is that mechanism, and its proof says ε·d/Δ. This goes for Laplace, exponential,
+  geometric and joint noise. Margins, limits and lines differ, but proofs hold for any of them. What
+  looks, selects and measures adds its parts up.
+- Staircase noise has steps of length Δ, so another Δ is another mechanism. But ⌈d/Δ⌉ moves of at
+  most Δ lead from one input to the other, all of them the same way if the answers move so: ⌈d/Δ⌉·ε.
+
+All of it is worked out in fractions and rounded up to a float once. OpenDP allows any number in its
+domain, infinities too. So that no error can tell of them, answers beyond ±2^56 steps count as that;
+this brings no two answers farther apart.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpgap import install
+from dpgap.data.private_counts import CountsInMemory
+from dpgap.data.tracebacks import errors_without_answers
+from dpgap.exact.grid import MAX_STEPS, Grid
+from dpgap.exact.laws import LAWS, MemorylessLaw
+from dpgap.exact.parameters import positive_integer
+from dpgap.mechanisms.classical import Classical
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.hybrid.mechanism import HybridTopK
+from dpgap.mechanisms.joint.mechanism import JointTopK
+from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
+from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+
+if TYPE_CHECKING:
+    from opendp.mod import Measurement, Metric
+
+_SELECTIONS = (NoisyTopK, NoisyMax, SparseVector, AdaptiveSparseVector, JointTopK, HybridTopK)
+_MECHANISMS = (
+    *_SELECTIONS,
+    *(NoisyHistogram, Laplace, CountHull, Cube),
+    *(MeasuredTopK, MeasuredAbove, Classical),
+)
+_FARTHEST = MAX_STEPS >> 4
+"""Where answers end, in steps: pipelines measure on a grid that is 16 times as fine."""
+
+
+def measurement(
+    mechanism: Any, input_metric: "Metric | None" = None, *, reach: int | None = None
+) -> "Measurement":
+    """A mechanism as an OpenDP measurement, whose invocation gives the mechanism's release.
+
+    Inputs are vectors of i64, or of f64 where the mechanism declares a grid. OpenDP's features
+    "contrib" and "honest-but-curious" must be enabled: it has to take dpgap's word.
+
+    Parameters
+    ----------
+    mechanism
+        A mechanism of dpgap, what `dpgap.classical` makes of one, a `MeasuredTopK` or a
+        `MeasuredAbove`.
+    input_metric
+        How far apart neighbours are. By default the L∞ distance, monotonic if the mechanism is,
+        and for a `NoisyHistogram` the L1 distance. The monotonic distance suits all others; where
+        the mechanism is not monotonic, so do L∞ and L1.
+    reach
+        Only for a `HybridTopK` over items that nobody listed: the most items that one person can
+        have. Inputs are then mappings from str to i64, and there is a δ.
+
+    >>> import dpgap, opendp.prelude as dp
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> top = measurement(dpgap.NoisyTopK(2, epsilon=1000, monotonic=True))
+    >>> top([10, 50, 90, 20]).indices.tolist(), top.map(1)
+    ([2, 1], 1000.0)
+    """
+    dp = _library()
+    if type(mechanism) not in _MECHANISMS:  # a subclass may do anything
+        names = ", ".join(each.__name__ for each in _MECHANISMS)
+        raise TypeError(f"mechanism must be one of {names}, not {type(mechanism).__name__}")
+    facts = _Facts.of(mechanism)
+    if reach is not None:
+        if input_metric is not None:
+            raise ValueError("input_metric must be left out where reach is stated")
+        return _of_unknown_items(dp, mechanism, facts, positive_integer("reach", reach))
+    kind = "i64" if facts.grid is None else "f64"
+    atoms = dp.atom_domain(T="i64") if facts.grid is None else dp.atom_domain(T="f64", nan=False)
+    made: Measurement = dp.m.make_user_measurement(
+        input_domain=dp.vector_domain(atoms),
+        input_metric=_metric(dp, input_metric, facts, kind),
+        output_measure=dp.max_divergence(),
+        function=_releasing(mechanism, facts.grid),
+        privacy_map=lambda d_in: rounded_up(facts.loss(Fraction(d_in))),
+    )
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a mechanism promises, and of which answers."""
+
+    epsilon: Fraction
+    steps: int
+    """How many steps neighbours may move an answer; all together, where `summed`."""
+    grid: Fraction | None
+    monotonic: bool
+    summed: bool
+    hops: bool
+    """Whether ε grows only with every whole multiple of the sensitivity."""
+
+    @classmethod
+    def of(cls, mechanism: Any) -> "_Facts":
+        own = mechanism.mechanism if isinstance(mechanism, Classical) else mechanism
+        states = own.selection if isinstance(own, MeasuredAbove) else own
+        if isinstance(own, CountHull) and not own.monotonic:
+            raise ValueError("monotonic must be True for a CountHull")
+        if isinstance(own, NoisyHistogram) and own.grid is not None:
+            raise ValueError(
+                "grid must be left out for a NoisyHistogram: rounding may move every answer by a "
+                "step more, and the L1 distance does not say how many move"
+            )
+        return cls(
+            epsilon=own.epsilon,
+            steps=Grid(states.grid).up(states.sensitivity) * getattr(own, "reach", 1),
+            grid=states.grid,
+            monotonic=getattr(states, "monotonic", False),
+            summed=isinstance(own, NoisyHistogram),
+            hops=isinstance(own, NoisyTopK | SparseVector)
+            and not issubclass(LAWS[own.noise], MemorylessLaw),
+        )
+
+    def loss(self, distance: Fraction) -> Fraction:
+        """The most that inputs at this distance lose."""
+        if distance < 0:
+            raise ValueError("d_in must not be negative")
+        multiple = Fraction(Grid(self.grid).up(distance), self.steps)
+        return self.epsilon * (math.ceil(multiple) if self.hops else multiple)
+
+
+def _metric(dp: Any, given: "Metric | None", facts: _Facts, kind: str) -> "Metric":
+    """The metric, if the promise holds for it.
+
+    The monotonic distance is that of L∞ or infinite, and L1 is at least L∞.
+    """
+    if facts.summed:
+        allowed = [dp.l1_distance(T=kind)]
+    else:
+        allowed = [dp.linf_distance(T=kind, monotonic=True)]
+        if not facts.monotonic:
+            allowed = [dp.linf_distance(T=kind), *allowed, dp.l1_distance(T=kind)]
+    chosen: Metric = allowed[0] if given is None else given
+    if chosen not in allowed:
+        raise ValueError(f"input_metric must be one of {', '.join(map(str, allowed))}, not {given}")
+    return chosen
+
+
+def _releasing(mechanism: Any, grid: Fraction | None) -> Callable[[list[Any]], Any]:
+    most = _FARTHEST * Grid(grid).width
+
+    @errors_without_answers
+    def release(answers: list[Any]) -> Any:
+        if grid is None:
+            array = np.clip(np.array(answers, dtype=np.int64), -_FARTHEST, _FARTHEST)
+        else:
+            array = np.clip(np.array(answers, dtype=np.float64), -most, most)
+        return mechanism.release(array)
+
+    return release
+
+
+def _of_unknown_items(dp: Any, hybrid: Any, facts: _Facts, reach: int) -> "Measurement":
+    """For mappings from item to count, of which some items may be in one and not in the other.
+
+    Let N be the items that only one of the two has: at most `reach`, each with at most Δ. Leave out
+    those of the first and add those of the second. None of N is above the line but for the chance
+    `delta`, and then nothing changes. From there to the second, the same items move by at most Δ.
+    """
+    if not isinstance(hybrid, HybridTopK) or facts.monotonic or facts.grid is not None:
+        raise ValueError(
+            "reach must be left out, unless for a HybridTopK without monotonic or grid"
+        )
+
+    @errors_without_answers
+    def release(counts: dict[str, int]) -> Any:
+        # A count of 0 is as far from another mapping as none at all, so it must do the same.
+        present = {item: count for item, count in counts.items() if count != 0}
+        values = np.clip(np.array([*present.values()], dtype=np.int64), -_FARTHEST, _FARTHEST)
+        places = np.arange(len(present))
+        answers = CountsInMemory(
+            *([*present], places, values, hybrid.sensitivity),
+            monotonic=False,
+            reach=reach,
+            unknown=True,
+        )
+        return hybrid.release(answers)
+
+    def privacy_map(d_in: tuple[int, int, int]) -> tuple[float, float]:
+        items, _, farthest = d_in
+        loss = facts.loss(Fraction(farthest))
+        if items == 0 or loss == 0:
+            return 0.0, 0.0
+        if items > reach or loss > facts.epsilon:
+            raise ValueError("d_in must be within the reach and the sensitivity that were stated")
+        return rounded_up(loss), rounded_up(hybrid.delta(items))
+
+    made: Measurement = dp.m.make_user_measurement(
+        input_domain=dp.map_domain(dp.atom_domain(T="String"), dp.atom_domain(T="i64")),
+        input_metric=dp.l01inf_distance(dp.absolute_distance(T="i64")),
+        output_measure=dp.approximate(dp.max_divergence()),
+        function=release,
+        privacy_map=privacy_map,
+    )
+    return made
+
+
+def rounded_up(number: Fraction) -> float:
+    """The smallest float that is not less; infinite where floats end.
+
+    >>> Fraction(rounded_up(Fraction(1, 10))) >= Fraction(1, 10), rounded_up(Fraction(1, 2))
+    (True, 0.5)
+    """
+    try:
+        near = float(number)
+    except OverflowError:
+        return math.inf
+    return near if Fraction(near) >= number else math.nextafter(near, math.inf)
+
+
+def _library() -> Any:
+    try:
+        return import_module("opendp.prelude")
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(f"this needs OpenDP: {install('opendp')}") from None
