@@ -41,7 +41,7 @@ def homogeneous_p(one: ArrayLike, other: ArrayLike) -> float:
     first, second = np.asarray(one), np.asarray(other)
     cells, which = np.unique(np.concatenate([first, second]), axis=0, return_inverse=True)
     counts = np.stack(
-        [np.bincount(each, minlength=len(cells)) for each in np.split(which, [len(first)])]
+        [np.bincount(each, minlength=len(cells)) for each in np.split(which.ravel(), [len(first)])]
     )
     # Neighbouring cells are merged until each has 50 in all.
     group = (counts.sum(axis=0)[::-1].cumsum() // 50)[::-1]

@@ -114,7 +114,7 @@ def public(thing: Thing) -> Thing:
     return thing
 
 
-def install(extra: str) -> str:
+def how_to_get(extra: str) -> str:
     """The command that adds an extra, from wherever this dpgap was installed: it is on no index.
 
     pip notes where that was. Without a note, such as in a folder on the path, a copy of the source

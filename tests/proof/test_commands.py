@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
+from dpgap import how_to_get
 from dpgap.cli.app import app
 from dpgap.proof import parallel
 
@@ -127,4 +128,4 @@ def test_without_z3_the_command_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = call("prove", "Laplace")
     assert result.exit_code == 1
-    assert result.stderr == "dpgap: proofs need z3: pip install 'dpgap[proof]'\n"
+    assert result.stderr == f"dpgap: proofs need z3: {how_to_get('proof')}\n"

@@ -7,6 +7,8 @@ import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from dpgap import how_to_get
+
 BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
 
@@ -29,7 +31,7 @@ def open_database(url: sql.URL) -> sql.Engine:
         )
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "a PostgreSQL ledger needs psycopg: pip install 'dpgap[postgres]'"
+            f"a PostgreSQL ledger needs psycopg: {how_to_get('postgres')}"
         ) from None
 
 

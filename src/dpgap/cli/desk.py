@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dpgap import how_to_get
 from dpgap.cli.errors import notes, say_error
 from dpgap.releases.printable import printable
 
@@ -27,7 +28,7 @@ def desk(
         from dpgap.desk.tokens import hash_of_token, new_token
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "the desk needs FastAPI, Uvicorn and Jinja2: pip install 'dpgap[desk]'"
+            f"the desk needs FastAPI, Uvicorn and Jinja2: {how_to_get('desk')}"
         ) from None
     if token:
         made = new_token()

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from dpgap import how_to_get
 from dpgap.cli.errors import UsageError
 from dpgap.cli.options import AsJSON
 from dpgap.proof.parallel import each
@@ -38,7 +39,7 @@ def prove(name: Name = None, as_json: AsJSON = False, smt: SMT = None) -> None:
     """Prove every mechanism that dpgap ships, and refute the mutants."""
     for prover in ("z3", "cvc5"):
         if importlib.util.find_spec(prover) is None:
-            raise ImportError(f"proofs need {prover}: pip install 'dpgap[proof]'")
+            raise ImportError(f"proofs need {prover}: {how_to_get('proof')}")
     from dpgap.proof.cases import cases
 
     chosen = _chosen(name, [case.name for case in cases()])
@@ -51,8 +52,10 @@ def prove(name: Name = None, as_json: AsJSON = False, smt: SMT = None) -> None:
 
 def audit(name: Name = None, as_json: AsJSON = False) -> None:
     """Bound the ε of everything from below by samples, and compare releases with their law."""
+    from dpgap.proof.audit.finding import require_scipy
     from dpgap.proof.cases import audits
 
+    require_scipy()
     chosen = _chosen(name, [task for task, _ in audits()])
     rows = _collected(_Auditing(chosen), len(chosen), "Auditing", as_json)
     verdicts = [_audit_verdict(row) for row in rows]

@@ -22,6 +22,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, url
 import narwhals as nw
 from narwhals.dtypes import DType
 
+from dpgap import how_to_get
 from dpgap.data.tracebacks import quietly
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     try:
         import ibis
     except ImportError:
-        raise ImportError("tables in databases need Ibis: pip install 'dpgap[postgres]'") from None
+        raise ImportError(f"tables in databases need Ibis: {how_to_get('postgres')}") from None
     connection = urlunsplit(parts._replace(query=urlencode(options)))
     database = quietly(lambda: ibis.connect(connection), _UNREACHABLE)
     resources.callback(_disconnect, database)

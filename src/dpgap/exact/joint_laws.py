@@ -114,12 +114,10 @@ class ShellNoise(Decay):
         if shells is not None:
             half, weights = shells
             return float(weights @ np.maximum(1 - distance / half, 0) ** power)
-        from scipy.special import gammaincc
-
         rate, total, factor = distance / float(self.scale), 0.0, 1.0
         for order in range(power + 1):  # expand the power; each term is a gamma tail
             shape = self.dimension + 1 - order
-            total += math.comb(power, order) * factor * float(gammaincc(shape, rate))
+            total += math.comb(power, order) * factor * gamma_tail(shape, rate)
             factor *= -rate / (shape - 1) if shape > 1 else 0.0
         return max(total, 0.0)
 

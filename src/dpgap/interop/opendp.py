@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgap import install
+from dpgap import how_to_get
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.grid import MAX_STEPS, Grid
@@ -240,4 +240,4 @@ def _library() -> Any:
     try:
         return import_module("opendp.prelude")
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"this needs OpenDP: {install('opendp')}") from None
+        raise ModuleNotFoundError(f"this needs OpenDP: {how_to_get('opendp')}") from None

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from dpgap import how_to_get
 from dpgap.cli import reproduce as commands
 from dpgap.cli.reproduce import reproduce_into
 from dpgap.research.paper import experiments, figures, page
@@ -251,7 +252,7 @@ def test_a_missing_matplotlib_is_said_before_any_work(tmp_path):
         text=True,
     )
     assert done.returncode != 0
-    assert "figures need matplotlib: pip install 'dpgap[paper]'" in done.stderr
+    assert f"figures need matplotlib: {how_to_get('paper')}" in done.stderr
     assert "data must be" not in done.stderr  # nobody had looked for data yet
     assert "Traceback" not in done.stderr
     assert not out.exists()

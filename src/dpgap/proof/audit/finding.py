@@ -5,9 +5,13 @@ Both are at a level of 1e-6: a sound mechanism fails one audit in a million.
 
 import math
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
+from dpgap import how_to_get
+from dpgap.estimates.normal import has_scipy
 from dpgap.exact.draws import Floats, Integers
 
 LEVEL = 1e-6
@@ -40,14 +44,25 @@ class Audit:
         return misfits or self.lower_bound > self.claimed
 
 
+def require_scipy() -> None:
+    """Refuse to begin what could not be judged."""
+    if not has_scipy():
+        raise ModuleNotFoundError(f"audits need SciPy: {how_to_get('proof')}")
+
+
+def _laws() -> Any:
+    """SciPy's laws, which take their time to load."""
+    require_scipy()
+    return import_module("scipy.stats")
+
+
 def lower_bound(hits: int, hits_neighbour: int, runs: int, level: float = LEVEL) -> float:
     """What ε is at least, given how often an event happened on each side (Clopper–Pearson).
 
     >>> lower_bound(2_000, 300, 10_000) > 1.5, lower_bound(100, 100, 1_000)
     (True, 0.0)
     """
-    from scipy.stats import beta  # takes its time to load
-
+    beta = _laws().beta
     if not hits:
         return 0.0
     least = beta.ppf(level / 2, hits, runs - hits + 1)
@@ -63,8 +78,7 @@ def lower_chance(hits: int, runs: int, level: float = LEVEL) -> float:
     >>> 0.16 < lower_chance(2_000, 10_000) < 0.2, lower_chance(0, 1_000)
     (True, 0.0)
     """
-    from scipy.stats import beta  # takes its time to load
-
+    beta = _laws().beta
     return float(beta.ppf(level, hits, runs - hits + 1)) if hits else 0.0
 
 
@@ -74,8 +88,7 @@ def fit(counts: Integers, chances: Floats) -> float:
     >>> fit(np.array([5000, 5000]), np.array([0.5, 0.5]))
     1.0
     """
-    from scipy.stats import chi2  # takes its time to load
-
+    chi2 = _laws().chi2
     flat, expected = counts.ravel(), chances.ravel() * counts.sum()
     common = expected >= _LEAST_EXPECTED
     seen = np.append(flat[common], flat[~common].sum())

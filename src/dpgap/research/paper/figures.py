@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgap import how_to_get
 from dpgap.research.paper.datasets import Dataset
 from dpgap.research.paper.experiments import CLEAR, Result
 
@@ -33,7 +34,7 @@ Drawing = dict[str, bytes]
 def require_matplotlib() -> None:
     """Refuse to begin what could not be drawn."""
     if find_spec("matplotlib") is None:
-        raise ModuleNotFoundError("figures need matplotlib: pip install 'dpgap[paper]'")
+        raise ModuleNotFoundError(f"figures need matplotlib: {how_to_get('paper')}")
 
 
 def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, Drawing]:

@@ -1,7 +1,10 @@
 """Members of classes of sets for many runs at once, on floats."""
 
+import math
+
 import numpy as np
 
+from dpgap.estimates.normal import has_scipy
 from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.joint.classes import Classes
 from dpgap.research.simulation.floats import Rng
@@ -38,10 +41,17 @@ def _lowest(k: int, kept: Integers, low: Integers, high: Integers, rng: Rng) -> 
     return above
 
 
-def _log_choose(among: Integers, chosen: Integers) -> Floats:
-    from scipy.special import gammaln  # takes its time to load
+def _gammaln(places: Integers) -> Floats:
+    if has_scipy():
+        from scipy.special import gammaln as compiled  # takes its time to load
 
-    logs = gammaln(among + 1) - gammaln(chosen + 1) - gammaln(np.maximum(among - chosen, 0) + 1)
+        logs: Floats = compiled(places)
+        return logs
+    return np.frompyfunc(math.lgamma, 1, 1)(places).astype(np.float64)
+
+
+def _log_choose(among: Integers, chosen: Integers) -> Floats:
+    logs = _gammaln(among + 1) - _gammaln(chosen + 1) - _gammaln(np.maximum(among - chosen, 0) + 1)
     return np.where(among < chosen, -np.inf, logs)
 
 

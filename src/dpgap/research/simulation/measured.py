@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates.linear import blue_variance, combine, combined_variance
+from dpgap.estimates.normal import has_scipy
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import Grid
 from dpgap.mechanisms.measuring.laplace import Laplace
@@ -137,8 +138,9 @@ def _best_above(
 
 
 def _load_scipy() -> None:
-    """Load SciPy, whose fast loops `dpgap.estimates.normal` then uses; a release does without."""
-    import scipy.special  # noqa: F401
+    """Load SciPy, if there is one: `dpgap.estimates.normal` then uses its fast loops."""
+    if has_scipy():
+        import scipy.special  # noqa: F401
 
 
 def measure(

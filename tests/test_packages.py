@@ -1,0 +1,247 @@
+"""What is handed to others: the source distribution, the wheel, its extras, and what they say.
+
+Environments are made of the wheel and of links to what its metadata ask for (`environments`). At
+night every extra is installed by the command that its message gives.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+import dpgap
+from environments import ROOT, Environment, build
+
+pytestmark = pytest.mark.xdist_group("packages")
+
+EXTRAS = ("desk", "opendp", "paper", "postgres", "proof", "spark")
+OPENDP = (
+    "import dpgap, opendp.prelude as dp; from dpgap.interop.opendp import measurement; "
+    "dp.enable_features('contrib', 'honest-but-curious'); "
+    "print(measurement(dpgap.NoisyMax(1)).map(2))"
+)
+PROOF = (
+    "import cvc5, hypothesis, dpgap; from dpgap.proof import prove; "
+    "print(prove(dpgap.Laplace(1), n=1).verdict)"
+)
+PAPER = (
+    "from dpgap.research.paper.figures import require_matplotlib; require_matplotlib(); "
+    "import matplotlib.figure as drawing; print(drawing.Figure())"
+)
+SPARK = (
+    "import pandas, pyarrow, pyspark.sql; "
+    "import dpgap.data.engines.in_spark as engine; print(engine.__name__)"
+)
+NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
+TABLE = ["--unit", "unit", "--item", "item", "--domain", "fig,pea", "-k", "1", "--epsilon", "1"]
+
+ASK_OPENDP = "import dpgap.interop.opendp as o; o.measurement(None)"
+MISSING = [
+    ("desk", ["dpgap", "desk", "file.toml"], "the desk needs FastAPI, Uvicorn and Jinja2"),
+    ("opendp", ["python", "-c", ASK_OPENDP], "this needs OpenDP"),
+    ("paper", ["dpgap", "reproduce"], "figures need matplotlib"),
+    (
+        "postgres",
+        ["dpgap", "ledger", "show", "--ledger", NOWHERE],
+        "a PostgreSQL ledger needs psycopg",
+    ),
+    (
+        "postgres",
+        ["dpgap", "top-k", f"{NOWHERE}?table=sales", *TABLE],
+        "tables in databases need Ibis",
+    ),
+    ("proof", ["dpgap", "prove", "Laplace"], "proofs need z3"),
+    ("proof", ["dpgap", "audit", "Laplace"], "audits need SciPy"),
+]
+"""What is missing without an extra, and how a user comes to know."""
+
+WORKING = {
+    "desk": (["dpgap", "desk", "--token"], "for the person: "),
+    "opendp": (["python", "-c", OPENDP], "2.0"),
+    "paper": (
+        ["python", "-c", PAPER],
+        "Figure(",
+    ),
+    "postgres": (["dpgap", "top-k", f"{NOWHERE}?table=sales", *TABLE], "could not be reached"),
+    "proof": (["python", "-c", PROOF], "PROVED"),
+    "spark": (
+        ["python", "-c", SPARK],
+        "dpgap.data.engines.in_spark",
+    ),
+}
+"""What an extra alone is good for."""
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return build(tmp_path_factory.mktemp("packages"))
+
+
+@pytest.fixture(scope="session")
+def environment(
+    packages: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Environment:
+    return Environment.of(packages[1], tmp_path_factory.mktemp("environment") / "home")
+
+
+def _held(folder: Path) -> set[str]:
+    """The files that belong to the package, whatever Python left beside them."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(ROOT / "src").as_posix() for path in files if path.suffix != ".pyc"}
+
+
+def test_the_wheel_has_every_file_of_the_package_and_no_other(
+    packages: tuple[Path, Path],
+) -> None:
+    with ZipFile(packages[1]) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert names == _held(ROOT / "src" / "dpgap")
+    assert {
+        "dpgap/py.typed",
+        "dpgap/releases/page.css",
+        "dpgap/budget/spender.sql",
+        "dpgap/desk/templates/base.html",
+        "dpgap/desk/static/desk.css",
+    } <= names
+
+
+def test_nothing_foreign_is_in_the_source_distribution(packages: tuple[Path, Path]) -> None:
+    with tarfile.open(packages[0]) as sdist:
+        names = [member.name.partition("/")[2] for member in sdist.getmembers() if member.isfile()]
+    known = set(".py .md .toml .json .svg .png .css .js .html .sql .mplstyle .txt .typed".split())
+    plain = {"LICENSE", "Makefile", "PKG-INFO", "CITATION.cff", ".gitignore", "py.typed"}
+    plain |= {"layout-1.db", "layout-2.db"}  # old ledgers, for tests
+    strange = {name for name in names if Path(name).suffix not in known}
+    assert {Path(name).name for name in strange} <= plain
+    assert not [name for name in names if re.search(r"cache|\.venv|\.pyc|egg-info", name)]
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    assert folders == {"benchmarks", "docs", "examples", "src", "tests"}
+
+
+def test_the_metadata_say_what_the_project_does(environment: Environment) -> None:
+    said = environment.installed.metadata
+    assert (said["Name"], said["Version"]) == ("dpgap", dpgap.__version__)
+    assert (said["Requires-Python"], said["License-Expression"]) == (">=3.11", "Apache-2.0")
+    assert set(said.get_all("Provides-Extra") or ()) == {*EXTRAS, "test"}
+    assert "Typing :: Typed" in (said.get_all("Classifier") or ())
+    assert said["Description-Content-Type"] == "text/markdown"
+
+
+def test_a_wheel_alone_answers_a_question(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text(
+        "customer,product\n"
+        + "".join(f"{who},{'fig' if who % 3 else 'pea'}\n" for who in range(900))
+    )
+    (tmp_path / "products.txt").write_text("fig\npea\noat\n")
+    ask = ["--unit", "customer", "--item", "product", "--domain", "products.txt"]
+    command = ["dpgap", "top-k", "sales.csv", *ask, "-k", "2", "--epsilon", "50", "--json"]
+    done = environment.run(*command, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert dpgap.read_release(done.stdout).labels == ("fig", "pea")
+    version = environment.run("dpgap", "--version")
+    assert version.stdout == f"dpgap {dpgap.__version__}\n"
+    assert "top-k" in environment.run("dpgap", "--help").stdout
+    called = "import dpgap; print(dpgap.measured_top_k([9000, 20, 5], 1, 50).indices.tolist())"
+    assert environment.run("python", "-c", called).stdout == "[0]\n"
+
+
+WITHOUT_SCIPY = """
+import numpy, dpgap
+answers = numpy.arange(40) ** 2
+for method in ("ranked", "joint"):
+    pipeline = dpgap.MeasuredTopK(3, 50, monotonic=True, method=method)
+    runs = dpgap.simulate(pipeline, answers, runs=3_000, seed=1)
+    print(round(float(numpy.mean(runs.estimates[:, 0]))))
+for _ in range(300):
+    release = pipeline.release(answers)
+print(dpgap.Cube("1e-6").release([0]).interval(0.95).shape)
+"""
+
+
+def test_simulations_and_intervals_do_without_scipy(environment: Environment) -> None:
+    done = environment.run("python", "-c", WITHOUT_SCIPY)
+    assert (done.stderr, done.stdout) == ("", "1521\n1521\n(1, 2)\n")
+    assert environment.run("python", "-c", "import scipy").returncode == 1
+
+
+LOADED = """
+import sys
+before = set(sys.modules)
+try:
+    {}
+except SystemExit:
+    pass
+print(sorted({{name.partition(".")[0] for name in set(sys.modules) - before}} & {{
+    "numpy", "scipy", "duckdb", "narwhals", "sqlalchemy", "cryptography", "pandas", "polars",
+    "pyarrow", "pydantic", "matplotlib", "asyncio", "multiprocessing", "ssl",
+    "rich"}}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "heavy"),
+    [
+        ("import dpgap", []),
+        ("import dpgap; dir(dpgap); dpgap.__version__", []),
+        ("from dpgap.cli.app import app; app(['--version'])", []),
+        ("from dpgap.cli.app import app; app(['--help'])", ["rich"]),
+    ],
+)
+def test_what_is_asked_at_every_start_loads_nothing_heavy(
+    environment: Environment, statement: str, heavy: list[str]
+) -> None:
+    """It stands for the time that a start takes, which no test can measure on a busy machine."""
+    done = environment.run("python", "-c", LOADED.format(statement))
+    assert done.stderr == f"{heavy}\n"
+
+
+def _command_told(said: str) -> str:
+    """The command at the end of a message."""
+    return said.strip().splitlines()[-1].rpartition(": pip ")[2]
+
+
+@pytest.mark.parametrize(("extra", "command", "words"), MISSING)
+def test_what_is_missing_is_said_with_a_command_that_brings_it(
+    environment: Environment, extra: str, command: list[str], words: str
+) -> None:
+    done = environment.run(*command)
+    assert done.returncode == 1
+    assert f"{words}: pip install " in done.stderr
+    told = shlex.split(_command_told(done.stderr))
+    assert told == ["install", f"dpgap[{extra}] @ {environment.wheel.as_uri()}"]
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_each_extra_alone_brings_what_it_is_for(environment: Environment, extra: str) -> None:
+    command, words = WORKING[extra]
+    done = environment.run(*command, extra=extra)
+    assert words in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("extra", ["", *EXTRAS])
+def test_the_command_that_is_told_installs_the_extra(
+    packages: tuple[Path, Path], tmp_path: Path, extra: str
+) -> None:
+    """With all that an index has to offer today."""
+    home = tmp_path / "home"
+    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    url = packages[1].as_uri()
+    for what in (f"dpgap @ {url}", *([f"dpgap[{extra}] @ {url}"] if extra else ())):
+        pip = [home / "bin" / "python", "-m", "pip", "install", "--quiet", what]
+        subprocess.run(pip, check=True, capture_output=True)
+    command, words = WORKING.get(extra, (["dpgap", "--version"], dpgap.__version__))
+    done = subprocess.run(
+        [home / "bin" / command[0], *command[1:]],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert words in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
