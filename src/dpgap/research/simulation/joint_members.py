@@ -47,7 +47,7 @@ def _gammaln(places: Integers) -> Floats:
 
         logs: Floats = compiled(places)
         return logs
-    return np.frompyfunc(math.lgamma, 1, 1)(places).astype(np.float64)
+    return np.asarray(np.frompyfunc(math.lgamma, 1, 1)(places), dtype=np.float64)
 
 
 def _log_choose(among: Integers, chosen: Integers) -> Floats:
