@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo desk docs test lint chromium long twins benchmark clean
+.PHONY: demo desk docs test lint chromium long twins oldest benchmark clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -66,6 +66,17 @@ long: twins
 
 twins: .venv/.test
 	PYTHONPATH=tests $(BIN)/python -m twins --twins 2000
+
+# The oldest versions that pyproject.toml allows; a fresh `make test` takes the newest.
+OLDEST := .venv/oldest/bin/python
+OLDEST_TESTS := budget cli data estimates exact interop mechanisms pipelines releases
+
+oldest:
+	$(PYTHON) -m venv .venv/oldest
+	$(OLDEST) tests/oldest.py > .venv/oldest/versions.txt
+	$(OLDEST) -m pip install --quiet --disable-pip-version-check \
+		--constraint .venv/oldest/versions.txt --editable '.[test]'
+	$(OLDEST) -m pytest --numprocesses 2 --dist loadgroup $(OLDEST_TESTS:%=tests/%)
 
 benchmark: .venv/.benchmark
 	$(BIN)/python benchmarks/release.py

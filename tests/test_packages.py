@@ -4,11 +4,13 @@ Environments are made of the wheel and of links to what its metadata ask for (`e
 night every extra is installed by the command that its message gives.
 """
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 import tarfile
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -214,6 +216,42 @@ def test_what_is_missing_is_said_with_a_command_that_brings_it(
     assert f"{words}: pip install " in done.stderr
     told = shlex.split(_command_told(done.stderr))
     assert told == ["install", f"dpgap[{extra}] @ {environment.wheel.as_uri()}"]
+
+
+@pytest.mark.parametrize(
+    ("note", "command"),
+    [
+        (
+            {"url": "file:///home/ann/gap%20s", "dir_info": {"editable": True}},
+            "pip install -e '/home/ann/gap s[desk]'",
+        ),
+        (
+            {"url": "file:///home/ann/dpgap", "dir_info": {}},
+            "pip install 'dpgap[desk] @ file:///home/ann/dpgap'",
+        ),
+        (None, "in a copy of dpgap's source, pip install '.[desk]'"),
+    ],
+)
+def test_an_extra_comes_from_where_dpgap_came_from(
+    monkeypatch: pytest.MonkeyPatch, note: dict[str, object] | None, command: str
+) -> None:
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return None if note is None else json.dumps(note)
+
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: Installed())
+    assert dpgap.how_to_get("desk") == command
+
+
+def test_an_extra_of_what_was_never_installed_comes_from_its_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.distribution", missing)
+    assert dpgap.how_to_get("desk") == "in a copy of dpgap's source, pip install '.[desk]'"
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

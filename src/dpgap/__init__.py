@@ -117,12 +117,12 @@ def public(thing: Thing) -> Thing:
 def how_to_get(extra: str) -> str:
     """The command that adds an extra, from wherever this dpgap was installed: it is on no index.
 
-    pip notes where that was. Without a note, such as in a folder on the path, a copy of the source
-    is the way.
+    pip notes where that was. Without a note a copy of the source is the way.
     """
     import json
     import shlex
     from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote
 
     try:
         note = json.loads(distribution("dpgap").read_text("direct_url.json") or "{}")
@@ -131,7 +131,8 @@ def how_to_get(extra: str) -> str:
     if "url" not in note:
         return f"in a copy of dpgap's source, pip install '.[{extra}]'"
     if note.get("dir_info", {}).get("editable"):
-        return f"pip install -e {shlex.quote(note['url'].removeprefix('file://') + f'[{extra}]')}"
+        folder = unquote(note["url"].removeprefix("file://"))
+        return f"pip install -e {shlex.quote(f'{folder}[{extra}]')}"
     return f"pip install {shlex.quote(f'dpgap[{extra}] @ ' + note['url'])}"
 
 

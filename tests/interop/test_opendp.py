@@ -53,6 +53,12 @@ def test_every_mechanism_is_a_measurement(mechanism: Any, metric: str) -> None:
     assert type(made(answers)) is type(mechanism.release(answers))
 
 
+def test_no_mechanism_is_left_out() -> None:
+    public = {name: getattr(dpgap, name) for name in dpgap.__all__}
+    releasing = {name for name, thing in public.items() if hasattr(thing, "release")}
+    assert {type(mechanism).__name__ for mechanism, _ in MADE} - {"Classical"} == releasing
+
+
 @pytest.mark.parametrize(("mechanism", "_"), MADE, ids=_is_named)
 def test_whatever_the_domain_holds_is_answered(mechanism: Any, _: str) -> None:
     """An error that depends on answers would tell of them."""
