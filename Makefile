@@ -70,13 +70,15 @@ twins: .venv/.test
 # The oldest versions that pyproject.toml allows; a fresh `make test` takes the newest.
 OLDEST := .venv/oldest/bin/python
 OLDEST_TESTS := budget cli data estimates exact interop mechanisms pipelines releases
+# DuckDB 1.5 cannot quote a name that has quotes, in frames of its own; they are refused.
+QUOTES := tests/data/test_counts.py::test_names_of_columns_and_files_may_hold_anything
 
 oldest:
 	$(PYTHON) -m venv .venv/oldest
 	$(OLDEST) tests/oldest.py > .venv/oldest/versions.txt
 	$(OLDEST) -m pip install --quiet --disable-pip-version-check \
 		--constraint .venv/oldest/versions.txt --editable '.[test]'
-	$(OLDEST) -m pytest --numprocesses 2 --dist loadgroup $(OLDEST_TESTS:%=tests/%)
+	$(OLDEST) -m pytest --numprocesses 2 --dist loadgroup $(OLDEST_TESTS:%=tests/%) --deselect $(QUOTES)
 
 benchmark: .venv/.benchmark
 	$(BIN)/python benchmarks/release.py

@@ -297,3 +297,10 @@ def test_retail_is_counted_as_published() -> None:
     assert answers.absent == 0
     assert (answers.counts.sum(), answers.counts.max()) == (908576, 50675)
     assert answers.sensitivity == Fraction(1)
+
+
+def test_a_frame_of_pandas_2_is_refused_whatever_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pandas, "__version__", "2.3.3")
+    with pytest.raises(ValueError, match=r"pandas 3 or later, not 2\.3\.3: pass pyarrow\.Table"):
+        _counts(_table().to_pandas())
+    assert _counts(_table()) == EXPECTED
