@@ -150,6 +150,22 @@ def test_a_draw_alone_is_that_of_many_from_the_same_bits(
     assert words_drawn(alone) == words_drawn(of_many) > 2_000
 
 
+def test_a_word_that_says_nothing_is_refined_for_one_draw_as_for_many() -> None:
+    class Nothing(InsecureSeededBits):
+        __slots__ = ()
+
+        def words(self, *shape: int) -> np.ndarray:
+            drawn = super().words(*shape).copy()
+            if words_drawn(self) == drawn.size:  # the first of all
+                drawn.flat[0] = 0
+            return drawn
+
+    law = HullNoise(Fraction(20), 7)
+    drawn = shells(law, Nothing(3), 1)
+    assert drawn.tolist() == shell_draws._shells(law, Nothing(3), 1).tolist()
+    assert drawn.max() > 40 * float(law.scale)  # since no word is smaller
+
+
 def test_leftover_words_are_drawn_again_for_one_draw_as_for_many() -> None:
     limit = (1 << 62) + 1
     alone, of_many = InsecureSeededBits(7), InsecureSeededBits(7)

@@ -60,3 +60,17 @@ def test_the_curve_goes_through_the_looks_and_on_as_before() -> None:
     assert found == pytest.approx([1_023, 1_023, 31, 0], abs=1e-6)
     middle = forecast.counts_at(looks, (31,))[0, 0]
     assert np.log1p(middle) == pytest.approx(np.log(2) * (10 - 5 * np.log10(3.1)))
+
+
+@pytest.mark.parametrize(("k", "n"), [(2, 3), (5, 17), (10, 1_000), (33, 2_000), (50, 10**6)])
+def test_sets_are_forecast_alike_in_floats_and_in_logarithms(
+    k: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks, rng = tuple(sorted({1, k, min(5 * k, n)})), np.random.default_rng(k)
+    looks = np.exp(rng.uniform(0, 14, (300, len(ranks)))) * np.array([[1.0], [0.01], [30.0]] * 100)
+    rates, forecast = np.array([0.01, 0.2, 0.5]), Forecast(k, n, ranks)
+    in_floats, _ = forecast.precisions(looks, rates, 0.3)
+    monkeypatch.setattr("dpgap.pipelines.forecast._FITS", 0.0)
+    in_logs, _ = Forecast(k, n, ranks).precisions(looks, rates, 0.3)
+    assert 0.1 < in_floats.mean() < 0.99
+    assert in_floats == pytest.approx(in_logs, abs=1e-4)

@@ -85,13 +85,16 @@ def after_selection(
     """
     tilts = np.divide(deviation, scales, out=np.empty_like(leads))
     winners = _Winners(measurements, measurements - leads, tilts, deviation)
-    means, variances = np.full((2, *measurements.shape), np.nan)
-    rows = np.flatnonzero(tilts.max(axis=1) < _LARGEST_TILT)
     at_once = max(1, _CELLS_AT_ONCE // (measurements.shape[1] * _POINTS[0][1]))
-    for start in range(0, rows.size, at_once):
-        some = rows[start : start + at_once]
-        part = winners.of(some)
-        means[some], variances[some] = _averaged(part, line, *_narrowed(part, line))
+    if len(measurements) <= at_once and tilts.max() < _LARGEST_TILT:
+        means, variances = _averaged(winners, line, *_narrowed(winners, line))
+    else:
+        means, variances = np.full((2, *measurements.shape), np.nan)
+        rows = np.flatnonzero(tilts.max(axis=1) < _LARGEST_TILT)
+        for start in range(0, rows.size, at_once):
+            some = rows[start : start + at_once]
+            part = winners.of(some)
+            means[some], variances[some] = _averaged(part, line, *_narrowed(part, line))
     known = np.isfinite(means + variances)
     if not known.all():
         rest = np.flatnonzero(~known.all(axis=1))

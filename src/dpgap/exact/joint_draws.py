@@ -34,12 +34,15 @@ from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.draws import (
+    LOW_BITS,
+    WHOLE,
     Enclosure,
     Floats,
     Integers,
     Uniform,
     decide,
     exponential_bounds,
+    quick_exponential,
 )
 from dpgap.exact.joint_laws import ShellNoise
 
@@ -201,15 +204,17 @@ def _one_shell(law: ShellNoise, bits: Bits) -> list[int]:
 def _try_radius(law: ShellNoise, bits: Bits) -> tuple[int, bool]:
     """As `_try_radii`."""
     cells, words = _cells(law), bits.words(law.dimension + 1)
-    (*low, low_next), (*high, high_next) = (
-        ends.tolist() for ends in exponential_bounds(1.0, words)
-    )
+    reads = [word & LOW_BITS for word in words.tolist()]
+    if not all(reads):  # nothing is known of how large such a wait is
+        return _decided(cells, words, bits)
+    ends = [quick_exponential(read, WHOLE) for read in reads]
+    (*low, low_next), (*high, high_next) = zip(*ends, strict=True)
     slack = law.dimension * 2.0**-52
     first, last = sum(low) * (1 - slack), sum(high) * (1 + slack)
     per_step, start, fall, end = cells.floats
     most = (last * per_step + start) * (1 + _ROUNDING)
     radius = math.floor((first * per_step + start) * (1 - _ROUNDING))
-    if math.isfinite(most) and radius == math.floor(most):
+    if radius == math.floor(most):
         bar = radius * fall + end
         if first + low_next > bar * (1 + 2 * _ROUNDING):
             return radius, True

@@ -24,6 +24,9 @@ from dpgap.mechanisms.joint.classes import log_choose
 
 _TOP_CELLS = 32
 _LOW_CELLS = 24
+_FITS = 600.0
+"""Classes of fewer than e^600 sets are counted in floats, others in logarithms."""
+_LARGEST = 700.0
 
 
 class Forecast:
@@ -33,16 +36,21 @@ class Forecast:
         top, top_sizes = _top_cells(k)
         low, high = _low_cells(k, n)
         self._k = k
-        self._log_sizes = _log_sizes(k, top, top_sizes, low, high).ravel().astype(np.float32)
-        self._right = np.stack(
-            [np.ones(self._log_sizes.size), _shares_right(k, top, low, high).ravel()], axis=1
-        ).astype(np.float32)
+        log_sizes, right = (
+            _log_sizes(k, top, top_sizes, low, high),
+            _shares_right(k, top, low, high),
+        )
+        self._sizes: Floats | None = None
+        if log_sizes.max() < _FITS:
+            sizes = np.exp(log_sizes)
+            self._sizes = np.concatenate([sizes, sizes * right], axis=1)
+        self._log_sizes = log_sizes.ravel().astype(np.float32)
+        self._right = np.stack([np.ones(right.size), right.ravel()], axis=1).astype(np.float32)
         self._counts = np.concatenate([top_sizes, high - low + 1.0])
         self._cells = top.size
         places = np.concatenate([top, [k, k + 1], low, high]).astype(np.float64)
         self._ranks = np.array(ranks, dtype=np.float64)
         self._weights = _weights(places, self._ranks)
-        self._log_counts = np.log(self._counts)
         self._above = np.concatenate([[0.0], np.cumsum(self._counts)])
 
     def counts_at(self, looks: Floats, ranks: tuple[int, ...]) -> Floats:
@@ -68,9 +76,27 @@ class Forecast:
         A rate is one over the scale of the noise, in units of the sensitivity.
         """
         counts, lead = self._curve(looks)
-        return self._as_set(counts, lead, set_rates), self._as_ranked(counts, rank_rate)
+        as_set = self._as_set_in_logs if self._sizes is None else self._as_set
+        return as_set(counts, lead, set_rates), self._as_ranked(counts, rank_rate)
 
     def _as_set(self, counts: Floats, lead: Floats, rates: Floats) -> Floats:
+        """A class's weight is its size times a factor for its first rank and one for its lowest.
+
+        Factors are at most 1, and the top set's own weight is relative to the largest of them.
+        """
+        halves = 0.5 * rates[:, None, None]
+        kept, taken = counts[:, : self._cells], counts[:, self._cells :]
+        own = np.exp(np.minimum(2 * halves[:, :, 0] * lead, _LARGEST))
+        left_out = np.exp((kept[:, -1:] - kept) * halves)
+        brought_in = np.exp((taken - taken[:, :1]) * halves)
+        both = (left_out @ self._sizes).reshape(
+            *own.shape, 2, -1
+        )  # of all members, of the right ones
+        others = (both @ brought_in[..., None])[..., 0]
+        found: Floats = (own + others[..., 1]) / (own + others[..., 0])
+        return found
+
+    def _as_set_in_logs(self, counts: Floats, lead: Floats, rates: Floats) -> Floats:
         top, low = counts[:, : self._cells, None], counts[:, None, self._cells :]
         margins = (0.5 * (low - top)).reshape(1, len(counts), -1)
         rates = rates[:, None]
@@ -85,12 +111,17 @@ class Forecast:
         return found
 
     def _as_ranked(self, counts: Floats, rate: float) -> Floats:
-        """Between two cells the sum of chances is a number plus e^(−line) times another."""
-        heights = counts * rate
-        logs = np.logaddexp.accumulate((heights + self._log_counts)[:, ::-1], axis=1)[:, ::-1]
-        lifted = self._above[:-1] + np.exp(np.minimum(logs - heights, 700.0))
+        """Between two cells the sum of chances is a number plus e^(−line) times another.
+
+        Heights are those over the k-th. The line is above none that is out of a float's reach.
+        """
+        last = self._cells - 1
+        heights = (counts - counts[:, last : last + 1]) * rate
+        powers = np.exp(np.minimum(heights, _LARGEST))
+        sums = np.cumsum((powers * self._counts)[:, ::-1], axis=1)[:, ::-1][:, : self._cells]
+        lifted = self._above[: self._cells] + sums / powers[:, : self._cells]
         at = np.argmax(lifted >= self._k, axis=1)
-        line = (logs[np.arange(at.size), at] - np.log(self._k - self._above[at]))[:, None]
+        line = np.log(sums[np.arange(at.size), at] / (self._k - self._above[at]))[:, None]
         chances = np.exp(np.minimum(heights[:, : self._cells] - line, 0.0))
         found: Floats = chances @ self._counts[: self._cells] / self._k
         return found

@@ -166,7 +166,7 @@ class MeasuredTopK:
             return released(self.route, candidates, self.method)
         looked = self.looking.look_paid(candidates)
         route = self.looking.route(looked, candidates.size)
-        look = Look(self.looking.measurement, looked)
+        look = Look(self.looking, looked)
         return released(route, candidates, self.method, look)
 
 

@@ -5,14 +5,14 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from dpgap.exact.grid import Grid
-from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.top_k.candidates import Candidates
-from dpgap.pipelines.look_first import Looked
+from dpgap.pipelines.look_first import Looked, LookFirst
 from dpgap.pipelines.routes import Answers, Route
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import Measured
@@ -21,7 +21,7 @@ from dpgap.releases.results import Measured
 class Look(NamedTuple):
     """What was looked at before, and what looked."""
 
-    measurement: Joint
+    looking: LookFirst
     looked: Looked
 
 
@@ -53,10 +53,8 @@ def released(
     route: Route, candidates: Candidates, method: str, look: Look | None = None
 ) -> Measured:
     """Take a route, perhaps after a look; the caller has paid for both."""
-    steps: list[tuple[str, Any]] = [] if look is None else [("look", look.measurement)]
     won = route.release_paid(candidates)
-    steps += route.steps
-    epsilon = sum((each.epsilon for _, each in steps), Fraction(0))
+    done = _done(route, None if look is None else look.looking)
     return Measured(
         indices=won.indices,
         gaps=won.gaps,
@@ -65,13 +63,31 @@ def released(
         measurements=won.measurements,
         **won.found._asdict(),
         rounding=Grid(route.grid).rounding,
-        epsilon=epsilon,
-        spent=epsilon if won.spent is None else won.spent,
-        promise=won.promise._replace(epsilon=epsilon),
+        epsilon=done.epsilon,
+        spent=done.epsilon if won.spent is None else won.spent,
+        promise=won.promise._replace(epsilon=done.epsilon),
         method=method,
-        mechanisms=tuple(MechanismUsed.of(each) for _, each in steps),
+        mechanisms=done.mechanisms,
         route=route.name,
         looked=() if look is None else look.looked,
         lead=won.lead,
-        parts=tuple((step, each.epsilon) for step, each in steps),
+        parts=done.parts,
+    )
+
+
+class _Done(NamedTuple):
+    """What was done, whatever the data are: what it costs, and who did it."""
+
+    epsilon: Fraction
+    parts: tuple[tuple[str, Fraction], ...]
+    mechanisms: tuple[MechanismUsed, ...]
+
+
+@lru_cache(maxsize=64)  # routes are public
+def _done(route: Route, looking: LookFirst | None) -> _Done:
+    steps = route.steps if looking is None else (("look", looking.measurement), *route.steps)
+    return _Done(
+        sum((each.epsilon for _, each in steps), Fraction(0)),
+        tuple((step, each.epsilon) for step, each in steps),
+        tuple(MechanismUsed.of(each) for _, each in steps),
     )

@@ -8,9 +8,8 @@ A pipeline measures what it selected on a grid that may be `finer` than the sele
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -49,6 +48,8 @@ class Measurement(ABC, Generic[L]):
     epsilon: Fraction
     sensitivity: Fraction
     grid: Fraction | None
+    scale_in_steps: Fraction = field(init=False, repr=False, compare=False)
+    """Sensitivity over ε, in whole grid steps."""
 
     finer: ClassVar[int] = 1
     """How many steps a pipeline measures with, for one of its selection."""
@@ -63,7 +64,9 @@ class Measurement(ABC, Generic[L]):
         keep = object.__setattr__
         keep(self, "epsilon", positive_rational("epsilon", epsilon))
         keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
-        keep(self, "grid", Grid.read(grid).declared)
+        where = Grid.read(grid)
+        keep(self, "grid", where.declared)
+        keep(self, "scale_in_steps", where.up(self.sensitivity) / self.epsilon)
         require_scale(self.law_in_steps(1).scale)
 
     @classmethod
@@ -93,7 +96,7 @@ class Measurement(ABC, Generic[L]):
 
     def law_in_steps(self, count: int) -> L:
         """The same noise, for values in whole grid steps."""
-        return self.noise(_scale_in_steps(self.sensitivity, self.epsilon, self.grid), count)
+        return self.noise(self.scale_in_steps, count)
 
     def run(self, values: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
         """The algorithm: every value plus its own noise."""
@@ -166,11 +169,6 @@ class Measurement(ABC, Generic[L]):
     def half_width(self, count: int, level: float) -> float:
         """How far a released value is off at most, with confidence `level`."""
         return self.error(count).half_width(level)
-
-
-@lru_cache(maxsize=256)  # parameters are public
-def _scale_in_steps(sensitivity: Fraction, epsilon: Fraction, grid: Fraction | None) -> Fraction:
-    return Grid(grid).up(sensitivity) / epsilon
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -160,14 +160,15 @@ def ranked(low: Floats, high: Floats, k: int) -> tuple[Integers, Integers, Bools
 def in_order(low: Floats, high: Floats, need: int) -> tuple[Integers, Floats, Floats, Bools]:
     """The places of the best so many in each row, with their ends, and where that is certain."""
     runs, n = low.shape
-    rows = np.arange(runs)[:, None]
-    best = np.argpartition(low, n - need, axis=1)[:, n - need :]
-    order = best[rows, np.argsort(-low[rows, best], axis=1)]
+    starts = np.arange(runs)[:, None] * n  # of rows; whole arrays are indexed quickest as flat ones
+    best = np.argpartition(low, n - need, axis=1)[:, n - need :] + starts
+    ranks = np.argsort(-low.take(best), axis=1)
+    order = best.take(ranks + starts // n * need)
     # Decided where each of the best `need` is certainly above everything ranked after it.
     others = high.copy()
-    others[rows, best] = -np.inf
-    low, high = low[rows, order], high[rows, order]
+    others.put(best, -np.inf)
+    low, high = low.take(order), high.take(order)
     after = np.concatenate([high[:, 1:], others.max(axis=1, keepdims=True)], axis=1)
     rest = np.maximum.accumulate(after[:, ::-1], axis=1)[:, ::-1]
     certain: Bools = np.logical_and.reduce(low > rest, axis=1)
-    return order, low, high, certain
+    return order - starts, low, high, certain
