@@ -325,6 +325,15 @@ def test_what_was_read_off_a_histogram_says_why_it_has_no_p_values():
     )
 
 
+def test_where_all_items_are_read_off_none_had_to_win():
+    release = _read_off([900, 600, 300], 3)
+    assert release.indices.size == 3
+    assert _same_again(release)[-1] == (
+        "There are no p-values, because all items are shown: none of them had to win."
+    )
+    assert _same_again(_read_off([900, 600, 300], 2))[-1] == READ_OFF
+
+
 def test_what_may_owe_its_place_to_luck_is_not_said_to_be_near_0():
     release = _read_off([900, 600, *[300] * 40], 5)
     assert _same_again(release)[:2] == (

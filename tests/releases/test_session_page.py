@@ -57,7 +57,7 @@ def test_the_guarantee_is_of_what_all_questions_came_to_and_never_less() -> None
     words = _words(asked.to_html())
     assert asked.spent <= _promised(words) < asked.spent * Fraction(101, 100)
     assert asked.spent.denominator > 1000  # so that it was rounded
-    assert "and δ = 1e-06: if one unit" in words
+    assert "and δ = 10⁻⁶: if one unit" in words
     assert words.count("A unit counts for at most 2 items") == 1
 
 

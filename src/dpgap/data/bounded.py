@@ -5,8 +5,8 @@ unit, group and item are added up; a unit keeps a few of its groups, then a few 
 it adds to each is clipped; and units are added up.
 
 What a unit keeps is decided by a secret order of its own groups and items. It depends on a fresh
-key and on that unit's rows alone, so no unit moves what another one keeps. That is all that
-privacy needs of the order. That the key is secret and fresh sees to it that no item is favoured.
+key and on that unit's rows alone, so no unit moves what another one keeps. Privacy needs no more
+than that of the order. The key is secret and fresh so that no item is favoured.
 
 An amount is a number or nothing. NULL, NaN, infinity, numbers beyond ±10^100 and text that is no
 number are no amount, and a row without an amount is left out from the start. Each row is rounded

@@ -1,7 +1,7 @@
 """What is asked of a table beside its counts: filters, groups, sums, and how far a unit reaches.
 
-All of it is public. It is read here, once, before anything is counted or charged. So a slip in an
-argument is told in words that name the argument and say what is accepted.
+All of it is public. It is read here, once, before anything is counted or charged. An error names
+the argument and says what is accepted.
 """
 
 from collections.abc import Iterable

@@ -40,9 +40,9 @@ _LONGEST_NUMBER = 4096
 
 
 def keep(frame: Frame, filter: Filter, engine: Engine | None = None) -> Frame:
-    """The rows of a frame that a filter matches, lazy as that given.
+    """The rows of a frame that a filter matches; a lazy frame stays lazy.
 
-    `engine` says whether texts that differ are told apart; None where that goes without saying.
+    `engine` says whether texts that differ are told apart; None where they always are.
 
     >>> import pandas
     >>> from dpgap.data.filters import read_filter

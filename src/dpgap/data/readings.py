@@ -1,7 +1,7 @@
 """How columns are compared with literals: for every kind of column one reading, on every engine.
 
-A reading knows which values there are (NULL, NaN and text that cannot be read are none), and how
-they stand to a literal. Where a literal lies between two values of a column, or beyond all of them,
+A reading says what counts as a value (not NULL, NaN or text that cannot be read), and how values
+compare with a literal. Where a literal lies between two values of a column, or beyond all of them,
 the comparison is restated, so that an engine never has to convert a value to compare it. All of
 this depends on the schema and the literal alone.
 """

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MAX_EXPONENT = 400
 _FINEST = Fraction(1, 1 << 100)  # so that the fourth power of any answer is a float
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -68,12 +69,27 @@ def readable(number: Fraction) -> str:
 
     >>> readable(Fraction(7, 10)), readable(Fraction(2, 3)), readable(Fraction(12345, 98765))
     ('0.7', '2/3', '≈0.124994')
+    >>> readable(Fraction(1, 10**6))
+    '10⁻⁶'
     """
     decimal = approximately(number, 6)
     if Fraction(decimal) == number:
-        return decimal
+        return with_power(decimal)
     is_short = max(abs(number.numerator), number.denominator) < 1000
-    return str(number) if is_short else f"≈{decimal}"
+    return str(number) if is_short else f"≈{with_power(decimal)}"
+
+
+def with_power(decimal: str) -> str:
+    """A decimal that computers write with an "e", as people write it.
+
+    >>> with_power("1e-06"), with_power("-2.5e+20"), with_power("0.7")
+    ('10⁻⁶', '-2.5·10²⁰', '0.7')
+    """
+    digits, e, exponent = decimal.partition("e")
+    if not e:
+        return decimal
+    power = "10" + str(int(exponent)).translate(_RAISED)
+    return digits[:-1] + power if digits in ("1", "-1") else f"{digits}·{power}"
 
 
 def positive_rational(name: str, value: object) -> Fraction:

@@ -160,9 +160,9 @@ class Session:
         return found
 
     def _count(self, item: str, more: dict[str, Any]) -> tuple[Counted, dict[str, Any]]:
-        """The counts of an item, made when they are first asked for; and what is not of counting.
+        """The counts of an item, made when they are first asked for; and the other arguments.
 
-        What is said may hold lists and frames, which are compared as such.
+        Arguments may be lists or frames: `_is_same` compares them.
         """
         for name in self._facts:
             if name in more:
@@ -229,7 +229,7 @@ def _epsilon(value: Fraction) -> str:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Whether two arguments say the same. Frames are compared by who they are."""
+    """Whether two arguments say the same. A frame is the same only as itself."""
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         # To Python 1 and True are equal.
         return [(type(each), each) for each in one] == [(type(each), each) for each in other]

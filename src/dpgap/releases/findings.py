@@ -40,6 +40,7 @@ _WHY_NOT_READ_OFF = (
     "There are no p-values, because the largest of all noisy values were read off: what may be "
     "believed are the intervals, which allow for that, and nothing about items that are not shown."
 )
+_NOBODY_LOST = "There are no p-values, because all items are shown: none of them had to win."
 _MOST_EPSILON = 10
 """No more than so many times the ε that was spent is ever advised."""
 
@@ -329,7 +330,8 @@ def why_no_p_values(release: Selected) -> Iterator[str]:
     if release.p_values is not None:
         return
     if isinstance(release, Measured) and release.route == HISTOGRAM:
-        yield _WHY_NOT_READ_OFF
+        are_all = not any(isinstance(each, HistogramError) for each in release.errors)
+        yield _NOBODY_LOST if are_all else _WHY_NOT_READ_OFF
     for used in release.mechanisms:
         noise = dict(used.parameters).get("noise")
         if noise in ("laplace", "staircase"):

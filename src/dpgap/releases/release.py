@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.parameters import approximately, confidence_level, readable
+from dpgap.exact.parameters import approximately, confidence_level, readable, with_power
 from dpgap.releases.numbers import exact_value
 from dpgap.releases.plain import plain
 from dpgap.releases.provenance import MechanismUsed, Provenance
@@ -48,7 +48,7 @@ class Promise(NamedTuple):
         kind, delta, but = "Pure differential privacy", "no δ", ""
         public = "How many answers there are, their labels and all parameters are public."
         if self.delta:
-            kind, delta = "Differential privacy", f"δ = {few_digits_up(self.delta)}"
+            kind, delta = "Differential privacy", f"δ = {with_power(few_digits_up(self.delta))}"
             but = ", but for a chance of at most δ that an item shows which that person alone has"
             public = "All parameters are public; which items there are is not."
         return (
@@ -69,7 +69,7 @@ def few_digits_up(chance: Fraction) -> str:
 
 def factor(epsilon: Fraction) -> str:
     """How much likelier ε allows anything to become."""
-    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{readable(epsilon)}"
+    return with_power(f"{math.exp(epsilon):.3g}") if epsilon < 700 else f"e^{readable(epsilon)}"
 
 
 def _refuse_attribute(release: object, name: str, value: object = None) -> NoReturn:

@@ -34,7 +34,7 @@ class HybridProgram(TopKProgram, Protocol):
 class CutWinners(NamedTuple):
     """One row a run: indices, best first, and each one's lead in steps.
 
-    A row is as long as the run has winners; what follows is −1 with a lead of 0.
+    Where a run has fewer than k winners, its row is filled up with −1 and leads of 0.
     """
 
     indices: Integers

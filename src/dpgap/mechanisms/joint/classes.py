@@ -162,7 +162,7 @@ def log_choose(among: Integers, chosen: Integers) -> Floats:
 
 @lru_cache(maxsize=2)
 def _log_factorials(size: int) -> tuple[Floats, float]:
-    """Logarithms of 0!, 1!, …, and more than three of them can be off by together."""
+    """Logarithms of 0!, 1!, …; and a bound on what three of them are off by together."""
     logs = np.log(np.maximum(np.arange(size), 1))
     table = np.cumsum(logs)
     return table, size * 2.0**-50 * float(table[-1])
