@@ -4,13 +4,15 @@ Engines, NumPy and Rich tables are loaded by the command that needs them, so tha
 at once.
 """
 
-from typing import Annotated
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from dpgap import __version__
 from dpgap.cli.errors import Commands
-from dpgap.cli.later import add_later
 from dpgap.cli.ledger import ledger_app
 from dpgap.cli.plan import plan
 from dpgap.cli.release import above, count, top_k
@@ -32,6 +34,26 @@ def dpgap(
     ] = False,
 ) -> None:
     """The largest and the above-threshold items of private data, with the gaps that come free."""
+
+
+def add_later(app: typer.Typer, name: str, module: str, summary: str) -> None:
+    """Add the function `name` of `module` as a command, if that part is installed.
+
+    It is listed in the help, and loaded when it is called.
+    """
+    package = module.rpartition(".")[0]
+    if package and find_spec(package) is None:
+        return
+
+    class Later(TyperCommand):
+        """Becomes the real command as soon as it is run, asked for help or completed."""
+
+        def make_context(self, *args: Any, **options: Any) -> Any:
+            own = typer.Typer(add_completion=False)
+            own.command(name)(getattr(import_module(module), name))
+            return typer.main.get_command(own).make_context(*args, **options)
+
+    app.command(name, cls=Later, help=summary)(lambda: None)
 
 
 app.command("top-k")(top_k)

@@ -18,6 +18,7 @@ from dpgap.data.addresses import (
     Frame,
     Source,
     columns_of,
+    file_address,
     find_tables,
     is_url,
     require_columns,
@@ -27,7 +28,14 @@ from dpgap.data.domain import with_domain
 from dpgap.data.embedded import embed
 from dpgap.data.engines.base import Engine, engine_of
 from dpgap.data.engines.narrowing import require_exact_text
-from dpgap.data.files import FIMI_ITEM, NOT_FIMI, read_file, whole_words
+from dpgap.data.files import (
+    FIMI_ITEM,
+    NOT_FIMI,
+    kind_of,
+    read_file,
+    stated_columns,
+    whole_words,
+)
 from dpgap.data.query import require_rows_are_units
 from dpgap.data.tracebacks import UNREADABLE, quietly
 
@@ -146,3 +154,23 @@ def columns_told(source: Source, frame: Frame) -> Families:
     if source.columns is not None:
         return source.columns
     return quietly(lambda: columns_of(frame), UNREADABLE)
+
+
+def table_facts(table: str) -> tuple[str, Families]:
+    """Where a table is, spelt as releases spell it, and its columns with their families of types.
+
+    Both come from the address and the schema, never from rows. A budget is bound to them.
+
+    What is neither a file's name nor the address of a database is only a name.
+
+    >>> table_facts("sales")
+    ('sales', ())
+    """
+    if is_url(table):
+        with ExitStack() as resources:
+            source = find_tables(table, "", "", (), resources)
+            frame = nw.from_native(source.table)
+            return str(source.address), quietly(lambda: columns_of(frame), UNREADABLE)
+    if kind_of(table) is None:
+        return table, ()
+    return file_address(table), stated_columns(table)

@@ -5,7 +5,7 @@ What the ledger has holds: it is changed by a steward's act, never by the file.
 
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import Ledger
-from dpgap.data.table_facts import table_facts
+from dpgap.data.opening import table_facts
 from dpgap.desk.stewards_file import FileFaults, ListedData, StewardsFile
 
 _REASON = "stated in the steward's file"

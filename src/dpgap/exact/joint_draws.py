@@ -64,22 +64,6 @@ def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-class JointNoise:
-    """Noise for programs that draw every coordinate of one law, one after the other."""
-
-    __slots__ = ("_bits", "_left")
-
-    def __init__(self, bits: Bits) -> None:
-        self._bits = bits
-        self._left: list[int] = []
-
-    def draw(self, law: ShellNoise) -> int:
-        """The next coordinate; the first one draws them all."""
-        if not self._left:
-            self._left = shells(law, self._bits, 1)[0].tolist()[::-1]
-        return self._left.pop()
-
-
 def _shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
     radii = np.empty(runs, dtype=np.int64)
     points = np.empty((runs, law.dimension), dtype=np.int64)

@@ -5,7 +5,6 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +53,9 @@ def released(
 ) -> Measured:
     """Take a route, perhaps after a look; the caller has paid for both."""
     won = route.release_paid(candidates)
-    done = _done(route, None if look is None else look.looking)
+    steps, epsilon = route.steps, route.epsilon
+    if look is not None:
+        steps, epsilon = (("look", look.looking.measurement), *steps), look.looking.epsilon
     return Measured(
         indices=won.indices,
         gaps=won.gaps,
@@ -63,31 +64,13 @@ def released(
         measurements=won.measurements,
         **won.found._asdict(),
         rounding=Grid(route.grid).rounding,
-        epsilon=done.epsilon,
-        spent=done.epsilon if won.spent is None else won.spent,
-        promise=won.promise._replace(epsilon=done.epsilon),
+        epsilon=epsilon,
+        spent=epsilon if won.spent is None else won.spent,
+        promise=won.promise._replace(epsilon=epsilon),
         method=method,
-        mechanisms=done.mechanisms,
+        mechanisms=tuple(MechanismUsed.of(each) for _, each in steps),
         route=route.name,
         looked=() if look is None else look.looked,
         lead=won.lead,
-        parts=done.parts,
-    )
-
-
-class _Done(NamedTuple):
-    """What was done, whatever the data are: what it costs, and who did it."""
-
-    epsilon: Fraction
-    parts: tuple[tuple[str, Fraction], ...]
-    mechanisms: tuple[MechanismUsed, ...]
-
-
-@lru_cache(maxsize=64)  # routes are public
-def _done(route: Route, looking: LookFirst | None) -> _Done:
-    steps = route.steps if looking is None else (("look", looking.measurement), *route.steps)
-    return _Done(
-        sum((each.epsilon for _, each in steps), Fraction(0)),
-        tuple((step, each.epsilon) for step, each in steps),
-        tuple(MechanismUsed.of(each) for _, each in steps),
+        parts=tuple((step, each.epsilon) for step, each in steps),
     )

@@ -93,9 +93,6 @@ class Route(Protocol):
 
     name: ClassVar[str]
 
-    def __hash__(self) -> int:
-        """Equal routes have equal hashes."""
-
     @property
     def epsilon(self) -> Fraction:
         """What it costs."""
@@ -128,9 +125,6 @@ class SelectThenMeasure(ABC, Generic[S, M]):
 
     selection: S
     measurement: M
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.k))  # hashes of fractions take longer than what is looked up
 
     @classmethod
     @abstractmethod

@@ -6,7 +6,6 @@ All of it is noted once, when the release is made. What is shown later depends o
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dpgap import __version__
@@ -75,11 +74,20 @@ class MechanismUsed(NamedTuple):
     @classmethod
     def of(cls, mechanism: Any) -> "MechanismUsed":
         """What a mechanism, which is a frozen dataclass, says of itself in its `repr`."""
-        return _used(mechanism)
+        known = _used.get(id(mechanism))  # to hash its exact numbers would take as long
+        if known is None or known[0] is not mechanism:
+            if len(_used) >= _MOST_USED:
+                _used.clear()
+            known = _used[id(mechanism)] = mechanism, _said(mechanism)
+        return known[1]
 
 
-@lru_cache(maxsize=256)  # mechanisms are public
-def _used(mechanism: Any) -> MechanismUsed:
+_MOST_USED = 256
+_used: dict[int, tuple[Any, MechanismUsed]] = {}
+"""What the last mechanisms said, which are public; each is kept with it, so that its id is."""
+
+
+def _said(mechanism: Any) -> MechanismUsed:
     named = [each.name for each in fields(mechanism) if each.repr]
     values = [(name, _plain(getattr(mechanism, name))) for name in named]
     return MechanismUsed(type(mechanism).__name__, tuple(values))

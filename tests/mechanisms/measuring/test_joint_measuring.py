@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.draws import GridNoise
-from dpgap.exact.joint_draws import JointNoise
+from dpgap.exact.joint_draws import shells
+from dpgap.exact.joint_laws import ShellNoise
 from seams import SpyAccount, bits_are
 
 numbers = st.fractions(min_value=0, max_value=50, max_denominator=8)
@@ -71,6 +72,22 @@ def test_the_cube_alignment_keeps_the_output_and_the_budget(data: st.DataObject)
     shifted = [draw + shift for draw, shift in zip(noise, shifts, strict=True)]
     assert mechanism.run(neighbour, Recorded(shifted)) == output
     assert mechanism.cost(noise, shifted) <= mechanism.epsilon
+
+
+class JointNoise:
+    """Noise for programs that draw every coordinate of one law, one after the other."""
+
+    __slots__ = ("_bits", "_left")
+
+    def __init__(self, bits: InsecureSeededBits) -> None:
+        self._bits = bits
+        self._left: list[int] = []
+
+    def draw(self, law: ShellNoise) -> int:
+        """The next coordinate; the first one draws them all."""
+        if not self._left:
+            self._left = shells(law, self._bits, 1)[0].tolist()[::-1]
+        return self._left.pop()
 
 
 def test_the_release_is_the_program_on_the_same_noise() -> None:

@@ -13,7 +13,7 @@ Like every dpgap release it decides on exact real draws, and floors the real lea
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,17 +21,16 @@ from numpy.typing import ArrayLike
 from dpgap import public
 from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import PrivateCounts, sealed
+from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.draws import Integers
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.law import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_integer, rational, share
 from dpgap.mechanisms.hybrid.kernel import select_above, select_above_grouped
 from dpgap.mechanisms.hybrid.line import chance_above, least_distance
-from dpgap.mechanisms.top_k.candidates import Candidates, Chosen, InGroups, OneByOne, named
+from dpgap.mechanisms.top_k.candidates import Candidates, Chosen, Drawn, InGroups, OneByOne, named
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import HybridRelease, Promise
@@ -265,7 +264,9 @@ class HybridTopK:
         steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
         return InGroups(steps, None, groups)
 
-    def draw_paid(self, candidates: Candidates, *, delta: Fraction = Fraction(0)) -> "DrawnHybrid":
+    def draw_paid(
+        self, candidates: Candidates, *, delta: Fraction = Fraction(0)
+    ) -> Drawn[HybridRelease]:
         """Select; the caller has paid, and says which δ there is."""
         chosen = choose_above(self.in_steps(), candidates, secure_bits())
         leads, width = chosen.leads, Grid(self.grid).width
@@ -280,17 +281,7 @@ class HybridTopK:
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic, delta=delta),
             mechanisms=(MechanismUsed.of(self),),
         )
-        return DrawnHybrid(release, chosen.private_answers)
-
-
-class DrawnHybrid(NamedTuple):
-    """A release, and the private answers of its winners for whoever measures them next."""
-
-    release: HybridRelease
-    private_answers: Integers
-
-    def __repr__(self) -> str:
-        return sealed(self)
+        return Drawn(release, chosen.private_answers)
 
 
 def choose_above(program: HybridTopK, candidates: Candidates, bits: Bits) -> Chosen:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from dpgap import public
 from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import Found, Groups, PrivateCounts, sealed, tally
+from dpgap.data.private_counts import Found, Groups, PrivateCounts, tally
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.draws import Integers
@@ -33,7 +33,7 @@ from dpgap.exact.law import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_integer
 from dpgap.mechanisms.joint.classes import Classes
 from dpgap.mechanisms.joint.kernel import select_classes, winner_and_lead
-from dpgap.mechanisms.top_k.candidates import Candidates, Chosen, InGroups, named
+from dpgap.mechanisms.top_k.candidates import Candidates, Chosen, Drawn, InGroups, named
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import JointRelease, Promise
@@ -182,7 +182,7 @@ class JointTopK:
             )
         return candidates
 
-    def draw_paid(self, candidates: Candidates) -> "DrawnJoint":
+    def draw_paid(self, candidates: Candidates) -> Drawn[JointRelease]:
         """Select; the caller has paid."""
         chosen = choose_set(self, candidates, secure_bits())
         lead = int(chosen.leads[0])
@@ -195,17 +195,7 @@ class JointTopK:
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
             mechanisms=(MechanismUsed.of(self),),
         )
-        return DrawnJoint(release, chosen.private_answers)
-
-
-class DrawnJoint(NamedTuple):
-    """A release, and the private answers of its members for whoever measures them next."""
-
-    release: JointRelease
-    private_answers: Integers
-
-    def __repr__(self) -> str:
-        return sealed(self)
+        return Drawn(release, chosen.private_answers)
 
 
 def choose_set(mechanism: JointTopK, candidates: Candidates, bits: Bits) -> Chosen:

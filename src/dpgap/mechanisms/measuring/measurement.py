@@ -8,7 +8,7 @@ A pipeline measures what it selected on a grid that may be `finer` than the sele
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -48,8 +48,6 @@ class Measurement(ABC, Generic[L]):
     epsilon: Fraction
     sensitivity: Fraction
     grid: Fraction | None
-    scale_in_steps: Fraction = field(init=False, repr=False, compare=False)
-    """Sensitivity over ε, in whole grid steps."""
 
     finer: ClassVar[int] = 1
     """How many steps a pipeline measures with, for one of its selection."""
@@ -64,9 +62,7 @@ class Measurement(ABC, Generic[L]):
         keep = object.__setattr__
         keep(self, "epsilon", positive_rational("epsilon", epsilon))
         keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
-        where = Grid.read(grid)
-        keep(self, "grid", where.declared)
-        keep(self, "scale_in_steps", where.up(self.sensitivity) / self.epsilon)
+        keep(self, "grid", Grid.read(grid).declared)
         require_scale(self.law_in_steps(1).scale)
 
     @classmethod
@@ -96,7 +92,7 @@ class Measurement(ABC, Generic[L]):
 
     def law_in_steps(self, count: int) -> L:
         """The same noise, for values in whole grid steps."""
-        return self.noise(self.scale_in_steps, count)
+        return self.noise(Grid(self.grid).up(self.sensitivity) / self.epsilon, count)
 
     def run(self, values: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
         """The algorithm: every value plus its own noise."""

@@ -45,7 +45,8 @@ from dpgap.mechanisms.sparse_vector.branches import (
 )
 from dpgap.mechanisms.sparse_vector.kernel import Sifting
 from dpgap.mechanisms.sparse_vector.run import Run
-from dpgap.mechanisms.sparse_vector.streams import DrawnAbove, Stream
+from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.mechanisms.top_k.candidates import Drawn
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import AboveRelease, Promise
 
@@ -295,7 +296,7 @@ class SparseVector:
         array = Grid(self.grid).steps(answers)
         return Stream.of(array, require_labels(labels, array.size, answers))
 
-    def draw_paid(self, stream: Stream, max_answers: int | None = None) -> DrawnAbove:
+    def draw_paid(self, stream: Stream, max_answers: int | None = None) -> Drawn[AboveRelease]:
         """Go through the stream; the caller has paid."""
         sifting = Sifting(self.in_steps(), 1, secure_bits(), max_answers)
         parts = []
@@ -325,7 +326,7 @@ class SparseVector:
             errors=self.gap_errors,
             mechanisms=(MechanismUsed.of(self),),
         )
-        return DrawnAbove(release, np.concatenate(steps))
+        return Drawn(release, np.concatenate(steps))
 
     def start(self, *, account: Account | None = None) -> Run:
         """Open a run that is asked one answer at a time; use it in a `with` block.

@@ -12,7 +12,6 @@ import numpy as np
 from dpgap.data.private_counts import Chunk, Found, PrivateCounts, sealed
 from dpgap.exact.draws import Integers
 from dpgap.exact.grid import Grid
-from dpgap.releases.results import AboveRelease
 
 
 class Stream(NamedTuple):
@@ -61,13 +60,3 @@ class Stream(NamedTuple):
 def _in_steps(chunk: Chunk, grid: Fraction | None) -> Chunk:
     """A chunk in steps of the grid; nothing may be wrong with it where all of it is absent."""
     return chunk._replace(values=Grid(grid).steps(chunk.values)) if chunk.values.size else chunk
-
-
-class DrawnAbove(NamedTuple):
-    """A release, and the private answers that are above for whoever measures them next."""
-
-    release: AboveRelease
-    private_answers: Integers
-
-    def __repr__(self) -> str:
-        return sealed(self)

@@ -5,7 +5,7 @@ a look at every value, however many answers have it.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from dpgap.exact.draws import Integers
 from dpgap.mechanisms.top_k.grouped import select_grouped
 from dpgap.mechanisms.top_k.kernel import TopKProgram, select
 
+R = TypeVar("R")
+
 
 class Chosen(NamedTuple):
     """The winners, best first; `private_answers` are their own, in steps."""
@@ -23,6 +25,16 @@ class Chosen(NamedTuple):
     private_answers: Integers
     leads: Integers
     labels: tuple[Any, ...] | None
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+
+class Drawn(NamedTuple, Generic[R]):
+    """A release, and the private answers of what was selected, for whoever measures them next."""
+
+    release: R
+    private_answers: Integers
 
     def __repr__(self) -> str:
         return sealed(self)

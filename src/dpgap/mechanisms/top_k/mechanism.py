@@ -13,7 +13,7 @@ single gaps would each lose half a step, and 25 of them add up to a bias of −1
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,11 +21,11 @@ from numpy.typing import ArrayLike
 from dpgap import public
 from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import PrivateCounts, require_facts, sealed
+from dpgap.data.private_counts import PrivateCounts, require_facts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Integers, require_scale
+from dpgap.exact.draws import require_scale
 from dpgap.exact.grid import Grid, require_labels
 from dpgap.exact.laws import (
     MemorylessLaw,
@@ -43,7 +43,7 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
 )
-from dpgap.mechanisms.top_k.candidates import Candidates, InGroups, OneByOne
+from dpgap.mechanisms.top_k.candidates import Candidates, Drawn, InGroups, OneByOne
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import MaxRelease, Promise, TopKRelease
 
@@ -224,7 +224,7 @@ class NoisyTopK:
             unknown=unknown,
         )
 
-    def draw_paid(self, candidates: Candidates) -> "DrawnTopK":
+    def draw_paid(self, candidates: Candidates) -> Drawn[TopKRelease]:
         """Select; the caller has paid."""
         chosen = candidates.choose(self.in_steps(), secure_bits())
         leads = chosen.leads
@@ -240,17 +240,7 @@ class NoisyTopK:
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
             mechanisms=(MechanismUsed.of(self),),
         )
-        return DrawnTopK(release, chosen.private_answers)
-
-
-class DrawnTopK(NamedTuple):
-    """A release, and the private answers of its winners for whoever measures them next."""
-
-    release: TopKRelease
-    private_answers: Integers
-
-    def __repr__(self) -> str:
-        return sealed(self)
+        return Drawn(release, chosen.private_answers)
 
 
 @public
