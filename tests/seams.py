@@ -4,11 +4,13 @@ No release has a parameter for its bits. `bits_are` replaces those of the thread
 release finds them; `secure_bits()` then returns the stand-in, after it called its `freshen`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NoReturn
+
+import pytest
 
 import dpgap
 from dpgap.exact import bits as bits_of_threads
@@ -83,3 +85,19 @@ class SpyAccount:
     def moves(self) -> list[tuple[str, Fraction]]:
         """What was reserved and settled, in order."""
         return [(each[0], each[1]) for each in self.diary if len(each) > 1]
+
+
+def quick_in(cases: Iterable[Any], quick: Collection[Any]) -> list[Any]:
+    """All cases, for `parametrize`: the quick ones for `make test`, the others for `make long`.
+
+    For cases that show the same thing again, with other numbers.
+    """
+    every = list(cases)
+    assert all(each in every for each in quick)
+    return [case if case in quick else long_case(case) for case in every]
+
+
+def long_case(case: Any) -> Any:
+    """A case that is left to `make long`."""
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.long)

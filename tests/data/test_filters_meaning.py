@@ -77,8 +77,9 @@ def _expected(rows: list[dict[str, Any]], condition: Condition) -> list[int]:
 
 @pytest.mark.parametrize("home", HOMES)
 def test_every_comparison_keeps_the_rows_that_plain_python_keeps(home: str, tmp_path: Path) -> None:
-    rows = rich_rows()
-    conditions = single_comparisons()[:: 3 if "DuckDB" in home else 1]
+    """Every other comparison in each home, and each of them in several."""
+    rows, first = rich_rows(), list(HOMES).index(home) % 2
+    conditions = single_comparisons()[first :: 4 if "DuckDB" in home else 2]
     texts = [spelled(condition) for condition in conditions]
     kept = kept_rows(HOMES[home](arrow_table(rows), tmp_path), texts)
     for text, condition, found in zip(texts, conditions, kept, strict=True):
@@ -128,7 +129,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(rows=ROWS, conditions=st.lists(CONDITIONS, min_size=1, max_size=3))
 def test_any_filter_keeps_the_rows_that_plain_python_keeps(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Any], conditions: list[Condition]

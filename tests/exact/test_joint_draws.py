@@ -145,9 +145,9 @@ def test_a_draw_alone_is_that_of_many_from_the_same_bits(
     """Wherever floats decide and where they do not."""
     monkeypatch.setattr(shell_draws, "_ROUNDING", rounding)
     alone, of_many = InsecureSeededBits(9), InsecureSeededBits(9)
-    for _ in range(1_000):
+    for _ in range(300):
         assert shells(law, alone, 1).tolist() == shell_draws._shells(law, of_many, 1).tolist()
-    assert words_drawn(alone) == words_drawn(of_many) > 2_000
+    assert words_drawn(alone) == words_drawn(of_many) > 600
 
 
 def test_a_word_that_says_nothing_is_refined_for_one_draw_as_for_many() -> None:

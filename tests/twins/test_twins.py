@@ -41,7 +41,10 @@ def _found(reader: Any, seeds: range, questions: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_one_unit_more_changes_no_decision(name: str, tmp_path: Path) -> None:
-    assert _found(READERS[name](tmp_path), range(PER_READER), PLAIN) == []
+    """Every other question of each reader; each is asked of half of them."""
+    first = QUICK.index(name) % 2
+    seeds, asked = range(first, PER_READER, 2), list(PLAIN)[first::2]
+    assert _found(READERS[name](tmp_path), seeds, asked) == []
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -50,7 +53,7 @@ def test_one_unit_more_moves_bounded_answers_no_further_than_they_say(
 ) -> None:
     reader = READERS[name](tmp_path)
     able = [each for each, question in BOUNDED.items() if question.columns <= reader.columns]
-    asked = able[QUICK.index(name) % 5 :: 5]
+    asked = able[QUICK.index(name) % 8 :: 8]
     assert _found(reader, range(len(asked)), asked) == []
 
 

@@ -14,7 +14,7 @@ from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.bits import InsecureSeededBits
 from homes import arrow
 from law_tests import LEVEL, chi_square_p
-from seams import bits_are
+from seams import bits_are, long_case
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),  # Ibis
@@ -58,10 +58,14 @@ def _ps(orders: list[list[int]]) -> list[float]:
     return [chi_square_p(*each) for each in zip(cells, chances, strict=True)]
 
 
-@pytest.mark.parametrize("domain", [DOMAIN, list(DOMAIN)], ids=["range", "list"])
 @pytest.mark.parametrize(
-    ("home", "draws"),
-    [("memory", 600), ("duckdb", 264), pytest.param("duckdb", 600, marks=pytest.mark.long)],
+    ("home", "draws", "domain"),
+    [
+        *(("memory", 600, domain) for domain in (DOMAIN, list(DOMAIN))),
+        ("duckdb", 264, list(DOMAIN)),
+        long_case(("duckdb", 264, DOMAIN)),
+        *(long_case(("duckdb", 600, domain)) for domain in (DOMAIN, list(DOMAIN))),
+    ],
 )
 def test_every_order_of_a_domain_is_equally_likely(home: str, draws: int, domain: Any) -> None:
     table = _table() if home == "memory" else duckdb.connect().from_arrow(_table())

@@ -22,7 +22,7 @@ from dpgap.mechanisms.joint.mechanism import choose_set
 from dpgap.mechanisms.top_k.kernel import select
 from law_tests import LEVEL, homogeneous_p
 from real_data import real_file
-from seams import bits_are
+from seams import bits_are, quick_in
 
 ANSWERS = [10, 500, 90, 420, 30]
 
@@ -103,8 +103,21 @@ def _candidates(joint, answers):
     return {"array": answers, "groups": grouped, "counts": counts}
 
 
-@pytest.mark.parametrize("shape", ["array", "groups", "counts"])
-@pytest.mark.parametrize(("answers", "k"), [([3, 0, 2, 0, 2], 2), ([0, 1, 1, 1, 0, 1], 3)])
+@pytest.mark.parametrize(
+    ("shape", "answers", "k"),
+    quick_in(
+        (
+            (shape, *asked)
+            for shape in ("array", "groups", "counts")
+            for asked in (([3, 0, 2, 0, 2], 2), ([0, 1, 1, 1, 0, 1], 3))
+        ),
+        [
+            ("array", [3, 0, 2, 0, 2], 2),
+            ("groups", [0, 1, 1, 1, 0, 1], 3),
+            ("counts", [3, 0, 2, 0, 2], 2),
+        ],
+    ),
+)
 def test_releases_have_the_law_of_noise_for_every_set(shape: str, answers: list[int], k: int):
     joint, runs = dpgap.JointTopK(k, 2, monotonic=True), 4_000
     candidates = joint.prepare(_candidates(joint, answers)[shape], None)

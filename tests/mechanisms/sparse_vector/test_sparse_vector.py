@@ -16,7 +16,7 @@ from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
 from dpgap.mechanisms.sparse_vector.branches import best_threshold_share
 from dpgap.mechanisms.sparse_vector.kernel import sift
 from law_tests import LEVEL, chi_square_p, require_law
-from seams import bits_are
+from seams import bits_are, quick_in
 
 NOISES = ("laplace", "exponential", "staircase")
 
@@ -143,9 +143,13 @@ def _law_of_words(
     return chances
 
 
-@pytest.mark.parametrize("noise", ["laplace", "exponential"])
-@pytest.mark.parametrize("branches", [1, pytest.param(2, marks=pytest.mark.long), 3])
-@pytest.mark.parametrize("monotonic", [True, False])
+@pytest.mark.parametrize(
+    ("noise", "branches", "monotonic"),
+    quick_in(
+        itertools.product(["laplace", "exponential"], [1, 2, 3], [True, False]),
+        {("laplace", 3, True), ("exponential", 3, False), ("exponential", 1, True)},
+    ),
+)
 def test_a_million_transcripts_follow_the_exact_law(noise: str, branches: int, monotonic: bool):
     mechanism = dpgap.AdaptiveSparseVector(
         10, 3, 3, monotonic=monotonic, branches=branches, noise=noise
@@ -188,7 +192,7 @@ def test_a_run_says_what_a_release_says():
     mechanism = dpgap.AdaptiveSparseVector(10, 3, 3, monotonic=True)
     said = Counter()
     with bits_are(InsecureSeededBits(60)):
-        for _ in range(20_000):
+        for _ in range(12_000):
             run = mechanism.start()
             said[tuple(run.ask(answer).branch or 0 for answer in (6, 14, 30))] += 1
 
