@@ -21,6 +21,8 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 from dpgap import public
 from dpgap.exact.parameters import readable
 
+UNDER_WAY = "under way"
+
 _FRACTION = re.compile(r"Fraction\((-?[0-9]+), ([0-9]+)\)")
 
 
@@ -91,7 +93,7 @@ class Answered:
     entry: int
     """The number of the reservation."""
     state: str
-    """"under way" (or broken off), "settled" or "written off"."""
+    """`UNDER_WAY` (or broken off), "settled" or "written off"."""
     document: str | None
     """What was released, if it was archived."""
 

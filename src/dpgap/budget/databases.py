@@ -8,6 +8,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from dpgap import how_to_get
+from dpgap.budget.addresses import Address
+from dpgap.budget.entries import LedgerError
 
 BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
@@ -33,6 +35,16 @@ def open_database(url: sql.URL) -> sql.Engine:
         raise ModuleNotFoundError(
             f"a PostgreSQL ledger needs psycopg: {how_to_get('postgres')}"
         ) from None
+
+
+def make_file(address: Address) -> None:
+    """Make an empty file that only its owner can read and write; journals take its mode."""
+    if address.file is None or not address.may_be_made or address.file.exists():
+        return
+    try:
+        os.close(os.open(address.file, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
 
 
 def _waiting(url: sql.URL) -> dict[str, Any]:

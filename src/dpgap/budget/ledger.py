@@ -17,8 +17,6 @@ steward does with a budget: `dpgap.budget.steward`.
 (Fraction(1, 2), [])
 """
 
-import getpass
-import os
 import platform
 import warnings
 from collections.abc import Iterable
@@ -32,18 +30,20 @@ from dpgap.budget.account import Answered, Request
 from dpgap.budget.amounts import Amount, granted, rounded_up
 from dpgap.budget.binding import refuse_contradiction, refuse_if_not_private, stated_facts
 from dpgap.budget.book import Hand, Standing, flaws, has_head, opening, reserving, settling
-from dpgap.budget.entries import FIRST, SECOND, Entry, UnreadableEntry, hash_of
+from dpgap.budget.entries import FIRST, RESERVE, SECOND, Entry, UnreadableEntry, hash_of
 from dpgap.budget.entries import LedgerError as LedgerError
-from dpgap.budget.names import look_alike, require_name
+from dpgap.budget.names import look_alike, require_name, system_user
 from dpgap.budget.requests import (
     answered_by,
     asked_by,
     charged_before,
     document_of,
     facts_of,
+    lost_documents,
+    refuse_if_under_way,
     require_words,
 )
-from dpgap.budget.store import Document, Rows, Store, matches, require_entry
+from dpgap.budget.store import Document, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
 
 if TYPE_CHECKING:
@@ -139,13 +139,15 @@ class Ledger:
         with self._store.reading() as rows:
             return rows.datasets()
 
-    def entries(self, dataset: str, *, last: int | None = None) -> list[Entry]:
+    def entries(
+        self, dataset: str, *, last: int | None = None, before: int | None = None
+    ) -> list[Entry]:
         """The whole book of the data set called `dataset`, or its `last` few entries.
 
-        The oldest entry comes first.
+        The oldest entry comes first. With `before`, only entries of a smaller number count.
         """
         with self._store.reading() as rows:
-            return rows.book(require_name(dataset), last)
+            return rows.book(require_name(dataset), last, before)
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
@@ -162,7 +164,9 @@ class Ledger:
             except UnreadableEntry as error:
                 found.append(f"{name}: {error}")
                 continue
-            found += [f"{name}: {flaw}" for flaw in (*flaws(book), *self._lost(name, book))]
+            with self._store.reading() as rows:
+                lost = lost_documents(rows, name, book)
+            found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
             is_there = is_there or (head is not None and has_head(book, head))
         if head is not None and not is_there:
             found.append(
@@ -183,24 +187,6 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self._store.where})"
 
-    def _lost(self, name: str, book: list[Entry]) -> list[str]:
-        """Documents that were edited, removed or put in."""
-        by_number = {entry.number: entry for entry in book}
-        archived = {entry.number for entry in book if "document" in entry.more}
-        found = []
-        with self._store.reading() as rows:
-            for kept in rows.documents(name):
-                archived.discard(kept.number)
-                if kept.number not in by_number:  # it may be younger than the book that was read
-                    by_number = {entry.number: entry for entry in rows.book(name)}
-                settlement = by_number.get(kept.number)
-                about = -1 if settlement is None else settlement.about or -1
-                if settlement is None:
-                    found.append(f"entry {kept.number} is missing, though its document is there")
-                elif not matches(kept, settlement, by_number.get(about)):
-                    found.append(f"the document of entry {kept.number} was edited")
-        return found + [f"the document of entry {number} is missing" for number in archived]
-
     def _last(self, dataset: str) -> Entry:
         with self._store.reading() as rows:
             return require_entry(rows.find(dataset), dataset, self._store.where)
@@ -216,10 +202,10 @@ class Ledger:
 
     def _user(self) -> str:
         """Whose request it is unless somebody says so: the database's user, else the system's."""
-        return self._store.user or _system_user()
+        return self._store.user or system_user()
 
     def _hand(self, version: int, person: str, reason: str = "") -> Hand:
-        who = f"{_system_user()}@{platform.node()}"
+        who = f"{system_user()}@{platform.node()}"
         at = datetime.now(UTC).isoformat(timespec="microseconds")
         return Hand(who, at) if version == FIRST else Hand(who, at, person, reason)
 
@@ -240,21 +226,27 @@ class LedgerAccount:
     """Who asks; None: the user."""
     reason: str = ""
     key: str | None = None
+    joins: bool = False
 
     def of(
-        self, person: str | None = None, *, reason: str = "", key: str | None = None
+        self,
+        person: str | None = None,
+        *,
+        reason: str = "",
+        key: str | None = None,
+        joins: bool = False,
     ) -> "LedgerAccount":
         """The same account, used by a person, for a reason, for the request with this key.
 
         A person is a name: whoever calls must know who it is. What is sent twice with one `key` is
-        charged once.
+        charged once. With `joins`, so is a question that somebody else asked within the last
+        minute and has no answer to yet: `AlreadyCharged` names their entry.
         """
         for name, words in (("person", person), ("key", key)):
             if words is not None:
                 require_words(name, words)
-        return replace(
-            self, person=person or self.person, reason=reason or self.reason, key=key or self.key
-        )
+        said: dict[str, Any] = {"person": person, "reason": reason, "key": key, "joins": joins}
+        return replace(self, **{name: value for name, value in said.items() if value})
 
     def reserve(self, epsilon: Fraction, purpose: str) -> "LedgerReservation":
         """Set ε aside durably, or raise `BudgetExhausted` and change nothing."""
@@ -271,12 +263,15 @@ class LedgerAccount:
         refuse_if_not_private(request.facts)
         ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user()
         with ledger._store.writing(name) as rows:
-            standing, found = ledger._standing(rows, name, person, key=key)
+            same = request.identity if self.joins else None
+            standing, found = ledger._standing(rows, name, person, key=key, identity=same)
             version = standing.last.version
             if version == FIRST and (key is not None or charge.delta):
                 raise ledger._too_old("request keys and δ")
             for entry in (each for each in found if key is not None and each.key == key):
                 raise charged_before(rows, entry, request)
+            if same is not None:
+                refuse_if_under_way(rows, found, same)
             refuse_contradiction(name, facts_of(rows, standing.last), request.facts)
             hand = ledger._hand(version, person, self.reason)
             more = {} if version == FIRST else asked_by(request)
@@ -294,6 +289,17 @@ class LedgerAccount:
         with self.ledger._store.reading() as rows:
             found = [each for each in rows.find(self.dataset, key=key) if each.key == key]
             return answered_by(rows, found[0]) if found else None
+
+    def requests(self, last: int, before: int | None = None) -> list[tuple[Entry, Entry | None]]:
+        """The last few reservations and what ended each, if anything did; oldest first.
+
+        With `before`, only those of a smaller number count.
+        """
+        with self.ledger._store.reading() as rows:
+            charged = rows.book(self.dataset, last, before, kind=[RESERVE])
+            numbers = [entry.number for entry in charged]
+            ended = {entry.about: entry for entry in rows.book(self.dataset, about=numbers)}
+        return [(entry, ended.get(entry.number)) for entry in charged]
 
     def archive(self) -> list[Entry]:
         """The entries that have a document, oldest first; `document` shows one."""
@@ -391,10 +397,3 @@ def _settled(epsilon: Fraction, reserved: Amount) -> Amount:
     is_within = 0 <= epsilon <= reserved.epsilon
     cost = min(rounded_up(epsilon), reserved.epsilon) if is_within else epsilon
     return Amount(cost, reserved.delta)
-
-
-def _system_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

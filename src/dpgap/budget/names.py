@@ -4,6 +4,8 @@ Whoever reads "sales" and "Sales " takes them for one data set, and would grant 
 name that looks like one in use opens no second budget. Budgets that have such names already go on.
 """
 
+import getpass
+import os
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -43,3 +45,11 @@ def _seen(name: str) -> str:
     for _ in range(2):  # taking capitals away can make letters that have another plain form
         text = unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold()
     return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+def system_user() -> str:
+    """Who runs this program, as the system calls them."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

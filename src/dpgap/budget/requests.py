@@ -1,13 +1,16 @@
 """What a ledger makes of a request: what it keeps of it, and what became of one sent before."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dpgap.budget.account import AlreadyCharged, Answered, RefusedRequest, Request
+from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Answered, RefusedRequest, Request
 from dpgap.budget.amounts import rounded_up
-from dpgap.budget.entries import SETTLE, Entry, LedgerError
-from dpgap.budget.store import Rows, matches
+from dpgap.budget.entries import RESERVE, SETTLE, Entry, LedgerError, hash_of
+from dpgap.budget.store import Document, Rows
 
 _LONGEST = 200
+_LATELY = timedelta(minutes=1)
+"""How long a question that nobody settled is taken to be under way."""
 
 
 def require_words(name: str, words: object) -> str:
@@ -41,9 +44,35 @@ def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
     settlement = _entry_at(rows, dataset, kept.number)
     about = None if settlement is None else settlement.about
     reservation = None if about is None else _entry_at(rows, dataset, about)
-    if settlement is None or not matches(kept, settlement, reservation):
+    if settlement is None or not _matches(kept, settlement, reservation):
         raise LedgerError(f"the document of entry {kept.number} was edited: see `verify`")
     return kept.document
+
+
+def lost_documents(rows: Rows, dataset: str, book: list[Entry]) -> list[str]:
+    """Documents that were edited, removed or put in."""
+    by_number = {entry.number: entry for entry in book}
+    archived = {entry.number for entry in book if "document" in entry.more}
+    found = []
+    for kept in rows.documents(dataset):
+        archived.discard(kept.number)
+        if kept.number not in by_number:  # it may be younger than the book that was read
+            by_number = {entry.number: entry for entry in rows.book(dataset)}
+        settlement = by_number.get(kept.number)
+        about = -1 if settlement is None else settlement.about or -1
+        if settlement is None:
+            found.append(f"entry {kept.number} is missing, though its document is there")
+        elif not _matches(kept, settlement, by_number.get(about)):
+            found.append(f"the document of entry {kept.number} was edited")
+    return found + [f"the document of entry {number} is missing" for number in archived]
+
+
+def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
+    """Whether a document is the one that its entries speak of."""
+    if reservation is None or not isinstance(kept.document, str):  # SQLite keeps any type
+        return False
+    hashed = settlement.more.get("document")
+    return (hashed, reservation.more.get("identity")) == (hash_of(kept.document), kept.identity)
 
 
 def _entry_at(rows: Rows, dataset: str, number: int) -> Entry | None:
@@ -55,7 +84,7 @@ def answered_by(rows: Rows, reservation: Entry) -> Answered:
     """What became of the request that made a reservation."""
     ended = rows.about(reservation.dataset, reservation.number)
     if ended is None:
-        return Answered(reservation.number, "under way", None)
+        return Answered(reservation.number, UNDER_WAY, None)
     kept = document_of(rows, reservation.dataset, number=ended.number)
     state = "settled" if ended.kind == SETTLE else "written off"
     return Answered(reservation.number, state, kept)
@@ -75,3 +104,14 @@ def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
         f"{answered.state}: it is not charged again",
         answered,
     )
+
+
+def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
+    """Refuse to charge a question that another request asks just now, or has just had answered."""
+    since = (datetime.now(UTC) - _LATELY).isoformat(timespec="microseconds")
+    for entry in found:
+        if (entry.kind, entry.more.get("identity")) == (RESERVE, identity) and entry.at > since:
+            answered = answered_by(rows, entry)
+            if answered.document is not None or answered.state == UNDER_WAY:
+                words = f"entry {entry.number} asks the same, and is {answered.state}"
+                raise AlreadyCharged(f"{words}: it is not charged again", answered)

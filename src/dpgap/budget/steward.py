@@ -114,10 +114,14 @@ class Steward:
             rows.append(entry)
         return entry
 
+    def standing(self, person: str) -> Standing:
+        """The last entry of the book, and the last of a person."""
+        with self.ledger._store.reading() as rows:
+            return self.ledger._standing(rows, self.dataset, person)[0]
+
     def standing_of(self, person: str) -> Entry | None:
         """The last entry of a person: what they spent and may spend, in `own` and `allowance`."""
-        with self.ledger._store.reading() as rows:
-            return self.ledger._standing(rows, self.dataset, person)[0].mine
+        return self.standing(person).mine
 
     def stale(self, before: str | None = None) -> list[Entry]:
         """Reservations that were never settled; if a time is given, those made before it.

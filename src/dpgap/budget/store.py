@@ -11,7 +11,6 @@ fails on a ledger of the second, and cannot open a second budget beside it.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -19,17 +18,17 @@ from typing import Any, NamedTuple
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from dpgap.budget.addresses import Address, read_url
+from dpgap.budget.addresses import read_url
 from dpgap.budget.amounts import NumberTooLong, exact_text
 from dpgap.budget.book import Hand, flaws, migrating
-from dpgap.budget.databases import open_database, trouble
+from dpgap.budget.databases import make_file, open_database, trouble
 from dpgap.budget.entries import (
     FIRST,
+    RESERVE,
     SECOND,
     Entry,
     LedgerError,
     UnreadableEntry,
-    hash_of,
     read_entry,
 )
 
@@ -37,6 +36,9 @@ _CREATING = 0x6470676170
 """The number of the lock that lets one process at a time open or migrate budgets in PostgreSQL."""
 CHARGING = 0x64706761
 """With a hash of the data set's name, the lock that lets one process at a time write to it."""
+
+_LATELY = 1000
+"""How many entries back the same question is looked for."""
 
 _FIRST, _SECOND = sql.MetaData(), sql.MetaData()
 
@@ -119,18 +121,33 @@ class Rows:
         column = self._table.c.dataset
         return list(self._connection.scalars(sql.select(column).distinct().order_by(column)))
 
-    def book(self, dataset: str, last: int | None = None) -> list[Entry]:
-        """The entries of one data set, oldest first: all, or the last few."""
-        newest_first = self._of(dataset).order_by(self._table.c.number.desc())
-        rows = self._connection.execute(newest_first.limit(last)).all()
-        return [_entry(row, self.layout) for row in reversed(rows)]
+    def book(
+        self, dataset: str, last: int | None = None, before: int | None = None, **wanted: Any
+    ) -> list[Entry]:
+        """The entries of one data set, oldest first: all, or the last few before a number.
+
+        `kind` or `about` say which ones: those of one kind, or about some reservations.
+        """
+        entry = self._table.c
+        found = self._of(dataset).order_by(entry.number.desc()).limit(last)
+        if before is not None:
+            found = found.where(entry.number < _findable(before))
+        for name, values in wanted.items():
+            found = found.where(entry[name].in_(values))
+        return [_entry(row, self.layout) for row in reversed(self._connection.execute(found).all())]
 
     def find(
-        self, dataset: str, person: str = "", key: str | None = None, number: int | None = None
+        self,
+        dataset: str,
+        person: str = "",
+        key: str | None = None,
+        number: int | None = None,
+        identity: str | None = None,
     ) -> list[Entry]:
         """The last entry, the last of a person, that with a key and that with a number, if any.
 
-        They come in the order of their numbers, in one question to the database.
+        With an `identity`, a hash, also reservations that asked this question lately. They come in
+        the order of their numbers, in one question to the database.
         """
         table, entry = self._table, self._table.c
         newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == dataset)
@@ -141,15 +158,16 @@ class Rows:
             wanted.append(entry.number == newest.where(entry.person == person).scalar_subquery())
         if key is not None and self.layout == SECOND:
             wanted.append(entry.key == key)
+        if identity is not None and self.layout == SECOND:
+            lately = entry.number > newest.scalar_subquery() - _LATELY
+            wanted.append(lately & (entry.kind == RESERVE) & entry.body.contains(identity))
         found = sql.select(table).where(entry.dataset == dataset, sql.or_(*wanted))
         rows = self._connection.execute(found.order_by(entry.number))
         return [_entry(row, self.layout) for row in rows]
 
     def about(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
-        found = self._of(dataset).where(self._table.c.about == _findable(number))
-        row = self._connection.execute(found).first()
-        return None if row is None else _entry(row, self.layout)
+        return next(iter(self.book(dataset, about=[_findable(number)])), None)
 
     def append(self, entry: Entry) -> None:
         """Write one entry."""
@@ -233,7 +251,7 @@ class Store:
     @contextmanager
     def creating(self) -> Iterator[Rows]:
         """A transaction that no other creation can overlap; it makes tables if there are none."""
-        _make_file(self._address)
+        make_file(self._address)
         self._require_file()
         with self._plain_errors(), self._alone() as connection:
             layout = self._layout(connection)
@@ -375,21 +393,3 @@ def require_entry(found: list[Entry], dataset: str, where: str) -> Entry:
     if last.hash != last.seal():
         raise LedgerError(f"the last entry of {dataset!r} in {where} was edited: see `verify`")
     return last
-
-
-def matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
-    """Whether a document is the one that its entries speak of."""
-    if reservation is None or not isinstance(kept.document, str):  # SQLite keeps any type
-        return False
-    hashed = settlement.more.get("document")
-    return (hashed, reservation.more.get("identity")) == (hash_of(kept.document), kept.identity)
-
-
-def _make_file(address: Address) -> None:
-    """Make an empty file that only its owner can read and write; journals take its mode."""
-    if address.file is None or not address.may_be_made or address.file.exists():
-        return
-    try:
-        os.close(os.open(address.file, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None

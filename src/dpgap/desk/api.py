@@ -17,9 +17,11 @@ from dpgap.desk.refusals import in_our_words
 from dpgap.desk.rendering import shown
 from dpgap.desk.visits import (
     At,
+    Paged,
     ProgramAtData,
     StewardsProgramAtData,
     desk_of,
+    older,
     program_of,
     visitor_of,
 )
@@ -124,9 +126,10 @@ def asked(at: ProgramAtData, key: str) -> dict[str, Any]:
 
 
 @router.get("/datasets/{name}/releases")
-def releases(at: ProgramAtData) -> dict[str, Any]:
-    """What was asked before, the newest first. What is settled is free to see."""
-    return {"releases": list(map(_archived, at.desk.archive(at.data)))}
+def releases(at: ProgramAtData, page: Paged) -> dict[str, Any]:
+    """What was asked before, the newest first; send `next` as `before` for what is older."""
+    rows = at.desk.archive(at.data, page)
+    return {"releases": list(map(_archived, rows)), "next": older(rows, page)}
 
 
 @router.get("/datasets/{name}/releases/{number}")
@@ -136,10 +139,25 @@ def release(at: ProgramAtData, number: int) -> Response:
 
 
 @router.get("/datasets/{name}/entries")
-def entries(at: StewardsProgramAtData) -> dict[str, Any]:
-    """For stewards: the book, entry by entry, each body as it was sealed."""
-    book = at.desk.ledger.entries(at.data.budget)
-    return {"entries": [{"hash": entry.hash, "body": entry.body()} for entry in book]}
+def entries(at: StewardsProgramAtData, page: Paged) -> dict[str, Any]:
+    """For stewards: the book, the newest entry first, each body as it was sealed."""
+    book = at.desk.entries(at.data, page)
+    rows = [{"hash": entry.hash, "body": entry.body()} for entry in book]
+    return {"entries": rows, "next": older(book, page)}
+
+
+@router.get("/datasets/{name}/stale")
+def stale(at: StewardsProgramAtData) -> dict[str, Any]:
+    """For stewards: reservations that nobody settled, under way or broken off."""
+    found = at.desk.stale(at.data)
+    return {"reservations": [_archived(Archived(entry, None)) for entry in found]}
+
+
+@router.get("/datasets/{name}/verify")
+def verify(at: StewardsProgramAtData) -> dict[str, Any]:
+    """For stewards: everything that is wrong with the book, and its head to note elsewhere."""
+    flaws = at.desk.ledger.verify(at.data.budget)
+    return {"flaws": flaws, "head": at.desk.left(at.visitor, at.data).last.hash}
 
 
 @router.post("/datasets/{name}/acts/{what}")
@@ -192,7 +210,8 @@ def _described(at: At) -> dict[str, Any]:
             {"name": each.name, "title": each.title, "item": each.item, "counted": each.words}
             for each in data.topics.values()
         ],
-        "left": readable_text(left.left),
+        "left": readable_text(left.left.epsilon),
+        "left_delta": readable_text(left.left.delta),
         "reserved": readable_text(left.last.reserved),
         **amounts,
     }
@@ -200,12 +219,9 @@ def _described(at: At) -> dict[str, Any]:
 
 def _archived(row: Archived) -> dict[str, Any]:
     entry, settlement = row
-    state = "under way"
-    if settlement is not None:
-        state = "settled" if "document" in settlement.more else "written off"
     return {
         "entry": entry.number,
-        "state": state,
+        "state": row.state,
         "purpose": entry.purpose,
         "person": entry.person,
         "epsilon": readable_text((settlement or entry).epsilon),

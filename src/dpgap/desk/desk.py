@@ -6,22 +6,24 @@ leaves a charge that everybody can see.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpgap.budget.account import AlreadyCharged
-from dpgap.budget.entries import RESERVE, Entry, hash_of
+from dpgap.budget.account import UNDER_WAY, AlreadyCharged
+from dpgap.budget.amounts import NOTHING, Amount
+from dpgap.budget.entries import Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount
+from dpgap.budget.steward import Steward
 from dpgap.desk.asking import DeskQuestion, answer
 from dpgap.desk.door import Door, Visitor
+from dpgap.desk.pending import Pending, Reserved, Reserving
 from dpgap.desk.refusals import NOT_THERE, NOT_YOURS, Refused
 from dpgap.desk.shelf import Shelf
 from dpgap.desk.stewards_file import ListedData, StewardsFile, Topic
 from dpgap.desk.ticks import Ticks
 from dpgap.releases.document import read_archived
 from dpgap.releases.release import Release
-
-_RECENT = 400
 
 
 class Receipt(NamedTuple):
@@ -32,19 +34,23 @@ class Receipt(NamedTuple):
     state: str
     """"settled", "under way" (or broken off) or "written off"."""
     again: bool = False
-    """Whether it was paid for before, so that nothing was charged now."""
+    """Whether it was paid for by another request, so that nothing was charged for this one."""
 
 
 class Left(NamedTuple):
     """What somebody can still spend of a budget, and what they can see of it."""
 
-    left: Fraction
+    left: Amount
     """The most that this person can spend now."""
-    own: Fraction
-    """What they spent or reserved."""
-    allowance: Fraction | None
     last: Entry
     """The last entry of the book."""
+
+
+class Page(NamedTuple):
+    """Which part of a long list is shown: so many, before a number."""
+
+    limit: int
+    before: int | None = None
 
 
 class Archived(NamedTuple):
@@ -52,6 +58,13 @@ class Archived(NamedTuple):
 
     reservation: Entry
     settlement: Entry | None
+
+    @property
+    def state(self) -> str:
+        """What became of it."""
+        if self.settlement is None:
+            return UNDER_WAY
+        return "settled" if "document" in self.settlement.more else "written off"
 
 
 class Desk:
@@ -85,26 +98,50 @@ class Desk:
 
     def left(self, visitor: Visitor, data: ListedData) -> Left:
         """What this person can still spend."""
-        own = self.ledger.steward(data.budget).standing_of(visitor.name)
-        last = self._account(data).balance
-        used = Fraction(0) if own is None else own.own.epsilon
-        limit = None if own is None or own.allowance is None else own.allowance.epsilon
-        left = Fraction(0) if last.closed else last.remaining
-        return Left(left if limit is None else min(left, limit - used), used, limit, last)
+        last, own = Steward(self.ledger, data.budget).standing(visitor.name)
+        left = NOTHING if last.closed else last.left
+        if own is not None and own.allowance is not None:
+            rest = own.allowance - own.own
+            left = Amount(min(left.epsilon, rest.epsilon), min(left.delta, rest.delta))
+        return Left(left, last)
 
-    def ask(self, visitor: Visitor, data: ListedData, question: DeskQuestion, key: str) -> Receipt:
-        """Ask, once for each key: what is sent again is not charged again."""
+    def charge(
+        self, visitor: Visitor, data: ListedData, question: DeskQuestion, key: str
+    ) -> Pending | Receipt:
+        """Charge a question, once for each key. What was charged before has a receipt already.
+
+        Unless fresh noise is wanted, what somebody else asks just now is not charged beside it.
+        """
         if not self.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
         topic = self.topic(data, question)
-        account = self._account(data).of(visitor.name, key=own_key(visitor, key))
+        slot, own = self.shelf.slot(data, topic), own_key(visitor, key)
+        account = Reserving(self.ledger, data.budget).of(
+            visitor.name, key=own, joins=not question.fresh
+        )
         try:
-            with self.shelf.slot(data, topic).using() as answers:
-                release = answer(question, topic, answers, account)
+            release = answer(question, topic, slot.empty, account)
+        except Reserved as made:
+            return Pending(question, topic, slot, made.reservation)
         except AlreadyCharged as before:
-            return Receipt(before.answered.entry, before.answered.state)
-        entry = release.made.ledger.entry
-        return Receipt(entry, self._state(data, entry), release.made.again)
+            found = before.answered
+            return Receipt(found.entry, found.state, account.answered(own) is None)
+        return Receipt(release.made.ledger.entry, "settled", again=True)
+
+    def settle(self, data: ListedData, pending: Pending) -> Receipt:
+        """Archive what was drawn. What cannot be archived is not handed out."""
+        entry = pending.reservation.entry.number
+        with suppress(LedgerError):
+            pending.write()
+            return Receipt(entry, "settled")
+        return self.look(data, Receipt(entry, UNDER_WAY))
+
+    def look(self, data: ListedData, receipt: Receipt) -> Receipt:
+        """The receipt as it is now."""
+        with suppress(LedgerError):
+            ((reservation, settlement),) = self._account(data).requests(1, receipt.entry + 1)
+            return receipt._replace(state=Archived(reservation, settlement).state)
+        return receipt
 
     def topic(self, data: ListedData, question: DeskQuestion) -> Topic:
         """The topic that a question is about, if it can be asked so. All of this is public."""
@@ -115,9 +152,9 @@ class Desk:
             raise Refused(422, "kind must be 'count' for how many units there are, and only there")
         if topic.has_unknown_items != bool(question.delta):
             raise Refused(422, "delta must be more than 0 where items are not stated, else 0")
-        items = self.shelf.slot(data, topic).facts.items
-        if items is not None and question.k > items and not topic.is_of_units:
-            raise Refused(422, f"k must be at most {items}: there are no more items")
+        facts = self.shelf.slot(data, topic).facts
+        if not (facts.unknown or topic.is_of_units or question.k <= len(facts)):
+            raise Refused(422, f"k must be at most {len(facts)}: there are no more items")
         return topic
 
     def receipt(self, visitor: Visitor, data: ListedData, key: str) -> Receipt:
@@ -138,26 +175,20 @@ class Desk:
         """The same, read."""
         return read_archived(self.document(data, number))
 
-    def archive(self, data: ListedData, *, everything: bool = False) -> list[Archived]:
-        """What was charged, the newest first: of the last few hundred entries, or of all."""
-        book = self.ledger.entries(data.budget, last=None if everything else _RECENT)
-        ended = {entry.about: entry for entry in book if entry.about is not None}
-        return [
-            Archived(entry, ended.get(entry.number))
-            for entry in reversed(book)
-            if entry.kind == RESERVE
-        ]
+    def archive(self, data: ListedData, page: Page) -> list[Archived]:
+        """What was charged, the newest first."""
+        return [Archived(*each) for each in reversed(self._account(data).requests(*page))]
+
+    def entries(self, data: ListedData, page: Page) -> list[Entry]:
+        """The book, the newest entry first."""
+        return self.ledger.entries(data.budget, last=page.limit, before=page.before)[::-1]
+
+    def stale(self, data: ListedData) -> list[Entry]:
+        """Reservations that nobody settled."""
+        return Steward(self.ledger, data.budget).stale()
 
     def _account(self, data: ListedData) -> LedgerAccount:
         return LedgerAccount(self.ledger, data.budget)
-
-    def _state(self, data: ListedData, entry: int) -> str:
-        """Whether a release is in the archive: if the ledger was lost meanwhile, it is not."""
-        try:
-            self._account(data).document(entry)
-        except ValueError:
-            return "under way"
-        return "settled"
 
 
 def own_key(visitor: Visitor, key: str) -> str:

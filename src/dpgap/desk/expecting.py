@@ -5,11 +5,12 @@ All of it follows from public facts: the question, the steward's file and what i
 
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import dpgap
+from dpgap.budget.amounts import Amount
+from dpgap.data.private_counts import PrivateCounts
 from dpgap.desk.asking import DeskQuestion
-from dpgap.desk.shelf import TopicFacts
 from dpgap.exact.parameters import approximately
 from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.pipelines.routed import Routed
@@ -40,19 +41,10 @@ class Prospect(NamedTuple):
     half_width: float
     """Half the width of a 95 % interval, winners being clear."""
     left: Fraction
-    """What is left after it; below 0 where it cannot be paid."""
+    """The ε that is left after it; below 0 where it cannot be paid."""
+    is_covered: bool
+    """Whether it can be paid, its δ too."""
     is_asked: bool
-
-    @property
-    def is_covered(self) -> bool:
-        """Whether it can be paid."""
-        return self.left >= 0
-
-    @property
-    def share(self) -> Fraction:
-        """What it takes of what is left, at most all of it."""
-        before = self.left + self.epsilon
-        return min(Fraction(1), self.epsilon / before) if before > 0 else Fraction(1)
 
 
 class Prospects(NamedTuple):
@@ -72,13 +64,14 @@ class Prospects(NamedTuple):
         return max(row.half_width for row in self.rows) or 1.0
 
 
-def prospects(question: DeskQuestion, facts: TopicFacts, left: Fraction) -> Prospects:
+def prospects(question: DeskQuestion, facts: PrivateCounts, left: Amount) -> Prospects:
     """What this question will tell for its ε, and for others."""
     rows = []
     for share in _STEPS:
-        epsilon = share * question.epsilon
-        found = _errors(question, facts, epsilon)
-        rows.append(Prospect(epsilon, *found[:3], left - epsilon, share == 1))
+        cost = Amount(share * question.epsilon, question.delta)
+        found = _errors(question, facts, cost.epsilon)
+        rest = left.epsilon - cost.epsilon
+        rows.append(Prospect(cost.epsilon, *found[:3], rest, cost.fits(left), share == 1))
     return Prospects(tuple(rows), tuple(_words(question, facts)))
 
 
@@ -89,23 +82,25 @@ class _Errors(NamedTuple):
     selection_noise: float = 0.0
 
 
-def _errors(question: DeskQuestion, facts: TopicFacts, epsilon: Fraction) -> _Errors:
+def _errors(question: DeskQuestion, facts: PrivateCounts, epsilon: Fraction) -> _Errors:
     step = float(facts.step)
     if question.kind == "count":
         noise = NoisyHistogram(epsilon, sensitivity=facts.sensitivity).error()
         error = math.sqrt(noise.variance)
         return _Errors(error, error, noise.half_width(0.95))
-    pipeline = question.asked(epsilon).pipeline(cast(Any, facts), facts.parts)
+    pipeline = question.asked(epsilon).pipeline(facts, _parts(facts))
     if isinstance(pipeline, Routed):
         found = pipeline.route.expectation()
         error = step * math.sqrt(found.variance)
         return _Errors(error, error, step * found.half_width)
-    row = _plan(question, facts, epsilon / facts.parts).rows[0]
+    row = _plan(question, facts, epsilon / _parts(facts)).rows[0]
     close = None if row.close_error is None else step * row.close_error
     return _Errors(step * row.error, close, step * row.half_width, step * row.selection_noise)
 
 
-def _plan(question: DeskQuestion, facts: TopicFacts, epsilon: Fraction, **sizes: Any) -> dpgap.Plan:
+def _plan(
+    question: DeskQuestion, facts: PrivateCounts, epsilon: Fraction, **sizes: Any
+) -> dpgap.Plan:
     is_above = question.kind == "above"
     return dpgap.plan(
         k=question.k,
@@ -119,7 +114,12 @@ def _plan(question: DeskQuestion, facts: TopicFacts, epsilon: Fraction, **sizes:
     )
 
 
-def _words(question: DeskQuestion, facts: TopicFacts) -> list[str]:
+def _parts(facts: PrivateCounts) -> int:
+    """In how many groups a unit counts at most."""
+    return 1 if facts.origin is None else facts.origin.max_groups
+
+
+def _words(question: DeskQuestion, facts: PrivateCounts) -> list[str]:
     noise = _errors(question, facts, question.epsilon).selection_noise
     if question.kind != "top-k" or not noise:
         return []
@@ -129,7 +129,7 @@ def _words(question: DeskQuestion, facts: TopicFacts) -> list[str]:
     if question.sizes:
         pairs = (each.split(":") for each in question.sizes.split(","))
         sizes = {int(rank): float(size) / float(facts.step) for rank, size in pairs}
-        items = facts.items or max(question.k + 1, *sizes)
-        whole = question.epsilon / facts.parts
+        items = max(question.k + 1, *sizes) if facts.unknown else len(facts)
+        whole = question.epsilon / _parts(facts)
         found.append(str(_plan(question, facts, whole, counts=sizes, items=items).outlook))
     return found

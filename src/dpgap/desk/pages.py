@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from dpgap.desk.asking import DeskQuestion, text_of
-from dpgap.desk.desk import Desk
+from dpgap.desk.desk import Desk, Page
 from dpgap.desk.expecting import prospects
 from dpgap.desk.refusals import NOT_THERE, Refused, in_our_words
 from dpgap.desk.rendering import STATIC, html, shown
@@ -17,11 +17,13 @@ from dpgap.desk.stewards_file import ListedData
 from dpgap.desk.visits import (
     At,
     AtData,
+    Paged,
     browser_visitor,
     desk_of,
     form_of,
     let_in,
     let_out,
+    older,
     query_of,
     visitor_of,
 )
@@ -112,8 +114,10 @@ async def ask(request: Request, at: AtData) -> Response:
         receipt = await request.app.state.asking.ask(visitor, data, said, key)
     except Refused as refused:
         return await asyncio.to_thread(_question_page, request, at, said, refused)
-    place = f"releases/{receipt.entry}" if receipt.state == "settled" else f"asked/{key}"
-    return _to(f"/data/{data.name}/{place}{'?again=yes' if receipt.again else ''}")
+    place = "archive" if receipt.again else f"asked/{key}"
+    if receipt.state == "settled":
+        place = f"releases/{receipt.entry}{'?again=yes' if receipt.again else ''}"
+    return _to(f"/data/{data.name}/{place}")
 
 
 @router.get("/data/{name}/asked/{key}")
@@ -127,12 +131,11 @@ def asked(request: Request, at: AtData, key: str) -> Response:
 
 
 @router.get("/data/{name}/archive")
-def archive(request: Request, at: AtData) -> Response:
+def archive(request: Request, at: AtData, page: Paged) -> Response:
     """All that was paid for, free to see."""
     desk, visitor, data = at
-    everything = "all" in request.query_params
-    rows = desk.archive(data, everything=everything)
-    values: dict[str, Any] = {"data": data, "rows": rows, "everything": everything}
+    rows = desk.archive(data, page)
+    values: dict[str, Any] = {"data": data, "rows": rows, "older": older(rows, page)}
     return shown(request, "archive.html", visitor=visitor, left=desk.left(visitor, data), **values)
 
 
@@ -194,7 +197,7 @@ def _question_page(
         here=f"/data/{data.name}",
         again=urlencode(fields),
         may_ask=desk.may_ask(visitor, data),
-        recent=[each for each in desk.archive(data) if each.settlement is not None][:5],
+        recent=[each for each in desk.archive(data, Page(50)) if each.settlement][:5],
     )
 
 
@@ -202,7 +205,8 @@ def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str
     """What was said, and what holds for the topic otherwise."""
     name = said.get("topic") or next(iter(data.topics))
     topic = data.topics[name]
-    most = min(10, desk.shelf.slot(data, topic).facts.items or 10)
+    facts = desk.shelf.slot(data, topic).facts
+    most = 10 if facts.unknown else min(10, len(facts))
     filled = {"topic": name, "kind": "top-k", "k": str(most), "threshold": "100", "epsilon": "0.5"}
     filled |= {"delta": text_of(data.delta / 100), "method": "best", "fresh": "", "sizes": ""}
     filled |= {field: value for field, value in said.items() if field in filled and value}

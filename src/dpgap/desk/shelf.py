@@ -5,49 +5,35 @@ whether it was asked before, and a table is read at times that are public.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 import dpgap
 from dpgap.data.by_group import CountsByGroup
 from dpgap.data.counts import units_of
+from dpgap.data.private_counts import CountsInMemory, PrivateCounts
 from dpgap.desk.stewards_file import FileFaults, ListedData, StewardsFile, Topic
 
 
-class TopicFacts(NamedTuple):
-    """What is public of a topic's counts: all that a plan needs, and what a release is made by."""
-
-    sensitivity: Fraction
-    monotonic: bool
-    reach: int | None
-    step: Fraction
-    unknown: bool
-    parts: int
-    """In how many groups a unit counts at most."""
-    items: int | None
-    """How many items can be found; None where they are not stated, and so are private."""
-
-    @classmethod
-    def of(cls, answers: Any) -> "TopicFacts":
-        """Of counts, or of those of every group, which have the same facts."""
-        one = next(iter(answers.values())) if isinstance(answers, CountsByGroup) else answers
-        items = None if one.unknown else len(one)
-        told = (one.sensitivity, one.monotonic, one.reach, one.step, one.unknown)
-        return cls(*told, answers.origin.max_groups, items)
-
-
 class Slot:
-    """The place of one topic's counts. One question at a time uses them."""
+    """The counts of one topic, which one question at a time draws from."""
 
-    def __init__(self, answers: Any) -> None:
+    def __init__(self, answers: PrivateCounts | CountsByGroup) -> None:
         self._lock = threading.Lock()
         self._answers = answers
-        self.facts = TopicFacts.of(answers)
+        self.empty = emptied(answers)
+        """The same counts with nothing in them: what a plan is made of, and a charge."""
 
     def __repr__(self) -> str:
         return "<private counts of a topic>"
+
+    @property
+    def facts(self) -> PrivateCounts:
+        """What is public of them; groups have the same facts, so one stands for all."""
+        return _first(self.empty)
 
     @contextmanager
     def using(self) -> Iterator[Any]:
@@ -55,40 +41,61 @@ class Slot:
         with self._lock:
             yield self._answers
 
-    def put(self, answers: Any) -> None:
-        """Put newer counts in their place."""
-        with self._lock:
-            old, self._answers = self._answers, answers
-        old.close()
-
 
 class Shelf:
     """The counts of all topics."""
 
     def __init__(self, file: StewardsFile) -> None:
         faults = []
-        slots: dict[tuple[str, str], Slot] = {}
+        self._slots: dict[tuple[str, str], Slot] = {}
         for data in file.datasets.values():
             for topic in data.topics.values():
                 try:
-                    slots[data.name, topic.name] = Slot(_count(data, topic))
+                    self._slots[data.name, topic.name] = Slot(_count(data, topic))
                 except (ValueError, TypeError, OSError) as error:
                     faults.append((topic.line, f"{data.name}.{topic.name}: {error}"))
         if faults:
             raise FileFaults(file.path, faults)
-        self._slots: Mapping[tuple[str, str], Slot] = slots
         self._counting = threading.Lock()
 
     def slot(self, data: ListedData, topic: Topic) -> Slot:
-        """Where the counts of a topic are."""
+        """Where the counts of a topic are, as they were counted last."""
         return self._slots[data.name, topic.name]
 
     def refresh(self, data: ListedData) -> None:
-        """Count all topics of a data set again. Questions go on meanwhile, with older counts."""
+        """Count all topics of a data set again.
+
+        Questions under way go on with older counts, which are let go of with the last of them.
+        """
         with self._counting:
-            counted = {topic.name: _count(data, topic) for topic in data.topics.values()}
-            for name, answers in counted.items():
-                self._slots[data.name, name].put(answers)
+            topics = data.topics.values()
+            self._slots |= {(data.name, each.name): Slot(_count(data, each)) for each in topics}
+
+
+def emptied(answers: PrivateCounts | CountsByGroup) -> PrivateCounts | CountsByGroup:
+    """Counts with the same public facts, of a table without rows.
+
+    What is made of them cannot depend on the table, nor can the time that it takes.
+    """
+    one, nothing = _first(answers), np.empty(0, dtype=np.int64)
+    empty = CountsInMemory(
+        labels=range(0 if one.unknown else len(one)),
+        positions=nothing,
+        counts=nothing,
+        sensitivity=one.sensitivity,
+        monotonic=one.monotonic,
+        origin=answers.origin,
+        reach=one.reach,
+        step=one.step,
+        unknown=one.unknown,
+    )
+    if isinstance(answers, CountsByGroup):
+        return CountsByGroup(tuple(answers), lambda _: empty, answers.origin)
+    return empty
+
+
+def _first(answers: PrivateCounts | CountsByGroup) -> PrivateCounts:
+    return next(iter(answers.values())) if isinstance(answers, CountsByGroup) else answers
 
 
 def _count(data: ListedData, topic: Topic) -> Any:

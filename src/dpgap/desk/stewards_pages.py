@@ -6,14 +6,15 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from dpgap.desk.acts import ACTS, REFRESH, act
+from dpgap.desk.desk import Page
 from dpgap.desk.refusals import Refused
 from dpgap.desk.rendering import html, shown
-from dpgap.desk.visits import At, StewardAtData, desk_of, form_of, steward_of
+from dpgap.desk.visits import At, Paged, StewardAtData, desk_of, form_of, older, steward_of
 from dpgap.releases.ledger_page import ledger_fragment
 
 router = APIRouter(include_in_schema=False)
 
-_SHOWN = 100
+_NEWEST = Page(100)
 
 
 @router.get("/steward")
@@ -28,10 +29,10 @@ def overview(request: Request) -> Response:
 
 
 @router.get("/steward/{name}")
-def budget(request: Request, at: StewardAtData) -> Response:
+def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
     """One budget, with everything that can be done with it."""
     done = request.query_params.get("done", "")
-    return _page(request, at, "Done." if done in (*ACTS, REFRESH) else "")
+    return _page(request, at, "Done." if done in (*ACTS, REFRESH) else "", page=page)
 
 
 @router.post("/steward/{name}/{what}")
@@ -45,8 +46,11 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
     return RedirectResponse(f"/steward/{at.data.name}?done={what}", status_code=303)
 
 
-def _page(request: Request, at: At, words: str, status: int = 200) -> Response:
+def _page(
+    request: Request, at: At, words: str, status: int = 200, page: Page = _NEWEST
+) -> Response:
     desk, visitor, data = at
+    entries = desk.entries(data, page)
     flaws = desk.ledger.verify(data.budget) if "verify" in request.query_params else None
     return shown(
         request,
@@ -57,7 +61,8 @@ def _page(request: Request, at: At, words: str, status: int = 200) -> Response:
         left=desk.left(visitor, data),
         words=words,
         flaws=flaws,
-        stale=desk.ledger.steward(data.budget).stale(),
-        entries=desk.ledger.entries(data.budget, last=_SHOWN)[::-1],
+        stale=desk.stale(data),
+        entries=entries,
+        older=older(entries, page),
         people=sorted(desk.door.people().keys() | data.people.keys()),
     )

@@ -1,11 +1,13 @@
 """What a request says about who sent it, and what a form holds."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Query, Request, Response
 
-from dpgap.desk.desk import Desk
+from dpgap.budget.entries import Entry
+from dpgap.desk.desk import Archived, Desk, Page
 from dpgap.desk.door import Visitor
 from dpgap.desk.refusals import ENTER, NOT_YOURS, Refused
 from dpgap.desk.stewards_file import ListedData
@@ -87,6 +89,24 @@ AtData = Annotated[At, Depends(_at_data)]
 StewardAtData = Annotated[At, Depends(_steward_at_data)]
 ProgramAtData = Annotated[At, Depends(_program_at_data)]
 StewardsProgramAtData = Annotated[At, Depends(_stewards_program_at_data)]
+
+
+def _page(
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many at the most.")] = 100,
+    before: Annotated[int | None, Query(ge=0, description="Those before this number.")] = None,
+) -> Page:
+    return Page(limit, before)
+
+
+Paged = Annotated[Page, Depends(_page)]
+
+
+def older(rows: Sequence[Archived | Entry], page: Page) -> int | None:
+    """What `before` must be for the next page of a list, the newest first; None after the last."""
+    if len(rows) < page.limit:
+        return None
+    last = rows[-1]
+    return last.number if isinstance(last, Entry) else last.reservation.number
 
 
 async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str, str]:
