@@ -1,5 +1,6 @@
 """What was paid for is kept, and the same request is charged once."""
 
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -228,3 +229,45 @@ def test_a_delta_is_charged_and_covered_like_an_epsilon(url: str) -> None:
         account.reserve_for(Request(HALF, "top 1", delta=tiny / 1000))
     account.reserve(HALF, "a pure one")
     assert account.ledger.verify() == []
+
+
+def test_a_question_that_somebody_else_asks_just_now_can_be_joined(account: LedgerAccount) -> None:
+    asked = Request(HALF, "top 1", identity="f00d")
+    reservation = account.of("ann", key="one").reserve_for(asked)
+    joining = account.of("bob", key="two", joins=True)
+    with pytest.raises(AlreadyCharged, match="entry 1 asks the same, and is under way") as before:
+        joining.reserve_for(asked)
+    assert (before.value.answered.entry, before.value.answered.document) == (1, None)
+    reservation.settle(HALF, "a document")
+    with pytest.raises(AlreadyCharged) as before:
+        joining.reserve_for(asked)
+    assert before.value.answered.document == "a document"
+    assert joining.reserve_for(Request(HALF, "top 1", identity="beef")).entry.number == 3
+    assert account.of("bob", key="three").reserve_for(asked).entry.number == 4
+    assert len(account.ledger.entries("sales")) == 5
+
+
+def test_what_broke_off_is_joined_by_nobody(
+    account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, joining = Request(HALF, "top 1", identity="f00d"), account.of(joins=True)
+    joining.reserve_for(asked)
+    account.ledger.steward("sales").write_off(1, reason="the machine died")
+    assert joining.reserve_for(asked).entry.number == 3
+    monkeypatch.setattr("dpgap.budget.requests._LATELY", timedelta(0))
+    assert joining.reserve_for(asked).entry.number == 4
+
+
+def test_a_long_book_is_read_in_parts(account: LedgerAccount) -> None:
+    for number in range(5):
+        reservation = account.reserve(HALF, f"number {number}")
+        if number != 3:
+            reservation.settle(HALF)
+    seen, before = [], None
+    while part := account.requests(2, before):
+        seen += [(entry.purpose, ended is not None) for entry, ended in reversed(part)]
+        before = part[0][0].number
+    assert seen == [(f"number {number}", number != 3) for number in (4, 3, 2, 1, 0)]
+    book = account.ledger.entries("sales")
+    assert account.ledger.entries("sales", last=3, before=6) == book[3:6]
+    assert account.ledger.entries("sales", before=1 << 40) == book

@@ -192,3 +192,17 @@ def test_whoever_has_an_allowance_can_ask_about_items_that_are_not_stated(tmp_pa
             answer = ann.post("/api/v1/datasets/sales/ask", json=asked)
             assert answer.status_code == 200, answer.text
             sue.post("/api/v1/datasets/sales/acts/allow", json=act).raise_for_status()
+
+
+def test_counting_again_renews_what_is_public_of_a_topic(desk: Running, tmp_path: Path) -> None:
+    (tmp_path / "items.txt").write_text("fig\npea\n", encoding="utf-8")
+    with desk.program("ann") as ann, desk.program("sue") as sue, desk.browser("ann") as browser:
+        plan = {"topic": "what", "k": 3}
+        assert ann.post("/api/v1/datasets/sales/plan", json=plan).status_code == 200
+        sue.post("/api/v1/datasets/sales/acts/refresh", json={}).raise_for_status()
+        refused = ann.post("/api/v1/datasets/sales/plan", json=plan)
+        assert refused.json() == {"error": "k must be at most 2: there are no more items"}
+        assert ann.post(ASK, json=question(k=3)).status_code == 422
+        assert (
+            'name="k" type="number" min="1" max="1000" value="2"' in browser.get("/data/sales").text
+        )

@@ -7,7 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from desks import Running, form_in, question, token_of
+import sqlalchemy as sql
+from desks import Running, form_in, question, running, token_of, write_file
 
 from dpgap.desk.acts import ACTS
 
@@ -43,7 +44,7 @@ def test_every_route_of_the_api_is_described_and_shown(desk: Running) -> None:
         (method.upper(), path) for path, each in described["paths"].items() for method in each
     }
     assert ("POST", "/api/v1/datasets/{name}/ask") in routes
-    assert len(routes) >= 9
+    assert len(routes) >= 11
     for _, path in routes:
         assert path in page
     assert described["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
@@ -119,3 +120,57 @@ def test_what_is_left_is_what_the_ledger_says(desk: Running) -> None:
         "ann",
         Fraction(3, 2),
     )
+
+
+def test_programs_page_through_everything_and_so_do_pages(tmp_path: Path) -> None:
+    with running(write_file(tmp_path)) as desk:  # a steward's program sees where the table is
+        _page_through(desk)
+
+
+def _page_through(desk: Running) -> None:
+    account = desk.desk.ledger.account("sales").of("bob")
+    for number in range(7):
+        reservation = account.reserve(Fraction(1, 10), f"number {number}")
+        if number != 2:
+            reservation.settle(Fraction(1, 10))
+    api = "/api/v1/datasets/sales/"
+    with desk.program("sue") as sue, desk.browser("sue") as browser:
+        for what, wanted in (("releases", 7), ("entries", 15)):
+            rows, before = [], {}
+            while True:
+                part = sue.get(api + what, params={"limit": 3, **before}).json()
+                rows += part[what]
+                if part["next"] is None:
+                    break
+                before = {"before": part["next"]}
+            assert len(rows) == wanted
+            assert rows == sue.get(api + what).json()[what]
+        for place in ("/data/sales/archive", "/steward/sales"):
+            shown = browser.get(place, params={"limit": 3}).text
+            (older,) = re.findall(rf'href="({place}\?before=\d+)"', shown)
+            assert "number 6" in shown
+            assert "number 6" not in browser.get(older).text
+        for wrong in ("limit=0", "limit=1001", "before=-1", "before=x", "limit=1e3"):
+            assert sue.get(f"{api}releases?{wrong}").status_code == 422
+            assert browser.get(f"/data/sales/archive?{wrong}").status_code == 422
+        far = sue.get(f"{api}releases?before={10**30}").json()
+        assert len(far["releases"]) == 7
+
+
+def test_programs_see_what_nobody_settled_and_verify_the_book(desk: Running) -> None:
+    reservation = desk.desk.ledger.account("sales").of("bob").reserve(Fraction(1, 10), "it died")
+    api = "/api/v1/datasets/sales/"
+    with desk.program("sue") as sue, desk.program("ann") as ann:
+        (stale,) = sue.get(f"{api}stale").json()["reservations"]
+        assert (stale["entry"], stale["state"]) == (reservation.entry.number, "under way")
+        said = {"entry": stale["entry"], "reason": "it died"}
+        assert sue.post(ACT + "write-off", json=said).status_code == 200
+        assert sue.get(f"{api}stale").json() == {"reservations": []}
+        head = desk.desk.ledger.account("sales").head
+        assert sue.get(f"{api}verify").json() == {"flaws": [], "head": head}
+        with sql.create_engine(desk.desk.file.ledger).begin() as connection:
+            connection.execute(sql.text("UPDATE dpgap_entries SET kind = 'close' WHERE number = 1"))
+        (flaw,) = sue.get(f"{api}verify").json()["flaws"]
+        assert "entry 1 was edited" in flaw
+        for what in ("stale", "verify", "entries"):
+            assert ann.get(api + what).status_code == 403

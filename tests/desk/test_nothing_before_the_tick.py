@@ -1,4 +1,4 @@
-"""Until the tick nobody can see whether an answer is drawn yet: not by asking, polling or paying."""
+"""Until the tick nobody can see whether an answer is drawn: not by asking, polling or paying."""
 
 import asyncio
 import re

@@ -10,6 +10,7 @@ from desks import KEY, write_file
 from dpgap.desk.app import open_desk
 from dpgap.desk.serving import place_of
 from dpgap.desk.stewards_file import FileFaults, read_stewards_file
+from dpgap.desk.tokens import hash_of_token
 from dpgap.desk.toml_lines import key_lines
 
 GOOD = """[desk]
@@ -87,7 +88,8 @@ def test_the_files_of_the_documentation_and_of_the_demo_are_sound(tmp_path: Path
     (shown,) = re.findall(
         r"```toml\n(.*?)```", (root / "docs" / "desk.md").read_text("utf-8"), re.S
     )
-    text = shown.replace("…64 hexadecimal digits…", KEY).replace("sha256:…", f"sha256:{KEY}")
+    hashes = (hash_of_token(str(number)) for number in range(9))
+    text = re.sub("sha256:…", lambda _: next(hashes), shown.replace("…64 hexadecimal digits…", KEY))
     (tmp_path / "desk.toml").write_text(text, encoding="utf-8")
     assert read_stewards_file(tmp_path / "desk.toml").datasets["sales"].people["ann"] == 2
     demo = read_stewards_file(root / "examples" / "desk.toml")
@@ -156,3 +158,12 @@ def test_data_sets_with_one_budget_must_list_the_same_people(tmp_path: Path) -> 
         read_stewards_file(path)
     path = write_file(tmp_path, more=more.format('{ bob = "all", ann = 5 }'))
     assert set(read_stewards_file(path).datasets) == {"sales", "other"}
+
+
+def test_a_token_of_two_people_is_a_fault_that_names_both_lines(tmp_path: Path) -> None:
+    token = f'tokens = ["{hash_of_token("shared")}"]'
+    people = f"[people.eve]\n{token}\n\n[people.ann]\n{token}"
+    (fault,) = _faults(tmp_path, GOOD.replace("[people.ann]", people))
+    assert fault.startswith("line 8: people.ann.tokens has a token that people.eve.tokens")
+    assert "on line 5" in fault
+    assert hash_of_token("shared") not in fault

@@ -138,3 +138,16 @@ def test_an_epsilon_so_large_that_intervals_are_points_has_a_page(topics: Runnin
         answer = ann.get("/data/sales", params={"epsilon": "1000"})
         assert answer.status_code == 200
         assert "not enough" in answer.text
+
+
+def test_what_the_delta_that_is_left_does_not_cover_is_not_offered(topics: Running) -> None:
+    said = {"topic": "any", "epsilon": "0.3", "delta": "1e-3"}
+    with topics.browser("ann") as browser, topics.program("ann") as ann:
+        page = browser.get("/data/sales", params=said).text
+        assert "not enough" in page
+        assert "Ask, and pay" not in page
+        rows = ann.post("/api/v1/datasets/sales/plan", json=said).json()["rows"]
+        assert not any(row["is_covered"] for row in rows)
+        left = ann.get("/api/v1/datasets/sales").json()
+        assert 0 < Fraction(left["left_delta"]) <= Fraction(1, 10**5)
+        assert Fraction(left["left"]) > 100

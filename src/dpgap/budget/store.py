@@ -37,6 +37,8 @@ _CREATING = 0x6470676170
 CHARGING = 0x64706761
 """With a hash of the data set's name, the lock that lets one process at a time write to it."""
 
+_MOST = (1 << 31) - 1
+"""The largest number that a database holds."""
 _LATELY = 1000
 """How many entries back the same question is looked for."""
 
@@ -131,7 +133,7 @@ class Rows:
         entry = self._table.c
         found = self._of(dataset).order_by(entry.number.desc()).limit(last)
         if before is not None:
-            found = found.where(entry.number < _findable(before))
+            found = found.where(entry.number < min(before, _MOST))
         for name, values in wanted.items():
             found = found.where(entry[name].in_(values))
         return [_entry(row, self.layout) for row in reversed(self._connection.execute(found).all())]
@@ -354,7 +356,7 @@ def _migrate(connection: sql.Connection, hand: Hand) -> list[Entry]:
 
 def _findable(number: int) -> int:
     """The number of an entry; one that no database can hold is the number of none."""
-    return number if 0 <= number < 1 << 31 else -1
+    return number if 0 <= number <= _MOST else -1
 
 
 def _documents(dataset: str) -> sql.Select[Any]:

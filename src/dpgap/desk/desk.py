@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged
 from dpgap.budget.amounts import NOTHING, Amount
-from dpgap.budget.entries import Entry, LedgerError, hash_of
+from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.budget.steward import Steward
 from dpgap.desk.asking import DeskQuestion, answer
@@ -64,7 +64,12 @@ class Archived(NamedTuple):
         """What became of it."""
         if self.settlement is None:
             return UNDER_WAY
-        return "settled" if "document" in self.settlement.more else "written off"
+        return "settled" if self.settlement.kind == SETTLE else "written off"
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a release to see: streams, for one, settle without any."""
+        return self.settlement is not None and "document" in self.settlement.more
 
 
 class Desk:

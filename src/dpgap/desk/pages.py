@@ -197,7 +197,7 @@ def _question_page(
         here=f"/data/{data.name}",
         again=urlencode(fields),
         may_ask=desk.may_ask(visitor, data),
-        recent=[each for each in desk.archive(data, Page(50)) if each.settlement][:5],
+        recent=[each for each in desk.archive(data, Page(50)) if each.is_shown][:5],
     )
 
 

@@ -184,6 +184,7 @@ class _FileReader:
             name: self._person(name, each)
             for name, each in self._tables(content, ("people",)).items()
         }
+        self._require_one_owner(people)
         datasets = {
             name: self._dataset(name, each, people)
             for name, each in self._tables(content, ("datasets",)).items()
@@ -197,6 +198,15 @@ class _FileReader:
         desk["ledger"] = self._place(desk["ledger"], "sqlite:///")
         desk["tick"] = float(desk["tick"])
         return StewardsFile(self.path, **desk, people=people, datasets=datasets)
+
+    def _require_one_owner(self, people: Mapping[str, Person]) -> None:
+        """A token says who somebody is, so nobody shares one."""
+        owners: dict[str, str] = {}
+        for name, token in ((each.name, it) for each in people.values() for it in each.tokens):
+            if (owner := owners.setdefault(token, name)) != name:
+                line = line_of(("people", owner, "tokens"), self.lines)
+                words = f"has a token that people.{owner}.tokens has on line {line}: a token is of"
+                self._fault(("people", name, "tokens"), f"{words} one person")
 
     def _require_one_archive(self, datasets: Mapping[str, ListedData]) -> None:
         """A budget has one archive: whoever may see it for one data set sees it for all."""
