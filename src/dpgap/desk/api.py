@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 from dpgap.budget.amounts import readable_text
 from dpgap.desk.acts import act
 from dpgap.desk.asking import DeskQuestion
-from dpgap.desk.desk import Archived
+from dpgap.desk.desk import Archived, Receipt
 from dpgap.desk.door import Visitor
 from dpgap.desk.expecting import prospects
 from dpgap.desk.refusals import in_our_words
@@ -112,17 +112,18 @@ async def ask(request: Request, at: ProgramAtData, question: KeyedQuestion) -> R
     """Ask, once for each key. The answer is the archived document, if there is one yet."""
     desk, visitor, data = at
     receipt = await request.app.state.asking.ask(visitor, data, question.said(), question.key)
-    document = "null"
-    if receipt.state == "settled":
+    document = receipt.document
+    if document is None and receipt.state == "settled":
         document = await asyncio.to_thread(desk.document, data, receipt.entry)
-    said = json.dumps(receipt._asdict())
-    return Response(f'{said[:-1]}, "release": {document}}}', media_type="application/json")
+    said = json.dumps(_received(receipt))
+    release = f'{said[:-1]}, "release": {document or "null"}}}'
+    return Response(release, media_type="application/json")
 
 
 @router.get("/datasets/{name}/asked/{key}")
 def asked(at: ProgramAtData, key: str) -> dict[str, Any]:
     """What became of the question that you sent with a key."""
-    return at.desk.receipt(at.visitor, at.data, key)._asdict()
+    return _received(at.desk.receipt(at.visitor, at.data, key))
 
 
 @router.get("/datasets/{name}/releases")
@@ -215,6 +216,10 @@ def _described(at: At) -> dict[str, Any]:
         "reserved": readable_text(left.last.reserved),
         **amounts,
     }
+
+
+def _received(receipt: Receipt) -> dict[str, Any]:
+    return {"entry": receipt.entry, "state": receipt.state, "again": receipt.again}
 
 
 def _archived(row: Archived) -> dict[str, Any]:

@@ -35,6 +35,8 @@ class Receipt(NamedTuple):
     """"settled", "under way" (or broken off) or "written off"."""
     again: bool = False
     """Whether it was paid for by another request, so that nothing was charged for this one."""
+    document: str | None = None
+    """What was released, if it is at hand."""
 
 
 class Left(NamedTuple):
@@ -137,8 +139,7 @@ class Desk:
         """Archive what was drawn. What cannot be archived is not handed out."""
         entry = pending.reservation.entry.number
         with suppress(LedgerError):
-            pending.write()
-            return Receipt(entry, "settled")
+            return Receipt(entry, "settled", document=pending.write())
         return self.look(data, Receipt(entry, UNDER_WAY))
 
     def look(self, data: ListedData, receipt: Receipt) -> Receipt:

@@ -63,6 +63,7 @@ class Pending:
         with self.slot.using() as answers:
             answer(replace(self.question, fresh=True), self.topic, answers, self)
 
-    def write(self) -> None:
-        """Settle and archive what was drawn."""
+    def write(self) -> str | None:
+        """Settle and archive what was drawn, which may be handed out from then on."""
         self.reservation.settle(self._cost, self._document)
+        return self._document

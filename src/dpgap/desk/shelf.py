@@ -5,7 +5,7 @@ whether it was asked before, and a table is read at times that are public.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,8 +14,11 @@ import numpy as np
 import dpgap
 from dpgap.data.by_group import CountsByGroup
 from dpgap.data.counts import units_of
-from dpgap.data.private_counts import CountsInMemory, PrivateCounts
+from dpgap.data.private_counts import CountsInMemory, Integers, PrivateCounts
 from dpgap.desk.stewards_file import FileFaults, ListedData, StewardsFile, Topic
+
+_FEW = 1 << 16
+"""How many items are held in memory at most; it is public how many there are."""
 
 
 class Slot:
@@ -77,21 +80,36 @@ def emptied(answers: PrivateCounts | CountsByGroup) -> PrivateCounts | CountsByG
 
     What is made of them cannot depend on the table, nor can the time that it takes.
     """
-    one, nothing = _first(answers), np.empty(0, dtype=np.int64)
-    empty = CountsInMemory(
-        labels=range(0 if one.unknown else len(one)),
-        positions=nothing,
-        counts=nothing,
-        sensitivity=one.sensitivity,
-        monotonic=one.monotonic,
-        origin=answers.origin,
-        reach=one.reach,
-        step=one.step,
-        unknown=one.unknown,
-    )
+    one = _first(answers)
+    labels = range(0 if one.unknown else len(one))
+    empty = _in_memory(one, labels, np.empty(0, dtype=np.int64))
     if isinstance(answers, CountsByGroup):
         return CountsByGroup(tuple(answers), lambda _: empty, answers.origin)
     return empty
+
+
+def _fetched(answers: PrivateCounts | CountsByGroup) -> PrivateCounts | CountsByGroup:
+    """The same in memory, where few items are listed: to look winners up in an engine is slow."""
+    if isinstance(answers, CountsByGroup) or answers.unknown or len(answers) > _FEW:
+        return answers
+    if answers.labels is None:
+        return answers
+    return _in_memory(answers, answers.labels, answers.expanded())
+
+
+def _in_memory(facts: PrivateCounts, labels: Sequence[Any], counts: Integers) -> PrivateCounts:
+    positions = np.flatnonzero(counts)
+    return CountsInMemory(
+        labels=labels,
+        positions=positions,
+        counts=counts[positions],
+        sensitivity=facts.sensitivity,
+        monotonic=facts.monotonic,
+        origin=facts.origin,
+        reach=facts.reach,
+        step=facts.step,
+        unknown=facts.unknown,
+    )
 
 
 def _first(answers: PrivateCounts | CountsByGroup) -> PrivateCounts:
@@ -102,4 +120,5 @@ def _count(data: ListedData, topic: Topic) -> Any:
     facts: dict[str, Any] = {"unit": data.unit, "neighbours": data.neighbours}
     if topic.item is None:
         return units_of(data.table, **facts, **topic.counting)
-    return dpgap.counts(data.table, **facts, item=topic.item, **{"domain": None, **topic.counting})
+    counting = {"domain": None, **topic.counting}
+    return _fetched(dpgap.counts(data.table, **facts, item=topic.item, **counting))
