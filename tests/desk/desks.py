@@ -118,6 +118,20 @@ class Running:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    def record(self, app: Any) -> Any:
+        """The same application, with everything that it sends noted, whoever asked."""
+
+        async def recording(scope: Any, receive: Any, send: Any) -> None:
+            async def note(message: Any) -> None:
+                for name, value in message.get("headers", ()):
+                    self.seen += [] if b"length" in name else [name + b": " + value]
+                self.seen.append(message.get("body", b""))
+                await send(message)
+
+            await app(scope, receive, note)
+
+        return recording
+
     @contextmanager
     def program(self, person: str, **options: Any) -> Iterator[httpx.Client]:
         """A program with a person's token."""
@@ -135,28 +149,21 @@ class Running:
 
     def client(self, **options: Any) -> httpx.Client:
         """Anybody."""
-
-        def note(answer: httpx.Response) -> None:
-            answer.read()
-            lines = {name: value for name, value in answer.headers.items() if "length" not in name}
-            head = "\n".join(f"{name}: {value}" for name, value in lines.items())
-            self.seen.append(head.encode() + b"\n\n" + answer.content)
-
-        hooks = {"response": [note]}
-        return httpx.Client(base_url=self.url, event_hooks=hooks, timeout=60, **options)
+        return httpx.Client(base_url=self.url, timeout=60, **options)
 
 
 @contextmanager
 def running(path: Path, limits: Limits | None = None) -> Iterator[Running]:
-    """Serve a desk in a thread of this process."""
+    """Serve a desk in a thread of this process. In the end nothing that it said was private."""
     desk = open_desk(read_stewards_file(path))
     with listening("127.0.0.1", 0) as bound:
         place = place_of(desk, "127.0.0.1", bound.getsockname()[1])
         config = configured(desk, place)
         if limits is not None:
             config = configured(desk, replace(place, limits=limits))
-        server = uvicorn.Server(config)
         found = Running(desk, place.port)
+        config.app = found.record(config.app)
+        server = uvicorn.Server(config)
         with _logged_into(found.lines):
             thread = threading.Thread(target=server.run, args=([bound],))
             thread.start()
@@ -168,6 +175,7 @@ def running(path: Path, limits: Limits | None = None) -> Iterator[Running]:
             finally:
                 server.should_exit = True
                 thread.join()
+    assert_nothing_private("\n".join(found.lines).encode() + b"\n".join(found.seen))
 
 
 def assert_nothing_private(said: bytes) -> None:
@@ -204,6 +212,7 @@ class Process:
     process: "subprocess.Popen[str]"
     url: str
     greeting: list[str]
+    log: Path
 
     def kill(self) -> None:
         """As a power cut would."""
@@ -211,6 +220,7 @@ class Process:
         self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
+        assert_nothing_private(self.log.read_bytes())
 
 
 @contextmanager
@@ -226,15 +236,15 @@ def process_of(path: Path, *lines_before: str, port: int = 0) -> Iterator[Proces
 def _start(path: Path, lines_before: Sequence[str], port: int) -> Process:
     code = "\n".join([*lines_before, "from dpgap.cli.app import app", "app()"])
     command = [sys.executable, "-W", "ignore", "-c", code, "desk", str(path), "--port", str(port)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ}
-    )
+    log = path.with_suffix(".log")
+    with log.open("ab") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     greeting: list[str] = []
     assert process.stdout is not None
     for line in process.stdout:
         greeting.append(line.strip())
         if found := re.search(r"http://[\d.]+:\d+", line):
-            return Process(process, found[0], greeting)
+            return Process(process, found[0], greeting, log)
     raise AssertionError("the desk did not open")
 
 

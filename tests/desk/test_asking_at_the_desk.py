@@ -183,7 +183,10 @@ def test_a_question_says_again_what_it_was_told() -> None:
 
 
 def test_whoever_has_an_allowance_can_ask_about_items_that_are_not_stated(tmp_path: Path) -> None:
-    any_item = '[[datasets.sales.topics]]\nname = "any"\nitem = "what"\nmax_items = 3'
+    any_item = (
+        '[[datasets.sales.topics]]\nname = "any"\nitem = "what"\nmax_items = 3\n'
+        """where = "what in ('fig', 'pea')\""""
+    )
     path = write_file(tmp_path, data='epsilon = 10\ndelta = "1e-3"', more=any_item)
     with running(path) as desk, desk.program("ann") as ann, desk.program("sue") as sue:
         act = {"person": "ann", "epsilon": 4, "reason": "less"}

@@ -12,15 +12,18 @@ import pytest
 from desks import (
     KEY,
     Running,
-    assert_nothing_private,
     form_in,
     question,
     running,
     token_of,
     write_file,
 )
+from fastapi.routing import APIRoute
 
+from dpgap.desk import api, pages, stewards_pages
+from dpgap.desk.app import Place
 from dpgap.desk.guard import HEADERS, Limits
+from dpgap.desk.serving import configured
 from dpgap.desk.tokens import Passes, hash_of_token
 
 ASK = "/api/v1/datasets/sales/ask"
@@ -72,14 +75,66 @@ def test_no_trick_in_a_field_gets_anywhere(desk: Running, field: str) -> None:
     assert not [line for line in desk.lines if "an error inside" in line]
 
 
+@pytest.mark.parametrize("field", ["reason", "epsilon", "person", "entry"])
+def test_no_trick_of_a_steward_gets_anywhere(desk: Running, field: str) -> None:
+    """A text that is kept is kept as it is, or refused if it cannot be printed on a line."""
+    said = {"reason": "why", "epsilon": "1", "person": "bob", "entry": "0"}
+    with desk.program("sue") as sue, desk.browser("sue") as browser:
+        form = form_in(browser.get("/steward/sales").text, "/steward/sales/allow")
+        for trick in TRICKS:
+            is_words = field in ("reason", "person") and trick.isprintable() and len(trick) < 200
+            for what in ("raise", "allow", "write-off"):
+                sent = {**said, field: trick, **({"entry": 0} if field != "entry" else {})}
+                answer = sue.post(f"/api/v1/datasets/sales/acts/{what}", json=sent)
+                wanted = (200, 422) if is_words or field not in _USED[what] else (422,)
+                assert answer.status_code in wanted, (what, trick, answer.text)
+                sent = {**form, **said, field: trick}
+                answer = browser.post(f"/steward/sales/{what}", data=sent)
+                assert answer.status_code in ((303, 422) if 200 in wanted else (422,))
+                assert "x" not in answer.cookies
+        assert "<script>alert" not in browser.get("/steward/sales").text
+    assert desk.desk.ledger.verify("sales") == []
+    assert desk.desk.ledger.account("sales").total == 10
+    assert not [line for line in desk.lines if "an error inside" in line]
+
+
+_USED = {
+    "raise": ("reason", "epsilon"),
+    "allow": ("reason", "epsilon", "person"),
+    "write-off": ("reason", "entry"),
+}
+
+
+@pytest.mark.parametrize(
+    "field", ["topic", "kind", "k", "threshold", "epsilon", "delta", "method", "sizes", "fresh"]
+)
+def test_no_trick_in_a_plan_gets_anywhere(desk: Running, field: str) -> None:
+    said = {"topic": "what", "kind": "above", "k": 2, "epsilon": "0.1"}
+    with desk.program("ann") as ann, desk.browser("ann") as browser:
+        for trick in (each for each in TRICKS if len(each) < 4000):
+            answer = ann.post("/api/v1/datasets/sales/plan", json={**said, field: trick})
+            assert answer.status_code == 422, (field, trick)
+            page = browser.get("/data/sales", params={**said, field: trick})
+            assert page.status_code == (200 if field == "delta" else 422), (field, trick)
+            assert "<script>alert" not in page.text
+            assert "x" not in page.cookies
+    assert not [line for line in desk.lines if "an error inside" in line]
+
+
 PLACES = [
     "/data/{}",
     "/data/sales/releases/{}",
     "/data/sales/asked/{}",
     "/static/{}",
     "/steward/{}",
+    "/steward/{}?verify",
+    "/data/sales/archive?before={}",
     "/api/v1/datasets/{}",
+    "/api/v1/datasets/{}/verify",
     "/api/v1/datasets/sales/releases/{}",
+    "/api/v1/datasets/sales/releases?limit={}",
+    "/api/v1/datasets/sales/entries?before={}",
+    "/api/v1/datasets/sales/asked/{}",
 ]
 
 
@@ -90,6 +145,54 @@ def test_no_trick_in_an_address_gets_anywhere(desk: Running) -> None:
             answer = sue.get(place)
             assert answer.status_code in (404, 405, 422), place
             assert "root:" not in answer.text
+
+
+OPEN = {"/static/{name}", "/health", "/enter", "/"}
+"""What strangers reach; of these `/` leads them to the door."""
+STEWARDS = {"entries", "stale", "verify", "acts", "steward"}
+"""What the address of a route has that is for stewards."""
+
+
+def _routes() -> list[tuple[str, str, str]]:
+    """The method, the pattern and an address of everything that there is."""
+    routers = (pages.router, stewards_pages.router, api.router, api.about)
+    given = {"{name}": "sales", "{number}": "0", "{key}": "a-key-of-nobody", "{what}": "raise"}
+    found = []
+    for route in (each for router in routers for each in router.routes):
+        assert isinstance(route, APIRoute)
+        address = re.sub(r"\{\w+\}", lambda part: given[part[0]], route.path)
+        found += [(method, route.path, address) for method in route.methods - {"HEAD"}]
+    assert len(found) > 25
+    return found
+
+
+@pytest.mark.parametrize("person", [None, "ann", "eve"])
+def test_every_route_is_closed_to_whom_it_is_not_for(desk: Running, person: str | None) -> None:
+    """To strangers; stewards' routes to Ann; and all that is about the data to Eve."""
+    said = {"topic": "what", "key": "a-key-of-nobody"}
+    for method, path, address in _routes():
+        is_stewards = bool(STEWARDS & set(path.split("/")))
+        turned_away = 401 if person is None else 403 if is_stewards else 404
+        if path in OPEN or (turned_away == 404 and not (person == "eve" and "{name}" in path)):
+            continue
+        kind, to = ("json", desk.program) if path.startswith("/api") else ("data", desk.browser)
+        with to(person) if person else desk.client(headers={"origin": desk.url}) as client:
+            sent = client.request(method, address, **({kind: said} if method == "POST" else {}))
+        assert sent.status_code == turned_away, (method, path)
+    assert len(desk.desk.ledger.entries("sales")) == 2
+
+
+@pytest.mark.parametrize("origin", ["http://evil.test", "null"])
+def test_no_change_comes_from_another_origin(desk: Running, origin: str) -> None:
+    with desk.browser("sue") as sue:
+        form_key = form_in(sue.get("/steward/sales").text, "/steward/sales/close")["form_key"]
+        for method, _, address in _routes():
+            if method == "POST":
+                form = {"form_key": form_key, "reason": "mine", "epsilon": "99"}
+                answer = sue.post(address, data=form, headers={"origin": origin})
+                assert answer.status_code == 403, address
+        assert sue.get("/steward").status_code == 200
+    assert desk.desk.ledger.account("sales").total == 10
 
 
 def test_everything_but_the_door_is_closed_to_strangers(desk: Running) -> None:
@@ -222,7 +325,6 @@ def strict(tmp_path: Path) -> Any:
     limits = Limits(body=2000, address=500, seconds=0.3, under_way=3)
     with running(write_file(tmp_path), limits) as found:
         yield found
-    assert_nothing_private(b"\n".join(found.seen))
 
 
 def test_a_body_that_is_too_long_is_refused_however_it_is_sent(strict: Running) -> None:
@@ -242,17 +344,75 @@ def _raw(desk: Running, text: str) -> http.client.HTTPResponse:
     return answer
 
 
+def _head(desk: Running, *more: str) -> str:
+    lines = f"POST {ASK} HTTP/1.1", f"Host: 127.0.0.1:{desk.port}", "Authorization: Bearer x", *more
+    return "\r\n".join(lines) + "\r\n\r\n"
+
+
 def test_a_body_that_does_not_come_is_refused(strict: Running) -> None:
-    head = f"POST {ASK} HTTP/1.1\r\nHost: 127.0.0.1:{strict.port}\r\nAuthorization: Bearer x\r\n"
-    assert _raw(strict, f"{head}Content-Length: 100\r\n\r\n{{").status == 408
+    assert _raw(strict, _head(strict, "Content-Length: 100") + "{").status == 408
+
+
+def test_a_body_that_trickles_in_is_refused(strict: Running) -> None:
+    """Each byte comes in time, and all of them do not."""
+    with socket.create_connection(("127.0.0.1", strict.port), timeout=30) as wire:
+        wire.sendall(_head(strict, "Content-Length: 1000").encode())
+        answer = b""
+        wire.settimeout(0.02)
+        for _ in range(1000):
+            try:
+                wire.sendall(b" ")
+                answer = wire.recv(100)
+            except TimeoutError:
+                continue
+            break
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize(
+    ("more", "sent"),
+    [("Content-Length: 2001", ""), ("Transfer-Encoding: chunked", "7d1\r\n" + 2001 * "x")],
+)
+def test_a_body_that_is_too_long_is_refused_before_it_is_all_there(
+    strict: Running, more: str, sent: str
+) -> None:
+    assert _raw(strict, _head(strict, more) + sent).status == 413
+
+
+def test_the_server_has_the_limits_that_the_documentation_states(
+    strict: Running,
+) -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "desk.md").read_text(encoding="utf-8")
+    config = configured(strict.desk, Place(strict.port))
+    assert f"more than {config.h11_max_incomplete_event_size // 1024} KiB" in " ".join(docs.split())
+    assert f"idle connections after {config.timeout_keep_alive} s" in " ".join(docs.split())
+    assert config.backlog == 512
+    told_or_believed = (config.proxy_headers, config.access_log, config.server_header)
+    assert told_or_believed == (False, False, False)
+    limits = Limits()
+    assert limits.body == config.h11_max_incomplete_event_size
+    assert f"more than {limits.seconds} s (408)" in " ".join(docs.split())
+    assert f"more than {limits.under_way} requests" in " ".join(docs.split())
+
+
+def test_headers_without_an_end_are_refused_and_idle_connections_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpgap.desk.serving._KEEP_ALIVE", 0.1)
+    with running(write_file(tmp_path)) as desk:
+        endless = f"GET /health HTTP/1.1\r\nX: {'a' * 17_000}"
+        assert _raw(desk, endless).status in (400, 431)
+        with socket.create_connection(("127.0.0.1", desk.port), timeout=30) as wire:
+            wire.sendall(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{desk.port}\r\n\r\n".encode())
+            received = b"".join(iter(lambda: wire.recv(1000), b""))
+        assert received.startswith(b"HTTP/1.1 204 ")
 
 
 def test_more_than_the_limit_under_way_is_refused(strict: Running) -> None:
-    head = f"POST {ASK} HTTP/1.1\r\nHost: 127.0.0.1:{strict.port}\r\nAuthorization: Bearer x\r\n"
     waiting = [socket.create_connection(("127.0.0.1", strict.port)) for _ in range(3)]
     try:
         for wire in waiting:
-            wire.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+            wire.sendall(_head(strict, "Content-Length: 100").encode())
         with strict.client() as client:
             statuses = {client.get("/health").status_code for _ in range(20)}
         assert 503 in statuses
