@@ -214,6 +214,12 @@ class Process:
     greeting: list[str]
     log: Path
 
+    @property
+    def processor_seconds(self) -> float:
+        """How long it has used a processor, whatever else the machine does."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         """As a power cut would."""
         self.process.send_signal(signal.SIGKILL)

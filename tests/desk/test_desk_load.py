@@ -72,12 +72,15 @@ def _race(folder: Path, url: str, people: int, asks: int, covered: int) -> None:
         ThreadPoolExecutor(32) as threads,
     ):
         begun, places = time.monotonic(), (one.url, other.url)
+        worked = one.processor_seconds + other.processor_seconds
         answers = list(
             threads.map(lambda at: _ask(client, places[at % 2], names[at % people]), range(asks))
         )
         took = time.monotonic() - begun
+        worked = one.processor_seconds + other.processor_seconds - worked
     print(
-        f"{asks} asks of {people} people at two desks in {took:.1f} s: {asks / took:.0f} a second"
+        f"{asks} asks of {people} people at two desks in {took:.1f} s: {asks / took:.0f} a second; "
+        f"{1000 * worked / asks:.1f} ms of a desk's processor for each"
     )
     statuses = Counter(answer.status_code for answer in answers if answer is not None)
     assert statuses == {200: covered, 409: asks - covered}

@@ -21,8 +21,7 @@ from desks import (
 from fastapi.routing import APIRoute
 
 from dpgap.desk import api, pages, stewards_pages
-from dpgap.desk.app import Place
-from dpgap.desk.guard import HEADERS, Limits
+from dpgap.desk.guard import HEADERS, Limits, Place
 from dpgap.desk.serving import configured
 from dpgap.desk.tokens import Passes, hash_of_token
 

@@ -18,14 +18,6 @@ from dpgap.desk.stewards_file import ListedData
 Fields = Mapping[str, str]
 
 
-def _raise(steward: Steward, said: Fields, reason: str) -> Any:
-    return steward.raise_to(number_in(said, "epsilon"), reason=reason)
-
-
-def _lower(steward: Steward, said: Fields, reason: str) -> Any:
-    return steward.lower_to(number_in(said, "epsilon"), reason=reason)
-
-
 def _allow(steward: Steward, said: Fields, reason: str) -> Any:
     person = require_words("person", said.get("person", ""))
     epsilon = number_in(said, "epsilon")
@@ -34,10 +26,8 @@ def _allow(steward: Steward, said: Fields, reason: str) -> Any:
 
 def _delta_of(steward: Steward, person: str) -> Fraction:
     """The δ that a person may spend: only the command line changes it; without one, all of it."""
-    standing = steward.standing_of(person)
-    if standing is not None and standing.allowance is not None:
-        return standing.allowance.delta
-    return steward.ledger.account(steward.dataset).balance.granted.delta
+    last, own = steward.standing(person)
+    return last.granted.delta if own is None or own.allowance is None else own.allowance.delta
 
 
 def _write_off(steward: Steward, said: Fields, reason: str) -> Any:
@@ -47,16 +37,12 @@ def _write_off(steward: Steward, said: Fields, reason: str) -> Any:
     return steward.write_off(int(number), reason=reason)
 
 
-def _close(steward: Steward, said: Fields, reason: str) -> Any:
-    return steward.close(reason=reason)
-
-
 ACTS: dict[str, Callable[[Steward, Fields, str], Any]] = {
-    "raise": _raise,
-    "lower": _lower,
+    "raise": lambda at, said, why: at.raise_to(number_in(said, "epsilon"), reason=why),
+    "lower": lambda at, said, why: at.lower_to(number_in(said, "epsilon"), reason=why),
     "allow": _allow,
     "write-off": _write_off,
-    "close": _close,
+    "close": lambda at, said, why: at.close(reason=why),
 }
 REFRESH = "refresh"
 

@@ -49,10 +49,8 @@ class AskedQuestion(BaseModel):
 
     def said(self) -> dict[str, str]:
         """The same as a form sends it."""
-        names = ("topic", "kind", "k", "threshold", "epsilon", "delta", "method")
-        return {name: str(getattr(self, name)) for name in names} | {
-            "fresh": "yes" if self.fresh else ""
-        }
+        said = {name: str(value) for name, value in self.model_dump().items()}
+        return said | {"fresh": "yes" if self.fresh else ""}
 
 
 class KeyedQuestion(AskedQuestion):
@@ -91,17 +89,10 @@ def plan(at: ProgramAtData, question: AskedQuestion) -> dict[str, Any]:
     desk, visitor, data = at
     with in_our_words():
         asked = DeskQuestion.read(question.said())
-        facts = desk.shelf.slot(data, desk.topic(data, asked)).facts
-        expected = prospects(asked, facts, desk.left(visitor, data).left)
+        left = desk.left(visitor, data).left
+        expected = prospects(asked, desk.slot(data, asked).facts, left)
     rows = [
-        {
-            "epsilon": readable_text(row.epsilon),
-            "error": row.error,
-            "close_error": row.close_error,
-            "half_width": row.half_width,
-            "left": readable_text(row.left),
-            "is_covered": row.is_covered,
-        }
+        row._asdict() | {"epsilon": readable_text(row.epsilon), "left": readable_text(row.left)}
         for row in expected.rows
     ]
     return {"rows": rows, "words": expected.words}
@@ -150,7 +141,7 @@ def entries(at: StewardsProgramAtData, page: Paged) -> dict[str, Any]:
 @router.get("/datasets/{name}/stale")
 def stale(at: StewardsProgramAtData) -> dict[str, Any]:
     """For stewards: reservations that nobody settled, under way or broken off."""
-    found = at.desk.stale(at.data)
+    found = at.desk.ledger.steward(at.data.budget).stale()
     return {"reservations": [_archived(Archived(entry, None)) for entry in found]}
 
 
@@ -200,21 +191,16 @@ def described_api(request: Request) -> dict[str, Any]:
 
 def _described(at: At) -> dict[str, Any]:
     desk, visitor, data = at
-    left = desk.left(visitor, data)
-    amounts = {name: readable_text(getattr(left.last, name)) for name in ("total", "spent")}
+    left, last = desk.left(visitor, data)
+    amounts = {"left": left.epsilon, "left_delta": left.delta}
+    amounts |= {name: getattr(last, name) for name in ("total", "spent", "reserved")}
     return {
-        "name": data.name,
-        "title": data.title,
-        "unit": data.unit,
-        "neighbours": data.neighbours,
+        **{name: getattr(data, name) for name in ("name", "title", "unit", "neighbours")},
         "topics": [
             {"name": each.name, "title": each.title, "item": each.item, "counted": each.words}
             for each in data.topics.values()
         ],
-        "left": readable_text(left.left.epsilon),
-        "left_delta": readable_text(left.left.delta),
-        "reserved": readable_text(left.last.reserved),
-        **amounts,
+        **{name: readable_text(each) for name, each in amounts.items()},
     }
 
 

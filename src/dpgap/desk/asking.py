@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import dpgap
-from dpgap.desk.stewards_file import Topic
-from dpgap.pipelines.asking import Asked, counted
+from dpgap.budget.account import Account
+from dpgap.data.tracebacks import errors_without_answers
+from dpgap.pipelines.asking import Asked, answer, counted
 from dpgap.pipelines.measured import ABOVE_METHODS
 from dpgap.releases.ways import HISTOGRAM, METHODS
 
@@ -74,19 +74,11 @@ class DeskQuestion:
         return Asked.above(line, self.k, epsilon, self.delta, method, None, True)
 
 
-def answer(question: DeskQuestion, topic: Topic, answers: Any, account: Any) -> Any:
+@errors_without_answers
+def ask(question: DeskQuestion, answers: Any, account: Account) -> Any:
     """Ask these counts and charge the account; a release, or an error that says why not."""
-    common: dict[str, Any] = {
-        "epsilon": question.epsilon,
-        "account": account,
-        "fresh": question.fresh,
-    }
-    if topic.is_of_units:
-        return counted(Asked.count(question.epsilon), answers, account, question.fresh)
-    common |= {"k": question.k, "method": question.method, "delta": question.delta}
-    if question.kind == "above":
-        return dpgap.above(answers, threshold=question.threshold, **common)
-    return dpgap.top_k(answers, **common)
+    pay: Any = counted if question.kind == "count" else answer
+    return pay(question.asked(question.epsilon), answers, account, question.fresh)
 
 
 def text_of(value: Fraction) -> str:

@@ -6,7 +6,6 @@ that nobody can tell by a charge how long the drawing of another answer takes.
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,11 +13,10 @@ from dpgap.budget.account import UNDER_WAY
 from dpgap.desk.asking import DeskQuestion
 from dpgap.desk.desk import Desk, Receipt
 from dpgap.desk.door import Visitor
+from dpgap.desk.guard import log
 from dpgap.desk.pending import Pending
 from dpgap.desk.refusals import Refused, in_our_words
 from dpgap.desk.stewards_file import ListedData
-
-log = logging.getLogger("dpgap.desk")
 
 AT_ONCE = 8
 """How many questions are worked on at a time."""

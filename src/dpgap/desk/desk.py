@@ -15,12 +15,12 @@ from dpgap.budget.amounts import NOTHING, Amount
 from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.budget.steward import Steward
-from dpgap.desk.asking import DeskQuestion, answer
+from dpgap.desk.asking import DeskQuestion, ask
 from dpgap.desk.door import Door, Visitor
 from dpgap.desk.pending import Pending, Reserved, Reserving
-from dpgap.desk.refusals import NOT_THERE, NOT_YOURS, Refused
-from dpgap.desk.shelf import Shelf
-from dpgap.desk.stewards_file import ListedData, StewardsFile, Topic
+from dpgap.desk.refusals import NOT_THERE, Refused
+from dpgap.desk.shelf import Shelf, Slot
+from dpgap.desk.stewards_file import ListedData, StewardsFile
 from dpgap.desk.ticks import Ticks
 from dpgap.releases.document import read_archived
 from dpgap.releases.release import Release
@@ -62,6 +62,11 @@ class Archived(NamedTuple):
     settlement: Entry | None
 
     @property
+    def number(self) -> int:
+        """The number of its reservation."""
+        return self.reservation.number
+
+    @property
     def state(self) -> str:
         """What became of it."""
         if self.settlement is None:
@@ -83,12 +88,8 @@ class Desk:
 
     def datasets(self, visitor: Visitor) -> list[ListedData]:
         """The data sets that somebody may ask about, or looks after."""
-        every = self.file.datasets.values()
-        return [each for each in every if visitor.person.is_steward or self.may_ask(visitor, each)]
-
-    def may_ask(self, visitor: Visitor, data: ListedData) -> bool:
-        """Whether the steward's file lists this person for this data set."""
-        return self.door.may_ask(visitor, data)
+        every, may_ask = self.file.datasets.values(), self.door.may_ask
+        return [each for each in every if visitor.person.is_steward or may_ask(visitor, each)]
 
     def dataset(self, visitor: Visitor, name: str) -> ListedData:
         """A data set by name. One that is not for this person is not there for them."""
@@ -96,12 +97,6 @@ class Desk:
         if data is None or data not in self.datasets(visitor):
             raise Refused(*NOT_THERE)
         return data
-
-    def looked_after(self, visitor: Visitor, name: str) -> ListedData:
-        """A data set by name, for a steward."""
-        if not visitor.person.is_steward:
-            raise Refused(*NOT_YOURS)
-        return self.dataset(visitor, name)
 
     def left(self, visitor: Visitor, data: ListedData) -> Left:
         """What this person can still spend."""
@@ -119,17 +114,16 @@ class Desk:
 
         Unless fresh noise is wanted, what somebody else asks just now is not charged beside it.
         """
-        if not self.may_ask(visitor, data):
+        if not self.door.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
-        topic = self.topic(data, question)
-        slot, own = self.shelf.slot(data, topic), own_key(visitor, key)
+        slot, own = self.slot(data, question), own_key(visitor, key)
         account = Reserving(self.ledger, data.budget).of(
             visitor.name, key=own, joins=not question.fresh
         )
         try:
-            release = answer(question, topic, slot.empty, account)
+            release = ask(question, slot.empty, account)
         except Reserved as made:
-            return Pending(question, topic, slot, made.reservation)
+            return Pending(question, slot, made.reservation)
         except AlreadyCharged as before:
             found = before.answered
             return Receipt(found.entry, found.state, account.answered(own) is None)
@@ -149,8 +143,8 @@ class Desk:
             return receipt._replace(state=Archived(reservation, settlement).state)
         return receipt
 
-    def topic(self, data: ListedData, question: DeskQuestion) -> Topic:
-        """The topic that a question is about, if it can be asked so. All of this is public."""
+    def slot(self, data: ListedData, question: DeskQuestion) -> Slot:
+        """The counts that a question is about, if it can be asked so. All of this is public."""
         topic = data.topics.get(question.topic)
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")
@@ -158,10 +152,11 @@ class Desk:
             raise Refused(422, "kind must be 'count' for how many units there are, and only there")
         if topic.has_unknown_items != bool(question.delta):
             raise Refused(422, "delta must be more than 0 where items are not stated, else 0")
-        facts = self.shelf.slot(data, topic).facts
+        slot = self.shelf.slot(data, topic)
+        facts = slot.facts
         if not (facts.unknown or topic.is_of_units or question.k <= len(facts)):
             raise Refused(422, f"k must be at most {len(facts)}: there are no more items")
-        return topic
+        return slot
 
     def receipt(self, visitor: Visitor, data: ListedData, key: str) -> Receipt:
         """What became of the question that this person sent with a key."""
@@ -189,10 +184,6 @@ class Desk:
         """The book, the newest entry first."""
         return self.ledger.entries(data.budget, last=page.limit, before=page.before)[::-1]
 
-    def stale(self, data: ListedData) -> list[Entry]:
-        """Reservations that nobody settled."""
-        return Steward(self.ledger, data.budget).stale()
-
     def _account(self, data: ListedData) -> LedgerAccount:
         return LedgerAccount(self.ledger, data.budget)
 
@@ -206,6 +197,6 @@ def own_key(visitor: Visitor, key: str) -> str:
 
 def shares(left: Left) -> Mapping[str, Fraction]:
     """What a bar shows of a budget: spent, held and left, of the whole."""
-    whole = left.last.total or Fraction(1)
-    parts = {"spent": left.last.spent, "held": left.last.reserved, "left": left.last.remaining}
-    return {name: each / whole for name, each in parts.items()}
+    last = left.last
+    parts = {"spent": last.spent, "held": last.reserved, "left": last.remaining}
+    return {name: each / last.total for name, each in parts.items()}

@@ -4,7 +4,6 @@ People and their tokens are read again whenever the steward's file changes. Whil
 nobody comes in: a token that was taken out must not go on because of a slip elsewhere.
 """
 
-import getpass
 import hmac
 import os
 import secrets
@@ -13,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dpgap.budget.names import system_user
 from dpgap.desk.refusals import Refused
 from dpgap.desk.stewards_file import (
     FileFaults,
@@ -43,46 +43,38 @@ class Door:
 
     def __init__(self, file: StewardsFile) -> None:
         self._file = file
-        self._people = file.people
-        self._listed = {data.name: data.people.keys() for data in file.datasets.values()}
         self._seen: tuple[int, ...] | None = None  # it may have changed since it was read
         self._lock = threading.Lock()
         self.passes = Passes(bytes.fromhex(file.key) if file.key else secrets.token_bytes(32))
         self.is_local = not file.has_tokens
         """Whether there is one person, who has the link; they are a steward."""
-        self._link: str | None = None
+        self.link: str | None = None
+        """What opens the door once; None where people have tokens, or once it was used."""
         if self.is_local:
             self.local_token = new_token()
-            name = _user()
-            self._people = {name: Person(name, True, (hash_of_token(self.local_token),))}
-            self._link = secrets.token_urlsafe(32)
-
-    @property
-    def link(self) -> str | None:
-        """What opens the door once; None where people have tokens, or once it was used."""
-        return self._link
+            self._owner = Person(system_user(), True, (hash_of_token(self.local_token),))
+            self.link = secrets.token_urlsafe(32)
 
     def by_link(self, given: str) -> str | None:
         """A pass for whoever has the link. It works once."""
         with self._lock:
-            known = self._link
+            known = self.link
             if known is None or not hmac.compare_digest(known.encode(), given.encode()):
                 return None
-            self._link = None
-        (person,) = self._people.values()
-        return self.passes.issue(person.name, person.tokens[0], time.time())
+            self.link = None
+        return self.by_token(self.local_token)
 
     def by_token(self, given: str) -> str | None:
         """A pass for whoever has a token."""
-        found = owner_of(given, self.people().values())
-        if found is None:
+        visitor = self.with_token(given)
+        if visitor is None:
             return None
-        return self.passes.issue(found[0].name, found[1], time.time())
+        return self.passes.issue(visitor.name, hash_of_token(given), time.time())
 
     def with_token(self, given: str) -> Visitor | None:
         """Who shows this token."""
         found = owner_of(given, self.people().values())
-        return None if found is None else Visitor(found[0])
+        return None if found is None else Visitor(found)
 
     def with_pass(self, carried: str) -> Visitor | None:
         """Who shows this pass, if the token that it came from is still good."""
@@ -94,33 +86,31 @@ class Door:
 
     def people(self) -> Mapping[str, Person]:
         """Everybody, as the file says at this moment."""
-        self._look()
-        return self._people
+        return {self._owner.name: self._owner} if self.is_local else self._now().people
 
     def may_ask(self, visitor: Visitor, data: ListedData) -> bool:
         """Whether somebody was listed for a data set when the desk started, and still is.
 
         Whoever is listed later has no allowance yet, and so waits for the next start.
         """
-        self._look()
-        now = self._listed.get(data.name, ())
-        return self.is_local or (visitor.name in data.people and visitor.name in now)
-
-    def _look(self) -> None:
-        """Read the file again if it changed."""
         if self.is_local:
-            return
+            return True
+        now = self._now().datasets.get(data.name)
+        return now is not None and visitor.name in data.people.keys() & now.people.keys()
+
+    def _now(self) -> StewardsFile:
+        """The file, read again if it changed."""
         with self._lock:
             stamp = _stamp(self._file)
-            if stamp == self._seen:
-                return
-            try:
-                file = read_stewards_file(self._file.path)
-            except (FileFaults, OSError):
-                self._people, self._listed, self._seen = {}, {}, None
-                raise Refused(503, "The steward's file cannot be read just now.") from None
-            self._people, self._seen = file.people, stamp
-            self._listed = {data.name: data.people.keys() for data in file.datasets.values()}
+            if stamp != self._seen:
+                self._seen = None
+                try:
+                    self._file = read_stewards_file(self._file.path)
+                except (FileFaults, OSError):
+                    words = "The steward's file cannot be read just now."
+                    raise Refused(503, words) from None
+                self._seen = stamp
+            return self._file
 
 
 def _stamp(file: StewardsFile) -> tuple[int, ...]:
@@ -130,10 +120,3 @@ def _stamp(file: StewardsFile) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

@@ -6,7 +6,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from dpgap.budget.requests import require_words
 from dpgap.exact.parameters import positive_rational, rational
 
 Check = Callable[[Any], Any]
@@ -17,13 +16,19 @@ _TOKEN = re.compile("sha256:[0-9a-f]{64}")
 _KEY = re.compile("[0-9a-f]{64}")
 
 
-def _text_like(pattern: "re.Pattern[str]", words: str) -> Check:
-    def check(value: Any) -> str:
-        if not (isinstance(value, str) and pattern.fullmatch(value)):
+def _that(is_so: Callable[[Any], Any], words: str) -> Check:
+    """A check that a value is what it must be, and that says so in words if it is not."""
+
+    def check(value: Any) -> Any:
+        if not is_so(value):
             raise ValueError(f"must be {words}")
         return value
 
     return check
+
+
+def _text_like(pattern: "re.Pattern[str]", words: str) -> Check:
+    return _that(lambda it: isinstance(it, str) and pattern.fullmatch(it), words)
 
 
 name = _text_like(_NAME, "a short name of small letters, digits, - and _")
@@ -32,79 +37,49 @@ host = _text_like(
 )
 token = _text_like(_TOKEN, 'a line that `dpgap desk --token` printed, "sha256:…"')
 key = _text_like(_KEY, "64 hexadecimal digits, the same for all desks of one ledger")
+words = _that(
+    lambda it: isinstance(it, str) and 0 < len(it) <= 200 and it.isprintable(),
+    "1 to 200 printable characters",
+)
+address = _that(
+    lambda it: isinstance(it, str) and it.strip() and it.isprintable(), "a path or an address"
+)
+counting = _that(lambda it: type(it) is int and it >= 1, "a whole number from 1 up")
+yes_or_no = _that(lambda it: isinstance(it, bool), "true or false")
+table = _that(lambda it: isinstance(it, Mapping), "a table")
+label = _that(lambda it: isinstance(it, str | int), "texts or whole numbers")
 
 
-def words(value: Any) -> str:
-    """A text that people read, or the name of a column."""
-    try:
-        return require_words("it", value)
-    except ValueError:
-        raise ValueError("must be 1 to 200 printable characters") from None
-
-
-def address(value: Any) -> str:
-    """A path or an address."""
-    if not (isinstance(value, str) and value.strip() and value.isprintable()):
-        raise ValueError("must be a path or an address")
-    return value
-
-
-def positive(value: Any) -> Fraction:
-    """A number above 0, exact."""
-    return positive_rational("it", _number(value))
-
-
-def amount(value: Any) -> Fraction:
-    """A number from 0 up, exact."""
-    found = rational("it", _number(value))
-    if found < 0:
-        raise ValueError("must be a number from 0 up")
-    return found
+def one_of(*known: str) -> Check:
+    """One of a few words."""
+    return _that(known.__contains__, f"one of {', '.join(known)}")
 
 
 def number(value: Any) -> Fraction:
     """Any number, exact."""
-    return rational("it", _number(value))
-
-
-def _number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise ValueError("must be a number")
     try:
-        rational("it", value)
+        return rational("it", value)
     except (ValueError, TypeError):
         raise ValueError("must be a number") from None
-    return value
+
+
+def positive(value: Any) -> Fraction:
+    """A number above 0, exact."""
+    return positive_rational("it", number(value))
+
+
+def amount(value: Any) -> Fraction:
+    """A number from 0 up, exact."""
+    if number(value) < 0:
+        raise ValueError("must be a number from 0 up")
+    return number(value)
 
 
 def allowance(value: Any) -> Fraction | None:
     """What a person may spend: a number, or "all" for whatever the budget has left."""
     return None if value == "all" else amount(value)
-
-
-def counting(value: Any) -> int:
-    """A whole number from 1 up."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("must be a whole number from 1 up")
-    return value
-
-
-def yes_or_no(value: Any) -> bool:
-    """A truth value."""
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")
-    return value
-
-
-def one_of(*known: str) -> Check:
-    """One of a few words."""
-
-    def check(value: Any) -> str:
-        if value not in known:
-            raise ValueError(f"must be one of {', '.join(known)}")
-        return str(value)
-
-    return check
 
 
 def several(check: Check) -> Check:
@@ -116,13 +91,6 @@ def several(check: Check) -> Check:
         return tuple(map(check, value))
 
     return checked
-
-
-def label(value: Any) -> Any:
-    """An item or a group: a text, a whole number, true or false."""
-    if not isinstance(value, str | int | bool):
-        raise ValueError("must hold texts or whole numbers")
-    return value
 
 
 def items(value: Any) -> Any:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Message = MutableMapping[str, Any]
@@ -63,13 +63,33 @@ class Limits:
     """Requests at one time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where people reach the desk."""
+
+    port: int
+    hosts: tuple[str, ...] = ()
+    """The names that it has to the world; none: only this machine reaches it."""
+    https: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a Host may say."""
+        own = (f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+        return frozenset(map(str.lower, self.hosts or own))
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """What an Origin may say."""
+        return frozenset(f"{'https' if self.https else 'http'}://{name}" for name in self.names)
+
+
 class Guard:
     """An application around another one."""
 
-    def __init__(
-        self, app: App, hosts: frozenset[str], origins: frozenset[str], limits: Limits
-    ) -> None:
-        self._app, self._hosts, self._origins, self._limits = app, hosts, origins, limits
+    def __init__(self, app: App, place: Place) -> None:
+        self._app, self._place, self._limits = app, place, place.limits
         self._under_way = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -81,10 +101,9 @@ class Guard:
         self._under_way += 1
         answer = _Answer(scope, send)
         try:
-            status = self._refusal(scope)
-            body = b"" if status else await self._body(scope, receive)
-            if status or body is None or isinstance(body, int):
-                await answer.refuse(status or (body if isinstance(body, int) else 400))
+            body = await self._body(scope, receive)
+            if isinstance(body, int):
+                await answer.refuse(body)
             else:
                 await self._app(scope, _replay(body, receive), answer.send)
         except Exception as error:
@@ -93,51 +112,50 @@ class Guard:
         finally:
             self._under_way -= 1
 
-    def _refusal(self, scope: Message) -> int | None:
+    def _refusal(self, scope: Message, headers: dict[bytes, list[bytes]]) -> int | None:
         """Why a request is refused before its body is looked at."""
-        if self._under_way > self._limits.under_way:
-            return 503
-        headers = scope["headers"]
-        hosts = [value for name, value in headers if name == b"host"]
-        if len(hosts) != 1 or hosts[0].decode("latin-1").lower() not in self._hosts:
-            return 421
-        if len(scope["raw_path"]) + len(scope["query_string"]) > self._limits.address:
-            return 414
-        if sum(len(name) + len(value) for name, value in headers) > self._limits.body:
-            return 431
-        if scope["method"] not in ("GET", "HEAD", "POST"):
-            return 405
-        return 403 if scope["method"] == "POST" and not self._is_ours(headers) else None
+        limits, hosts = self._limits, headers.get(b"host", [])
+        (stated,) = headers.get(b"content-length", [b"0"])[:1]
+        refused = {
+            503: self._under_way > limits.under_way,
+            421: [name.decode("latin-1").lower() in self._place.names for name in hosts] != [True],
+            414: len(scope["raw_path"]) + len(scope["query_string"]) > limits.address,
+            431: sum(len(name + value) for name, value in scope["headers"]) > limits.body,
+            405: scope["method"] not in ("GET", "HEAD", "POST"),
+            403: scope["method"] == "POST" and not self._is_ours(headers),
+            413: not stated.isdigit() or int(stated[:12]) > limits.body,
+        }
+        return next((status for status, is_so in refused.items() if is_so), None)
 
-    def _is_ours(self, headers: list[tuple[bytes, bytes]]) -> bool:
+    def _is_ours(self, headers: dict[bytes, list[bytes]]) -> bool:
         """Whether a change comes from our pages, or from a program that says who it is."""
-        origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
-        if origins:
-            return len(origins) == 1 and origins[0].lower() in self._origins
-        names = {name for name, _ in headers}
-        return b"authorization" in names and b"cookie" not in names
+        if origins := headers.get(b"origin"):
+            ours = self._place.origins
+            return [name.decode("latin-1").lower() in ours for name in origins] == [True]
+        return b"authorization" in headers and b"cookie" not in headers
 
-    async def _body(self, scope: Message, receive: Receive) -> bytes | int | None:
-        """The whole body; or the status that refuses it; None if whoever sent it has gone."""
-        stated = [value for name, value in scope["headers"] if name == b"content-length"]
-        if stated and (not stated[0].isdigit() or int(stated[0][:12]) > self._limits.body):
-            return 413
+    async def _body(self, scope: Message, receive: Receive) -> bytes | int:
+        """The whole body of a request; or the status that refuses it."""
+        headers: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, []).append(value)
+        if status := self._refusal(scope, headers):
+            return status
         try:
             return await asyncio.wait_for(self._read(receive), self._limits.seconds)
         except TimeoutError:
             return 408
 
-    async def _read(self, receive: Receive) -> bytes | int | None:
-        body = bytearray()
-        while True:
+    async def _read(self, receive: Receive) -> bytes | int:
+        body = b""
+        while len(body) <= self._limits.body:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return None
+                return 400
             body += message.get("body", b"")
-            if len(body) > self._limits.body:
-                return 413
             if not message.get("more_body"):
-                return bytes(body)
+                break
+        return body if len(body) <= self._limits.body else 413
 
 
 def note_error(error: Exception) -> None:

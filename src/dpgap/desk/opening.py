@@ -26,10 +26,9 @@ def open_budgets(file: StewardsFile, ledger: Ledger) -> None:
             _open(ledger, data)
         steward = ledger.steward(data.budget)
         for person, share in data.people.items():
-            standing = steward.standing_of(person)
-            if share is not None and (standing is None or standing.allowance is None):
-                delta = ledger.account(data.budget).balance.granted.delta
-                steward.allow(person, share, delta=delta, reason=_REASON)
+            last, own = steward.standing(person)
+            if share is not None and (own is None or own.allowance is None):
+                steward.allow(person, share, delta=last.granted.delta, reason=_REASON)
 
 
 def _open(ledger: Ledger, data: ListedData) -> None:

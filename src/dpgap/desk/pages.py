@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
@@ -21,10 +20,8 @@ from dpgap.desk.visits import (
     browser_visitor,
     desk_of,
     form_of,
-    let_in,
-    let_out,
+    give_pass,
     older,
-    query_of,
     visitor_of,
 )
 from dpgap.releases.page import fragment, page
@@ -56,23 +53,23 @@ def enter(request: Request) -> Response:
     if link is None:
         return shown(request, "enter.html", failed=False)
     carried = desk_of(request).door.by_link(link)
-    if carried is None and browser_visitor(request) is None:
-        return shown(request, "enter.html", status=401, failed=True)
-    response = _to("/")
-    if carried is not None:
-        let_in(request, response, carried)
-    return response
+    if carried is None and browser_visitor(request) is not None:
+        return _to("/")
+    return _entered(request, carried)
 
 
 @router.post("/enter")
 async def enter_by_token(request: Request) -> Response:
     """Enter by a token."""
     token = (await form_of(request)).get("token", "").strip()
-    carried = desk_of(request).door.by_token(token)
+    return _entered(request, desk_of(request).door.by_token(token))
+
+
+def _entered(request: Request, carried: str | None) -> Response:
     if carried is None:
         return shown(request, "enter.html", status=401, failed=True)
     response = _to("/")
-    let_in(request, response, carried)
+    give_pass(request, response, carried)
     return response
 
 
@@ -81,7 +78,7 @@ async def leave(request: Request) -> Response:
     """Forget this browser."""
     await form_of(request, visitor_of(request))
     response = _to("/enter")
-    let_out(request, response)
+    give_pass(request, response, "")
     return response
 
 
@@ -92,7 +89,7 @@ def home(request: Request) -> Response:
         return _to("/enter")
     desk = desk_of(request)
     listed = [
-        (data, desk.left(visitor, data), desk.may_ask(visitor, data))
+        (data, desk.left(visitor, data), desk.door.may_ask(visitor, data))
         for data in desk.datasets(visitor)
     ]
     return shown(request, "home.html", visitor=visitor, listed=listed)
@@ -101,7 +98,7 @@ def home(request: Request) -> Response:
 @router.get("/data/{name}")
 def dataset(request: Request, at: AtData) -> Response:
     """A question, what it will tell, and the button that asks it."""
-    return _question_page(request, at, query_of(request))
+    return _question_page(request, at, dict(request.query_params))
 
 
 @router.post("/data/{name}/ask")
@@ -123,42 +120,36 @@ async def ask(request: Request, at: AtData) -> Response:
 @router.get("/data/{name}/asked/{key}")
 def asked(request: Request, at: AtData, key: str) -> Response:
     """What became of a question, by the key of its form."""
-    desk, visitor, data = at
-    receipt = desk.receipt(visitor, data, key)
+    receipt = at.desk.receipt(at.visitor, at.data, key)
     if receipt.state == "settled":
-        return _to(f"/data/{data.name}/releases/{receipt.entry}")
-    return shown(request, "asked.html", visitor=visitor, data=data, receipt=receipt)
+        return _to(f"/data/{at.data.name}/releases/{receipt.entry}")
+    return shown(request, "asked.html", at, receipt=receipt)
 
 
 @router.get("/data/{name}/archive")
 def archive(request: Request, at: AtData, page: Paged) -> Response:
     """All that was paid for, free to see."""
-    desk, visitor, data = at
-    rows = desk.archive(data, page)
-    values: dict[str, Any] = {"data": data, "rows": rows, "older": older(rows, page)}
-    return shown(request, "archive.html", visitor=visitor, left=desk.left(visitor, data), **values)
+    rows = at.desk.archive(at.data, page)
+    return shown(request, "archive.html", at, rows=rows, older=older(rows, page))
 
 
 @router.get("/data/{name}/releases/{number}")
 def release(request: Request, at: AtData, number: str) -> Response:
     """One release; as a file if its name ends so."""
-    desk, visitor, data = at
     stem, _, ending = number.partition(".")
     if not (stem.isascii() and stem.isdigit() and len(stem) <= 12):
         raise Refused(*NOT_THERE)
     if ending:
-        return _file(desk, data, int(stem), ending)
-    found = desk.release(data, int(stem))
+        return _file(at.desk, at.data, int(stem), ending)
+    found = at.desk.release(at.data, int(stem))
     return shown(
         request,
         "release.html",
-        visitor=visitor,
-        data=data,
+        at,
         number=int(stem),
         heading=title_of(found),
         content=html(fragment(found)),
         again="again" in request.query_params,
-        left=desk.left(visitor, data),
     )
 
 
@@ -167,7 +158,6 @@ def _question_page(
 ) -> Response:
     """The page of a question. What cannot be asked is said on the page."""
     desk, visitor, data = at
-    left = desk.left(visitor, data)
     if said.get("topic", "") not in ("", *data.topics):
         refused = refused or Refused(422, "topic must be one that the data set lists")
         said = {}
@@ -176,18 +166,16 @@ def _question_page(
     try:
         with in_our_words():
             question = DeskQuestion.read(said)
-            facts = desk.shelf.slot(data, desk.topic(data, question)).facts
-            expected = prospects(question, facts, left.left)
+            facts = desk.slot(data, question).facts
+            expected = prospects(question, facts, desk.left(visitor, data).left)
     except Refused as why:
         refused = refused or why
     fields = said if question is None else said | question.fields()
     return shown(
         request,
         "question.html",
+        at,
         status=200 if refused is None else refused.status,
-        visitor=visitor,
-        data=data,
-        left=left,
         fields=fields,
         topic=data.topics[said["topic"]],
         question=question,
@@ -196,7 +184,7 @@ def _question_page(
         key=secrets.token_hex(16),
         here=f"/data/{data.name}",
         again=urlencode(fields),
-        may_ask=desk.may_ask(visitor, data),
+        may_ask=desk.door.may_ask(visitor, data),
         recent=[each for each in desk.archive(data, Page(50)) if each.is_shown][:5],
     )
 
@@ -210,10 +198,8 @@ def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str
     filled = {"topic": name, "kind": "top-k", "k": str(most), "threshold": "100", "epsilon": "0.5"}
     filled |= {"delta": text_of(data.delta / 100), "method": "best", "fresh": "", "sizes": ""}
     filled |= {field: value for field, value in said.items() if field in filled and value}
-    if topic.is_of_units:
-        filled["kind"] = "count"
-    elif filled["kind"] == "count":
-        filled["kind"] = "top-k"
+    if topic.is_of_units != (filled["kind"] == "count"):
+        filled["kind"] = "count" if topic.is_of_units else "top-k"
     if not topic.has_unknown_items:
         filled["delta"] = "0"
     return filled

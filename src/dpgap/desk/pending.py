@@ -10,10 +10,11 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from dpgap.budget.account import Request
+from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import LedgerAccount, LedgerReservation
-from dpgap.desk.asking import DeskQuestion, answer
+from dpgap.desk.asking import DeskQuestion, ask
+from dpgap.desk.guard import note_error
 from dpgap.desk.shelf import Slot
-from dpgap.desk.stewards_file import Topic
 
 
 class Reserved(Exception):  # noqa: N818 - it says what happened
@@ -39,7 +40,6 @@ class Pending:
     """A question that is charged. It is an account too: what is drawn for it is paid already."""
 
     question: DeskQuestion
-    topic: Topic
     slot: Slot
     reservation: LedgerReservation
     _cost: Fraction = Fraction(0)
@@ -59,11 +59,16 @@ class Pending:
         self._cost, self._document = epsilon, document
 
     def draw(self) -> None:
-        """Draw the answer. It must not be looked for in the archive: it is paid."""
-        with self.slot.using() as answers:
-            answer(replace(self.question, fresh=True), self.topic, answers, self)
+        """Draw the answer. If that fails there is none, and what was reserved stays charged."""
+        try:
+            with self.slot.using() as answers:  # fresh, as it is paid: the archive has no answer
+                ask(replace(self.question, fresh=True), answers, self)
+        except Exception as error:
+            note_error(error)
 
-    def write(self) -> str | None:
-        """Settle and archive what was drawn, which may be handed out from then on."""
+    def write(self) -> str:
+        """Settle and archive what was drawn; only then may it be handed out."""
+        if self._document is None:
+            raise LedgerError("nothing was drawn")
         self.reservation.settle(self._cost, self._document)
         return self._document

@@ -13,23 +13,16 @@ from markupsafe import Markup
 from dpgap.desk.asking import text_of
 from dpgap.desk.desk import shares
 from dpgap.desk.expecting import about
-from dpgap.desk.visits import browser_visitor, desk_of
+from dpgap.desk.visits import At, browser_visitor, desk_of
 from dpgap.exact.parameters import readable
 from dpgap.releases.rows import visible
 from dpgap.releases.standalone import STYLE
 from dpgap.releases.titles import plural
 
-STATIC = {
-    "page.css": ("text/css", STYLE),
-    **{
-        name: (kind, files("dpgap.desk").joinpath("static", name).read_text(encoding="utf-8"))
-        for name, kind in {
-            "desk.css": "text/css",
-            "desk.js": "text/javascript",
-            "icon.svg": "image/svg+xml",
-        }.items()
-    },
-}
+_KINDS = {"desk.css": "text/css", "desk.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_FILES = files("dpgap.desk").joinpath("static")
+STATIC = {name: (kind, (_FILES / name).read_text("utf-8")) for name, kind in _KINDS.items()}
+STATIC["page.css"] = "text/css", STYLE
 
 _templates = jinja2.Environment(
     loader=jinja2.PackageLoader("dpgap.desk"),
@@ -38,18 +31,6 @@ _templates = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-
-
-def _epsilon(value: Fraction) -> str:
-    return readable(value)
-
-
-def _percent(share: Fraction | float) -> str:
-    return f"{100 * float(share):.2f}%"
-
-
-def _moment(at: str) -> str:
-    return at[:16].replace("T", " ")
 
 
 def _with_epsilon(query: str, epsilon: Fraction) -> str:
@@ -61,28 +42,28 @@ _templates.filters |= {
     "with_epsilon": _with_epsilon,
     "seen": visible,
     "plural": plural,
-    "epsilon": _epsilon,
+    "epsilon": readable,
     "exact": text_of,
-    "percent": _percent,
-    "moment": _moment,
+    "percent": lambda share: f"{100 * float(share):.2f}%",
+    "moment": lambda at: at[:16].replace("T", " "),
     "about": about,
     "shares": shares,
 }
 
 
-def shown(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
-    """A page, with what every page has."""
+def shown(
+    request: Request, template: str, at: At | None = None, *, status: int = 200, **values: Any
+) -> Response:
+    """A page, with what every page has, and what every page of a data set has."""
     desk = desk_of(request)
-    visitor = values.pop("visitor") if "visitor" in values else browser_visitor(request)
-    form_key = "" if visitor is None else desk.door.passes.form_key(visitor.carried)
-    content = _templates.get_template(template).render(
-        **values,
-        title_of_desk=desk.file.title,
-        visitor=visitor,
-        form_key=form_key,
-        is_local=desk.door.is_local,
-    )
-    return HTMLResponse(content, status_code=status)
+    if at is not None:
+        left = desk.left(at.visitor, at.data)
+        values |= {"visitor": at.visitor, "data": at.data, "left": left}
+    visitor = values["visitor"] if "visitor" in values else browser_visitor(request)
+    values |= {"title_of_desk": desk.file.title, "is_local": desk.door.is_local}
+    values["visitor"] = visitor
+    values["form_key"] = visitor and desk.door.passes.form_key(visitor.carried)
+    return HTMLResponse(_templates.get_template(template).render(values), status_code=status)
 
 
 def html(fragment: str) -> Markup:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import uvicorn
 
-from dpgap.desk.app import Place, application
+from dpgap.desk.app import application
 from dpgap.desk.desk import Desk
+from dpgap.desk.guard import Place, log
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -20,24 +21,18 @@ _QUEUE = 512
 def place_of(desk: Desk, host: str, port: int) -> Place:
     """Where the desk is to be reached, if it may be reached from there."""
     file = desk.file
-    if host not in LOOPBACK or file.hosts:
-        _require_open(desk, host)
-    return Place(port, file.hosts, file.https and bool(file.hosts))
-
-
-def _require_open(desk: Desk, host: str) -> None:
-    """What a desk that others can reach must have."""
-    lacking = {
-        "people with tokens": desk.file.has_tokens,
-        "hosts, the names that people call it by": desk.file.hosts,
-        "a key, so that passes outlive a restart": desk.file.key,
+    needed = {
+        "people with tokens": file.has_tokens,
+        "hosts, the names that people call it by": file.hosts,
+        "a key, so that passes outlive a restart": file.key,
     }
-    missing = [words for words, is_there in lacking.items() if not is_there]
-    if missing:
+    missing = [words for words, is_there in needed.items() if not is_there]
+    if missing and (host not in LOOPBACK or file.hosts):
         raise ValueError(
             f"{host} can be reached by others, or hosts says so: the steward's file must then "
             f"also have {'; '.join(missing)}"
         )
+    return Place(port, file.hosts, file.https and bool(file.hosts))
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -106,7 +101,6 @@ async def _run(server: uvicorn.Server, desk: Desk, bound: socket.socket) -> None
 
 
 def _refresh(desk: Desk) -> None:
-    log = logging.getLogger("dpgap.desk")
     for data in desk.file.datasets.values():
         try:
             desk.shelf.refresh(data)

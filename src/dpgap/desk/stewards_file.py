@@ -161,7 +161,7 @@ def read_stewards_file(path: str | Path) -> StewardsFile:
         where = re.search(r"line (\d+)", str(error))
         line = int(where[1]) if where else len(text.splitlines())
         raise FileFaults(file, [(line, "is not TOML")]) from None
-    return _FileReader(file, text).read(content)
+    return _FileReader(file, key_lines(text)).read(content)
 
 
 @dataclass(slots=True)
@@ -169,25 +169,21 @@ class _FileReader:
     """Reads one file, and collects what is wrong with it."""
 
     path: Path
-    text: str
+    lines: dict[tuple[str, ...], int]
     faults: list[tuple[int, str]] = field(default_factory=list)
-    lines: dict[tuple[str, ...], int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lines = key_lines(self.text)
 
     def read(self, content: Mapping[str, Any]) -> StewardsFile:
         for unknown in content.keys() - {"desk", "people", "datasets"}:
             self._fault((unknown,), "is not known: desk, people and datasets are")
         desk = self._table(content.get("desk", {}), _DESK, ("desk",))
-        people = {
-            name: self._person(name, each)
-            for name, each in self._tables(content, ("people",)).items()
+        listed = {
+            name: self._pass((name,), check.table, content.get(name, {})) or {}
+            for name in ("people", "datasets")
         }
+        people = {name: self._person(name, each) for name, each in listed["people"].items()}
         self._require_one_owner(people)
         datasets = {
-            name: self._dataset(name, each, people)
-            for name, each in self._tables(content, ("datasets",)).items()
+            name: self._dataset(name, each, people) for name, each in listed["datasets"].items()
         }
         if not datasets:
             self._fault(("datasets",), "must name at least one data set")
@@ -224,8 +220,7 @@ class _FileReader:
     def _dataset(self, name: str, content: Any, people: Mapping[str, Person]) -> Any:
         where = ("datasets", name)
         self._pass(where, check.name, name)
-        if not isinstance(content, Mapping):
-            return self._fault(where, "must be a table")
+        content = self._pass(where, check.table, content) or {}
         plain = {each: content[each] for each in content if each != "topics"}
         found = self._table(plain, _DATASET, where)
         for person in (found["people"] or {}).keys() - people.keys():
@@ -233,17 +228,10 @@ class _FileReader:
         topics = self._topics(content.get("topics"), where, found["delta"] or Fraction(0))
         if self.faults:
             return None
-        return ListedData(
-            **{
-                **found,
-                "name": name,
-                "title": found["title"] or name,
-                "budget": found["budget"] or name,
-                "table": self._place(found["table"]),
-                "topics": topics,
-                "line": line_of(where, self.lines),
-            }
-        )
+        for own in ("title", "budget"):
+            found[own] = found[own] or name
+        found["table"] = self._place(found["table"])
+        return ListedData(name, topics=topics, line=line_of(where, self.lines), **found)
 
     def _topics(self, content: Any, where: tuple[str, ...], delta: Fraction) -> dict[str, Topic]:
         if not isinstance(content, list) or not content:
@@ -282,9 +270,7 @@ class _FileReader:
         self, content: Any, schema: dict[str, tuple[check.Check, Any]], where: tuple[str, ...]
     ) -> dict[str, Any]:
         """Every key of a schema, checked; what is missing has its default."""
-        if not isinstance(content, Mapping):
-            self._fault(where, "must be a table")
-            content = {}
+        content = self._pass(where, check.table, content) or {}
         for unknown in content.keys() - schema.keys():
             self._fault((*where, unknown), f"is not known: {', '.join(schema)} are")
         found = {}
@@ -297,13 +283,6 @@ class _FileReader:
             else:
                 found[name] = default
         return found
-
-    def _tables(self, content: Mapping[str, Any], where: tuple[str]) -> Mapping[str, Any]:
-        found = content.get(where[0], {})
-        if isinstance(found, Mapping):
-            return found
-        self._fault(where, "must be a table of tables")
-        return {}
 
     def _pass(self, where: tuple[str, ...], required: check.Check, value: Any) -> Any:
         try:

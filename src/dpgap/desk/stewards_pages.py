@@ -14,8 +14,6 @@ from dpgap.releases.ledger_page import ledger_fragment
 
 router = APIRouter(include_in_schema=False)
 
-_NEWEST = Page(100)
-
 
 @router.get("/steward")
 def overview(request: Request) -> Response:
@@ -47,21 +45,20 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
 
 
 def _page(
-    request: Request, at: At, words: str, status: int = 200, page: Page = _NEWEST
+    request: Request, at: At, words: str, status: int = 200, page: Page | None = None
 ) -> Response:
-    desk, visitor, data = at
+    desk, _, data = at
+    page = page or Page(100)
     entries = desk.entries(data, page)
     flaws = desk.ledger.verify(data.budget) if "verify" in request.query_params else None
     return shown(
         request,
         "budget.html",
+        at,
         status=status,
-        visitor=visitor,
-        data=data,
-        left=desk.left(visitor, data),
         words=words,
         flaws=flaws,
-        stale=desk.stale(data),
+        stale=desk.ledger.steward(data.budget).stale(),
         entries=entries,
         older=older(entries, page),
         people=sorted(desk.door.people().keys() | data.people.keys()),

@@ -36,10 +36,7 @@ def key_lines(text: str) -> dict[Path, int]:
 
 def line_of(path: Path, lines: dict[Path, int]) -> int:
     """The line of a path, or of the nearest table around it."""
-    for end in range(len(path), 0, -1):
-        if path[:end] in lines:
-            return lines[path[:end]]
-    return 1
+    return next((lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), 1)
 
 
 def _parts(words: str) -> Path:

@@ -1,6 +1,6 @@
 """What a request says about who sent it, and what a form holds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -37,14 +37,6 @@ def visitor_of(request: Request) -> Visitor:
     return visitor
 
 
-def steward_of(request: Request) -> Visitor:
-    """The same, if it is a steward."""
-    visitor = visitor_of(request)
-    if not visitor.person.is_steward:
-        raise Refused(*NOT_YOURS)
-    return visitor
-
-
 def program_of(request: Request) -> Visitor:
     """Who sent this request from a program, by its token; to look, a pass will do."""
     kind, _, token = request.headers.get("authorization", "").partition(" ")
@@ -65,30 +57,34 @@ class At(NamedTuple):
     data: ListedData
 
 
-def _at_data(request: Request, name: str) -> At:
-    desk, visitor = desk_of(request), visitor_of(request)
-    return At(desk, visitor, desk.dataset(visitor, name))
+Who = Callable[[Request], Visitor]
 
 
-def _steward_at_data(request: Request, name: str) -> At:
-    desk, visitor = desk_of(request), visitor_of(request)
-    return At(desk, visitor, desk.looked_after(visitor, name))
+def _if_steward(who: Who) -> Who:
+    """The same, who must be a steward."""
+
+    def steward(request: Request) -> Visitor:
+        visitor = who(request)
+        if not visitor.person.is_steward:
+            raise Refused(*NOT_YOURS)
+        return visitor
+
+    return steward
 
 
-def _program_at_data(request: Request, name: str) -> At:
-    desk, visitor = desk_of(request), program_of(request)
-    return At(desk, visitor, desk.dataset(visitor, name))
+def _at_data(who: Who) -> Any:
+    def at(request: Request, name: str) -> At:
+        desk, visitor = desk_of(request), who(request)
+        return At(desk, visitor, desk.dataset(visitor, name))
+
+    return Depends(at)
 
 
-def _stewards_program_at_data(request: Request, name: str) -> At:
-    desk, visitor = desk_of(request), program_of(request)
-    return At(desk, visitor, desk.looked_after(visitor, name))
-
-
-AtData = Annotated[At, Depends(_at_data)]
-StewardAtData = Annotated[At, Depends(_steward_at_data)]
-ProgramAtData = Annotated[At, Depends(_program_at_data)]
-StewardsProgramAtData = Annotated[At, Depends(_stewards_program_at_data)]
+steward_of = _if_steward(visitor_of)
+AtData = Annotated[At, _at_data(visitor_of)]
+StewardAtData = Annotated[At, _at_data(steward_of)]
+ProgramAtData = Annotated[At, _at_data(program_of)]
+StewardsProgramAtData = Annotated[At, _at_data(_if_steward(program_of))]
 
 
 def _page(
@@ -103,10 +99,7 @@ Paged = Annotated[Page, Depends(_page)]
 
 def older(rows: Sequence[Archived | Entry], page: Page) -> int | None:
     """What `before` must be for the next page of a list, the newest first; None after the last."""
-    if len(rows) < page.limit:
-        return None
-    last = rows[-1]
-    return last.number if isinstance(last, Entry) else last.reservation.number
+    return rows[-1].number if len(rows) == page.limit else None
 
 
 async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str, str]:
@@ -126,25 +119,11 @@ async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str,
     return found
 
 
-def query_of(request: Request) -> dict[str, str]:
-    """The fields of a query."""
-    return dict(list(request.query_params.items())[:_FIELDS])
-
-
-def let_in(request: Request, response: Response, carried: str) -> None:
-    """Give a browser its pass."""
-    _carry(request, response, carried, LASTS)
-
-
-def let_out(request: Request, response: Response) -> None:
-    """Take a browser's pass away."""
-    _carry(request, response, "", 0)
-
-
-def _carry(request: Request, response: Response, carried: str, seconds: int) -> None:
+def give_pass(request: Request, response: Response, carried: str) -> None:
+    """Give a browser its pass; an empty one takes away what it had."""
     options: dict[str, Any] = {"httponly": True, "samesite": "strict", "path": "/"}
-    is_https = request.app.state.is_https
-    response.set_cookie(_cookie(request), carried, max_age=seconds, secure=is_https, **options)
+    options |= {"max_age": LASTS if carried else 0, "secure": request.app.state.is_https}
+    response.set_cookie(_cookie(request), carried, **options)
 
 
 def _cookie(request: Request) -> str:
