@@ -273,3 +273,14 @@ def test_it_all_works_without_a_script(browser: Any, desk: Running) -> None:
         assert "What may be believed" in tab.content()
     assert _spent(desk) == Fraction(1, 4)
     assert KEY not in "".join(desk.lines)
+
+
+def test_the_head_of_a_page_stands_on_one_line(tab: Any, desk: Running) -> None:
+    _enter(tab, desk)
+    tab.set_viewport_size({"width": 1100, "height": 800})
+    middles = tab.evaluate(
+        "[...document.querySelectorAll('.top > *')].map(it => it.getBoundingClientRect())"
+        ".map(it => it.top + it.height / 2)"
+    )
+    assert len(middles) == 3
+    assert max(middles) - min(middles) < 1
