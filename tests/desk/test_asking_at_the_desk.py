@@ -195,6 +195,9 @@ def test_whoever_has_an_allowance_can_ask_about_items_that_are_not_stated(tmp_pa
             answer = ann.post("/api/v1/datasets/sales/ask", json=asked)
             assert answer.status_code == 200, answer.text
             sue.post("/api/v1/datasets/sales/acts/allow", json=act).raise_for_status()
+        desk.desk.ledger.steward("sales").allow("ann", 4, delta=0)
+        with desk.browser("ann") as browser:
+            assert "Ask, and pay" in browser.get("/data/sales").text
 
 
 def test_counting_again_renews_what_is_public_of_a_topic(desk: Running, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_the_ledger_holds_against_the_file(tmp_path: Path) -> None:
     ledger.steward("sales").allow("ann", 7, reason="more")
     again = open_desk(read_stewards_file(path)).ledger
     assert again.account("sales").total == 20
-    standing = again.steward("sales").standing_of("ann")
+    standing = again.steward("sales").standing("ann").mine
     assert standing is not None
     assert standing.allowance is not None
     assert standing.allowance.epsilon == 7

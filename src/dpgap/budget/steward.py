@@ -115,13 +115,9 @@ class Steward:
         return entry
 
     def standing(self, person: str) -> Standing:
-        """The last entry of the book, and the last of a person."""
+        """The last entry, and the last of a person: what they spent is in `own`."""
         with self.ledger._store.reading() as rows:
             return self.ledger._standing(rows, self.dataset, person)[0]
-
-    def standing_of(self, person: str) -> Entry | None:
-        """The last entry of a person: what they spent and may spend, in `own` and `allowance`."""
-        return self.standing(person).mine
 
     def stale(self, before: str | None = None) -> list[Entry]:
         """Reservations that were never settled; if a time is given, those made before it.

@@ -104,7 +104,8 @@ class Desk:
         left = NOTHING if last.closed else last.left
         if own is not None and own.allowance is not None:
             rest = own.allowance - own.own
-            left = Amount(min(left.epsilon, rest.epsilon), min(left.delta, rest.delta))
+            delta = max(NOTHING.delta, rest.delta)  # without any, questions without δ go on
+            left = Amount(min(left.epsilon, rest.epsilon), min(left.delta, delta))
         return Left(left, last)
 
     def charge(
@@ -152,8 +153,7 @@ class Desk:
             raise Refused(422, "kind must be 'count' for how many units there are, and only there")
         if topic.has_unknown_items != bool(question.delta):
             raise Refused(422, "delta must be more than 0 where items are not stated, else 0")
-        slot = self.shelf.slot(data, topic)
-        facts = slot.facts
+        facts = (slot := self.shelf.slot(data, topic)).facts
         if not (facts.unknown or topic.is_of_units or question.k <= len(facts)):
             raise Refused(422, f"k must be at most {len(facts)}: there are no more items")
         return slot
