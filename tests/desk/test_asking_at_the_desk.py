@@ -1,5 +1,6 @@
 """Questions at the desk: charged once each, archived before they are seen, free ever after."""
 
+import html
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -113,10 +114,17 @@ def test_a_release_can_be_kept_as_a_file(desk: Running, ending: str) -> None:
 
 
 def test_a_plan_spends_nothing_and_is_that_of_the_library(desk: Running) -> None:
-    with desk.program("ann") as ann:
+    with desk.program("ann") as ann, desk.browser("ann") as browser:
         said = {"topic": "what", "k": 3, "epsilon": "0.4"}
         rows = ann.post("/api/v1/datasets/sales/plan", json=said).json()["rows"]
-    plan = dpgap.plan(k=3, epsilon="0.4", method="best", monotonic=True)
+        sized = {**said, "sizes": "1:4000, 3:900, 7:10"}
+        words = ann.post("/api/v1/datasets/sales/plan", json=sized).json()["words"]
+        page = browser.get("/data/sales", params=sized).text
+    assert all(html.escape(each, quote=False) in page for each in words)
+    known = {"k": 3, "epsilon": "0.4", "method": "best", "monotonic": True}
+    outlook = dpgap.plan(**known, counts={1: 4000, 3: 900, 7: 10}, items=7).outlook
+    assert words[-1] == str(outlook)
+    plan = dpgap.plan(**known)
     (asked,) = (row for row in rows if row["epsilon"] == "2/5")
     expected = plan.rows[0]
     assert asked["half_width"] == expected.half_width

@@ -158,6 +158,7 @@ def _killed(folder: Path, url: str, kills: int) -> None:
     assert set(handed_out.values()) <= kept
     charged = [entry for entry in ledger.entries("sales") if entry.kind == RESERVE]
     stale = {entry.number for entry in ledger.steward("sales").stale()}
+    print(f"{kills} kills: {len(handed_out)} answers, {len(stale)} charges without one")
     assert {entry.number for entry in charged} == kept | stale
     assert not kept & stale
     keys = [entry.key for entry in charged]

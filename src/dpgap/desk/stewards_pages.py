@@ -30,7 +30,7 @@ def overview(request: Request) -> Response:
 def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
     """One budget, with everything that can be done with it."""
     done = request.query_params.get("done", "")
-    return _page(request, at, "Done." if done in (*ACTS, REFRESH) else "", page=page)
+    return _page(request, at, "Done." if done in (*ACTS, REFRESH) else "", page)
 
 
 @router.post("/steward/{name}/{what}")
@@ -40,15 +40,12 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
     try:
         await asyncio.to_thread(act, *at, what, said)
     except Refused as refused:
-        return await asyncio.to_thread(_page, request, at, refused.words, refused.status)
+        return await asyncio.to_thread(_page, request, at, refused.words, Page(100), refused.status)
     return RedirectResponse(f"/steward/{at.data.name}?done={what}", status_code=303)
 
 
-def _page(
-    request: Request, at: At, words: str, status: int = 200, page: Page | None = None
-) -> Response:
+def _page(request: Request, at: At, words: str, page: Page, status: int = 200) -> Response:
     desk, _, data = at
-    page = page or Page(100)
     entries = desk.entries(data, page)
     flaws = desk.ledger.verify(data.budget) if "verify" in request.query_params else None
     return shown(
