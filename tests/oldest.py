@@ -1,7 +1,6 @@
 """The oldest versions that `pyproject.toml` allows, as constraints for pip: `make oldest`.
 
-Every lower bound becomes the version itself. Extras that only tests and lint need are left out of
-it if nobody who installs dpgap gets them.
+Every lower bound that users meet becomes the version itself. What only tests need is the newest.
 
     python tests/oldest.py > oldest.txt
 """
@@ -10,7 +9,8 @@ import re
 import tomllib
 from pathlib import Path
 
-FOR_USERS = ("spark", "postgres", "desk", "proof", "paper", "opendp")
+EXTRAS = ("desk", "opendp", "paper", "postgres", "proof", "spark")
+"""Those for users."""
 
 
 def oldest(project: dict[str, object]) -> list[str]:
@@ -21,7 +21,7 @@ def oldest(project: dict[str, object]) -> list[str]:
     """
     extras = project["optional-dependencies"]
     assert isinstance(extras, dict)
-    stated = [project["dependencies"], *(extras[name] for name in FOR_USERS if name in extras)]
+    stated = [project["dependencies"], *(extras[name] for name in EXTRAS if name in extras)]
     bounds = (
         re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", each) for group in stated for each in group
     )

@@ -18,10 +18,10 @@ import pytest
 
 import dpgap
 from environments import ROOT, Environment, build
+from oldest import EXTRAS
 
 pytestmark = pytest.mark.xdist_group("packages")
 
-EXTRAS = ("desk", "opendp", "paper", "postgres", "proof", "spark")
 OPENDP = (
     "import dpgap, opendp.prelude as dp; from dpgap.interop.opendp import measurement; "
     "dp.enable_features('contrib', 'honest-but-curious'); "
