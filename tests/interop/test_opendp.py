@@ -270,6 +270,7 @@ class _Louder(dpgap.NoisyTopK):
     ("mechanism", "error", "words"),
     [
         (_Louder(2, 1), TypeError, "mechanism must be one of NoisyTopK, .* not _Louder"),
+        (dpgap.classical(_Louder(2, 1)), TypeError, "mechanism must be one of .* not _Louder"),
         (dpgap.plan(k=2, epsilon=1), TypeError, "mechanism must be one of"),
         (dpgap.CountHull(1), ValueError, "monotonic must be True"),
         (dpgap.NoisyHistogram(1, grid="1/2"), ValueError, "grid must be left out"),

@@ -47,11 +47,10 @@ from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 if TYPE_CHECKING:
     from opendp.mod import Measurement, Metric
 
-_SELECTIONS = (NoisyTopK, NoisyMax, SparseVector, AdaptiveSparseVector, JointTopK, HybridTopK)
 _MECHANISMS = (
-    *_SELECTIONS,
+    *(NoisyTopK, NoisyMax, SparseVector, AdaptiveSparseVector, JointTopK, HybridTopK),
     *(NoisyHistogram, Laplace, CountHull, Cube),
-    *(MeasuredTopK, MeasuredAbove, Classical),
+    *(MeasuredTopK, MeasuredAbove),
 )
 _FARTHEST = MAX_STEPS >> 4
 """Where answers end, in steps: pipelines measure on a grid that is 16 times as fine."""
@@ -85,10 +84,7 @@ def measurement(
     ([2, 1], 1000.0)
     """
     dp = _library()
-    if type(mechanism) not in _MECHANISMS:  # a subclass may do anything
-        names = ", ".join(each.__name__ for each in _MECHANISMS)
-        raise TypeError(f"mechanism must be one of {names}, not {type(mechanism).__name__}")
-    facts = _Facts.of(mechanism)
+    facts = _Facts.of(_require_known(mechanism))
     if reach is not None:
         if input_metric is not None:
             raise ValueError("input_metric must be left out where reach is stated")
@@ -105,6 +101,15 @@ def measurement(
     return made
 
 
+def _require_known(mechanism: Any) -> Any:
+    """The mechanism, or the one with gaps that a classical one hides; a subclass may do anything."""
+    own = mechanism.mechanism if type(mechanism) is Classical else mechanism
+    if type(own) not in _MECHANISMS:
+        names = ", ".join(each.__name__ for each in _MECHANISMS)
+        raise TypeError(f"mechanism must be one of {names}, not {type(own).__name__}")
+    return own
+
+
 @dataclass(frozen=True, slots=True)
 class _Facts:
     """What a mechanism promises, and of which answers."""
@@ -119,8 +124,7 @@ class _Facts:
     """Whether ε grows only with every whole multiple of the sensitivity."""
 
     @classmethod
-    def of(cls, mechanism: Any) -> "_Facts":
-        own = mechanism.mechanism if isinstance(mechanism, Classical) else mechanism
+    def of(cls, own: Any) -> "_Facts":
         states = own.selection if isinstance(own, MeasuredAbove) else own
         if isinstance(own, CountHull) and not own.monotonic:
             raise ValueError("monotonic must be True for a CountHull")
