@@ -102,7 +102,7 @@ def measurement(
 
 
 def _require_known(mechanism: Any) -> Any:
-    """The mechanism, or the one with gaps that a classical one hides; a subclass may do anything."""
+    """The mechanism, or the one that a classical one hides. A subclass might do anything."""
     own = mechanism.mechanism if type(mechanism) is Classical else mechanism
     if type(own) not in _MECHANISMS:
         names = ", ".join(each.__name__ for each in _MECHANISMS)
