@@ -67,7 +67,7 @@ def test_audits_as_a_table():
 
 
 def test_both_commands_know_every_mechanism_by_the_same_name():
-    from dpgap.proof.audit.designs import designs
+    from dpgap.proof.auditing.designs import designs
     from dpgap.proof.cases import shipped
 
     assert {design.name for design in designs()} == {case.name for case in shipped()}

@@ -1,5 +1,7 @@
 """`dpgap prove` and `dpgap audit`: tables for people, JSON for programs.
 
+A name with a colon, as in `package.module:function`, is of other people's: `cli/addressed.py`.
+
 Both end with one line that sums up, and with exit code 0 if everything came out as it must: what
 dpgap ships is proved and stays within its ε, mutants are refuted and caught. Otherwise it is 1.
 """
@@ -17,13 +19,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from dpgap import how_to_get
+from dpgap.cli.addressed import Audited, Claimed, audit_addressed, is_address, prove_addressed
 from dpgap.cli.errors import UsageError
-from dpgap.cli.options import AsJSON
+from dpgap.cli.options import AsJSON, with_groups
 from dpgap.proof.parallel import each
 from dpgap.releases.terminal import Column, fitted
 
 Name = Annotated[
-    str | None, typer.Argument(help="Only what has this in its name, such as NoisyTopK.")
+    str | None,
+    typer.Argument(
+        metavar="[NAME | package.module:name]",
+        help="Only what has this in its name, such as NoisyTopK; or your own, by its module.",
+    ),
 ]
 
 Row = dict[str, Any]
@@ -35,11 +42,14 @@ SMT = Annotated[
 ]
 
 
-def prove(name: Name = None, as_json: AsJSON = False, smt: SMT = None) -> None:
-    """Prove every mechanism that dpgap ships, and refute the mutants."""
+@with_groups
+def prove(claimed: Claimed, name: Name = None, as_json: AsJSON = False, smt: SMT = None) -> None:
+    """Prove every mechanism that dpgap ships, and refute the mutants; or prove your own."""
     for prover in ("z3", "cvc5"):
         if importlib.util.find_spec(prover) is None:
             raise ImportError(f"proofs need {prover}: {how_to_get('proof')}")
+    if name is not None and is_address(name, claimed):
+        prove_addressed(name, claimed, as_json)
     from dpgap.proof.cases import cases
 
     chosen = _chosen(name, [case.name for case in cases()])
@@ -50,12 +60,19 @@ def prove(name: Name = None, as_json: AsJSON = False, smt: SMT = None) -> None:
     _end(rows, list(map(_is_as_it_must, rows)), verdicts, None if as_json else _proof_columns)
 
 
-def audit(name: Name = None, as_json: AsJSON = False) -> None:
-    """Bound the ε of everything from below by samples, and compare releases with their law."""
-    from dpgap.proof.audit.finding import require_scipy
-    from dpgap.proof.cases import audits
+@with_groups
+def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
+    """Bound the ε of everything from below by samples, and compare releases with their law.
+
+    Or that of your own: `dpgap audit package.module:function --epsilon 1`.
+    """
+    from dpgap.proof.auditing.finding import require_scipy
 
     require_scipy()
+    if name is not None and is_address(name, audited):
+        audit_addressed(name, audited, as_json)
+    from dpgap.proof.cases import audits
+
     chosen = _chosen(name, [task for task, _ in audits()])
     rows = _collected(_Auditing(chosen), len(chosen), "Auditing", as_json)
     verdicts = [_audit_verdict(row) for row in rows]

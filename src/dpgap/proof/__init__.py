@@ -17,6 +17,7 @@ and to audit; `parallel` does it on all cores.
 """
 
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, StaircaseNoise
+from dpgap.proof.audit import AuditResult, audit
 from dpgap.proof.checker.at_a_point import check
 from dpgap.proof.checker.numbers import BadProgram, Violation
 from dpgap.proof.checker.proving import Counterexample, Proof, prove, replay
@@ -24,6 +25,7 @@ from dpgap.proof.checker.random_search import search
 from dpgap.proof.every.stepwise import Stepwise, prove_every
 
 __all__ = [
+    "AuditResult",
     "BadProgram",
     "Counterexample",
     "ExponentialNoise",
@@ -32,6 +34,7 @@ __all__ = [
     "StaircaseNoise",
     "Stepwise",
     "Violation",
+    "audit",
     "check",
     "prove",
     "prove_every",

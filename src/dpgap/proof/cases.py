@@ -2,7 +2,7 @@
 
 To have a new mechanism proved, add its cases to `shipped`, and to `every.theorems` how it is proved
 for every number of answers; to have it audited, add it to
-`dpgap.proof.audit.designs`.
+`dpgap.proof.auditing.designs`.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,10 +21,10 @@ from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
-from dpgap.proof.audit.above_line import audit_delta
-from dpgap.proof.audit.design import audit_design
-from dpgap.proof.audit.designs import designs
-from dpgap.proof.audit.finding import Audit
+from dpgap.proof.auditing.above_line import audit_delta
+from dpgap.proof.auditing.design import audit_design
+from dpgap.proof.auditing.designs import designs
+from dpgap.proof.auditing.finding import Audit
 from dpgap.proof.checker.density import check_density
 from dpgap.proof.checker.families import altered, any_sparse_vector
 from dpgap.proof.checker.hybrid import check_hybrid

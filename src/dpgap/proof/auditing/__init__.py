@@ -14,7 +14,7 @@ wrong scales (χ²).
 May import `checker`, `mechanisms` and what is below.
 """
 
-from dpgap.proof.audit.finding import lower_bound
-from dpgap.proof.audit.path_sampling import frequency
+from dpgap.proof.auditing.finding import lower_bound
+from dpgap.proof.auditing.path_sampling import frequency
 
 __all__ = ["frequency", "lower_bound"]

@@ -15,7 +15,7 @@ from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.proof.audit.design import MOST, Design
+from dpgap.proof.auditing.design import MOST, Design
 
 _REACH = 60
 

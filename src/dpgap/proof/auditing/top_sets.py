@@ -16,8 +16,8 @@ from dpgap.exact.joint_draws import below
 from dpgap.mechanisms.joint.classes import TOP_SET, Classes
 from dpgap.mechanisms.joint.kernel import select_classes
 from dpgap.mechanisms.joint.mechanism import JointTopK
-from dpgap.proof.audit.design import MOST, Design
-from dpgap.proof.audit.winners import chances_of_winners
+from dpgap.proof.auditing.design import MOST, Design
+from dpgap.proof.auditing.winners import chances_of_winners
 
 _ANSWERS = (4, 4, 0, 0)
 _AHEAD = 8

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.exact.draws import Floats, Integers
-from dpgap.proof.audit.finding import Audit, fit, lower_bound
+from dpgap.proof.auditing.finding import Audit, fit, lower_bound
 
 MOST = 12
 """Gaps that are at least this many steps over the least one share a cell; so do noisy values."""

@@ -8,12 +8,12 @@ from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
-from dpgap.proof.audit.above_line import above_line
-from dpgap.proof.audit.design import Design
-from dpgap.proof.audit.first_above import first_above
-from dpgap.proof.audit.measured import one_measured, two_measured
-from dpgap.proof.audit.top_sets import top_set
-from dpgap.proof.audit.winners import winners
+from dpgap.proof.auditing.above_line import above_line
+from dpgap.proof.auditing.design import Design
+from dpgap.proof.auditing.first_above import first_above
+from dpgap.proof.auditing.measured import one_measured, two_measured
+from dpgap.proof.auditing.top_sets import top_set
+from dpgap.proof.auditing.winners import winners
 
 
 def designs() -> list[Design]:

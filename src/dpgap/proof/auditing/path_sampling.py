@@ -5,7 +5,7 @@ So a program that can be proved can also be sampled, as it is, a million times i
 comes from secure bits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,15 @@ import numpy as np
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import Law, Noise, RealLaw, Scalar
+from dpgap.proof.auditing.outputs import Outputs
 from dpgap.proof.checker.guard import Stop
 from dpgap.proof.checker.numbers import Affine
 from dpgap.proof.checker.path_explorer import PathExplorer
 
 _AT_ONCE = 1 << 17
+_STORE = 1 << 10
+_ON_A_PATH = 20
+"""So many runs should share a path, or following it is not worth while."""
 
 
 class PathSampler(PathExplorer):
@@ -50,14 +54,18 @@ class PathSampler(PathExplorer):
 
     def branch(self, form: Affine) -> tuple[bool, Integers, Integers | None]:
         """What the first run answers, the runs that agree, and those that do not."""
+        negative = self.values(form) < 0
+        first = bool(negative[0])
+        other = self.here[negative != first]
+        return first, self.here[negative == first], other if other.size else None
+
+    def values(self, form: Affine) -> Floats:
+        """What the form is in each of the runs on this path."""
         values = np.full(self.here.size, float(form.constant))
         for draw, by in form.terms.items():
             assert isinstance(draw, int)  # answers are known here: noise alone is unknown
             values += float(by) * self._draws(draw)[self.here]
-        negative = values < 0
-        first = bool(negative[0])
-        other = self.here[negative != first]
-        return first, self.here[negative == first], other if other.size else None
+        return values
 
     def _draws(self, number: int) -> Floats:
         key = number, self._laws[number]
@@ -111,3 +119,52 @@ def frequency(
         sampler.explore(body)
         happened += sampler.happened
     return happened
+
+
+class OneByOne:
+    """Noise for one run after another, as numbers."""
+
+    def __init__(self, *, on_grid: bool) -> None:
+        self._on_grid = on_grid
+        self._drawn: dict[Law, list[float]] = {}
+
+    def draw(self, law: Law) -> float:
+        """The next draw."""
+        drawn = self._drawn.setdefault(law, [])
+        if not drawn:
+            drawn += _sample(law, _STORE, on_grid=self._on_grid).tolist()
+        return drawn.pop()
+
+
+class _TooManyPaths(Exception):  # noqa: N818 - a finding, not a fault
+    pass
+
+
+def tabulate(
+    run: Callable[[Any, Noise], Any],
+    answers: Sequence[Scalar],
+    shown: Callable[[Any], Iterable[tuple[str, Any]]],
+    outputs: Outputs,
+    *,
+    on_grid: bool = False,
+) -> None:
+    """Enter what a program returns, in as many runs as there are outputs.
+
+    Runs go down each path together, unless there are too few of them on a path.
+    """
+    for done in range(0, outputs.runs, _AT_ONCE):
+        size = min(_AT_ONCE, outputs.runs - done)
+        sampler = PathSampler(size, on_grid=on_grid)
+
+        def body(sampler: PathSampler = sampler, done: int = done, size: int = size) -> None:
+            if sampler.count >= size // _ON_A_PATH:
+                raise _TooManyPaths
+            found = list(shown(run(answers, sampler)))  # a generator runs here
+            outputs.put(sampler.here + done, found, sampler.values)
+
+        try:
+            sampler.explore(body)
+        except _TooManyPaths:
+            noise = OneByOne(on_grid=on_grid)
+            for row in range(done, done + size):
+                outputs.put(row, list(shown(run(answers, noise))))

@@ -14,8 +14,8 @@ from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import RealLaw
 from dpgap.mechanisms.top_k.kernel import select
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.proof.audit.design import MOST, Design, variant_of
-from dpgap.proof.audit.quadrature import nodes
+from dpgap.proof.auditing.design import MOST, Design, variant_of
+from dpgap.proof.auditing.quadrature import nodes
 
 
 def winners(mechanism: NoisyTopK) -> Design:

@@ -56,7 +56,9 @@ def _laws() -> Any:
     return import_module("scipy.stats")
 
 
-def lower_bound(hits: int, hits_neighbour: int, runs: int, level: float = LEVEL) -> float:
+def lower_bound(
+    hits: int, hits_neighbour: int, runs: int, level: float = LEVEL, *, delta: float = 0.0
+) -> float:
     """What ε is at least, given how often an event happened on each side (Clopper–Pearson).
 
     >>> lower_bound(2_000, 300, 10_000) > 1.5, lower_bound(100, 100, 1_000)
@@ -65,11 +67,31 @@ def lower_bound(hits: int, hits_neighbour: int, runs: int, level: float = LEVEL)
     beta = _laws().beta
     if not hits:
         return 0.0
-    least = beta.ppf(level / 2, hits, runs - hits + 1)
+    least = beta.ppf(level / 2, hits, runs - hits + 1) - delta
     most = 1.0
     if hits_neighbour < runs:
         most = beta.isf(level / 2, hits_neighbour + 1, runs - hits_neighbour)
     return max(0.0, math.log(least / most)) if least > 0 else 0.0
+
+
+def p_value(
+    hits: int, hits_neighbour: int, runs: int, epsilon: float, *, delta: float = 0.0
+) -> float:
+    """The least level at which the counts refute ε: halved until it is known to a percent.
+
+    >>> p_value(2_000, 300, 10_000, 1.0) < 1e-6 < 0.01 < p_value(300, 110, 1_000, 1.0)
+    True
+    """
+    refuting, not_refuting = 1.0, 1e-100
+    if lower_bound(hits, hits_neighbour, runs, refuting, delta=delta) <= epsilon:
+        return 1.0
+    while refuting > 1.01 * not_refuting:
+        level = math.sqrt(refuting * not_refuting)
+        if lower_bound(hits, hits_neighbour, runs, level, delta=delta) > epsilon:
+            refuting = level
+        else:
+            not_refuting = level
+    return refuting
 
 
 def lower_chance(hits: int, runs: int, level: float = LEVEL) -> float:

@@ -17,10 +17,10 @@ from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.hybrid.kernel import select_above
 from dpgap.mechanisms.hybrid.mechanism import HybridTopK
-from dpgap.proof.audit.design import MOST, Design
-from dpgap.proof.audit.finding import DELTA, Audit, fit, lower_chance
-from dpgap.proof.audit.quadrature import nodes
-from dpgap.proof.audit.winners import chances_of_winners
+from dpgap.proof.auditing.design import MOST, Design
+from dpgap.proof.auditing.finding import DELTA, Audit, fit, lower_chance
+from dpgap.proof.auditing.quadrature import nodes
+from dpgap.proof.auditing.winners import chances_of_winners
 
 _ANSWERS = 3
 _ALLOWED = Fraction(1, 100)

@@ -12,7 +12,7 @@ from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import Law
 from dpgap.mechanisms.sparse_vector.kernel import sift
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.proof.audit.design import MOST, Design, variant_of
+from dpgap.proof.auditing.design import MOST, Design, variant_of
 
 _REACH = 40
 """How many scales away tails are cut off: below 1e-17."""

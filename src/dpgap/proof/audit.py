@@ -1,0 +1,193 @@
+"""Is it as private as it says? An audit of any function from answers to an output.
+
+Nothing else need be known of it: not how it works, nor what would give it away. Half of the calls
+go into a search, for neighbouring answers and for an event that tells them apart. Then one
+hypothesis is left, and the other half, fresh calls, tests it. So the level is right however long
+the search was.
+
+What is not rejected is not proved. An audit sees leaks that happen often enough to be counted.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpgap.exact.parameters import positive_integer, rational
+from dpgap.proof.auditing.calling import Calls
+from dpgap.proof.auditing.finding import lower_bound, p_value
+from dpgap.proof.auditing.neighbours import Answers
+from dpgap.proof.auditing.path_sampling import frequency
+from dpgap.proof.auditing.searching import neighbours_to_try, search
+from dpgap.proof.checker.proving import stated
+
+__all__ = ["AuditResult", "audit", "frequency", "lower_bound"]
+
+_FEWEST = 1_000
+_AT_ONCE = 50_000
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AuditResult:
+    """What an audit found: one event, counted on answers and on a neighbour in fresh calls."""
+
+    epsilon: float
+    """What was claimed."""
+    delta: float
+    lower_bound: float
+    """What ε is at least, given δ, with confidence 1 − level."""
+    p_value: float
+    """How likely so strong evidence is, at most, if the claim is true."""
+    level: float
+    answers: Answers
+    neighbour: Answers
+    event: str
+    hits: int
+    """How often the event happened on the answers, in so many calls as `runs` says."""
+    hits_neighbour: int
+    runs: int
+    samples: int
+    """Calls in all."""
+    seconds: float = field(compare=False)
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the claim is refuted, at the level."""
+        return self.p_value <= self.level
+
+    def __str__(self) -> str:
+        claim = f"ε = {self.epsilon:.4g}" + (f" with δ = {self.delta:.4g}" if self.delta else "")
+        said = f"REJECTED: not {claim}" if self.rejected else f"not rejected: {claim}"
+        return (
+            f"{said} (p = {self.p_value:.2g}, level {self.level:.2g}). "
+            f"ε is at least {self.lower_bound:.3g}.\n"
+            f"event      {self.event}\n"
+            f"answers    {_spelt(self.answers)}: {self.hits:,} times in {self.runs:,}\n"
+            f"neighbour  {_spelt(self.neighbour)}: {self.hits_neighbour:,} times in {self.runs:,}\n"
+            f"{self.samples:,} calls in {self.seconds:.1f} s"
+        )
+
+    __repr__ = __str__
+
+
+def _spelt(answers: Answers) -> str:
+    return f"[{', '.join(map(str, answers))}]"
+
+
+def audit(
+    function: Any,
+    epsilon: Any = None,
+    *,
+    delta: Any = 0,
+    samples: int = 100_000,
+    level: float = 1e-3,
+    monotonic: bool | None = None,
+    sensitivity: Any = None,
+    reach: int | None = None,
+    neighbours: Iterable[tuple[Sequence[Any], Sequence[Any]]] | None = None,
+    event: Callable[[Any], bool] | None = None,
+    batch: bool = False,
+    bits: bool = True,
+    progress: Callable[[int], object] = lambda calls: None,
+) -> AuditResult:
+    """Search for neighbours and an event that refute ε, and test them on fresh calls.
+
+    Parameters
+    ----------
+    function
+        Takes a list of answers and returns an output: numbers, words, or lists, mappings and
+        dataclasses of them. Or a mechanism as `prove` takes it, with `run(answers, noise)`; many
+        of its runs are then taken together.
+    epsilon, delta
+        What is claimed. A mechanism may say it itself.
+    samples
+        How many calls in all. Half of them search, the others test.
+    level
+        How often a function that keeps its promise may be rejected.
+    monotonic
+        Whether all answers move one way together, as counts do.
+    sensitivity
+        How far one answer can move.
+    reach
+        How many sensitivities all answers together can move; without it, each can move by one.
+    neighbours
+        Pairs of answers to try in place of the built-in ones.
+    event
+        What to look at in place of everything: whether this is true of an output.
+    batch
+        Whether the function is called with the answers and a number of runs, and returns as many
+        outputs.
+    bits
+        Whether to look at the lowest bit of floats, too: noise that was added in floats shows
+        there which answer it was added to.
+    progress
+        Is told how many calls were made, again and again.
+
+    >>> import dpgap
+    >>> def noisy(answers):
+    ...     return dpgap.Laplace(epsilon=1).release(answers[:1]).values
+    >>> audit(noisy, epsilon=1, samples=10_000).rejected
+    False
+    >>> audit(noisy, epsilon="1/2", samples=10_000).rejected
+    True
+    """
+    start = time.perf_counter()
+    claimed = float(stated(function, "epsilon", epsilon))
+    allowed = _delta(delta)
+    half = positive_integer("samples", samples) // 2
+    if half < _FEWEST:
+        raise ValueError(f"samples must be at least {2 * _FEWEST:,}")
+    calls = Calls(function, event, batch, bits, progress)
+    tried = (
+        neighbours_to_try(
+            calls,
+            half,
+            epsilon=claimed,
+            sensitivity=_plain(stated(function, "sensitivity", sensitivity, 1)),
+            monotonic=bool(
+                getattr(function, "monotonic", False) if monotonic is None else monotonic
+            ),
+            reach=reach,
+        )
+        if neighbours is None
+        else [(tuple(one), tuple(other)) for one, other in neighbours]
+    )
+    found = search(calls, tried, half - calls.made, claimed, allowed)
+    runs = half // 2
+    hits, hits_neighbour = (
+        sum(found.event.count(calls(side, size)) for size in _chunks(runs))
+        for side in (found.answers, found.neighbour)
+    )
+    return AuditResult(
+        claimed,
+        allowed,
+        lower_bound(hits, hits_neighbour, runs, level, delta=allowed),
+        p_value(hits, hits_neighbour, runs, claimed, delta=allowed),
+        level,
+        found.answers,
+        found.neighbour,
+        found.event.in_words(calls.codes),
+        hits,
+        hits_neighbour,
+        runs,
+        calls.made,
+        time.perf_counter() - start,
+    )
+
+
+def _delta(delta: Any) -> float:
+    exact = rational("delta", delta)
+    if not 0 <= exact < 1:
+        raise ValueError("delta must be at least 0 and less than 1")
+    return float(exact)
+
+
+def _plain(number: Fraction) -> int | float:
+    """A whole number as such, for functions that take nothing else."""
+    return number.numerator if number.denominator == 1 else float(number)
+
+
+def _chunks(runs: int) -> Iterator[int]:
+    for done in range(0, runs, _AT_ONCE):
+        yield min(_AT_ONCE, runs - done)

@@ -1,0 +1,86 @@
+"""Neighbours to try on a program of which nothing is known: many shapes, sizes and levels.
+
+Every answer moves by at most the sensitivity. A mistake usually shows where answers are equal, or
+differ by as much as they can move; where some fall and the others rise; or where a program changes
+its mind, which is looked for.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+Answers = tuple[Any, ...]
+Pair = tuple[Answers, Answers]
+
+NOT_ONE = "one thing or another"
+_SIZES = (2, 5, 1, 3, 6, 4, 9)
+_FARTHEST = 20
+"""The level where a program changes its mind is looked for up to this power of 2."""
+
+
+def pairs(
+    levels: Sequence[int], sensitivity: Any, *, monotonic: bool, reach: int | None, far: int
+) -> list[Pair]:
+    """Answers and neighbours, the more usual ones first.
+
+    >>> pairs([0], 1, monotonic=True, reach=1, far=8)[:2]
+    [((0, 0), (1, 0)), ((0,), (1,))]
+    """
+    by_size = [list(_of_size(size, levels, monotonic, reach, far)) for size in _SIZES]
+    turns = (pair for turn in zip_longest(*by_size) for pair in turn if pair is not None)
+    scaled = (tuple(tuple(x * sensitivity for x in side) for side in pair) for pair in turns)
+    return list(dict.fromkeys(scaled))  # type: ignore[arg-type]
+
+
+def _of_size(
+    n: int, levels: Sequence[int], monotonic: bool, reach: int | None, far: int
+) -> Iterator[Pair]:
+    """The pairs of so many answers, in units of the sensitivity."""
+    half = n // 2
+    for base, moves in (
+        ((0,) * n, (1,) * n),
+        ((0, 1) * half + (0,) * (n % 2), (1, -1) * half + (0,) * (n % 2)),
+        ((0,) * n, (1,) * (n - half) + (-1,) * half),
+        ((0,) * n, (1,) * (n - 1) + (-1,)),
+        ((0,) * n, (-1,) + (1,) * (n - 1)),
+        ((0,) * n, (1,) + (0,) * (n - 1)),
+        ((0,) * n, (0,) + (1,) * (n - 1)),
+        ((far,) * (n - half) + (0,) * half, (-1,) * (n - half) + (1,) * half),
+        ((0,) * n, (1,) * (n - 2) + (-1,) * 2),
+        ((0,) * n, (-1,) * 2 + (1,) * (n - 2)),
+        ((far, *(0, 1) * half)[:n], (0, *(1, -1) * half)[:n]),
+        ((0,) * n, (1,) * (n - half) + (0,) * half),
+        ((far,) * (n - half) + (0,) * half, (-1,) * (n - half) + (0,) * half),
+        ((0,) * n, (0,) * (n - 1) + (1,)),
+        ((1, 0, 2)[:n] + (0,) * (n - 3), (-1, 1, -1)[:n] + (0,) * (n - 3)),
+    ):
+        if len(base) != n or len(moves) != n or not any(moves):
+            continue
+        if monotonic and {1, -1} <= set(moves):
+            continue
+        if reach is not None and sum(map(abs, moves)) > reach:
+            continue
+        for level in levels:
+            answers = tuple(level + b for b in base)
+            yield answers, tuple(a + move for a, move in zip(answers, moves, strict=True))
+
+
+def changes_of_mind(mode: Callable[[Answers], Any]) -> list[int]:
+    """The level at which all answers at once change what is usually said, if there is one.
+
+    `mode` says what is usually said on some answers, or None where it takes no such answers.
+    """
+
+    def usual(level: int) -> Any:
+        return mode((level,) * 3)
+
+    for sign in (1, -1):
+        near, far = 0, sign * 2**_FARTHEST
+        ends = usual(near), usual(far)
+        if None in ends or NOT_ONE in ends or ends[0] == ends[1]:
+            continue
+        while abs(far - near) > 1:
+            middle = (near + far) // 2
+            near, far = (middle, far) if usual(middle) == ends[0] else (near, middle)
+        return [near]
+    return []

@@ -1,0 +1,127 @@
+"""The search for the neighbours and the event that tell most.
+
+All pairs get a few calls. The more promising third of them gets more, and so on until one is left.
+Events are made up on one half of the outputs and judged on the other, so that luck is no merit.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dpgap.exact.draws import Floats
+from dpgap.proof.auditing.calling import Calls
+from dpgap.proof.auditing.events import OutputEvent, events, excess, promise
+from dpgap.proof.auditing.neighbours import NOT_ONE, Answers, Pair, changes_of_mind, pairs
+from dpgap.proof.auditing.outputs import Outputs, joined, parts_of
+
+_A_PAIR = 300
+"""How many calls of the search a pair of neighbours should get at least, on the whole."""
+_LOOK = 15
+_FAR = 8
+_KEEP = 3
+_PLAIN = 2.0
+
+
+class Suspicion(NamedTuple):
+    """An event, the answers on which it is likely, and the neighbour on which it is not."""
+
+    excess: float
+    promise: float
+    answers: Answers
+    neighbour: Answers
+    event: OutputEvent
+
+
+def search(
+    calls: Calls, tried: Sequence[Pair], budget: int, epsilon: float, delta: float
+) -> Suspicion:
+    """What tells most, by about so many calls."""
+    rounds = 1 + math.ceil(math.log(len(tried), _KEEP))
+    seen: dict[Pair, list[Outputs]] = {}
+    left = list(tried)
+    while True:
+        runs = max(1, budget // rounds // len(left) // 2)
+        found: dict[Pair, Suspicion] = {}
+        for pair in left:
+            fresh = [calls(side, runs) for side in pair]
+            known = seen.get(pair)
+            seen[pair] = fresh if known is None else list(map(joined, known, fresh))
+            found[pair] = _worst(_suspicions(pair, seen[pair], epsilon, delta, calls.bits))
+        if len(left) == 1:
+            return found[left[0]]
+        left = sorted(left, key=lambda pair: -found[pair].excess)[: math.ceil(len(left) / _KEEP)]
+
+
+def _worst(suspicions: Iterable[Suspicion]) -> Suspicion:
+    """The one with the largest excess, if any is large; or else the one of most promise."""
+    listed = list(suspicions)
+    worst = max(listed, key=lambda each: each.excess)
+    return worst if worst.excess > _PLAIN else max(listed, key=lambda each: each.promise)
+
+
+def _suspicions(
+    pair: Pair, sides: Sequence[Outputs], epsilon: float, delta: float, bits: bool
+) -> Iterator[Suspicion]:
+    """Events in both directions, made up on even rows and judged on odd ones."""
+    parts = parts_of(sides, bits=bits)
+    made, judged = ([side.rows(slice(start, None, 2)) for side in sides] for start in (0, 1))
+    yield Suspicion(-math.inf, -math.inf, *pair, OutputEvent(()))
+    runs = judged[0].runs
+    for one, other in ((0, 1), (1, 0)):
+        for event in events(parts, (made[one], made[other]), delta):
+            hits, hits_neighbour = event.count(judged[one]), event.count(judged[other])
+            yield Suspicion(
+                excess(hits, hits_neighbour, runs, epsilon, delta),
+                float(promise(hits, hits_neighbour, runs, delta)),
+                pair[one],
+                pair[other],
+                event,
+            )
+
+
+def neighbours_to_try(
+    calls: Calls,
+    budget: int,
+    *,
+    epsilon: float,
+    sensitivity: Any,
+    monotonic: bool,
+    reach: int | None,
+) -> list[Pair]:
+    """Built-in neighbours that the function takes, as many as the calls allow."""
+    at = _Levels(calls, sensitivity)
+    least = 0 if monotonic or at.mode((-1,) * 3) is not None else 1
+    levels = list(dict.fromkeys([*changes_of_mind(at.mode), least]))
+    far = math.ceil(_FAR / epsilon)
+    refused = ""
+    tried: list[Pair] = []
+    for pair in pairs(levels, sensitivity, monotonic=monotonic, reach=reach, far=far):
+        if len(tried) >= max(2, budget // _A_PAIR):
+            break
+        for side in pair:
+            why = calls.refusal(side)
+            if why is not None:
+                refused = refused or f": on {list(side)} it said {why!r}"
+                break
+        else:
+            tried.append(pair)
+    if not tried:
+        raise ValueError(f"the function took none of the answers that were tried{refused}")
+    return tried
+
+
+class _Levels:
+    """What is usually said on answers in units of the sensitivity."""
+
+    def __init__(self, calls: Calls, sensitivity: Any) -> None:
+        self._calls, self._sensitivity = calls, sensitivity
+
+    def mode(self, answers: Answers) -> Any:
+        """The discrete part that most outputs have, or that there is none; None if refused."""
+        scaled = tuple(answer * self._sensitivity for answer in answers)
+        if self._calls.refusal(scaled) is not None:
+            return None
+        said: Floats = self._calls(scaled, _LOOK).discrete
+        ((most, times),) = Counter(said.tolist()).most_common(1)
+        return most if times > 0.8 * _LOOK else NOT_ONE
