@@ -148,7 +148,7 @@ def audit(
             monotonic=bool(
                 getattr(function, "monotonic", False) if monotonic is None else monotonic
             ),
-            reach=reach,
+            reach=getattr(function, "reach", None) if reach is None else reach,
         )
         if neighbours is None
         else [(tuple(one), tuple(other)) for one, other in neighbours]

@@ -20,7 +20,7 @@ _MOST_CLAUSES = 12
 _STARTS = 3
 _CAUTION = 2.0
 """How many standard deviations chance is given while an event is searched for."""
-_SOME = 2
+_SOME = 1
 """So many hits may always be luck."""
 _MOST_ROWS = 60_000
 

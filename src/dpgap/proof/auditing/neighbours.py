@@ -14,8 +14,8 @@ Pair = tuple[Answers, Answers]
 
 NOT_ONE = "one thing or another"
 _SIZES = (2, 5, 1, 3, 6, 4, 9)
-_FARTHEST = 20
-"""The level where a program changes its mind is looked for up to this power of 2."""
+_FARTHEST = 7
+"""The level where a program changes its mind is looked for up to this power of 4, less one."""
 
 
 def pairs(
@@ -74,13 +74,22 @@ def changes_of_mind(mode: Callable[[Answers], Any]) -> list[int]:
     def usual(level: int) -> Any:
         return mode((level,) * 3)
 
+    start = usual(0)
+    if start in (None, NOT_ONE):
+        return []
     for sign in (1, -1):
-        near, far = 0, sign * 2**_FARTHEST
-        ends = usual(near), usual(far)
-        if None in ends or NOT_ONE in ends or ends[0] == ends[1]:
-            continue
-        while abs(far - near) > 1:
-            middle = (near + far) // 2
-            near, far = (middle, far) if usual(middle) == ends[0] else (near, middle)
-        return [near]
+        near = 0
+        for far in (sign * 4**power for power in range(_FARTHEST)):
+            said = usual(far)
+            if said not in (None, NOT_ONE, start):
+                return [_between(near, far, lambda level: bool(usual(level) == start))]
+            near = far if said == start else near
     return []
+
+
+def _between(near: int, far: int, is_as_before: Callable[[int], bool]) -> int:
+    """About where it changes: the last level that is as before, halved down to."""
+    while abs(far - near) > 1:
+        middle = (near + far) // 2
+        near, far = (middle, far) if is_as_before(middle) else (near, middle)
+    return near

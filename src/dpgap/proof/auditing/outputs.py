@@ -69,8 +69,8 @@ class Codes:
         """The number of a thing; it must be one that equals its like."""
         if thing is not None and getattr(type(thing), "__hash__", None) in _NOT_BY_VALUE:
             raise TypeError(
-                f"the output holds a {type(thing).__name__}, which cannot be compared: return numbers, "
-                "words, or lists, mappings and dataclasses of them"
+                f"the output holds a {type(thing).__name__}, which cannot be compared: "
+                "return numbers, words, or lists, mappings and dataclasses of them"
             )
         known = self._codes.setdefault(thing, len(self._things))
         if known == len(self._things):

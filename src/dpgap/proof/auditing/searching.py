@@ -1,6 +1,6 @@
 """The search for the neighbours and the event that tell most.
 
-All pairs get a few calls. The more promising third of them gets more, and so on until one is left.
+All pairs get a few calls. The more suspicious third of them gets more, and so on until two are left.
 Events are made up on one half of the outputs and judged on the other, so that luck is no merit.
 """
 
@@ -15,11 +15,12 @@ from dpgap.proof.auditing.events import OutputEvent, events, excess, promise
 from dpgap.proof.auditing.neighbours import NOT_ONE, Answers, Pair, changes_of_mind, pairs
 from dpgap.proof.auditing.outputs import Outputs, joined, parts_of
 
-_A_PAIR = 300
-"""How many calls of the search a pair of neighbours should get at least, on the whole."""
+_A_PAIR = 2_000
+"""How many calls of the search a pair of neighbours should get, on the whole."""
+_FEWEST = 8
 _LOOK = 15
 _FAR = 8
-_KEEP = 3
+_FINALISTS = 2
 _PLAIN = 2.0
 
 
@@ -37,7 +38,7 @@ def search(
     calls: Calls, tried: Sequence[Pair], budget: int, epsilon: float, delta: float
 ) -> Suspicion:
     """What tells most, by about so many calls."""
-    rounds = 1 + math.ceil(math.log(len(tried), _KEEP))
+    rounds = _rounds(len(tried))
     seen: dict[Pair, list[Outputs]] = {}
     left = list(tried)
     while True:
@@ -48,9 +49,23 @@ def search(
             known = seen.get(pair)
             seen[pair] = fresh if known is None else list(map(joined, known, fresh))
             found[pair] = _worst(_suspicions(pair, seen[pair], epsilon, delta, calls.bits))
-        if len(left) == 1:
-            return found[left[0]]
-        left = sorted(left, key=lambda pair: -found[pair].excess)[: math.ceil(len(left) / _KEEP)]
+        if len(left) <= _FINALISTS:
+            return _worst(found.values())
+        by_excess, by_promise = _kept(len(left))
+        left = [
+            *sorted(left, key=lambda pair: -found[pair].excess)[:by_excess],
+            *sorted(left, key=lambda pair: -found[pair].promise)[:by_promise],
+        ]
+        left = list(dict.fromkeys(left))
+
+
+def _kept(many: int) -> tuple[int, int]:
+    """How many pairs go on for their excess, and how many for their promise."""
+    return math.ceil(many / 4), math.ceil(many / 8)
+
+
+def _rounds(many: int) -> int:
+    return 1 if many <= _FINALISTS else 1 + _rounds(sum(_kept(many)))
 
 
 def _worst(suspicions: Iterable[Suspicion]) -> Suspicion:
@@ -92,12 +107,12 @@ def neighbours_to_try(
     """Built-in neighbours that the function takes, as many as the calls allow."""
     at = _Levels(calls, sensitivity)
     least = 0 if monotonic or at.mode((-1,) * 3) is not None else 1
-    levels = list(dict.fromkeys([*changes_of_mind(at.mode), least]))
+    levels = list(dict.fromkeys([least, *changes_of_mind(at.mode)]))
     far = math.ceil(_FAR / epsilon)
     refused = ""
     tried: list[Pair] = []
     for pair in pairs(levels, sensitivity, monotonic=monotonic, reach=reach, far=far):
-        if len(tried) >= max(2, budget // _A_PAIR):
+        if len(tried) >= max(_FEWEST, budget // _A_PAIR):
             break
         for side in pair:
             why = calls.refusal(side)
