@@ -1,8 +1,8 @@
 """Is it as private as it says? An audit of any function from answers to an output.
 
-Nothing else need be known of it: not how it works, nor what would give it away. Half of the calls
-go into a search, for neighbouring answers and for an event that tells them apart. Then one
-hypothesis is left, and the other half, fresh calls, tests it. So the level is right however long
+Nothing else need be known of it: not how it works, nor what would give it away. Some of
+the calls go into a search, for neighbouring answers and for an event that tells them apart. Then
+one hypothesis is left, and the others, fresh calls, test it. So the level is right however long
 the search was.
 
 What is not rejected is not proved. An audit sees leaks that happen often enough to be counted.
@@ -24,7 +24,9 @@ from dpgap.proof.checker.proving import stated
 
 __all__ = ["AuditResult", "audit", "frequency", "lower_bound"]
 
-_FEWEST = 1_000
+_FEWEST = 2_000
+_SEARCHING = 0.6
+"""The share of calls that search; the others test."""
 _AT_ONCE = 50_000
 
 
@@ -102,7 +104,7 @@ def audit(
     epsilon, delta
         What is claimed. A mechanism may say it itself.
     samples
-        How many calls in all. Half of them search, the others test.
+        How many calls in all. Six in ten search, the others test.
     level
         How often a function that keeps its promise may be rejected.
     monotonic
@@ -135,14 +137,15 @@ def audit(
     start = time.perf_counter()
     claimed = float(stated(function, "epsilon", epsilon))
     allowed = _delta(delta)
-    half = positive_integer("samples", samples) // 2
-    if half < _FEWEST:
-        raise ValueError(f"samples must be at least {2 * _FEWEST:,}")
+    most = positive_integer("samples", samples)
+    if most < _FEWEST:
+        raise ValueError(f"samples must be at least {_FEWEST:,}")
+    searching = int(_SEARCHING * most)
     calls = Calls(function, event, batch, bits, progress)
     tried = (
         neighbours_to_try(
             calls,
-            half,
+            searching,
             epsilon=claimed,
             sensitivity=_plain(stated(function, "sensitivity", sensitivity, 1)),
             monotonic=bool(
@@ -153,8 +156,8 @@ def audit(
         if neighbours is None
         else [(tuple(one), tuple(other)) for one, other in neighbours]
     )
-    found = search(calls, tried, half - calls.made, claimed, allowed)
-    runs = half // 2
+    found = search(calls, tried, searching, claimed, allowed)
+    runs = (most - searching) // 2
     hits, hits_neighbour = (
         sum(found.event.count(calls(side, size)) for size in _chunks(runs))
         for side in (found.answers, found.neighbour)

@@ -22,6 +22,8 @@ _CAUTION = 2.0
 """How many standard deviations chance is given while an event is searched for."""
 _SOME = 1
 """So many hits may always be luck."""
+_GAIN = 0.05
+"""What a further clause must add to the promise."""
 _MOST_ROWS = 60_000
 
 Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -106,7 +108,7 @@ def events(parts: Sequence[Part], sides: Sequence[Outputs], delta: float) -> Ite
             rows, own = rows[keep], own[keep]
             last = best
             best, place, sign, value = max(_best(rows, own, ordered, runs, delta))
-            if best <= last:
+            if best < last + _GAIN:
                 break
 
 

@@ -1,7 +1,8 @@
 """The search for the neighbours and the event that tell most.
 
-All pairs get a few calls. The more suspicious third of them gets more, and so on until two are left.
-Events are made up on one half of the outputs and judged on the other, so that luck is no merit.
+All pairs get a few calls. The more suspicious third of them gets more, and so on until two are
+left. Events are made up on one half of the outputs and judged on the other, so that luck is no
+merit.
 """
 
 import math
@@ -35,21 +36,23 @@ class Suspicion(NamedTuple):
 
 
 def search(
-    calls: Calls, tried: Sequence[Pair], budget: int, epsilon: float, delta: float
+    calls: Calls, tried: Sequence[Pair], until: int, epsilon: float, delta: float
 ) -> Suspicion:
-    """What tells most, by about so many calls."""
-    rounds = _rounds(len(tried))
+    """What tells most, by the time that so many calls were made; the last round gets the most."""
+    budget, rounds = until - calls.made, _rounds(len(tried))
     seen: dict[Pair, list[Outputs]] = {}
     left = list(tried)
     while True:
-        runs = max(1, budget // rounds // len(left) // 2)
+        is_last = len(left) <= _FINALISTS
+        share = until - calls.made if is_last else budget // (rounds + 1)
+        runs = max(2, share // len(left) // 2)
         found: dict[Pair, Suspicion] = {}
         for pair in left:
             fresh = [calls(side, runs) for side in pair]
             known = seen.get(pair)
             seen[pair] = fresh if known is None else list(map(joined, known, fresh))
             found[pair] = _worst(_suspicions(pair, seen[pair], epsilon, delta, calls.bits))
-        if len(left) <= _FINALISTS:
+        if is_last:
             return _worst(found.values())
         by_excess, by_promise = _kept(len(left))
         left = [
