@@ -126,9 +126,10 @@ def audit(
     progress
         Is told how many calls were made, again and again.
 
-    >>> import dpgap
+    >>> import numpy as np
+    >>> numbers = np.random.default_rng(1)
     >>> def noisy(answers):
-    ...     return dpgap.Laplace(epsilon=1).release(answers[:1]).values
+    ...     return answers[0] + numbers.geometric(0.632) - numbers.geometric(0.632)
     >>> audit(noisy, epsilon=1, samples=10_000).rejected
     False
     >>> audit(noisy, epsilon="1/2", samples=10_000).rejected
@@ -140,6 +141,8 @@ def audit(
     most = positive_integer("samples", samples)
     if most < _FEWEST:
         raise ValueError(f"samples must be at least {_FEWEST:,}")
+    if not 0 < level < 1:
+        raise ValueError("level must be between 0 and 1")
     searching = int(_SEARCHING * most)
     calls = Calls(function, event, batch, bits, progress)
     tried = (

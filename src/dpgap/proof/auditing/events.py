@@ -18,8 +18,6 @@ from dpgap.proof.auditing.outputs import Codes, Outputs, Part
 AT_MOST, AT_LEAST, IS, IS_NOT = "≤", "≥", "is", "is not"
 _MOST_CLAUSES = 12
 _STARTS = 3
-_CAUTION = 2.0
-"""How many standard deviations chance is given while an event is searched for."""
 _SOME = 1
 """So many hits may always be luck."""
 _GAIN = 0.05
@@ -70,13 +68,15 @@ class OutputEvent(NamedTuple):
         return " and ".join(each.in_words(codes) for each in self.clauses) or "anything at all"
 
 
-def promise(hits: Any, hits_neighbour: Any, runs: int, delta: float) -> Any:
-    """About what ε is at least, given the counts and with some caution; for search alone."""
+def promise(
+    hits: Any, hits_neighbour: Any, runs: int, delta: float, *, caution: float = 2.0
+) -> Any:
+    """About what ε is at least, given the counts; less some standard deviations for caution."""
     beyond = np.asarray(hits - delta * runs, dtype=np.float64)
     others = np.asarray(hits_neighbour, dtype=np.float64) + 1
     some = np.maximum(beyond, 1e-9)
     spread = np.sqrt(hits / some**2 + 1 / others)
-    return np.where(beyond > 0, np.log(some / others) - _CAUTION * spread, -np.inf)
+    return np.where(beyond > 0, np.log(some / others) - caution * spread, -np.inf)
 
 
 def excess(hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: float) -> float:

@@ -115,6 +115,12 @@ class Outputs:
                 discrete.append((path, leaf))
         self.discrete[rows] = self.codes.code(tuple(discrete))
 
+    def forget(self, chosen: slice) -> None:
+        """Take out what was entered for some of the runs."""
+        for path in self.numbers:
+            self.numbers[path][chosen] = np.nan
+            self.kinds[path][chosen] = _ABSENT
+
     def rows(self, chosen: slice) -> "Outputs":
         """Some of the runs."""
         some = Outputs(len(range(self.runs)[chosen]), self.codes)

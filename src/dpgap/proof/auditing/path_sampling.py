@@ -165,6 +165,7 @@ def tabulate(
         try:
             sampler.explore(body)
         except _TooManyPaths:
+            outputs.forget(slice(done, done + size))
             noise = OneByOne(on_grid=on_grid)
             for row in range(done, done + size):
                 outputs.put(row, list(shown(run(answers, noise))))

@@ -22,7 +22,7 @@ _FEWEST = 8
 _LOOK = 15
 _FAR = 8
 _FINALISTS = 2
-_PLAIN = 2.0
+_PLAIN = 2.5
 
 
 class Suspicion(NamedTuple):
@@ -38,20 +38,23 @@ class Suspicion(NamedTuple):
 def search(
     calls: Calls, tried: Sequence[Pair], until: int, epsilon: float, delta: float
 ) -> Suspicion:
-    """What tells most, by the time that so many calls were made; the last round gets the most."""
+    """What tells most, after so many calls; the first and the last round get most of them."""
     budget, rounds = until - calls.made, _rounds(len(tried))
     seen: dict[Pair, list[Outputs]] = {}
-    left = list(tried)
+    left: Sequence[Pair] = tried
     while True:
         is_last = len(left) <= _FINALISTS
-        share = until - calls.made if is_last else budget // (rounds + 1)
+        share = budget // (rounds + 2) * (2 if left == tried else 1)
+        caution = 1.0  # what is rare should not be given up too early
+        if is_last:
+            share, caution = until - calls.made, 2.0
         runs = max(2, share // len(left) // 2)
         found: dict[Pair, Suspicion] = {}
         for pair in left:
             fresh = [calls(side, runs) for side in pair]
             known = seen.get(pair)
             seen[pair] = fresh if known is None else list(map(joined, known, fresh))
-            found[pair] = _worst(_suspicions(pair, seen[pair], epsilon, delta, calls.bits))
+            found[pair] = _worst(_suspicions(pair, seen[pair], epsilon, delta, calls.bits, caution))
         if is_last:
             return _worst(found.values())
         by_excess, by_promise = _kept(len(left))
@@ -79,7 +82,7 @@ def _worst(suspicions: Iterable[Suspicion]) -> Suspicion:
 
 
 def _suspicions(
-    pair: Pair, sides: Sequence[Outputs], epsilon: float, delta: float, bits: bool
+    pair: Pair, sides: Sequence[Outputs], epsilon: float, delta: float, bits: bool, caution: float
 ) -> Iterator[Suspicion]:
     """Events in both directions, made up on even rows and judged on odd ones."""
     parts = parts_of(sides, bits=bits)
@@ -91,7 +94,7 @@ def _suspicions(
             hits, hits_neighbour = event.count(judged[one]), event.count(judged[other])
             yield Suspicion(
                 excess(hits, hits_neighbour, runs, epsilon, delta),
-                float(promise(hits, hits_neighbour, runs, delta)),
+                float(promise(hits, hits_neighbour, runs, delta, caution=caution)),
                 pair[one],
                 pair[other],
                 event,

@@ -1,0 +1,334 @@
+"""An audit that is told nothing but a function and its claim finds what gives it away."""
+
+import math
+import random
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from faults import with_scales
+from untold import of_mutant, of_shipped
+
+from dpgap.exact.bits import InsecureSeededBits
+from dpgap.exact.laws import LaplaceNoise
+from dpgap.proof import audit
+from dpgap.proof.auditing.calling import Calls
+from dpgap.proof.auditing.designs import designs
+from dpgap.proof.auditing.events import IS, Clause
+from dpgap.proof.auditing.finding import lower_bound, p_value
+from dpgap.proof.auditing.neighbours import NOT_ONE, changes_of_mind, pairs
+from dpgap.proof.auditing.outputs import Codes, Outputs, leaves, lowest_bit, parts_of
+from dpgap.proof.mutants.catalogue import mutants
+from seams import bits_are
+
+DESIGNS = designs()
+MUTANTS = {mutant.name: mutant for mutant in mutants()}
+TOO_RARE = {
+    "sparse vector releasing the value",
+    "sparse vector releasing the value, right scale",
+    "gaps below the threshold too",
+    "monotonic scale on general answers",
+    "stops only when the cost is above ε",
+    "adaptive leaking the failed branch",
+    "middle branch reusing half the noise",
+}
+"""Mutants whose known event has a chance below 10⁻³."""
+SOON = (
+    "no answer noise",
+    "noisy max at scale 1/ε",
+    "hybrid top-k with one draw for all answers",
+    "count hull that ignores the sensitivity",
+    "histogram whose noise is folded at zero",
+)
+"""Mutants that few samples give away."""
+
+
+def whole_laplace(scale, draw):
+    """Whole-number noise, two-sided, from a seeded generator."""
+    return math.floor(draw.expovariate(1 / scale)) - math.floor(draw.expovariate(1 / scale))
+
+
+def noisy_answer(draw, scale=1):
+    return lambda answers: answers[0] + whole_laplace(scale, draw)
+
+
+def test_what_is_private_is_not_rejected_and_its_bound_is_near():
+    result = audit(noisy_answer(random.Random(1)), epsilon=1, samples=20_000)
+    assert not result.rejected
+    assert 0.7 < result.lower_bound <= 1
+
+
+def test_too_little_noise_is_rejected_and_the_result_says_why():
+    result = audit(noisy_answer(random.Random(2)), epsilon="2/3", samples=20_000)
+    assert result.rejected
+    assert result.epsilon == pytest.approx(2 / 3)
+    assert result.p_value <= result.level < 2e-3
+    assert result.lower_bound > result.epsilon
+    assert result.runs == 4_000
+    assert result.samples <= 20_000
+    assert str(result) == repr(result)
+    assert str(result).startswith("REJECTED: not ε = 0.6667 (p = ")
+    assert f"event      {result.event}\n" in str(result)
+    assert f"{result.hits:,} times in 4,000" in str(result)
+
+
+def test_a_delta_that_is_stated_is_allowed():
+    """With chance 1/50 everything is told."""
+    draw = random.Random(3)
+
+    def tells(answers):
+        return answers[0] if draw.random() < 0.02 else 10 + whole_laplace(1, draw)
+
+    assert audit(tells, epsilon=1, samples=40_000).rejected
+    assert not audit(tells, epsilon=1, delta="0.02", samples=40_000).rejected
+    assert audit(tells, epsilon=1, delta="0.005", samples=40_000).rejected
+
+
+def test_a_threshold_far_away_is_found():
+    draw = random.Random(4)
+
+    def above(answers):
+        noise = draw.gauss(0, 1)
+        return [answer + noise >= 700 for answer in answers]
+
+    result = audit(above, epsilon=1, samples=20_000)
+    assert result.rejected
+    assert all(690 < answer < 710 for answer in result.answers)
+
+
+def test_float_noise_is_given_away_by_its_lowest_bit_and_by_nothing_else():
+    draw = random.Random(5)
+
+    def in_floats(answers):
+        return answers[0] + draw.choice((-1, 1)) * draw.expovariate(1)
+
+    found = audit(in_floats, epsilon=1, samples=10_000)
+    assert found.rejected
+    assert "lowest bit" in found.event
+    assert found.hits_neighbour == 0
+    assert not audit(in_floats, epsilon=1, samples=10_000, bits=False).rejected
+
+
+def test_own_neighbours_and_an_own_event_are_used():
+    draw = random.Random(6)
+    own = [((9, 4), (8, 4))]
+    result = audit(
+        noisy_answer(draw),
+        epsilon="1/2",
+        neighbours=own,
+        event=lambda out: out >= 9,
+        samples=20_000,
+    )
+    assert result.rejected
+    assert {result.answers, result.neighbour} == {*own[0]}
+    assert result.event in ("not (output False)", "output ≥ 1")
+
+
+def test_a_function_of_many_runs_is_called_with_their_number():
+    numbers = np.random.default_rng(7)
+
+    def many(answers, runs):
+        return answers + numbers.geometric(0.4, (runs, len(answers)))
+
+    assert audit(many, epsilon=3, samples=10_000, batch=True).rejected  # one-sided: no ε will do
+
+
+def test_a_program_is_audited_as_it_is_proved():
+    class Sum:
+        epsilon = 1
+        sensitivity = 100
+
+        def run(self, answers, noise):
+            return answers[0] + noise.draw(LaplaceNoise(Fraction(100)))
+
+    with bits_are(InsecureSeededBits(8)):
+        assert not audit(Sum(), samples=10_000).rejected
+        assert audit(Sum(), "1/2", samples=20_000).rejected
+
+
+def test_runs_that_do_not_share_paths_leave_nothing_behind():
+    """Too many paths: what was entered for the first of them is taken out again."""
+
+    class Long:
+        def run(self, answers, noise):
+            draws = [noise.draw(LaplaceNoise(Fraction(1))) for _ in range(9)]
+            return [i for i in range(9) if draws[i] > 0]
+
+    calls = Calls(Long(), None, False, True, lambda made: None)
+    with bits_are(InsecureSeededBits(12)):
+        outputs = calls((0,), 5_000)
+    columns = [outputs.numbers[path] for path in outputs.numbers if path != "len(output)"]
+    there = (~np.isnan(columns)).sum(axis=0)
+    assert (there == outputs.numbers["len(output)"]).all()
+
+
+def test_functions_that_take_counts_only_are_given_counts():
+    seen = set()
+
+    def counts(answers):
+        seen.update(answers)
+        if min(answers) < 0 or len(answers) < 2:
+            raise ValueError("no such table")
+        return answers[0] > answers[1]
+
+    assert audit(counts, epsilon=1, samples=5_000).rejected
+    assert -1 in seen  # it was tried, and left out
+
+
+def test_a_function_that_takes_nothing_is_an_error_with_its_words():
+    def closed(answers):
+        raise RuntimeError("out of order")
+
+    with pytest.raises(ValueError, match=r"took none of the answers .* RuntimeError\('out of ord"):
+        audit(closed, epsilon=1, samples=5_000)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "words"),
+    [
+        ({"function": 3}, TypeError, "function must be callable"),
+        ({"epsilon": None}, TypeError, "epsilon must be given"),
+        ({"epsilon": 0}, ValueError, "epsilon must be"),
+        ({"delta": 1}, ValueError, "delta must be at least 0 and less than 1"),
+        ({"samples": 10}, ValueError, "samples must be at least 2,000"),
+        ({"level": 0}, ValueError, "level must be between 0 and 1"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong, kind, words):
+    arguments = {"function": sum, "epsilon": 1, **wrong}
+    with pytest.raises(kind, match=words):
+        audit(arguments.pop("function"), **arguments)
+
+
+@dataclass
+class Point:
+    x: float
+    tags: frozenset
+
+
+def test_an_output_of_any_shape_is_taken_apart():
+    output = (Point(0.5, frozenset({"a"})), {"b": None}, (i for i in (1, 2)), np.array([3]))
+    assert dict(leaves(output)) == {
+        "len(output)": 4,
+        "len(output[0])": 2,
+        "output[0].x": 0.5,
+        "len(output[0].tags)": 1,
+        "output[0].tags['a']": True,
+        "len(output[1])": 1,
+        "output[1]['b']": None,
+        "len(output[2])": 2,
+        "output[2][0]": 1,
+        "output[2][1]": 2,
+        "len(output[3])": 1,
+        "output[3][0]": 3,
+    }
+
+
+def test_things_that_equal_none_but_themselves_are_refused():
+    with pytest.raises(TypeError, match="holds a object, which cannot be compared"):
+        Codes().code(object())
+
+
+def test_parts_are_numbers_differences_bits_kinds_and_all_at_once():
+    side = Outputs(2, Codes())
+    side.put(0, list(leaves((1, 0.5))))
+    side.put(1, list(leaves((2, None))))
+    words = Counter(part.words for part in parts_of([side], bits=True))
+    assert words["output[1] − output[0]"] == words["log₂ of the lowest bit of output[1]"] == 1
+    assert words["output[1]"] == 2  # its number, and what it is if it is none
+    whole = next(part for part in parts_of([side], bits=False) if part.words == "output")
+    first = Clause(whole, IS, side.discrete[0])
+    assert first.holds(side).tolist() == [True, False]
+    assert first.in_words(side.codes) == "(len(output) 2, output[0] 1)"
+
+
+def test_the_lowest_bit_is_the_last_that_is_set():
+    values = np.array([1.0, 3.5, 2.0**-60, 0.0, np.inf, -0.75])
+    assert lowest_bit(values).tolist()[:3] == [0, -1, -60]
+    assert np.isnan(lowest_bit(values)[3:5]).all()
+    assert lowest_bit(values)[5] == -2
+
+
+@pytest.mark.parametrize("monotonic", [False, True])
+def test_neighbours_move_by_the_sensitivity_at_most(monotonic):
+    both_ways = 0
+    for answers, neighbour in pairs([0, 7], 3, monotonic=monotonic, reach=None, far=8):
+        moves = {after - before for before, after in zip(answers, neighbour, strict=True)}
+        assert moves <= {-3, 0, 3}
+        assert moves != {0}
+        both_ways += {-3, 3} <= moves
+    assert bool(both_ways) != monotonic
+
+
+def test_neighbours_stay_within_reach():
+    for answers, neighbour in pairs([0], 1, monotonic=False, reach=2, far=8):
+        assert 0 < np.abs(np.subtract(answers, neighbour)).sum() <= 2
+
+
+@pytest.mark.parametrize("threshold", [1, 5, 300, -40])
+def test_the_level_where_a_program_changes_its_mind_is_found(threshold):
+    (level,) = changes_of_mind(lambda answers: answers[0] >= threshold)
+    assert abs(level - threshold) <= 1
+    assert changes_of_mind(lambda answers: "always this") == []
+    assert changes_of_mind(lambda answers: NOT_ONE) == []
+
+
+@pytest.mark.parametrize("delta", [0, 0.01])
+def test_a_p_value_is_the_level_at_which_the_bound_passes_the_claim(delta):
+    counts = 2_300, 500, 10_000
+    p = p_value(*counts, 1.2, delta=delta)
+    assert lower_bound(*counts, p, delta=delta) > 1.2 >= lower_bound(*counts, p / 1.02, delta=delta)
+    assert p_value(100, 100, 1_000, 1.0) == 1
+
+
+def test_the_calls_that_are_made_are_told():
+    told = []
+    calls = Calls(lambda answers: answers[0], None, False, True, told.append)
+    calls((1,), 3)
+    assert calls((1,), 4).numbers["output"].tolist() == [1] * 4
+    assert told == [3, 7]
+    assert calls.made == 7
+
+
+@pytest.mark.parametrize("name", SOON)
+def test_mutants_that_few_samples_give_away_are_found_untold(name):
+    function, claim = of_mutant(MUTANTS[name])
+    with bits_are(InsecureSeededBits(9)):
+        assert audit(function, samples=30_000, **claim).rejected
+
+
+@pytest.mark.parametrize("place", range(0, len(DESIGNS), 4))
+def test_shipped_mechanisms_are_not_rejected(place):
+    function, claim = of_shipped(DESIGNS[place].mechanism)
+    with bits_are(InsecureSeededBits(place)):
+        assert not audit(function, samples=10_000, **claim).rejected
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MUTANTS.keys() - TOO_RARE)
+def test_mutants_whose_event_has_a_chance_of_a_thousandth_are_found_untold(name):
+    function, claim = of_mutant(MUTANTS[name])
+    with bits_are(InsecureSeededBits(10)):
+        assert audit(function, samples=1_000_000, **claim).rejected
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", range(0, len(DESIGNS), 3))
+def test_half_the_noise_is_found_untold(place):
+    mechanism = with_scales(DESIGNS[place].mechanism, Fraction(1, 2))
+    function, claim = of_shipped(mechanism)
+    with bits_are(InsecureSeededBits(11)):
+        assert audit(function, samples=1_000_000, **claim | {"epsilon": 1}).rejected
+
+
+@pytest.mark.long
+def test_of_a_thousand_audits_of_what_is_private_hardly_any_rejects():
+    """At a level of 10⁻³ one is expected, at most; seven would have a chance below 10⁻⁴."""
+    rejected = 0
+    for seed in range(1_000):
+        function, claim = of_shipped(DESIGNS[seed % len(DESIGNS)].mechanism)
+        with bits_are(InsecureSeededBits(seed)):
+            rejected += audit(function, samples=10_000, **claim).rejected
+    assert rejected <= 6
