@@ -82,8 +82,10 @@ def promise(
 def excess(hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: float) -> float:
     """By how many standard deviations the event is likelier than ε and δ allow, about."""
     factor = math.exp(epsilon)
-    beyond = hits - factor * hits_neighbour - delta * runs
-    return (beyond - _SOME) / math.sqrt(hits + factor**2 * hits_neighbour + _SOME)
+    allowed = max(0.0, hits - delta * runs) / factor
+    beyond = hits - delta * runs - factor * hits_neighbour
+    spread = math.sqrt(hits + factor**2 * max(hits_neighbour, allowed) + _SOME)
+    return (beyond - _SOME) / spread
 
 
 def events(parts: Sequence[Part], sides: Sequence[Outputs], delta: float) -> Iterator[OutputEvent]:

@@ -45,7 +45,7 @@ def search(
     while True:
         is_last = len(left) <= _FINALISTS
         share = budget // (rounds + 2) * (2 if left == tried else 1)
-        caution = 1.0  # what is rare should not be given up too early
+        caution = 1.5  # what is rare should not be given up too early
         if is_last:
             share, caution = until - calls.made, 2.0
         runs = max(2, share // len(left) // 2)
