@@ -96,7 +96,7 @@ def test_sums_are_released_in_the_units_of_their_column() -> None:
 def test_unknown_items_say_their_delta_everywhere() -> None:
     release = dpgap.top_k(SOLD, **TABLE, k=2, epsilon=1, delta="1e-9", max_items=1)
     assert release.labels == ("fig", "pea")
-    assert "δ = 1e-09" in release.guarantee
+    assert "δ = 10⁻⁹" in release.guarantee
     assert release.to_dict()["delta"] == "1/1000000000"
     assert dpgap.read_release(release.to_json()).to_json() == release.to_json()
 

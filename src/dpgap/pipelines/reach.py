@@ -25,7 +25,7 @@ from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.pipelines.routes import Answers, Expectation, Route, RouteResult
+from dpgap.pipelines.routes import Answers, Expectation, Route, RouteResult, SelectThenMeasure
 
 if TYPE_CHECKING:
     from dpgap.pipelines.asking import Asked
@@ -91,29 +91,11 @@ class HistogramRoute:
         return Expectation(error.variance, None, error.half_width(0.95), error.variance)
 
 
-@dataclass(frozen=True, slots=True)
-class HybridRoute:
+class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
     """The largest above a line, then measured."""
 
-    selection: HybridTopK
-    measurement: Joint
-
+    __slots__ = ()
     name: ClassVar[str] = "hybrid"
-
-    @property
-    def epsilon(self) -> Fraction:
-        """What both steps cost at most."""
-        return self.selection.epsilon + self.measurement.epsilon
-
-    @property
-    def grid(self) -> Fraction | None:
-        """The grid that was declared."""
-        return self.selection.grid
-
-    @property
-    def steps(self) -> tuple[tuple[str, Any], ...]:
-        """It selects, then measures."""
-        return (("select", self.selection), ("measure", self.measurement))
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         """The answers in steps; refused before anything is charged."""
@@ -144,10 +126,9 @@ class HybridRoute:
 
     def expectation(self) -> Expectation:
         """Which errors to expect, if as many are found as are looked for."""
-        k = self.selection.k
-        variance = self.measurement.variance(k)
-        noise = self.selection.law.variance
-        return Expectation(variance, variance, self.measurement.half_width(k, 0.95), noise)
+        variance = self.measurement.variance(self.k)
+        half = self.measurement.half_width(self.k, 0.95)
+        return Expectation(variance, variance, half, self.selection.law.variance)
 
 
 def histogram_route(asked: "Asked", answers: PrivateCounts) -> HistogramRoute:

@@ -26,6 +26,7 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.draws import Floats, Integers, require_scale
 from dpgap.exact.parameters import Rational
+from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
@@ -115,25 +116,20 @@ class Route(Protocol):
         """Which errors to expect."""
 
 
-S = TypeVar("S", NoisyTopK, JointTopK)
+S = TypeVar("S", NoisyTopK, JointTopK, HybridTopK)
 M = TypeVar("M", Laplace, Joint)
 
 
 @dataclass(frozen=True, slots=True)
-class SelectThenMeasure(ABC, Generic[S, M]):
+class SelectThenMeasure(Generic[S, M]):
     """A route in two steps, each with its part of ε."""
 
     selection: S
     measurement: M
 
-    @classmethod
-    @abstractmethod
-    def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
-        """The route with these parts of ε."""
-
     @property
     def epsilon(self) -> Fraction:
-        """What both steps cost."""
+        """What both steps cost at most."""
         return self.selection.epsilon + self.measurement.epsilon
 
     @property
@@ -198,7 +194,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
         return Expectation(variance, variance, self.measurement.half_width(self.k, 0.95), margin)
 
 
-class _Ranking(SelectThenMeasure[NoisyTopK, M]):
+class _Ranking(SelectThenMeasure[NoisyTopK, M], ABC):
     """A route that ranks the winners, with a gap from each to the next."""
 
     __slots__ = ()
