@@ -57,10 +57,10 @@ def test_single_floors_follow_the_same_law(law: Law):
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_the_fall_back_alone_gives_the_very_same_floors(law: Law, monkeypatch):
-    quick = law.floors(InsecureSeededBits(13), 3_000)
+    quick = law.floors(InsecureSeededBits(13), 1_000)
     monkeypatch.setattr(type(law), "size_bounds", _nothing_known)
     monkeypatch.setattr(exact, "quick_exponential", lambda read, whole: (0.0, 1e6))
-    slow = law.floors(InsecureSeededBits(13), 3_000)
+    slow = law.floors(InsecureSeededBits(13), 1_000)
     assert (quick == slow).all()
 
 
