@@ -274,15 +274,16 @@ def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats,
     shared, shared_variance = line.shared_error(places)
     common: Floats | float = 0.0
     both: Floats | float = 0.0
-    if shared.any():
+    squares: Any = shared_variance
+    if isinstance(shared, np.ndarray):
         with_shared = weights * shared
         common = with_shared.sum(axis=1)[:, None]
         both = tilts * (common - at.mean_of_close(below, with_shared)) - _mean(density, with_shared)
+        squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
     density *= at.over
     at_line_too = at.mean_of_close(at_line, weights)  # φ(x − t)/G
     bend = tilts * (slope + at_line_too - at_lead) - _mean(density, weights)
     shift = s * slope - common
-    squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
     variances = s**2 * (1 + bend) - 2 * s * both + squares - shift**2
     return winners.measurements + shift, np.maximum(variances, 0.0)
 

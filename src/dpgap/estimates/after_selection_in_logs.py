@@ -86,10 +86,12 @@ def _averaged(winners: _LogWinners, line: Line) -> tuple[Floats, Floats]:
     slope = between - at_lead
     bend = (slope + at_line) / b - at_lead * given.upper / s
     weights = weights[:, None, :]
-    shared, shared_variance = line.shared_error(places)
-    shift = s**2 * slope - shared[:, None, :]
+    shared, shared_variance = (
+        np.broadcast_to(each, places.shape)[:, None, :] for each in line.shared_error(places)
+    )
+    shift = s**2 * slope - shared
     means = (weights * shift).sum(axis=2)
-    within = s**2 + (weights * (s**4 * (bend - slope**2) + shared_variance[:, None, :])).sum(axis=2)
+    within = s**2 + (weights * (s**4 * (bend - slope**2) + shared_variance)).sum(axis=2)
     across = (weights * (shift - means[:, :, None]) ** 2).sum(axis=2)
     return winners.measurements + means, np.maximum(within, 0.0) + across
 

@@ -30,10 +30,10 @@ class Line(Protocol):
     def decay(self) -> tuple[float, float]:
         """From where on the line is ever less likely, and by how many e-folds a unit."""
 
-    def log_density(self, line: Floats) -> Floats:
+    def log_density(self, line: Floats) -> Floats | float:
         """How likely a place of the line is, up to a constant."""
 
-    def shared_error(self, line: Floats) -> tuple[Floats, Floats]:
+    def shared_error(self, line: Floats) -> tuple[Floats | float, Floats | float]:
         """The mean and variance of the error that all measurements share, given the line."""
 
 
@@ -49,11 +49,11 @@ class UnknownLine:
     def decay(self) -> tuple[float, float]:
         return -math.inf, 0.0
 
-    def log_density(self, line: Floats) -> Floats:
-        return np.zeros_like(line)
+    def log_density(self, line: Floats) -> float:
+        return 0.0
 
-    def shared_error(self, line: Floats) -> tuple[Floats, Floats]:
-        return np.zeros_like(line), np.full_like(line, self.shared_deviation**2)
+    def shared_error(self, line: Floats) -> tuple[float, float]:
+        return 0.0, self.shared_deviation**2
 
 
 @dataclass(frozen=True, slots=True)
