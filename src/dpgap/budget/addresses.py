@@ -12,6 +12,7 @@ PosixPath('/srv/budget.db')
 """
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlencode
@@ -63,10 +64,10 @@ def _parsed(url: object) -> sql.URL:
         return sql.URL.create("sqlite", database=str(url.absolute()))
     if isinstance(url, str) and url and ":" not in url:
         url = f"sqlite:///{url}"
-    try:
-        return sql.make_url(url)  # type: ignore[arg-type]
-    except (SQLAlchemyError, ValueError, TypeError):
-        raise ValueError(f"ledger must be a URL such as {_ACCEPTED}") from None
+    if isinstance(url, str | sql.URL):
+        with suppress(SQLAlchemyError, ValueError, TypeError):
+            return sql.make_url(url)
+    raise ValueError(f"ledger must be a URL such as {_ACCEPTED}")
 
 
 def _sqlite(url: sql.URL) -> Address:
