@@ -129,7 +129,7 @@ def test_the_metadata_say_what_the_project_does(environment: Environment) -> Non
     said = environment.installed.metadata
     assert (said["Name"], said["Version"]) == ("dpgap", dpgap.__version__)
     assert (said["Requires-Python"], said["License-Expression"]) == (">=3.11", "Apache-2.0")
-    assert set(said.get_all("Provides-Extra") or ()) == {*EXTRAS, "test"}
+    assert set(said.get_all("Provides-Extra") or ()) == {*EXTRAS, "docs", "test"}
     assert "Typing :: Typed" in (said.get_all("Classifier") or ())
     assert said["Description-Content-Type"] == "text/markdown"
 
