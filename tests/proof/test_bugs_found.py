@@ -16,7 +16,6 @@ SOON = {
     "no_limit": 100_000,
     "noise_without_the_limit": 100_000,
     "one_draw_for_all": 10_000,
-    "ties_by_index": 100_000,
     "laplace_in_floats": 10_000,
     "present_items_first": 10_000,
 }
@@ -38,10 +37,12 @@ def test_a_published_bug_is_found_untold(name):
     assert f"`{name}`" in PAGE
 
 
-def test_the_value_of_the_first_above_is_found_without_a_look_at_bits():
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["ties_by_index", "value_of_the_first_above"])
+def test_a_published_bug_that_takes_more_samples_is_found_untold(name):
     random.seed(2)
-    name = "value_of_the_first_above"
-    assert audit(getattr(bugs(), name), epsilon=1, samples=200_000, bits=False).rejected
+    result = audit(getattr(bugs(), name), epsilon=1, samples=1_000_000, bits=False)
+    assert result.rejected
     assert f"`{name}`" in PAGE
 
 
@@ -51,19 +52,28 @@ def test_the_right_sparse_vector_is_not_rejected():
 
 
 def test_opendps_threshold_shows_lone_items_more_often_than_its_delta():
-    """Noise is OpenDP's own, so no seed: 500 hits are expected, and 300 have a chance of 10⁻²⁰."""
-    module = bugs()
-    stated = module._opendp().map(1)[1]
+    """All runs in one release, as each item has its own noise.
+
+    That noise is OpenDP's, so there is no seed: of 20,000 lone items 268 are expected to be shown,
+    with a standard deviation of 16.
+    """
+    release = bugs()._opendp()
+
+    def many(answers, runs):
+        shown = release([str(run) for run in range(runs) for _ in range(answers[0])])
+        return [str(run) in shown for run in range(runs)]
+
+    stated = release.map(1)[1]
     lone = [([1], [0])]
-    result = audit(
-        module.opendp_threshold, epsilon=1, delta=stated, neighbours=lone, samples=100_000
-    )
+    result = audit(many, 1, delta=stated, neighbours=lone, samples=100_000, batch=True)
     assert 0.0049 < stated < 0.005
     assert result.rejected
-    assert 0.010 < result.hits / result.runs < 0.017
+    assert 0.009 < result.hits / result.runs < 0.018
 
 
 def test_the_page_names_no_bug_that_is_not_there():
-    named = set(re.findall(r"`(\w+)` \|", PAGE)) | set(re.findall(r"examples\.bugs:(\w+)", PAGE))
+    named = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M)) | set(
+        re.findall(r"examples\.bugs:(\w+)", PAGE)
+    )
     assert len(named) >= 9
     assert all(callable(getattr(bugs(), name)) for name in named)

@@ -1,9 +1,11 @@
 """The two commands, as a person and as a program would call them."""
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -129,3 +131,146 @@ def test_without_z3_the_command_says_what_to_install(monkeypatch):
     result = call("prove", "Laplace")
     assert result.exit_code == 1
     assert result.stderr == f"dpgap: proofs need z3: {how_to_get('proof')}\n"
+
+
+MINE = """
+import random
+from fractions import Fraction
+
+from dpgap.proof import LaplaceNoise, Stepwise
+
+number = 3
+draw = random.Random(1)
+
+
+def leaks(answers):
+    return max(range(len(answers)), key=lambda place: answers[place] + draw.choice((0, 1)))
+
+
+def says_nothing(answers):
+    return draw.random() < 0.5
+
+
+class Sum:
+    epsilon = 1
+
+    def __init__(self, scale=1):
+        self.scale = scale
+
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(LaplaceNoise(Fraction(self.scale)))
+
+    def align(self, answers, neighbour, noise, output):
+        return [answers[0] - neighbour[0]]
+
+
+class Scaled(Sum):
+    def __init__(self, scale):
+        super().__init__(scale)
+
+
+def half_the_noise():
+    return Sum(Fraction(1, 2))
+
+
+class Above(Stepwise):
+    epsilon = 1
+    shared_law, law = LaplaceNoise(Fraction(2)), LaplaceNoise(Fraction(4))
+    capacity, unit = 1, Fraction(1, 2)
+
+    def step(self, used, answer, shared, noise):
+        above = bool(answer + noise.draw(self.law) >= shared)
+        return above, used + above
+
+    def align_step(self, used, move, outcome):
+        return [move if outcome else 0], used + outcome
+"""
+
+
+@pytest.fixture
+def of_others(tmp_path, monkeypatch):
+    """A module of somebody else's in the current directory; returns its name."""
+    name = f"mine_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(MINE, encoding="utf-8")
+    (tmp_path / f"broken_{name}.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    return name
+
+
+def test_a_function_of_others_that_leaks_is_rejected(of_others):
+    result = call("audit", f"{of_others}:leaks", "--epsilon", "1", "--samples", "5000")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("REJECTED: not ε = 1 ")
+    assert result.stdout.endswith(f"\n{of_others}:leaks: REJECTED\n")
+
+
+def test_a_function_of_others_that_is_private_is_not_and_json_says_so(of_others):
+    how = ("--epsilon", "1", "--samples", "5000", "--monotonic", "--json")
+    result = call("audit", f"{of_others}:says_nothing", *how)
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert (found["rejected"], found["epsilon"], found["runs"]) == (False, 1.0, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "ending"),
+    [
+        ("Sum", 0, "Sum: PROVED, n = 2\n"),
+        ("half_the_noise", 1, "half_the_noise: REFUTED, n = 2\n"),
+        ("Above", 0, "Above: PROVED, every n\n"),
+    ],
+)
+def test_mechanisms_of_others_are_proved_or_refuted(of_others, name, code, ending):
+    result = call("prove", f"{of_others}:{name}", "-n", "2")
+    assert (result.exit_code, result.stdout[-len(ending) :]) == (code, ending)
+
+
+@pytest.mark.parametrize(
+    ("command", "address", "code", "words"),
+    [
+        ("audit", "no_such_module:f", 2, "there is no module 'no_such_module'"),
+        ("audit", "{mine}.deeper:f", 2, "there is no module '{mine}.deeper'"),
+        ("audit", "{mine}:f", 2, "{mine} has no 'f'"),
+        ("audit", "{mine}:number", 2, "{mine}:number is not callable: it is of type int"),
+        ("prove", "{mine}:Scaled", 2, "{mine}:Scaled needs arguments"),
+        ("prove", "broken_{mine}:f", 1, "broken_{mine} cannot be imported: ZeroDivisionError"),
+        ("audit", "NoisyMax", 2, "--epsilon is for what is named as package.module:name"),
+    ],
+)
+def test_a_wrong_address_is_refused_in_words(of_others, command, address, code, words):
+    result = call(command, address.format(mine=of_others), "--epsilon", "1")
+    assert result.exit_code == code
+    assert result.stderr.startswith(f"dpgap: {words.format(mine=of_others)}")
+
+
+def test_an_audit_without_a_claim_is_refused(of_others):
+    result = call("audit", f"{of_others}:leaks")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("dpgap: --epsilon must be given")
+
+
+def test_the_three_lines_in_the_docs_run_in_anybodys_pytest(tmp_path):
+    """The private one passes, the leaking one fails and pytest shows why."""
+    page = (Path(__file__).parents[2] / "docs" / "audit-others.md").read_text(encoding="utf-8")
+    lines = re.findall(r"```python\n(from dpgap\.proof import .*?)```", page, re.DOTALL)
+    assert [sum(map(bool, block.split("\n"))) for block in lines] == [3, 3]
+    for name, chosen in (("private", "says_nothing"), ("leaking", "leaks")):
+        names = f"my_mechanism, MyMechanism = {chosen}, Sum\n"
+        text = MINE + names + "\n\n".join(lines)
+        (tmp_path / f"test_{name}.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_{}.py"]
+    good, bad = (
+        subprocess.run(
+            [part.format(name) for part in command],
+            cwd=tmp_path,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        for name in ("private", "leaking")
+    )
+    assert (good.returncode, bad.returncode) == (0, 1)
+    assert "2 passed" in good.stdout
+    assert "1 failed, 1 passed" in bad.stdout
+    assert "REJECTED: not ε = 1" in bad.stdout
