@@ -1,8 +1,8 @@
 """Other people's bugs, and one of ours, are found by an audit that is told nothing about them."""
 
-import importlib.util
 import random
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -21,18 +21,14 @@ SOON = {
 }
 
 
-def bugs():
-    """The module of examples, which is in no package."""
-    spec = importlib.util.spec_from_file_location("bugs", ROOT / "examples" / "bugs.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+BUGS = runpy.run_path(str(ROOT / "examples" / "bugs.py"))
+"""The examples, which are in no package."""
 
 
 @pytest.mark.parametrize("name", SOON)
 def test_a_published_bug_is_found_untold(name):
     random.seed(1)
-    result = audit(getattr(bugs(), name), epsilon=1, samples=SOON[name])
+    result = audit(BUGS[name], epsilon=1, samples=SOON[name])
     assert result.rejected
     assert f"`{name}`" in PAGE
 
@@ -41,14 +37,14 @@ def test_a_published_bug_is_found_untold(name):
 @pytest.mark.parametrize("name", ["ties_by_index", "value_of_the_first_above"])
 def test_a_published_bug_that_takes_more_samples_is_found_untold(name):
     random.seed(2)
-    result = audit(getattr(bugs(), name), epsilon=1, samples=1_000_000, bits=False)
+    result = audit(BUGS[name], epsilon=1, samples=1_000_000, bits=False)
     assert result.rejected
     assert f"`{name}`" in PAGE
 
 
 def test_the_right_sparse_vector_is_not_rejected():
     random.seed(3)
-    assert not audit(bugs().right_sparse_vector, epsilon=1, samples=20_000).rejected
+    assert not audit(BUGS["right_sparse_vector"], epsilon=1, samples=20_000).rejected
 
 
 def test_opendps_threshold_shows_lone_items_more_often_than_its_delta():
@@ -57,7 +53,7 @@ def test_opendps_threshold_shows_lone_items_more_often_than_its_delta():
     That noise is OpenDP's, so there is no seed: of 20,000 lone items 268 are expected to be shown,
     with a standard deviation of 16.
     """
-    release = bugs()._opendp()
+    release = BUGS["_opendp"]()
 
     def many(answers, runs):
         shown = release([str(run) for run in range(runs) for _ in range(answers[0])])
@@ -76,4 +72,4 @@ def test_the_page_names_no_bug_that_is_not_there():
         re.findall(r"examples\.bugs:(\w+)", PAGE)
     )
     assert len(named) >= 9
-    assert all(callable(getattr(bugs(), name)) for name in named)
+    assert all(callable(BUGS[name]) for name in named)

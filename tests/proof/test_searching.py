@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from faults import with_scales
+from scipy.stats import binom
 from untold import of_mutant, of_shipped
 
 from dpgap.exact.bits import InsecureSeededBits
@@ -17,7 +18,7 @@ from dpgap.proof import audit
 from dpgap.proof.auditing.calling import Calls
 from dpgap.proof.auditing.designs import designs
 from dpgap.proof.auditing.events import IS, Clause
-from dpgap.proof.auditing.finding import lower_bound, p_value
+from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value
 from dpgap.proof.auditing.neighbours import NOT_ONE, changes_of_mind, pairs
 from dpgap.proof.auditing.outputs import Codes, Outputs, leaves, lowest_bit, parts_of
 from dpgap.proof.mutants.catalogue import mutants
@@ -276,11 +277,30 @@ def test_the_level_where_a_program_changes_its_mind_is_found(threshold):
 
 
 @pytest.mark.parametrize("delta", [0, 0.01])
-def test_a_p_value_is_the_level_at_which_the_bound_passes_the_claim(delta):
-    counts = 2_300, 500, 10_000
-    p = p_value(*counts, 1.2, delta=delta)
-    assert lower_bound(*counts, p, delta=delta) > 1.2 >= lower_bound(*counts, p / 1.02, delta=delta)
-    assert p_value(100, 100, 1_000, 1.0) == 1
+def test_the_least_epsilon_is_where_the_p_value_is_the_level(delta):
+    counts, level = (2_300, 500, 10_000), 1e-3
+    least = least_epsilon(*counts, delta, level, spare=1e-5)
+    assert p_value(*counts, least, delta, spare=1e-5) <= level
+    assert p_value(*counts, least + 0.002, delta, spare=1e-5) > level
+    assert lower_bound(*counts, level) < least + delta * 5  # and it is sharper
+    assert p_value(100, 100, 1_000, 1.0, 0, spare=1e-5) == 1
+    assert least_epsilon(100, 100, 1_000, 0, level, spare=1e-5) == 0
+
+
+@pytest.mark.parametrize(("runs", "chance"), [(300, 0.0005), (300, 0.01), (40, 0.2)])
+@pytest.mark.parametrize("delta", [0, 0.01])
+def test_what_just_holds_is_rejected_no_more_often_than_the_level_says(runs, chance, delta):
+    """By all counts that are not all but impossible, with their exact chances."""
+    epsilon, level = 1.0, 0.02
+    top = min(1, np.exp(epsilon) * chance + delta)
+    hits, others = np.arange(runs + 1), np.arange(runs + 1)
+    likely = np.outer(binom.pmf(hits, runs, top), binom.pmf(others, runs, chance))
+    judged = np.argwhere(likely > 1e-7)
+    rejected = sum(
+        likely[h, o] for h, o in judged if p_value(h, o, runs, epsilon, delta, spare=2e-4) <= level
+    )
+    assert rejected <= level
+    assert likely[tuple(judged.T)].sum() > 0.999
 
 
 def test_the_calls_that_are_made_are_told():

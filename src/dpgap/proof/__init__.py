@@ -5,14 +5,15 @@
 - `prove_every` does it for every number of answers, for a stream that is written as one step.
 - `check` does the same at one point, in exact fractions. `search` does it at many points that
   Hypothesis makes up.
-- `dpgap.proof.audit` needs no alignment: it bounds ε from below by samples of the real thing.
+- `audit` needs no alignment, nor anything else but a function: it searches for an event that tells
+  neighbours apart, and bounds ε from below by samples of the real thing.
 
-A guide is in docs/prove-your-own.md.
+Guides are in docs/prove-your-own.md and docs/audit-others.md.
 
-Four rooms: `checker` judges alignments, `every` does so for every number of answers, `audit`
+Four rooms: `checker` judges alignments, `every` does so for every number of answers, `auditing`
 samples, `mutants` holds mechanisms that must be refuted. `cases` lists everything there is to prove
 and to audit; `parallel` does it on all cores.
-`mutants` may import `audit` and `every`, and these `checker`; none the other way. All may import
+`mutants` may import `auditing` and `every`, and these `checker`; none the other way. All may import
 `mechanisms` and what is below.
 """
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from dpgap.exact.parameters import positive_integer, rational
 from dpgap.proof.auditing.calling import Calls
-from dpgap.proof.auditing.finding import lower_bound, p_value
+from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value
 from dpgap.proof.auditing.neighbours import Answers
 from dpgap.proof.auditing.path_sampling import frequency
 from dpgap.proof.auditing.searching import neighbours_to_try, search
@@ -161,21 +161,21 @@ def audit(
     )
     found = search(calls, tried, searching, claimed, allowed)
     runs = (most - searching) // 2
-    hits, hits_neighbour = (
+    hits, others = (
         sum(found.event.count(calls(side, size)) for size in _chunks(runs))
         for side in (found.answers, found.neighbour)
     )
     return AuditResult(
         claimed,
         allowed,
-        lower_bound(hits, hits_neighbour, runs, level, delta=allowed),
-        p_value(hits, hits_neighbour, runs, claimed, delta=allowed),
+        least_epsilon(hits, others, runs, allowed, level, spare=level / 100),
+        p_value(hits, others, runs, claimed, allowed, spare=level / 100),
         level,
         found.answers,
         found.neighbour,
         found.event.in_words(calls.codes),
         hits,
-        hits_neighbour,
+        others,
         runs,
         calls.made,
         time.perf_counter() - start,

@@ -1,6 +1,6 @@
-"""What an audit finds, and the two tests behind it.
+"""What an audit finds, and the tests behind it.
 
-Both are at a level of 1e-6: a sound mechanism fails one audit in a million.
+Those of what dpgap ships are at a level of 1e-6: a sound mechanism fails one audit in a million.
 """
 
 import math
@@ -17,6 +17,9 @@ from dpgap.exact.draws import Floats, Integers
 LEVEL = 1e-6
 EPSILON, DELTA = "ε", "δ"
 _LEAST_EXPECTED = 25.0
+_CHANCES = 17
+_LARGEST, _NEAR = 16.0, 1e-3
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,42 +59,77 @@ def _laws() -> Any:
     return import_module("scipy.stats")
 
 
-def lower_bound(
-    hits: int, hits_neighbour: int, runs: int, level: float = LEVEL, *, delta: float = 0.0
-) -> float:
+def lower_bound(hits: int, hits_neighbour: int, runs: int, level: float = LEVEL) -> float:
     """What ε is at least, given how often an event happened on each side (Clopper–Pearson).
 
     >>> lower_bound(2_000, 300, 10_000) > 1.5, lower_bound(100, 100, 1_000)
     (True, 0.0)
     """
-    beta = _laws().beta
     if not hits:
         return 0.0
-    least = beta.ppf(level / 2, hits, runs - hits + 1) - delta
-    most = 1.0
-    if hits_neighbour < runs:
-        most = beta.isf(level / 2, hits_neighbour + 1, runs - hits_neighbour)
+    least = lower_chance(hits, runs, level / 2)
+    most = upper_chance(hits_neighbour, runs, level / 2)
     return max(0.0, math.log(least / most)) if least > 0 else 0.0
 
 
 def p_value(
-    hits: int, hits_neighbour: int, runs: int, epsilon: float, *, delta: float = 0.0
+    hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: float, *, spare: float
 ) -> float:
-    """The least level at which the counts refute ε: halved until it is known to a percent.
+    """How likely it is, at most, to see so many hits beyond e^ε times the neighbour's.
 
-    >>> p_value(2_000, 300, 10_000, 1.0) < 1e-6 < 0.01 < p_value(300, 110, 1_000, 1.0)
+    If ε and δ hold, that is likeliest where they just hold. It then depends on the chance of the
+    event on the neighbour alone: the worst one counts, of all within bounds that are wrong with
+    chance `spare`, which is added (Berger and Boos). This is sharper than bounds on both sides.
+
+    >>> p_value(2_000, 300, 10_000, 1.0, 0.0, spare=1e-8) < 1e-6
+    True
+    >>> p_value(300, 110, 1_000, 1.0, 0.0, spare=1e-8) > 0.1
     True
     """
-    refuting, not_refuting = 1.0, 1e-100
-    if lower_bound(hits, hits_neighbour, runs, refuting, delta=delta) <= epsilon:
+    factor = math.exp(epsilon)
+    beyond = hits - factor * hits_neighbour
+    if beyond <= delta * runs:
         return 1.0
-    while refuting > 1.01 * not_refuting:
-        level = math.sqrt(refuting * not_refuting)
-        if lower_bound(hits, hits_neighbour, runs, level, delta=delta) > epsilon:
-            refuting = level
+    least = lower_chance(hits_neighbour, runs, spare / 4)
+    most = upper_chance(hits_neighbour, runs, spare / 4)
+    worst = max(
+        _chance_beyond(beyond, factor, delta, runs, chance, spare / 4)
+        for chance in np.linspace(least, most, _CHANCES)
+    )
+    return min(1.0, worst + spare)
+
+
+def _chance_beyond(
+    beyond: float, factor: float, delta: float, runs: int, chance: float, ignored: float
+) -> float:
+    """P(hits − factor·others ≥ beyond), where others have this chance and hits the most allowed."""
+    binom = _laws().binom
+
+    ends = binom.ppf(ignored, runs, chance), binom.isf(ignored, runs, chance)
+    others = np.arange(int(ends[0]), int(ends[1]) + 1)
+    needed = np.ceil(beyond + factor * others - _ROUNDING)
+    tails = binom.sf(needed - 1, runs, min(1.0, factor * chance + delta))
+    return float((binom.pmf(others, runs, chance) * tails).sum())
+
+
+def least_epsilon(
+    hits: int, hits_neighbour: int, runs: int, delta: float, level: float, *, spare: float
+) -> float:
+    """What ε is at least: every smaller one has a p-value of at most the level.
+
+    >>> 1.7 < least_epsilon(2_000, 300, 10_000, 0.0, 1e-3, spare=1e-5) < 1.9
+    True
+    """
+    refuted, open_ = 0.0, _LARGEST
+    if p_value(hits, hits_neighbour, runs, refuted, delta, spare=spare) > level:
+        return 0.0
+    while open_ - refuted > _NEAR:
+        middle = (refuted + open_) / 2
+        if p_value(hits, hits_neighbour, runs, middle, delta, spare=spare) <= level:
+            refuted = middle
         else:
-            not_refuting = level
-    return refuting
+            open_ = middle
+    return refuted
 
 
 def lower_chance(hits: int, runs: int, level: float = LEVEL) -> float:
@@ -102,6 +140,17 @@ def lower_chance(hits: int, runs: int, level: float = LEVEL) -> float:
     """
     beta = _laws().beta
     return float(beta.ppf(level, hits, runs - hits + 1)) if hits else 0.0
+
+
+def upper_chance(hits: int, runs: int, level: float = LEVEL) -> float:
+    """What a chance is at most, given how often it came true (Clopper–Pearson).
+
+    >>> 0.2 < upper_chance(2_000, 10_000) < 0.23, upper_chance(10, 10)
+    (True, 1.0)
+    """
+    beta = _laws().beta
+
+    return float(beta.isf(level, hits + 1, runs - hits)) if hits < runs else 1.0
 
 
 def fit(counts: Integers, chances: Floats) -> float:
