@@ -1,7 +1,9 @@
 """The normal distribution and its logarithm: SciPy's values without SciPy's import."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,13 +11,21 @@ from scipy.special import log_ndtr as reference
 from scipy.special import ndtr as reference_ndtr
 
 from dpgap.estimates import normal
-from dpgap.estimates.normal import log_ndtr, ndtr, rough_log_ndtr, tabled_log_ndtr
+from dpgap.estimates.normal import (
+    log_ndtr,
+    ndtr,
+    rough_log_ndtr,
+    scipy_special,
+    tabled_log_ndtr,
+)
 
 
 @pytest.fixture(autouse=True)
 def _without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has not loaded SciPy."""
-    monkeypatch.setattr(normal, "_is_worth_loading", lambda values: values > 100_000)
+    monkeypatch.setattr(
+        normal, "_worth_loading", lambda values: scipy_special() if values > 100_000 else None
+    )
 
 
 def test_it_agrees_with_scipy_from_tail_to_tail() -> None:
@@ -74,3 +84,23 @@ def test_a_release_does_not_load_scipy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_scipy_that_cannot_be_loaded_stops_no_release(tmp_path: Path) -> None:
+    (tmp_path / "scipy").mkdir()
+    (tmp_path / "scipy" / "__init__.py").write_text("raise AttributeError('made for NumPy 1')")
+    code = (
+        "import dpgap\n"
+        "from dpgap.estimates import normal\n"
+        "normal._so_far = 1 << 20\n"
+        "release = dpgap.measured_top_k([50, 40, 30], 2, 1, monotonic=True, method='ranked')\n"
+        "print(release.interval(0.95).shape, normal.ndtr([0.0] * 50_000).sum())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.stdout == "(2, 2) 25000.0\n"

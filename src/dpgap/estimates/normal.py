@@ -9,7 +9,7 @@ is installed, and a value takes a tenth of the time. The two agree to the last d
 import math
 import sys
 from functools import cache
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,8 @@ def log_ndtr(place: Any) -> Floats:
     array([-1.25483136e+03, -6.93147181e-01, -0.00000000e+00])
     """
     x = np.asarray(place, dtype=np.float64)
-    if _is_worth_loading(x.size):
-        from scipy.special import log_ndtr as compiled
-
-        logs: Floats = compiled(x)
+    if compiled := _worth_loading(x.size):
+        logs: Floats = compiled.log_ndtr(x)
         return logs
     tail = np.asarray(_erfc(np.abs(x) / math.sqrt(2)), dtype=np.float64) / 2
     with np.errstate(all="ignore"):
@@ -47,19 +45,26 @@ def log_ndtr(place: Any) -> Floats:
         return np.where(far, _log_far_tail(x), near) if far.any() else near
 
 
-def _is_worth_loading(values: int) -> bool:
-    """Whether to use SciPy: for many values, now or up to now, or if it is loaded already."""
+def _worth_loading(values: int) -> Any:
+    """SciPy's functions, for many values, now or up to now, or if they are loaded; else None."""
     global _so_far
-    if "scipy.special" in sys.modules:
-        return True
-    _so_far += values
-    return (values > _FEW or _so_far > _FEW_IN_ALL) and has_scipy()
+    if sys.modules.get("scipy.special") is None:
+        _so_far += values
+        if values <= _FEW and _so_far <= _FEW_IN_ALL:
+            return None
+    return scipy_special()
 
 
 @cache
-def has_scipy() -> bool:
-    """Whether SciPy is installed. Nothing needs it but audits; simulations are faster with it."""
-    return find_spec("scipy") is not None
+def scipy_special() -> Any:
+    """SciPy's functions, or None. Nothing needs them but audits; simulations are faster with them.
+
+    A SciPy that was made for another NumPy fails while it is loaded. A paid release must not.
+    """
+    try:
+        return import_module("scipy.special")
+    except Exception:
+        return None
 
 
 def ndtr(place: Any) -> Floats:
@@ -69,10 +74,8 @@ def ndtr(place: Any) -> Floats:
     array([0.158655, 0.5     ])
     """
     x = np.asarray(place, dtype=np.float64)
-    if _is_worth_loading(x.size):
-        from scipy.special import ndtr as compiled
-
-        chances: Floats = compiled(x)
+    if compiled := _worth_loading(x.size):
+        chances: Floats = compiled.ndtr(x)
         return chances
     return np.asarray(_erfc(x / -math.sqrt(2)), dtype=np.float64) / 2
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpgap import how_to_get
-from dpgap.estimates.normal import has_scipy
+from dpgap.estimates.normal import scipy_special
 from dpgap.exact.draws import Floats, Integers
 
 LEVEL = 1e-6
@@ -49,7 +49,7 @@ class Audit:
 
 def require_scipy() -> None:
     """Refuse to begin what could not be judged."""
-    if not has_scipy():
+    if scipy_special() is None:
         raise ModuleNotFoundError(f"audits need SciPy: {how_to_get('proof')}")
 
 

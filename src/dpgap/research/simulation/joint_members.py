@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from dpgap.estimates.normal import has_scipy
+from dpgap.estimates.normal import scipy_special
 from dpgap.exact.draws import Floats, Integers
 from dpgap.mechanisms.joint.classes import Classes
 from dpgap.research.simulation.floats import Rng
@@ -42,10 +42,8 @@ def _lowest(k: int, kept: Integers, low: Integers, high: Integers, rng: Rng) -> 
 
 
 def _gammaln(places: Integers) -> Floats:
-    if has_scipy():
-        from scipy.special import gammaln as compiled  # takes its time to load
-
-        logs: Floats = compiled(places)
+    if compiled := scipy_special():
+        logs: Floats = compiled.gammaln(places)
         return logs
     return np.asarray(np.frompyfunc(math.lgamma, 1, 1)(places), dtype=np.float64)
 
