@@ -1,6 +1,6 @@
 """What was paid for is kept, and the same request is charged once."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,9 @@ def test_a_release_is_in_the_archive_before_it_is_handed_out(account: LedgerAcco
     with charged(account, ASKED) as charge:
         assert account.paid("a question") is None
         charge.keep(StandIn("a document"))
-        assert charge.reference == {"dataset": "sales", "entry": 1, "hash": account.head}
+        time = account.ledger.entries("sales")[1].at[:19] + "Z"
+        stands = {"dataset": "sales", "entry": 1, "hash": account.head, "time": time}
+        assert charge.reference == stands
         assert account.paid("a question") is None
     assert account.paid("a question") == "a document"
     assert account.reserved == 0
@@ -256,6 +258,21 @@ def test_what_broke_off_is_joined_by_nobody(
     assert joining.reserve_for(asked).entry.number == 3
     monkeypatch.setattr("dpgap.budget.requests._LATELY", timedelta(0))
     assert joining.reserve_for(asked).entry.number == 4
+
+
+def test_a_clock_that_is_ahead_blocks_a_question_for_nobody(
+    account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, joining = Request(HALF, "top 1", identity="f00d"), account.of(joins=True)
+    joining.reserve_for(asked)
+    monkeypatch.setattr("dpgap.budget.requests.datetime", _AnHourBack)
+    assert joining.reserve_for(asked).entry.number == 2
+
+
+class _AnHourBack:
+    @staticmethod
+    def now(zone: Any) -> datetime:
+        return datetime.now(zone) - timedelta(hours=1)
 
 
 def test_a_long_book_is_read_in_parts(account: LedgerAccount) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import httpx
 import pytest
 from desks import Running, question, running, token_of, write_file
 
+from dpgap.budget.entries import LedgerError
+from dpgap.budget.ledger import LedgerReservation
 from dpgap.desk.asking import DeskQuestion
 from dpgap.desk.pending import Pending
 from dpgap.desk.ticks import Ticks
@@ -193,3 +196,53 @@ def test_a_charge_is_made_without_a_look_at_the_counts(
         assert ann.post(ASK, json=question(epsilon=900)).status_code == 409
         assert ann.post(ASK, json=question(k=7, method="joint")).status_code == 422
     assert desk.desk.ledger.entries("sales")[-1].reserved == Fraction(3, 10)
+
+
+class Late:
+    """A clock that is far ahead."""
+
+    @staticmethod
+    def now(zone: Any) -> datetime:
+        return datetime(2999, 12, 31, tzinfo=zone)
+
+
+@pytest.mark.parametrize("more", ["", 'by = "city"\ngroups = ["Bern", "Genf"]\nmax_groups = 2'])
+def test_a_document_says_when_it_was_charged_and_not_when_it_was_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    monkeypatch.setattr("dpgap.releases.provenance.datetime", Late)
+    with running(write_file(tmp_path, more=more)) as desk, desk.program("ann") as ann:
+        document = ann.post(ASK, json=question(k=1)).json()["release"]
+        (charge,) = [each for each in desk.desk.ledger.entries("sales") if each.kind == "reserve"]
+    assert document["made"]["time"] == charge.at[:19] + "Z"
+    assert "2999" not in str(document)
+
+
+def test_an_answer_is_brought_to_the_ledger_again_at_the_next_tick(
+    desk: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle, failures = LedgerReservation.settle, [LedgerError("busy"), LedgerError("busy")]
+
+    def busy(
+        reservation: LedgerReservation, epsilon: Fraction, document: str | None = None
+    ) -> None:
+        if failures:
+            raise failures.pop()
+        settle(reservation, epsilon, document)
+
+    monkeypatch.setattr(LedgerReservation, "settle", busy)
+    with desk.program("ann") as ann:
+        assert ann.post(ASK, json=question()).json()["state"] == "settled"
+    assert failures == []
+
+
+def test_a_drawing_that_fails_is_logged_at_the_tick(
+    desk: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = desk.desk.file.datasets["sales"]
+    slot = desk.desk.shelf.slot(data, data.topics["what"])
+    monkeypatch.setattr(slot, "_answers", Untouchable())
+    with desk.program("ann") as ann:
+        assert ann.post(ASK, json=question()).json()["state"] == "under way"
+    kept = [line for line in desk.lines if "tick" in line or "inside" in line]
+    assert re.fullmatch(r"answered at tick \d+, an error inside: AssertionError", ", ".join(kept))

@@ -83,6 +83,12 @@ def test_a_fault_names_its_line(tmp_path: Path, what: str) -> None:
     assert any(words in line for line in found), found
 
 
+@pytest.mark.parametrize("tick", ['"1e-400"', "0", "-1", "10.1", "true", '"1/200"'])
+def test_a_tick_is_one_that_can_be_waited_for(tmp_path: Path, tick: str) -> None:
+    (found,) = _faults(tmp_path, GOOD.replace("[desk]", f"[desk]\ntick = {tick}"))
+    assert found.startswith("line 2: desk.tick must be a number")
+
+
 def test_the_files_of_the_documentation_and_of_the_demo_are_sound(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     (shown,) = re.findall(

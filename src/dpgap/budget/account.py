@@ -121,7 +121,7 @@ class ArchiveReservation(Protocol):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Where the charge stands: "dataset", "entry" and "hash"."""
+        """Where the charge stands: "dataset", "entry", "hash", and its "time" if it is known."""
 
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:
         """Record what the release did cost, and the release itself, in one step."""

@@ -366,6 +366,7 @@ class LedgerReservation:
             "dataset": self.entry.dataset,
             "entry": self.entry.number,
             "hash": self.entry.hash,
+            "time": self.entry.at[:19] + "Z",
         }
 
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:

@@ -108,9 +108,11 @@ def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
 
 def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
     """Refuse to charge a question that another request asks just now, or has just had answered."""
-    since = (datetime.now(UTC) - _LATELY).isoformat(timespec="microseconds")
+    now = datetime.now(UTC)
+    since, until = (at.isoformat(timespec="microseconds") for at in (now - _LATELY, now + _LATELY))
     for entry in found:
-        if (entry.kind, entry.more.get("identity")) == (RESERVE, identity) and entry.at > since:
+        is_recent = since < entry.at < until  # a clock that is far ahead blocks nobody
+        if is_recent and (entry.kind, entry.more.get("identity")) == (RESERVE, identity):
             answered = answered_by(rows, entry)
             if answered.document is not None or answered.state == UNDER_WAY:
                 words = f"entry {entry.number} asks the same, and is {answered.state}"

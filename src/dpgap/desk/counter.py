@@ -26,6 +26,9 @@ _SECONDS = 60
 _PATIENCE = 5
 """For how many seconds, or ticks if they are longer, an answer of another request is awaited."""
 
+_TRIES = 5
+"""At how many ticks an answer is brought to a ledger that is out of reach."""
+
 _MANY = 503, "Too many questions are under way. Try again in a moment."
 
 
@@ -79,9 +82,19 @@ class Asking:
         finally:
             log.info("answered at tick %d", await desk.ticks.hold(begun))
         if isinstance(charged, Pending):
-            return await run(self._ledger, desk.settle, data, charged)
+            return await self._settled(begun, data, charged)
         end = begun + _PATIENCE * max(1, desk.ticks.tick)
         while charged.state == UNDER_WAY and desk.ticks.clock() < end:
             await desk.ticks.hold(begun)
             charged = await run(self._ledger, desk.look, data, charged)
         return charged
+
+    async def _settled(self, begun: float, data: ListedData, drawn: Pending) -> Receipt:
+        """What was paid for is not given up at the first failure of the ledger."""
+        desk, run = self._desk, asyncio.get_running_loop().run_in_executor
+        for _ in range(_TRIES if drawn.is_drawn else 1):
+            receipt = await run(self._ledger, desk.settle, data, drawn)
+            if receipt.state != UNDER_WAY:
+                break
+            await desk.ticks.hold(begun)
+        return receipt

@@ -70,6 +70,13 @@ def positive(value: Any) -> Fraction:
     return positive_rational("it", number(value))
 
 
+def tick(value: Any) -> Fraction:
+    """Seconds between answers: short enough that whoever asks is still there."""
+    if not Fraction(1, 100) <= number(value) <= 10:
+        raise ValueError("must be a number of seconds from 0.01 to 10")
+    return number(value)
+
+
 def amount(value: Any) -> Fraction:
     """A number from 0 up, exact."""
     if number(value) < 0:

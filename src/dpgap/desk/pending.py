@@ -44,6 +44,7 @@ class Pending:
     reservation: LedgerReservation
     _cost: Fraction = Fraction(0)
     _document: str | None = None
+    _error: Exception | None = None
 
     @property
     def reference(self) -> dict[str, Any]:
@@ -64,7 +65,15 @@ class Pending:
             with self.slot.using() as answers:  # fresh, as it is paid: the archive has no answer
                 ask(replace(self.question, fresh=True), answers, self)
         except Exception as error:
-            note_error(error)
+            self._error = error
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether there is an answer. Why there is none is logged when this is asked."""
+        if self._error is not None:
+            note_error(self._error)
+            self._error = None
+        return self._document is not None
 
     def write(self) -> str:
         """Settle and archive what was drawn; only then may it be handed out."""

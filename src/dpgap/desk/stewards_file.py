@@ -20,7 +20,7 @@ _REQUIRED: Final = object()
 _DESK: dict[str, tuple[check.Check, Any]] = {
     "ledger": (check.address, _REQUIRED),
     "title": (check.words, "dpgap desk"),
-    "tick": (check.positive, Fraction(1)),
+    "tick": (check.tick, Fraction(1)),
     "hosts": (check.several(check.host), ()),
     "https": (check.yes_or_no, True),
     "key": (check.key, None),

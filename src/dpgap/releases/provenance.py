@@ -45,8 +45,12 @@ class Provenance(NamedTuple):
         return cls(f"{datetime.now(UTC):{TIME}}", __version__)
 
     def paid_by(self, reference: Mapping[str, Any]) -> "Provenance":
-        """The same, with the ledger's entry: a mapping of "dataset", "entry" and "hash"."""
-        return self._replace(ledger=LedgerReference(**reference))
+        """The same, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
+
+        If it has the "time" of the charge, that is the release's: how long drawing took is private.
+        """
+        entry = LedgerReference(*(reference[name] for name in LedgerReference._fields))
+        return self._replace(time=reference.get("time", self.time), ledger=entry)
 
     def words(self, table: str | None = None) -> str:
         """One line for people, in which no name can do harm.
