@@ -67,7 +67,8 @@ def _check(page: Path, folder: Path, *, long: bool) -> None:
     for command, shown in commands(page, long=long):
         done = _run(command, folder)
         is_refusal = shown.startswith("dpgap:")
-        assert (done.returncode == 1) == is_refusal, f"$ {command}\n{done.stderr}"
+        fails = is_refusal or shown.startswith("REJECTED")
+        assert done.returncode == int(fails), f"$ {command}\n{done.stderr}"
         said = done.stderr if is_refusal else done.stdout
         assert not shown or agree(shown, said), f"$ {command}\n{said}"
         assert not is_refusal or done.stdout == ""
