@@ -65,13 +65,14 @@ class Commands(SphinxDirective):
         group = typer.main.get_command(app)
         return [self._section(command, path) for command, path in _commands(group, ("dpgap",))]
 
-    def _section(self, command: Any, path: tuple[str, ...]) -> nodes.section:
+    def _section(self, listed: Any, path: tuple[str, ...]) -> nodes.section:
         name = " ".join(path)
         section = nodes.section(ids=[nodes.make_id(name)], names=[name.lower()])
         section += nodes.title(text=name)
-        for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
-            section += nodes.paragraph(text=" ".join(paragraph.split()))
-        with command.context_class(command, info_name=name) as context:
+        with listed.make_context(name, [], resilient_parsing=True) as context:
+            command = context.command  # one that is loaded when it is called has options only here
+            for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+                section += nodes.paragraph(text=" ".join(paragraph.split()))
             usage = " ".join([name, *command.collect_usage_pieces(context)])
             section += nodes.literal_block(text=usage, language="text")
             section += _options(command, context)

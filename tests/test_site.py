@@ -26,6 +26,7 @@ SHOWN = [
     "docs/how-to/file",
     "docs/explain-hull",
     "docs/scale",
+    "docs/comparison",
     "docs/reference/tables",
     "docs/reference/command-line",
     "SECURITY",
@@ -37,6 +38,20 @@ SEPARATE = """() => {
     it.remove();
   for (const it of document.querySelectorAll("pre .go"))
     if (getComputedStyle(it.closest("pre")).overflowX === "auto") it.remove();
+}"""
+
+TORN = r"""() => {
+  // Words of code in the cells of tables that begin on one line and end on another.
+  const isTorn = (text, word) => {
+    const range = document.createRange();
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1;
+  };
+  const texts = [...document.querySelectorAll("td code *, td code")]
+    .flatMap((it) => [...it.childNodes]).filter((node) => node.nodeType === Node.TEXT_NODE);
+  return texts.flatMap((text) => [...text.data.matchAll(/\S+/g)]
+    .filter((word) => isTorn(text, word)).map((word) => word[0]));
 }"""
 
 
@@ -140,9 +155,12 @@ def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
 
     text = (site / "docs" / "reference" / "command-line.html").read_text(encoding="utf-8")
     for name, command in typer.main.get_command(app).commands.items():
-        assert f">dpgap {name}" in text, name
-        for option in (each for one in command.params for each in one.opts):
-            assert option in text, option
+        section = text.partition(f'<section id="dpgap-{name}')[2].partition("</section>")[0]
+        assert f">dpgap {name}" in section, name
+        loaded = command.make_context(name, [], resilient_parsing=True).command
+        for option in (each for one in loaded.params for each in one.opts):
+            assert option in section, option
+    assert "--samples" in text
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +205,17 @@ def test_a_page_fits_a_phone_and_can_be_read_in_the_dark(
 ) -> None:
     assert _faults(tab[0], page) == []
     assert tab[1] == []
+
+
+@pytest.mark.parametrize("page", ["install", "choosing", "opendp", "audit-others"])
+def test_no_word_of_code_in_a_table_is_torn_on_a_phone(
+    tab: tuple[Any, list[str]], page: str
+) -> None:
+    tab[0].set_viewport_size({"width": 360, "height": 800})
+    tab[0].goto(f"{HOME}/docs/{page}.html")
+    assert tab[0].evaluate(TORN) == []
+    tab[0].add_style_tag(content="article table.docutils td { width: 2em; display: block; }")
+    assert tab[0].evaluate(TORN) != []
 
 
 @pytest.mark.long
