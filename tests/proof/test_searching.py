@@ -13,7 +13,7 @@ from scipy.stats import binom
 from untold import of_mutant, of_shipped
 
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.laws import LaplaceNoise
+from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.proof import audit
 from dpgap.proof.auditing.calling import Calls
 from dpgap.proof.auditing.designs import designs
@@ -166,6 +166,33 @@ def test_runs_that_do_not_share_paths_leave_nothing_behind():
     columns = [outputs.numbers[path] for path in outputs.numbers if path != "len(output)"]
     there = (~np.isnan(columns)).sum(axis=0)
     assert (there == outputs.numbers["len(output)"]).all()
+
+
+class Winding:
+    """True once in twenty, on about 400 paths; False on one."""
+
+    def run(self, answers, noise):
+        if noise.draw(ExponentialNoise(Fraction(1))) < Fraction("2.995732"):  # log 20
+            return False
+        place, low, width = noise.draw(ExponentialNoise(Fraction(1))), 0, Fraction(2)
+        for _ in range(9):
+            width /= 2
+            low += 0 if place < low + width else width
+        return True
+
+
+def test_what_is_counted_in_a_test_never_decides_what_is_drawn():
+    """Runs that go together go on so, on however many paths: 20 of 400 are true on the mean.
+
+    If the chunks with more than 20 paths were drawn again, it would be 18.3. The standard deviation
+    of the mean of 600 is 0.18, so that 19.1 is five of them below.
+    """
+    calls = Calls(Winding(), None, False, True, lambda made: None)
+    with bits_are(InsecureSeededBits(13)):
+        while not calls._together.get((0,)):
+            calls((0,), 400)
+        hits = [calls((0,), 400, to_test=True).numbers["output"].sum() for _ in range(600)]
+    assert 19.1 < np.mean(hits) < 20.9
 
 
 def test_functions_that_take_counts_only_are_given_counts():

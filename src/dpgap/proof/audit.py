@@ -162,7 +162,7 @@ def audit(
     found = search(calls, tried, searching, claimed, allowed)
     runs = (most - searching) // 2
     hits, others = (
-        sum(found.event.count(calls(side, size)) for size in _chunks(runs))
+        sum(found.event.count(calls(side, size, to_test=True)) for size in _chunks(runs))
         for side in (found.answers, found.neighbour)
     )
     return AuditResult(

@@ -27,13 +27,21 @@ class Calls:
         self.bits = bits and self._run is None  # a program's noise stands for real numbers
         self.codes = Codes()
         self.made = 0
+        self._together: dict[Answers, bool] = {}
 
-    def __call__(self, answers: Answers, runs: int) -> Outputs:
-        """The outputs of so many runs on these answers."""
+    def __call__(self, answers: Answers, runs: int, *, to_test: bool = False) -> Outputs:
+        """The outputs of so many runs on these answers.
+
+        Whether runs of a program go together is found out while searching. In a test it is as it
+        was at last: nothing that comes out there may decide what is drawn.
+        """
         outputs = Outputs(runs, self.codes)
         if self._run is not None:
             on_grid = bool(getattr(self._function, "on_grid", False))
-            tabulate(self._run, answers, self._shown, outputs, on_grid=on_grid)
+            known = self._together.get(answers, False) if to_test else None
+            self._together[answers] = tabulate(
+                self._run, answers, self._shown, outputs, on_grid=on_grid, together=known
+            )
         else:
             for row, output in enumerate(self._returned(answers, runs)):
                 outputs.put(row, list(self._shown(output)))

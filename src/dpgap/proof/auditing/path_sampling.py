@@ -147,25 +147,47 @@ def tabulate(
     outputs: Outputs,
     *,
     on_grid: bool = False,
-) -> None:
+    together: bool | None = None,
+) -> bool:
     """Enter what a program returns, in as many runs as there are outputs.
 
-    Runs go down each path together, unless there are too few of them on a path.
+    Runs go down each path together, or one by one. If nobody says which, they go together unless
+    there are too few of them on a path; then they are drawn again. What is kept depends on what
+    came out, so such runs are for a search, never for a test. Returns whether all went together.
     """
     for done in range(0, outputs.runs, _AT_ONCE):
-        size = min(_AT_ONCE, outputs.runs - done)
-        sampler = PathSampler(size, on_grid=on_grid)
+        rows = range(done, min(done + _AT_ONCE, outputs.runs))
+        if together is not False:
+            most = len(rows) if together else len(rows) // _ON_A_PATH
+            try:
+                _tabulate_paths(run, answers, shown, outputs, rows, most, on_grid=on_grid)
+                continue
+            except _TooManyPaths:
+                outputs.forget(slice(rows.start, rows.stop))
+                together = False
+        noise = OneByOne(on_grid=on_grid)
+        for row in rows:
+            outputs.put(row, list(shown(run(answers, noise))))
+    return together is not False
 
-        def body(sampler: PathSampler = sampler, done: int = done, size: int = size) -> None:
-            if sampler.count >= size // _ON_A_PATH:
-                raise _TooManyPaths
-            found = list(shown(run(answers, sampler)))  # a generator runs here
-            outputs.put(sampler.here + done, found, sampler.values)
 
-        try:
-            sampler.explore(body)
-        except _TooManyPaths:
-            outputs.forget(slice(done, done + size))
-            noise = OneByOne(on_grid=on_grid)
-            for row in range(done, done + size):
-                outputs.put(row, list(shown(run(answers, noise))))
+def _tabulate_paths(
+    run: Callable[[Any, Noise], Any],
+    answers: Sequence[Scalar],
+    shown: Callable[[Any], Iterable[tuple[str, Any]]],
+    outputs: Outputs,
+    rows: range,
+    most: int,
+    *,
+    on_grid: bool,
+) -> None:
+    """Enter some runs path by path, if there are at most so many paths."""
+    sampler = PathSampler(len(rows), on_grid=on_grid)
+
+    def body() -> None:
+        if sampler.count >= most:
+            raise _TooManyPaths
+        found = list(shown(run(answers, sampler)))  # a generator runs here
+        outputs.put(sampler.here + rows.start, found, sampler.values)
+
+    sampler.explore(body)
