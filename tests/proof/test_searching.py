@@ -18,7 +18,7 @@ from dpgap.proof import audit
 from dpgap.proof.auditing.calling import Calls
 from dpgap.proof.auditing.designs import designs
 from dpgap.proof.auditing.events import IS, Clause
-from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value
+from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value, upper_chance
 from dpgap.proof.auditing.neighbours import NOT_ONE, changes_of_mind, pairs
 from dpgap.proof.auditing.outputs import Codes, Outputs, leaves, lowest_bit, parts_of
 from dpgap.proof.mutants.catalogue import mutants
@@ -315,6 +315,18 @@ def test_the_least_epsilon_is_where_the_p_value_is_the_level(delta):
     assert lower_bound(*counts, level) < least + delta * 5  # and it is sharper
     assert p_value(100, 100, 1_000, 1.0, 0, spare=1e-5) == 1
     assert least_epsilon(100, 100, 1_000, 0, level, spare=1e-5) == 0
+
+
+def test_a_p_value_is_at_least_that_of_every_chance_and_hardly_more():
+    """The best of seventeen chances would say 0.52 in place of 0.75."""
+    factor, runs, spare = math.exp(3), 400, 1e-5
+    others = np.arange(20)
+    worst = max(
+        binom.sf(np.ceil(2 + factor * others) - 1, runs, min(1, factor * chance))
+        @ binom.pmf(others, runs, chance)
+        for chance in np.linspace(0, upper_chance(0, runs, spare / 4), 2_000)
+    )
+    assert worst <= p_value(2, 0, runs, 3.0, 0, spare=spare) < 1.1 * worst
 
 
 @pytest.mark.parametrize(("runs", "chance"), [(300, 0.0005), (300, 0.01), (40, 0.2)])

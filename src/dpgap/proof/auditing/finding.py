@@ -3,6 +3,7 @@
 Those of what dpgap ships are at a level of 1e-6: a sound mechanism fails one audit in a million.
 """
 
+import heapq
 import math
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,7 +18,10 @@ from dpgap.exact.draws import Floats, Integers
 LEVEL = 1e-6
 EPSILON, DELTA = "ε", "δ"
 _LEAST_EXPECTED = 25.0
-_CHANCES = 17
+_CELLS = 256
+"""Into how many parts the bounds on a chance are cut at most."""
+BEYOND_COUNTS = 300.0
+"""An ε that no counts refute, and of which e^ε is still a number."""
 _LARGEST, _NEAR = 16.0, 1e-3
 _ROUNDING = 1e-9
 
@@ -73,7 +77,14 @@ def lower_bound(hits: int, hits_neighbour: int, runs: int, level: float = LEVEL)
 
 
 def p_value(
-    hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: float, *, spare: float
+    hits: int,
+    hits_neighbour: int,
+    runs: int,
+    epsilon: float,
+    delta: float,
+    *,
+    spare: float,
+    level: float = 0.0,
 ) -> float:
     """How likely it is, at most, to see so many hits beyond e^ε times the neighbour's.
 
@@ -81,34 +92,49 @@ def p_value(
     event on the neighbour alone: the worst one counts, of all within bounds that are wrong with
     chance `spare`, which is added (Berger and Boos). This is sharper than bounds on both sides.
 
+    Of all chances between two, none is worse than the larger for the hits with the smaller for the
+    others. So the bounds are cut in two again and again, where the worst is, until that is sharp;
+    or, with a level, until it is clear on which side of it the worst is.
+
     >>> p_value(2_000, 300, 10_000, 1.0, 0.0, spare=1e-8) < 1e-6
     True
     >>> p_value(300, 110, 1_000, 1.0, 0.0, spare=1e-8) > 0.1
     True
     """
-    factor = math.exp(epsilon)
+    factor = math.exp(min(epsilon, BEYOND_COUNTS))
     beyond = hits - factor * hits_neighbour
     if beyond <= delta * runs:
         return 1.0
+
+    def at_most(least: float, most: float) -> float:
+        return _chance_beyond(
+            beyond, factor, runs, least, min(1.0, factor * most + delta), spare / 4
+        )
+
     least = lower_chance(hits_neighbour, runs, spare / 4)
     most = upper_chance(hits_neighbour, runs, spare / 4)
-    worst = max(
-        _chance_beyond(beyond, factor, delta, runs, chance, spare / 4)
-        for chance in np.linspace(least, most, _CHANCES)
-    )
-    return min(1.0, worst + spare)
+    narrow = (most - least) / _CELLS
+    cells = [(-at_most(least, most), least, most)]
+    while spare - cells[0][0] > level and cells[0][2] - cells[0][1] > narrow:
+        _, low, high = heapq.heappop(cells)
+        middle = (low + high) / 2
+        for cell in ((low, middle), (middle, high)):
+            heapq.heappush(cells, (-at_most(*cell), *cell))
+        if level and spare + at_most(middle, middle) > level:
+            break
+    return min(1.0, spare - cells[0][0])
 
 
 def _chance_beyond(
-    beyond: float, factor: float, delta: float, runs: int, chance: float, ignored: float
+    beyond: float, factor: float, runs: int, chance: float, chance_of_hits: float, ignored: float
 ) -> float:
-    """P(hits − factor·others ≥ beyond), where others have this chance and hits the most allowed."""
+    """P(hits − factor·others ≥ beyond), where others have this chance and hits have that."""
     binom = _laws().binom
 
     ends = binom.ppf(ignored, runs, chance), binom.isf(ignored, runs, chance)
     others = np.arange(int(ends[0]), int(ends[1]) + 1)
     needed = np.ceil(beyond + factor * others - _ROUNDING)
-    tails = binom.sf(needed - 1, runs, min(1.0, factor * chance + delta))
+    tails = binom.sf(needed - 1, runs, chance_of_hits)
     return float((binom.pmf(others, runs, chance) * tails).sum())
 
 
@@ -121,11 +147,11 @@ def least_epsilon(
     True
     """
     refuted, open_ = 0.0, _LARGEST
-    if p_value(hits, hits_neighbour, runs, refuted, delta, spare=spare) > level:
+    if p_value(hits, hits_neighbour, runs, refuted, delta, spare=spare, level=level) > level:
         return 0.0
     while open_ - refuted > _NEAR:
         middle = (refuted + open_) / 2
-        if p_value(hits, hits_neighbour, runs, middle, delta, spare=spare) <= level:
+        if p_value(hits, hits_neighbour, runs, middle, delta, spare=spare, level=level) <= level:
             refuted = middle
         else:
             open_ = middle
