@@ -127,7 +127,7 @@ def test_own_neighbours_and_an_own_event_are_used():
     )
     assert result.rejected
     assert {result.answers, result.neighbour} == {*own[0]}
-    assert result.event in ("not (output False)", "output ≥ 1")
+    assert result.event in ("not (output False)", "not (output True)", "output ≥ 1", "output ≤ 0")
 
 
 def test_a_function_of_many_runs_is_called_with_their_number():
@@ -214,6 +214,77 @@ def test_a_function_that_takes_nothing_is_an_error_with_its_words():
 
     with pytest.raises(ValueError, match=r"took none of the answers .* RuntimeError\('out of ord"):
         audit(closed, epsilon=1, samples=5_000)
+
+
+def test_an_exception_now_and_then_is_an_output():
+    draw = random.Random(14)
+
+    def fails(answers):
+        if draw.random() < (0.3 if answers[0] > 0 else 0.01):
+            raise ValueError("no")
+        return whole_laplace(1, draw)
+
+    result = audit(fails, epsilon=1, samples=10_000)
+    assert result.rejected
+    assert "raised ValueError" in result.event
+    assert not audit(fails, epsilon=5, samples=10_000).rejected
+
+
+def test_a_program_that_raises_on_some_paths_is_audited():
+    class Fails:
+        epsilon = 1
+
+        def run(self, answers, noise):
+            if answers[0] + noise.draw(LaplaceNoise(Fraction(1, 4))) > 1:
+                raise ValueError("too much")
+            return "fine"
+
+    with bits_are(InsecureSeededBits(15)):
+        result = audit(Fails(), samples=10_000)
+    assert result.rejected
+    assert "raised ValueError" in result.event or "fine" in result.event
+
+
+def test_a_program_that_takes_numbers_alone_is_run_one_by_one():
+    class Rounds:
+        epsilon = 1
+
+        def run(self, answers, noise):
+            return round(math.exp(answers[0] + noise.draw(LaplaceNoise(Fraction(1, 4)))), 1)
+
+    with bits_are(InsecureSeededBits(16)):
+        assert audit(Rounds(), samples=10_000).rejected
+
+
+def test_a_refusal_of_one_neighbour_is_said_and_is_an_output_if_they_are_own_ones():
+    def small(answers):
+        if answers[0] >= 1:
+            raise ValueError("too much")
+        return "fine"
+
+    result = audit(small, epsilon=1, samples=2_000)
+    assert not result.rejected
+    assert result.left_out > 0
+    assert f"left out   {result.left_out} pairs of answers: on [1, 1] it said" in str(result)
+    own = audit(small, epsilon=1, samples=2_000, neighbours=[((0,), (1,)), ((1,), (2,))])
+    assert own.rejected
+    assert own.left_out == 1  # where it says nothing on either side
+    with pytest.raises(ValueError, match="took none of the answers"):
+        audit(small, epsilon=1, samples=2_000, neighbours=[((1,), (2,))])
+
+
+@pytest.mark.parametrize("more", [1, -1])
+def test_as_many_outputs_as_runs_are_asked_for(more):
+    with pytest.raises(ValueError, match="function must return as many outputs as runs"):
+        audit(lambda answers, runs: [0] * (runs + more), epsilon=1, samples=2_000, batch=True)
+
+
+def test_nothing_is_called_if_it_cannot_be_judged(monkeypatch):
+    called = []
+    monkeypatch.setattr("dpgap.proof.auditing.finding.scipy_special", lambda: None)
+    with pytest.raises(ModuleNotFoundError, match="audits need SciPy"):
+        audit(lambda answers: called.append(answers), epsilon=1)
+    assert not called
 
 
 @pytest.mark.parametrize(
@@ -339,7 +410,9 @@ def test_what_just_holds_is_rejected_no_more_often_than_the_level_says(runs, cha
     likely = np.outer(binom.pmf(hits, runs, top), binom.pmf(others, runs, chance))
     judged = np.argwhere(likely > 1e-7)
     rejected = sum(
-        likely[h, o] for h, o in judged if p_value(h, o, runs, epsilon, delta, spare=2e-4) <= level
+        likely[h, o]
+        for h, o in judged
+        if p_value(h, o, runs, epsilon, delta, spare=2e-4, level=level) <= level
     )
     assert rejected <= level
     assert likely[tuple(judged.T)].sum() > 0.999

@@ -16,10 +16,10 @@ from typing import Any
 
 from dpgap.exact.parameters import positive_integer, rational
 from dpgap.proof.auditing.calling import Calls
-from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value
+from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value, require_scipy
 from dpgap.proof.auditing.neighbours import Answers
 from dpgap.proof.auditing.path_sampling import frequency
-from dpgap.proof.auditing.searching import neighbours_to_try, search
+from dpgap.proof.auditing.searching import neighbours_to_try, search, taken
 from dpgap.proof.checker.proving import stated
 
 __all__ = ["AuditResult", "audit", "frequency", "lower_bound"]
@@ -51,6 +51,10 @@ class AuditResult:
     runs: int
     samples: int
     """Calls in all."""
+    left_out: int
+    """How many pairs of neighbours were left out, because the function refused one of them."""
+    why_left_out: str
+    """What it said to the first of them."""
     seconds: float = field(compare=False)
 
     @property
@@ -67,10 +71,20 @@ class AuditResult:
             f"event      {self.event}\n"
             f"answers    {_spelt(self.answers)}: {self.hits:,} times in {self.runs:,}\n"
             f"neighbour  {_spelt(self.neighbour)}: {self.hits_neighbour:,} times in {self.runs:,}\n"
+            f"{self._omissions()}"
             f"{self.samples:,} calls in {self.seconds:.1f} s"
         )
 
     __repr__ = __str__
+
+    def _omissions(self) -> str:
+        if not self.left_out:
+            return ""
+        return f"left out   {_many(self.left_out, 'pair')} of answers: {self.why_left_out}\n"
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _spelt(answers: Answers) -> str:
@@ -99,8 +113,8 @@ def audit(
     ----------
     function
         Takes a list of answers and returns an output: numbers, words, or lists, mappings and
-        dataclasses of them. Or a mechanism as `prove` takes it, with `run(answers, noise)`; many
-        of its runs are then taken together.
+        dataclasses of them; to raise is an output, too. Or a mechanism as `prove` takes it, with
+        `run(answers, noise)`; many of its runs are then taken together. Calls must be independent.
     epsilon, delta
         What is claimed. A mechanism may say it itself.
     samples
@@ -114,7 +128,8 @@ def audit(
     reach
         How many sensitivities all answers together can move; without it, each can move by one.
     neighbours
-        Pairs of answers to try in place of the built-in ones.
+        Pairs of answers to try in place of the built-in ones. Of these, one may be refused: that
+        it is, is an output. A built-in pair of which the function refuses one is left out.
     event
         What to look at in place of everything: whether this is true of an output.
     batch
@@ -135,6 +150,7 @@ def audit(
     >>> audit(noisy, epsilon="1/2", samples=10_000).rejected
     True
     """
+    require_scipy()
     start = time.perf_counter()
     claimed = float(stated(function, "epsilon", epsilon))
     allowed = _delta(delta)
@@ -157,9 +173,9 @@ def audit(
             reach=getattr(function, "reach", None) if reach is None else reach,
         )
         if neighbours is None
-        else [(tuple(one), tuple(other)) for one, other in neighbours]
+        else taken(calls, ((tuple(one), tuple(other)) for one, other in neighbours), all, most)
     )
-    found = search(calls, tried, searching, claimed, allowed)
+    found = search(calls, tried.pairs, searching, claimed, allowed)
     runs = (most - searching) // 2
     hits, others = (
         sum(found.event.count(calls(side, size, to_test=True)) for size in _chunks(runs))
@@ -178,6 +194,8 @@ def audit(
         others,
         runs,
         calls.made,
+        tried.left_out,
+        tried.reason,
         time.perf_counter() - start,
     )
 

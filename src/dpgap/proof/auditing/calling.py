@@ -1,11 +1,18 @@
 """Calls of what is audited: a function, a function of many runs, or a program with its noise."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from dpgap.proof.auditing.neighbours import Answers
-from dpgap.proof.auditing.outputs import Codes, Outputs, leaves
-from dpgap.proof.auditing.path_sampling import tabulate
+from dpgap.proof.auditing.outputs import Codes, Leaves, Outputs, leaves
+from dpgap.proof.auditing.path_sampling import PASSED_ON, tabulate
+
+_TRIES = 3
+"""So many times must a function raise to be said to refuse answers."""
+
+
+class WrongCount(ValueError):  # noqa: N818 - shown as a ValueError
+    """A function of many runs returned more outputs or fewer."""
 
 
 class Calls:
@@ -30,40 +37,72 @@ class Calls:
         self._together: dict[Answers, bool] = {}
 
     def __call__(self, answers: Answers, runs: int, *, to_test: bool = False) -> Outputs:
-        """The outputs of so many runs on these answers.
+        """The outputs of so many runs on these answers. To raise is an output like any other.
 
         Whether runs of a program go together is found out while searching. In a test it is as it
         was at last: nothing that comes out there may decide what is drawn.
         """
+        return self._tabulate(answers, runs, self._found, to_test=to_test)
+
+    def refusal(self, answers: Answers) -> Exception | None:
+        """Why the function takes no such answers, if it raises each time that it is called."""
+        why: Exception | None = None
+        for _ in range(_TRIES):
+            try:
+                self._tabulate(answers, 1, self._found_or_raises)
+            except WrongCount:
+                raise
+            except Exception as error:
+                why = why or error
+            else:
+                return None
+        return why
+
+    def _tabulate(
+        self,
+        answers: Answers,
+        runs: int,
+        found: Callable[[Callable[[], Any], bool], Leaves],
+        *,
+        to_test: bool = False,
+    ) -> Outputs:
         outputs = Outputs(runs, self.codes)
         if self._run is not None:
             on_grid = bool(getattr(self._function, "on_grid", False))
             known = self._together.get(answers, False) if to_test else None
             self._together[answers] = tabulate(
-                self._run, answers, self._shown, outputs, on_grid=on_grid, together=known
+                self._run, answers, found, outputs, on_grid=on_grid, together=known
             )
+        elif self._batch:
+            returned = iter(self._many(answers, runs))
+            for row in range(runs):
+                outputs.put(row, self._found(lambda: next(returned), True))
         else:
-            for row, output in enumerate(self._returned(answers, runs)):
-                outputs.put(row, list(self._shown(output)))
+            for row in range(runs):
+                outputs.put(row, found(lambda: self._function(list(answers)), False))
         self.made += runs
         self._progress(self.made)
         return outputs
 
-    def _returned(self, answers: Answers, runs: int) -> Iterator[Any]:
-        if self._batch:
-            yield from self._function(list(answers), runs)
-            return
-        for _ in range(runs):
-            yield self._function(list(answers))
+    def _many(self, answers: Answers, runs: int) -> list[Any]:
+        returned = list(self._function(list(answers), runs))
+        if len(returned) != runs:
+            raise WrongCount("function must return as many outputs as runs")
+        return returned
 
-    def _shown(self, output: Any) -> Iterator[tuple[str, Any]]:
-        """What is looked at: everything, or whether the given event happened."""
-        return leaves(output if self._event is None else bool(self._event(output)))
-
-    def refusal(self, answers: Answers) -> Exception | None:
-        """Why the function takes no such answers, if it does not."""
+    def _found(self, call: Callable[[], Any], raises: bool) -> Leaves:
+        """What is looked at: everything, an exception, or whether the given event happened."""
         try:
-            self(answers, 1)
+            output = call()
+            if self._event is None:
+                return list(leaves(output))  # a generator runs here
+        except PASSED_ON:
+            raise
         except Exception as error:
-            return error
-        return None
+            if raises:
+                raise
+            return list(leaves(f"raised {type(error).__name__}"))
+        return list(leaves(bool(self._event(output))))
+
+    def _found_or_raises(self, call: Callable[[], Any], raises: bool) -> Leaves:
+        return self._found(call, True)

@@ -5,7 +5,8 @@ So a program that can be proved can also be sampled, as it is, a million times i
 comes from secure bits.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ import numpy as np
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import Law, Noise, RealLaw, Scalar
-from dpgap.proof.auditing.outputs import Outputs
+from dpgap.proof.auditing.outputs import Leaves, Outputs
 from dpgap.proof.checker.guard import Stop
-from dpgap.proof.checker.numbers import Affine
+from dpgap.proof.checker.numbers import Affine, BadNoise, BadProgram, Violation
 from dpgap.proof.checker.path_explorer import PathExplorer
 
 _AT_ONCE = 1 << 17
@@ -140,10 +141,14 @@ class _TooManyPaths(Exception):  # noqa: N818 - a finding, not a fault
     pass
 
 
+PASSED_ON = Stop, BadProgram, BadNoise, Violation, _TooManyPaths
+"""What is said about a program, and is not said by it."""
+
+
 def tabulate(
     run: Callable[[Any, Noise], Any],
     answers: Sequence[Scalar],
-    shown: Callable[[Any], Iterable[tuple[str, Any]]],
+    found: Callable[[Callable[[], Any], bool], Leaves],
     outputs: Outputs,
     *,
     on_grid: bool = False,
@@ -152,34 +157,44 @@ def tabulate(
     """Enter what a program returns, in as many runs as there are outputs.
 
     Runs go down each path together, or one by one. If nobody says which, they go together unless
-    there are too few of them on a path; then they are drawn again. What is kept depends on what
-    came out, so such runs are for a search, never for a test. Returns whether all went together.
+    there are too few of them on a path, or the program fails; then they are drawn again. What is
+    kept depends on what came out, so such runs are for a search, never for a test. Returns whether
+    all went together.
+
+    `found` calls what it is given and takes apart what that returns. It is told whether to raise
+    what that raises: numbers that stand for many runs may be the reason.
     """
     for done in range(0, outputs.runs, _AT_ONCE):
         rows = range(done, min(done + _AT_ONCE, outputs.runs))
         if together is not False:
-            most = len(rows) if together else len(rows) // _ON_A_PATH
+            raises = together is None
+            most = len(rows) // _ON_A_PATH if raises else len(rows)
             try:
-                _tabulate_paths(run, answers, shown, outputs, rows, most, on_grid=on_grid)
+                _tabulate_paths(
+                    run, answers, found, outputs, rows, most, on_grid=on_grid, raises=raises
+                )
                 continue
-            except _TooManyPaths:
+            except Exception:
+                if not raises:
+                    raise
                 outputs.forget(slice(rows.start, rows.stop))
                 together = False
         noise = OneByOne(on_grid=on_grid)
         for row in rows:
-            outputs.put(row, list(shown(run(answers, noise))))
+            outputs.put(row, found(partial(run, answers, noise), False))
     return together is not False
 
 
 def _tabulate_paths(
     run: Callable[[Any, Noise], Any],
     answers: Sequence[Scalar],
-    shown: Callable[[Any], Iterable[tuple[str, Any]]],
+    found: Callable[[Callable[[], Any], bool], Leaves],
     outputs: Outputs,
     rows: range,
     most: int,
     *,
     on_grid: bool,
+    raises: bool,
 ) -> None:
     """Enter some runs path by path, if there are at most so many paths."""
     sampler = PathSampler(len(rows), on_grid=on_grid)
@@ -187,7 +202,7 @@ def _tabulate_paths(
     def body() -> None:
         if sampler.count >= most:
             raise _TooManyPaths
-        found = list(shown(run(answers, sampler)))  # a generator runs here
-        outputs.put(sampler.here + rows.start, found, sampler.values)
+        output = found(partial(run, answers, sampler), raises)
+        outputs.put(sampler.here + rows.start, output, sampler.values)
 
     sampler.explore(body)

@@ -7,7 +7,7 @@ merit.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dpgap.exact.draws import Floats
@@ -33,6 +33,14 @@ class Suspicion(NamedTuple):
     answers: Answers
     neighbour: Answers
     event: OutputEvent
+
+
+class Tried(NamedTuple):
+    """Neighbours to try, and how many were left out, for which reason first."""
+
+    pairs: Sequence[Pair]
+    left_out: int
+    reason: str
 
 
 def search(
@@ -109,27 +117,37 @@ def neighbours_to_try(
     sensitivity: Any,
     monotonic: bool,
     reach: int | None,
-) -> list[Pair]:
+) -> Tried:
     """Built-in neighbours that the function takes, as many as the calls allow."""
     at = _Levels(calls, sensitivity)
     least = 0 if monotonic or at.mode((-1,) * 3) is not None else 1
     levels = list(dict.fromkeys([least, *changes_of_mind(at.mode)]))
     far = math.ceil(_FAR / epsilon)
-    refused = ""
-    tried: list[Pair] = []
-    for pair in pairs(levels, sensitivity, monotonic=monotonic, reach=reach, far=far):
-        if len(tried) >= max(_FEWEST, budget // _A_PAIR):
+    most = max(_FEWEST, budget // _A_PAIR)
+    built_in = pairs(levels, sensitivity, monotonic=monotonic, reach=reach, far=far)
+    return taken(calls, built_in, any, most)
+
+
+def taken(
+    calls: Calls, tried: Iterable[Pair], refuses: Callable[[Iterable[bool]], bool], most: int
+) -> Tried:
+    """The first pairs that the function does not refuse: on `any` of the two sides, or on `all`."""
+    kept: list[Pair] = []
+    left_out, reason = 0, ""
+    for pair in tried:
+        if len(kept) >= most:
             break
-        for side in pair:
-            why = calls.refusal(side)
-            if why is not None:
-                refused = refused or f": on {list(side)} it said {why!r}"
-                break
-        else:
-            tried.append(pair)
-    if not tried:
-        raise ValueError(f"the function took none of the answers that were tried{refused}")
-    return tried
+        why = {side: calls.refusal(side) for side in pair}
+        if not refuses(error is not None for error in why.values()):
+            kept.append(pair)
+            continue
+        left_out += 1
+        reason = reason or next(
+            f"on {list(side)} it said {error!r}" for side, error in why.items() if error is not None
+        )
+    if not kept:
+        raise ValueError(f"the function took none of the answers that were tried: {reason}")
+    return Tried(kept, left_out, reason)
 
 
 class _Levels:
