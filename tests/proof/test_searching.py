@@ -358,10 +358,35 @@ def test_neighbours_move_by_the_sensitivity_at_most(monotonic):
     both_ways = 0
     for answers, neighbour in pairs([0, 7], 3, monotonic=monotonic, reach=None, far=8):
         moves = {after - before for before, after in zip(answers, neighbour, strict=True)}
-        assert moves <= {-3, 0, 3}
+        assert moves <= {-3, 0, 1, 3}
         assert moves != {0}
         both_ways += {-3, 3} <= moves
     assert bool(both_ways) != monotonic
+
+
+@pytest.mark.parametrize("sensitivity", [5, 0.5, 2.5])
+def test_noise_in_steps_of_the_sensitivity_is_found(sensitivity):
+    draw = random.Random(17)
+
+    def on_a_lattice(answers):
+        return answers[0] + sensitivity * whole_laplace(1, draw)
+
+    given = {"epsilon": 1, "sensitivity": sensitivity, "samples": 10_000}
+    found = audit(on_a_lattice, **given)
+    assert found.rejected
+    assert found.hits_neighbour == 0
+
+
+def test_whole_noise_in_steps_of_two_is_given_away_by_its_lowest_bit():
+    draw = random.Random(18)
+
+    def in_twos(answers):
+        return answers[0] + 2 * whole_laplace(50, draw)
+
+    found = audit(in_twos, epsilon=1, samples=10_000)
+    assert found.rejected
+    assert "lowest bit" in found.event
+    assert not audit(in_twos, epsilon=1, samples=10_000, bits=False).rejected
 
 
 def test_neighbours_stay_within_reach():

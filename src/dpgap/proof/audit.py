@@ -136,8 +136,8 @@ def audit(
         Whether the function is called with the answers and a number of runs, and returns as many
         outputs.
     bits
-        Whether to look at the lowest bit of floats, too: noise that was added in floats shows
-        there which answer it was added to.
+        Whether to look at the lowest bit of numbers, too: noise that was added in floats, or in
+        steps of two, shows there which answer it was added to.
     progress
         Is told how many calls were made, again and again.
 

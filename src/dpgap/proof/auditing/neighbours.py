@@ -14,6 +14,8 @@ Pair = tuple[Answers, Answers]
 
 NOT_ONE = "one thing or another"
 _SIZES = (2, 5, 1, 3, 6)
+_FINER_AT = 2
+"""How many pairs are more usual than those that move by less than the sensitivity."""
 _FARTHEST = 7
 """The level where a program changes its mind is looked for up to this power of 4, less one."""
 
@@ -28,8 +30,24 @@ def pairs(
     """
     by_size = [list(_of_size(size, levels, monotonic, reach, far)) for size in _SIZES]
     turns = (pair for turn in zip_longest(*by_size) for pair in turn if pair is not None)
-    scaled = (tuple(tuple(x * sensitivity for x in side) for side in pair) for pair in turns)
-    return list(dict.fromkeys(scaled))  # type: ignore[arg-type]
+    scaled: list[Pair] = [
+        (tuple(x * sensitivity for x in one), tuple(x * sensitivity for x in other))
+        for one, other in turns
+    ]
+    scaled[_FINER_AT:_FINER_AT] = _finer(levels[0], sensitivity)
+    return list(dict.fromkeys(scaled))
+
+
+def _finer(level: int, sensitivity: Any) -> Iterator[Pair]:
+    """Moves by less than the sensitivity, which noise in steps of it gives away.
+
+    By 1 where it is a whole number; answers may have to be whole then, as they are if it is 1.
+    """
+    if sensitivity == 1:
+        return
+    move = 1 if sensitivity == int(sensitivity) else sensitivity / 2
+    for n in (2, 1):
+        yield (level * sensitivity,) * n, (level * sensitivity + move,) * n
 
 
 def _of_size(

@@ -2,7 +2,7 @@
 
 An output is taken apart down to numbers and words: `output[1].gap`, `len(output[0])`. What is no
 number gets a code. A *part* is something to look at: a number, what it is if it is none, the
-difference of two numbers, the lowest bit of a float, or everything discrete at once.
+difference of two numbers, the lowest bit of a number, or everything discrete at once.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
@@ -20,6 +20,8 @@ from dpgap.proof.checker.numbers import Affine, Condition
 _MOST_NUMBERS = 40
 _MOST_COMPARED = 6
 """So many numbers are compared each with each; of more, only those that follow each other."""
+_FEW = 3
+"""So few different whole numbers are told apart one by one."""
 _ALL = "output"
 _ABSENT, _NUMBER = 0, 1
 _DIGITS = 53
@@ -151,7 +153,7 @@ class Part:
 
 
 def parts_of(sides: Sequence[Outputs], *, bits: bool) -> list[Part]:
-    """All there is to look at in outputs that look like these; the bits of floats if asked."""
+    """All there is to look at in outputs that look like these; lowest bits if asked."""
     paths = list(dict.fromkeys(path for side in sides for path in side.numbers))
     numbers = [path for path in paths if any(_varies(s.numbers.get(path)) for s in sides)]
     numbers = numbers[:_MOST_NUMBERS]
@@ -165,7 +167,7 @@ def parts_of(sides: Sequence[Outputs], *, bits: bool) -> list[Part]:
         *(
             Part(f"log₂ of the lowest bit of {path}", _lowest_bit_of(path))
             for path in numbers
-            if bits and any(_has_fractions(side.numbers.get(path)) for side in sides)
+            if bits and "len(" not in path and _has_bits(path, sides)
         ),
         *(Part(path, _kind(path), False) for path in paths[:_MOST_NUMBERS]),
         Part(_ALL, lambda side: side.discrete, False),
@@ -176,11 +178,11 @@ def _varies(column: Floats | None) -> bool:
     return column is not None and not np.isnan(column).all()
 
 
-def _has_fractions(column: Floats | None) -> bool:
-    if column is None:
-        return False
-    known = column[np.isfinite(column)]
-    return bool((known != np.rint(known)).any())
+def _has_bits(path: str, sides: Sequence[Outputs]) -> bool:
+    """Whether its lowest bit may tell more: there are fractions, or several whole numbers."""
+    column = np.concatenate([_number(path)(side) for side in sides])
+    known = np.unique(column[np.isfinite(column)])
+    return known.size > _FEW or bool((known != np.rint(known)).any())
 
 
 def _number(path: str) -> Callable[[Outputs], Floats]:
