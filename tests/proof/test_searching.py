@@ -4,9 +4,12 @@ import math
 import random
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from faults import with_scales
 from scipy.stats import binom
@@ -326,6 +329,69 @@ def test_an_output_of_any_shape_is_taken_apart():
         "len(output[3])": 1,
         "output[3][0]": 3,
     }
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda name: pd.Series([1.0, 2.0], index=[name, "z"]),
+        lambda name: pd.Series([1.0, 1.0], index=["z", name] if name == "x" else [name, "z"]),
+        lambda name: pd.Series([1.0, 1.0], index=["z", "z"] if name == "x" else ["z", "y"]),
+        lambda name: pd.DataFrame({name: [1.0]}),
+        lambda name: pl.DataFrame({name: [1.0]}),
+    ],
+)
+def test_the_names_in_a_table_are_looked_at(made):
+    result = audit(lambda answers: made("x" if answers[0] > 0 else "y"), epsilon=1, samples=2_000)
+    assert result.rejected
+
+
+def test_a_number_that_varies_is_looked_at_behind_many_that_do_not():
+    result = audit(lambda answers: [0.5] * 50 + [answers[0] + 0.5], epsilon=1, samples=2_000)
+    assert result.rejected
+    assert result.not_looked_at == 0
+
+
+def test_numbers_that_are_too_many_to_look_at_are_told():
+    draw = random.Random(19)
+    result = audit(lambda answers: [draw.random() for _ in range(50)], epsilon=1, samples=2_000)
+    assert result.not_looked_at == 10
+    assert "left out   10 numbers of the output, of too many\n" in str(result)
+
+
+@pytest.mark.parametrize("huge", [10**400, -(10**400), Fraction(10**400)])
+def test_numbers_beyond_floats_are_told_apart(huge):
+    assert audit(lambda answers: huge + answers[0], epsilon=1, samples=2_000).rejected
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, Decimal])
+@pytest.mark.parametrize("else_", [3, 3.5])
+def test_nan_is_one_thing_with_a_name(kind, else_):
+    draw = random.Random(20)
+
+    def sometimes(answers):
+        return kind("nan") if answers[0] > 0 and draw.random() < 0.2 else else_
+
+    result = audit(sometimes, epsilon=1, samples=2_000)
+    assert result.rejected
+    assert result.event in ("(output NaN)", "not (output 3)", "not (floats alone in output)")
+
+
+def test_a_signalling_nan_is_an_output():
+    assert not audit(lambda answers: Decimal("sNaN"), epsilon=1, samples=2_000).rejected
+
+
+def test_floats_and_words_are_told_apart_in_words():
+    outputs = Outputs(2, Codes())
+    outputs.put(0, list(leaves(0.5)))
+    outputs.put(1, list(leaves("no")))
+    clause = Clause(parts_of([outputs], bits=False)[-1], IS, outputs.discrete[0])
+    assert clause.in_words(outputs.codes) == "(floats alone in output)"
+
+
+@pytest.mark.parametrize("epsilon", [800, 10_000])
+def test_a_claim_beyond_all_counts_is_not_rejected(epsilon):
+    assert not audit(lambda answers: answers[0], epsilon=epsilon, samples=2_000).rejected
 
 
 def test_things_that_equal_none_but_themselves_are_refused():

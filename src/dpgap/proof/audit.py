@@ -55,6 +55,8 @@ class AuditResult:
     """How many pairs of neighbours were left out, because the function refused one of them."""
     why_left_out: str
     """What it said to the first of them."""
+    not_looked_at: int
+    """How many numbers of an output were not looked at one by one, because there were too many."""
     seconds: float = field(compare=False)
 
     @property
@@ -78,9 +80,9 @@ class AuditResult:
     __repr__ = __str__
 
     def _omissions(self) -> str:
-        if not self.left_out:
-            return ""
-        return f"left out   {_many(self.left_out, 'pair')} of answers: {self.why_left_out}\n"
+        pairs = f"left out   {_many(self.left_out, 'pair')} of answers: {self.why_left_out}\n"
+        numbers = f"left out   {_many(self.not_looked_at, 'number')} of the output, of too many\n"
+        return pairs * bool(self.left_out) + numbers * bool(self.not_looked_at)
 
 
 def _many(count: int, thing: str) -> str:
@@ -196,6 +198,7 @@ def audit(
         calls.made,
         tried.left_out,
         tried.reason,
+        found.not_looked_at,
         time.perf_counter() - start,
     )
 

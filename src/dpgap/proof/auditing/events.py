@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.exact.draws import Floats, Integers
-from dpgap.proof.auditing.outputs import Codes, Outputs, Part
+from dpgap.proof.auditing.finding import BEYOND_COUNTS
+from dpgap.proof.auditing.outputs import Codes, Outputs, Part, differs
 
 AT_MOST, AT_LEAST, IS, IS_NOT = "≤", "≥", "is", "is not"
 _MOST_CLAUSES = 12
@@ -47,7 +48,7 @@ class Clause:
         thing = codes.thing(self.value)
         if not isinstance(thing, tuple):
             return f"{words} {self.sign} {thing}"
-        said = ", ".join(f"{path} {value}" for path, value in thing)
+        said = ", ".join(f"{path} {value}" for path, value in thing) or f"floats alone in {words}"
         return f"{'' if self.sign == IS else 'not '}({said})"
 
 
@@ -81,7 +82,7 @@ def promise(
 
 def excess(hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: float) -> float:
     """By how many standard deviations the event is likelier than ε and δ allow, about."""
-    factor = math.exp(epsilon)
+    factor = math.exp(min(epsilon, BEYOND_COUNTS))
     allowed = max(0.0, hits - delta * runs) / factor
     beyond = hits - delta * runs - factor * hits_neighbour
     spread = math.sqrt(hits + factor**2 * max(hits_neighbour, allowed) + _SOME)
@@ -93,11 +94,11 @@ def events(parts: Sequence[Part], sides: Sequence[Outputs], delta: float) -> Ite
     runs = min(_MOST_ROWS, sides[0].runs)
     look = [[part.look(side)[:runs] for side in sides] for part in parts]
     columns = [np.concatenate(each) for each in look]
-    parts = [part for part, each in zip(parts, columns, strict=True) if _varies(each)]
+    parts = [part for part, each in zip(parts, columns, strict=True) if differs(each)]
     is_first = np.arange(2 * runs) < runs
     if not parts:
         return
-    table = np.column_stack([each for each in columns if _varies(each)])
+    table = np.column_stack([each for each in columns if differs(each)])
     ordered = np.array([part.is_ordered for part in parts])
     starts = sorted(_best(table, is_first, ordered, runs, delta), reverse=True)[:_STARTS]
     for best, place, sign, value in starts:
@@ -112,11 +113,6 @@ def events(parts: Sequence[Part], sides: Sequence[Outputs], delta: float) -> Ite
             best, place, sign, value = max(_best(rows, own, ordered, runs, delta))
             if best < last + _GAIN:
                 break
-
-
-def _varies(column: Floats) -> bool:
-    first = column[0]
-    return not bool((column == first).all() if first == first else np.isnan(column).all())
 
 
 def _true(column: Floats, sign: str, value: float) -> Rows:

@@ -5,6 +5,7 @@ number gets a code. A *part* is something to look at: a number, what it is if it
 difference of two numbers, the lowest bit of a number, or everything discrete at once.
 """
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
@@ -43,7 +44,9 @@ def leaves(part: Any, path: str = _ALL) -> Iterator[tuple[str, Any]]:
     if isinstance(part, np.ndarray | np.generic):
         part = part.tolist()
     elif hasattr(part, "to_numpy"):
-        part = part.to_numpy().tolist()
+        part, names = _table(part)
+        if names is not None:
+            yield f"order of {path}", ", ".join(map(repr, names))
     if is_dataclass(part) and not isinstance(part, type):
         inner = {f".{field.name}": getattr(part, field.name) for field in fields(part)}
     elif isinstance(part, Mapping):
@@ -58,6 +61,17 @@ def leaves(part: Any, path: str = _ALL) -> Iterator[tuple[str, Any]]:
     yield f"len({path})", len(inner)
     for step, value in inner.items():
         yield from leaves(value, path + step)
+
+
+def _table(part: Any) -> tuple[Any, list[Any] | None]:
+    """A series by its index, a table by its columns, and these in order; other things as lists."""
+    if hasattr(part, "items"):  # pandas
+        named = list(part.items())
+        names = [name for name, _ in named]
+        return (dict(named) if len(set(names)) == len(names) else named), names
+    if hasattr(part, "columns") and hasattr(part, "to_dict"):  # Polars
+        return part.to_dict(as_series=False), list(part.columns)
+    return part.to_numpy().tolist(), None
 
 
 class Codes:
@@ -101,7 +115,8 @@ class Outputs:
     ) -> None:
         """Enter an output, for one run or for many that have it in common."""
         discrete = []
-        for path, leaf in found:
+        for path, each in found:
+            leaf = "NaN" if _is_nan(each) else each  # one does not equal another
             if path not in self.numbers:
                 self.numbers[path] = np.full(self.runs, np.nan)
                 self.kinds[path] = np.full(self.runs, float(_ABSENT))
@@ -109,8 +124,8 @@ class Outputs:
             kinds[rows] = _NUMBER
             if isinstance(leaf, Affine) and value_of is not None:
                 numbers[rows] = value_of(leaf)
-            elif isinstance(leaf, int | float | Fraction | Decimal) and leaf == leaf:
-                numbers[rows] = float(leaf)
+            elif isinstance(leaf, int | float | Fraction | Decimal):
+                numbers[rows] = _float(leaf)
             else:
                 kinds[rows] = self.codes.code(leaf)
             if not isinstance(leaf, float | Affine):
@@ -130,6 +145,17 @@ class Outputs:
         some.kinds = {path: column[chosen] for path, column in self.kinds.items()}
         some.discrete = self.discrete[chosen]
         return some
+
+
+def _is_nan(leaf: Any) -> bool:
+    return leaf.is_nan() if isinstance(leaf, Decimal) else isinstance(leaf, float) and leaf != leaf
+
+
+def _float(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def joined(one: Outputs, two: Outputs) -> Outputs:
@@ -155,8 +181,7 @@ class Part:
 def parts_of(sides: Sequence[Outputs], *, bits: bool) -> list[Part]:
     """All there is to look at in outputs that look like these; lowest bits if asked."""
     paths = list(dict.fromkeys(path for side in sides for path in side.numbers))
-    numbers = [path for path in paths if any(_varies(s.numbers.get(path)) for s in sides)]
-    numbers = numbers[:_MOST_NUMBERS]
+    numbers = _spread(varying(sides))
     compared = combinations if len(numbers) <= _MOST_COMPARED else lambda some, _: pairwise(some)
     return [
         *(Part(path, _number(path)) for path in numbers),
@@ -169,13 +194,33 @@ def parts_of(sides: Sequence[Outputs], *, bits: bool) -> list[Part]:
             for path in numbers
             if bits and "len(" not in path and _has_bits(path, sides)
         ),
-        *(Part(path, _kind(path), False) for path in paths[:_MOST_NUMBERS]),
+        *(Part(path, _kind(path), False) for path in _spread(paths)),
         Part(_ALL, lambda side: side.discrete, False),
     ]
 
 
-def _varies(column: Floats | None) -> bool:
-    return column is not None and not np.isnan(column).all()
+def varying(sides: Sequence[Outputs]) -> list[str]:
+    """The numbers that are not the same in all outputs."""
+    paths = dict.fromkeys(path for side in sides for path in side.numbers)
+    columns = {path: np.concatenate([_number(path)(side) for side in sides]) for path in paths}
+    return [path for path, column in columns.items() if differs(column)]
+
+
+def differs(column: Floats) -> bool:
+    """Whether there are different numbers, or a number and none."""
+    first = column[0]
+    return not bool((column == first).all() if first == first else np.isnan(column).all())
+
+
+def not_looked_at(sides: Sequence[Outputs]) -> int:
+    """How many numbers are not looked at, because there are too many."""
+    return max(0, len(varying(sides)) - _MOST_NUMBERS)
+
+
+def _spread(paths: Sequence[str]) -> list[str]:
+    """As many as are looked at, taken evenly."""
+    count = min(len(paths), _MOST_NUMBERS)
+    return [paths[place * len(paths) // count] for place in range(count)]
 
 
 def _has_bits(path: str, sides: Sequence[Outputs]) -> bool:

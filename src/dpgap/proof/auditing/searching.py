@@ -14,7 +14,7 @@ from dpgap.exact.draws import Floats
 from dpgap.proof.auditing.calling import Calls
 from dpgap.proof.auditing.events import OutputEvent, events, excess, promise
 from dpgap.proof.auditing.neighbours import NOT_ONE, Answers, Pair, changes_of_mind, pairs
-from dpgap.proof.auditing.outputs import Outputs, joined, parts_of
+from dpgap.proof.auditing.outputs import Outputs, joined, not_looked_at, parts_of
 
 _A_PAIR = 2_000
 """How many calls of the search a pair of neighbours should get, on the whole."""
@@ -33,6 +33,8 @@ class Suspicion(NamedTuple):
     answers: Answers
     neighbour: Answers
     event: OutputEvent
+    not_looked_at: int = 0
+    """How many numbers of the outputs were not."""
 
 
 class Tried(NamedTuple):
@@ -96,7 +98,7 @@ def _suspicions(
     parts = parts_of(sides, bits=bits)
     made, judged = ([side.rows(slice(start, None, 2)) for side in sides] for start in (0, 1))
     yield Suspicion(-math.inf, -math.inf, *pair, OutputEvent(()))
-    runs = judged[0].runs
+    runs, unseen = judged[0].runs, not_looked_at(sides)
     for one, other in ((0, 1), (1, 0)):
         for event in events(parts, (made[one], made[other]), delta):
             hits, hits_neighbour = event.count(judged[one]), event.count(judged[other])
@@ -106,6 +108,7 @@ def _suspicions(
                 pair[one],
                 pair[other],
                 event,
+                unseen,
             )
 
 
