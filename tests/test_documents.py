@@ -7,6 +7,9 @@ import pytest
 
 from pages import PAGES, ROOT, name_of
 
+BLANK = re.compile(r"^[-*| ]*(?:\*\*[^*]+\*\* +)?[A-Z]{4,}[ \t]*\|?$", re.MULTILINE)
+"""A line that is one word in capitals, as one writes where something is still missing."""
+
 
 def _anchors(page: Path) -> set[str]:
     """The names that headings get in a link."""
@@ -23,6 +26,16 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         target = (page.parent / path) if path else page
         assert target.exists(), link
         assert not anchor or anchor in _anchors(target), link
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=name_of)
+def test_no_page_has_a_word_that_was_to_be_filled_in(page: Path) -> None:
+    assert BLANK.findall(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_word_that_was_to_be_filled_in_is_found() -> None:
+    left = "MEASURED\n- NUMBERS\n| TIMES |\n- **Sound ones.** COUNTS\n"
+    assert BLANK.findall(f"It says REJECTED.\n{left}JSON and CSV\n") == left.splitlines()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
