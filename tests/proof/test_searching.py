@@ -359,7 +359,9 @@ def test_numbers_that_are_too_many_to_look_at_are_told():
     assert "left out   10 numbers of the output, of too many\n" in str(result)
 
 
-@pytest.mark.parametrize("huge", [10**400, -(10**400), Fraction(10**400)])
+@pytest.mark.parametrize(
+    "huge", [10**400, -(10**400), Fraction(10**400)], ids=["int", "below", "ratio"]
+)
 def test_numbers_beyond_floats_are_told_apart(huge):
     assert audit(lambda answers: huge + answers[0], epsilon=1, samples=2_000).rejected
 
