@@ -217,10 +217,12 @@ def not_looked_at(sides: Sequence[Outputs]) -> int:
     return max(0, len(varying(sides)) - _MOST_NUMBERS)
 
 
-def _spread(paths: Sequence[str]) -> list[str]:
-    """As many as are looked at, taken evenly."""
-    count = min(len(paths), _MOST_NUMBERS)
-    return [paths[place * len(paths) // count] for place in range(count)]
+def _spread(paths: list[str]) -> list[str]:
+    """As many as are looked at, taken evenly from the first to the last."""
+    if len(paths) <= _MOST_NUMBERS:
+        return paths
+    last = len(paths) - 1
+    return [paths[place * last // (_MOST_NUMBERS - 1)] for place in range(_MOST_NUMBERS)]
 
 
 def _has_bits(path: str, sides: Sequence[Outputs]) -> bool:
