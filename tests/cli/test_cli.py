@@ -352,7 +352,7 @@ def test_a_real_process_ends_without_a_traceback(folder: Path) -> None:
     done = _process("top-k", *ASK, "-k", "9", folder=folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
-    assert "k must be at most the number of answers, 5, not 9" in done.stderr
+    assert "-k must be at most the number of items in the domain, 5, not 9" in done.stderr
 
 
 def test_help_does_not_load_what_it_does_not_need() -> None:
@@ -424,6 +424,68 @@ def test_commands_of_other_parts_are_loaded_when_they_are_called(
     assert CliRunner().invoke(own, ["greet", "Ann", "--loud"]).stdout == "Hello Ann!\n"
     assert "--loud" in CliRunner().invoke(own, ["greet", "--help"]).stdout
     assert CliRunner().invoke(own, ["greet"]).exit_code == 2
+
+
+LISTED = (
+    "say which items there are: --domain FILE (public, one on each line); or, if nobody listed "
+    "them, --max-items 3 --delta 1e-6"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--unit who --item what -k 2", LISTED),
+        ("--unit who --item what -k 2 --max-items 3", LISTED),
+        ("--item what --domain 0..9 -k 2", "--unit must be given: the column that says whose row"),
+        ("--unit who --domain 0..9 -k 2", "--item must be given: the column to count"),
+        ("--unit who --item what --domain 0..9 -k 0", "-k must be at least 1, not 0"),
+        ("--unit who --item what --domain 0..9 -k 2 --by at", "--by needs --groups: the public"),
+        ("--unit who --item what --domain 0..9 -k 2 --sum at", "--sum needs --at-most: the most"),
+        (
+            "--unit who --item what --domain 0..9 -k 2 --at-most 3",
+            "--at-most, --at-least and --step need --sum: the column of amounts",
+        ),
+        (
+            "--unit who --item what --domain at_most.txt -k 2",
+            "there is no file 'at_most.txt': a domain in text is a file with an item on each line",
+        ),
+    ],
+)
+def test_errors_name_options_and_not_arguments(folder: Path, words: str, says: str) -> None:
+    result = CliRunner().invoke(app, ["top-k", "sold.csv", "--epsilon", "1", *words.split()])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"dpgap: {says}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_only_some_commands_need_is_named_by_their_options(folder: Path) -> None:
+    above = CliRunner().invoke(app, ["above", *ASK, "--threshold", "5"])
+    assert above.stderr.startswith("dpgap: -k must be given, unless --max-items says how many a u")
+    count = CliRunner().invoke(app, ["count", "sold.csv", "--epsilon", "1"])
+    assert count.stderr.startswith("dpgap: --unit must be given: ")
+
+
+def test_a_wrong_filter_is_shown_with_its_place(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["top-k", *ASK, "-k", "2", "--where", "what = fig"])
+    said, *where = result.stderr.splitlines()
+    assert "did you mean 'fig'?" in said
+    assert where == ["  what = fig", "         ^"]
+
+
+def test_no_line_that_looks_like_ours_can_be_forged(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["show", "gone\ndpgap: all is well\x1b[2J"])
+    assert result.stderr.count("\n") == 1
+    assert "\x1b" not in result.stderr
+
+
+def test_without_a_ledger_it_is_said_that_nobody_keeps_count(folder: Path) -> None:
+    said = "ε spent 1   ε left 0 of this run (no ledger keeps count: runs add up)\n"
+    assert said in _run("top-k", *ASK, "-k", "2")
+    ledger = ["--ledger", f"sqlite:///{folder}/budget.db"]
+    _run("ledger", "create", *ledger, "--dataset", "sales", "--epsilon", "3")
+    paid = _run("top-k", *ASK, "-k", "2", *ledger, "--dataset", "sales")
+    assert "ε spent 1   ε left 2 to data set 'sales'\n" in paid
 
 
 @pytest.mark.parametrize(

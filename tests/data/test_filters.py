@@ -78,7 +78,7 @@ LITERAL = "a number, 'text', true or false"
         ("a = and", 5, f"expected {LITERAL} after '='"),
         ("a >> 1", 4, f"expected {LITERAL} after '>'"),
         ('a = "CH"', 5, f"expected {LITERAL} after '='; text stands in single quotes"),
-        ("a = b", 5, "columns are not compared with each other"),
+        ("a = b", 5, "did you mean 'b'? (columns are not compared with each other)"),
         ("10 < a", 1, "expected a column"),
         ("in = 1", 1, "expected a column"),
         ("a = 1 or", 9, "expected a column after 'or'"),

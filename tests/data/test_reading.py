@@ -71,6 +71,23 @@ def test_csv_files_without_a_header_or_with_broken_rows_are_refused(
         _counts(path, ["fig"])
 
 
+def test_columns_are_told_where_a_file_states_them_and_never_of_a_text_file(tmp_path: Path) -> None:
+    names = ["owned\x1b[2J", "long" * 99, *(f"column {place}" for place in range(23))]
+    table = pandas.DataFrame({name: ["x"] for name in names})
+    said = []
+    for suffix, write in (("parquet", table.to_parquet), ("csv", table.to_csv)):
+        write(tmp_path / f"sold.{suffix}", index=False)
+        with pytest.raises(ValueError, match="there is no column") as refusal:
+            _counts(tmp_path / f"sold.{suffix}", ["fig"])
+        said.append(str(refusal.value))
+    assert said[0].startswith(
+        "there is no column 'what' in the table; it has owned\\x1b[2J, longlong"
+    )
+    assert said[0].endswith("column 16, column 17 and 5 more")
+    assert len(said[0]) < 400
+    assert said[1] == "there is no column 'what' in the table; its first line says which there are"
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
 def test_the_name_of_a_folder_is_no_column(tmp_path: Path, suffix: str) -> None:
     folder = tmp_path / "who=5" / "what=pea"

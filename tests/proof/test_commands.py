@@ -147,6 +147,10 @@ def leaks(answers):
     return max(range(len(answers)), key=lambda place: answers[place] + draw.choice((0, 1)))
 
 
+def refuses(answers):
+    raise RuntimeError("not today")
+
+
 def says_nothing(answers):
     return draw.random() < 0.5
 
@@ -232,6 +236,7 @@ def test_mechanisms_of_others_are_proved_or_refuted(of_others, name, code, endin
         ("audit", "no_such_module:f", 2, "there is no module 'no_such_module'"),
         ("audit", "{mine}.deeper:f", 2, "there is no module '{mine}.deeper'"),
         ("audit", "{mine}:f", 2, "{mine} has no 'f'"),
+        ("audit", "{mine}:refuses", 2, "the function took none of the answers that were tried"),
         ("audit", "{mine}:number", 2, "{mine}:number is not callable: it is of type int"),
         ("prove", "{mine}:Scaled", 2, "{mine}:Scaled needs arguments"),
         ("prove", "broken_{mine}:f", 1, "broken_{mine} cannot be imported: ZeroDivisionError"),
@@ -241,7 +246,7 @@ def test_mechanisms_of_others_are_proved_or_refuted(of_others, name, code, endin
 def test_a_wrong_address_is_refused_in_words(of_others, command, address, code, words):
     result = call(command, address.format(mine=of_others), "--epsilon", "1")
     assert result.exit_code == code
-    assert result.stderr.startswith(f"dpgap: {words.format(mine=of_others)}")
+    assert result.stderr.lstrip().startswith(f"dpgap: {words.format(mine=of_others)}")
 
 
 def test_an_audit_without_a_claim_is_refused(of_others):

@@ -135,7 +135,7 @@ def test_headings_are_the_same_in_every_form(monkeypatch: pytest.MonkeyPatch):
     for form in (page(release), release._repr_html_()):
         assert re.findall(r"<th scope=.col.[^>]*>(.*?)</th>", form) == headings
     monkeypatch.setenv("COLUMNS", "200")
-    head = next(line for line in shown(release, None, None).splitlines() if "estimate" in line)
+    head = next(line for line in shown(release, None).splitlines() if "estimate" in line)
     assert [part.strip() for part in head.split("  ") if part.strip()] == headings[:-1]
 
 
@@ -143,7 +143,7 @@ def test_headings_are_the_same_in_every_form(monkeypatch: pytest.MonkeyPatch):
 def test_a_terminal_of_any_width_shows_every_number(width: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", str(width))
     release = dpgap.top_k(SOLD, **ASKED, k=5)
-    text = shown(release, None, None)
+    text = shown(release, None)
     assert max(map(len, text.splitlines())) <= width
     for row in rows_of(release):
         for value in (row.estimate, row.low, row.high, row.lead, row.give_or_take):
@@ -159,8 +159,8 @@ def test_rows_that_are_mostly_noise_are_grey(monkeypatch: pytest.MonkeyPatch):
         estimates=np.zeros(5),
     )
     noisy = replace(noisy, evidence=noisy.evidence._replace(leads=(0.0,) * 5))
-    assert "\x1b[2mitem" in shown(noisy, None, None)
-    assert "\x1b[1mitem" in shown(clear, None, None)
+    assert "\x1b[2mitem" in shown(noisy, None)
+    assert "\x1b[1mitem" in shown(clear, None)
 
 
 @pytest.mark.parametrize("width", ["66", "80"])
@@ -169,4 +169,4 @@ def test_a_name_is_wrapped_only_where_headings_are_as_narrow_as_they_can_be(monk
     names = ["red bike", "bell"]
     sold = pandas.DataFrame({"what": names[:1] * 9000 + names[1:] * 1000})
     release = dpgap.top_k(sold, unit="row", item="what", domain=names, k=2, epsilon=1)
-    assert re.search(r" 1 +red bike +[89],\d{3}", shown(release, None, None))
+    assert re.search(r" 1 +red bike +[89],\d{3}", shown(release, None))

@@ -92,7 +92,10 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
     if audited.epsilon is None and not hasattr(function, "epsilon"):
         raise UsageError("--epsilon must be given: what does the function claim?")
     with _progress("Auditing", audited.samples, as_json) as advance:
-        result = audit(function, **audited._asdict(), progress=advance)
+        try:
+            result = audit(function, **audited._asdict(), progress=advance)
+        except (TypeError, ValueError) as error:  # nothing was audited
+            raise UsageError(str(error)) from None
     if as_json:
         found = asdict(result) | {"address": address, "rejected": result.rejected}
         typer.echo(json.dumps(found, default=str))

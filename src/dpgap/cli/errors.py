@@ -4,6 +4,7 @@ The code is 1 for what was refused or went wrong, 2 for a command that was calle
 for one that was interrupted. There is never a traceback.
 """
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -19,6 +20,11 @@ from dpgap.releases.printable import printable
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """A command that was called wrongly. Where the class is found depends on Typer's version."""
 
+_WORD = re.compile(r"\w+")
+_SUBJECTS = re.compile(r"(\w+(, | and ))*\w+ (must|needs?)\b( \w+)?")
+"""What a message is about, and what that needs."""
+_ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z]+_[a-z]+(?![\w'\"./-])")
+_INDENTED = "\n  "
 _OURS = {
     "LedgerError",
     "BudgetExhausted",
@@ -54,16 +60,34 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as error:
             message, status = ": ".join(["interrupted", *map(str, error.args)]), 130
         except Exception as error:
-            message = message_of(error)
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            message = _with_options(message_of(error), command)
         let_go_if_broken(sys.stdout)
         if message:
             say_error(message)
         raise typer.Exit(status)
 
 
+def _with_options(message: str, command: Any) -> str:
+    """Arguments by the options that a command has for them: at_most is --at-most.
+
+    Names that are words, too, are arguments where a message says of them what they must be or need.
+    """
+    options = {each.name: each.opts[0] for each in getattr(command, "params", ())}
+
+    def option(found: re.Match[str]) -> str:
+        name = options.get(found[0], found[0])
+        return name if name.startswith("-") else found[0]
+
+    head = _SUBJECTS.match(message)
+    end = head.end() if head else 0
+    return _WORD.sub(option, message[:end]) + _ARGUMENT.sub(option, message[end:])
+
+
 def say_error(message: str) -> None:
-    """Say what went wrong, in one line."""
-    typer.echo(f"dpgap: {printable(message)}", err=True)
+    """Say what went wrong, in one line. Lines that show where are indented, so none is forged."""
+    shown = _INDENTED.join(map(printable, message.split(_INDENTED)))
+    typer.echo(f"dpgap: {shown}", err=True)
 
 
 def _say_usage(error: Any) -> None:

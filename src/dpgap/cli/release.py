@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 _ROWS = "Which rows, and how much of a unit counts"
 _PAYING = "Who pays"
 _OUTPUT = "Where it goes"
+_NO_DOMAIN = (
+    "say which items there are: --domain FILE (public, one on each line); or, if nobody listed "
+    "them, --max-items 3 --delta 1e-6"
+)
+_NO_LEDGER = "of this run (no ledger keeps count: runs add up)"
 
 Epsilon = Annotated[str, typer.Option(help="The privacy budget, exact: 1, 0.7 or 2/3.")]
 Delta = Annotated[
@@ -188,7 +193,7 @@ def top_k(
 ) -> None:
     """Find the k items with the most units or the largest sums, with estimates and error bars."""
     ask = {"k": k, "epsilon": epsilon, "delta": delta, "method": method, "split": split}
-    _release("top_k", _counting(rows, items), ask, payer, output)
+    _release("top_k", _counting(rows, items, delta), ask, payer, output)
 
 
 @with_groups
@@ -208,7 +213,7 @@ def above(
     """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
     ask = {"k": k, "epsilon": epsilon, "delta": delta, "method": method, "split": split}
     ask |= {"threshold": threshold, "adaptive": adaptive}
-    _release("above", _counting(rows, items), ask, payer, output)
+    _release("above", _counting(rows, items, delta), ask, payer, output)
 
 
 @with_groups
@@ -217,8 +222,10 @@ def count(rows: Rows, epsilon: Epsilon, payer: Payer, output: Output) -> None:
     _release("count", _stated(rows), {"epsilon": epsilon}, payer, output)
 
 
-def _counting(rows: Rows, items: Items) -> dict[str, Any]:
+def _counting(rows: Rows, items: Items, delta: str) -> dict[str, Any]:
     """What is said of counting, as `dpgap.counts` takes it."""
+    if items.domain is None and (items.max_items is None or delta == "0"):
+        raise ValueError(_NO_DOMAIN)
     counting = _stated(rows) | _stated(items)
     if items.groups is not None:
         counting["groups"] = _groups(items.groups)
@@ -267,7 +274,7 @@ def _release(
     with notes():
         release: Answered = getattr(tables, function)(**ask)
     remaining = release.epsilon - release.spent if account is None else _left(account)
-    whose = None if account is None else account.dataset
+    whose = _NO_LEDGER if account is None else f"to data set {account.dataset!r}"
 
     def as_object() -> str:
         return to_json(release, remaining)

@@ -37,7 +37,7 @@ def show(
     for kind, output in files.items():
         output.write(render[kind]())
     remaining = release.epsilon - getattr(release, "spent", release.epsilon)
-    say(release.to_json() if json else shown(release, remaining, None))
+    say(release.to_json() if json else shown(release, remaining))
 
 
 def _content(file: str) -> bytes:

@@ -15,6 +15,7 @@ reads it, as far as its types are stated at all:
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
@@ -24,6 +25,7 @@ from narwhals.dtypes import DType
 
 from dpgap import how_to_get
 from dpgap.data.tracebacks import quietly
+from dpgap.releases.printable import printable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -54,6 +56,11 @@ _FAMILIES = {
     "List": "list",
     "Array": "list",
 }
+_ROLES = {
+    "unit": 'the column that says whose row it is (or "row" where every row is its own unit)',
+    "item": "the column to count",
+}
+_MOST_NAMES, _MOST_LETTERS = 20, 60
 _NO_TABLE = "table must name a table in its address: postgresql://user@host/database?table=sales"
 _UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
 _PORTS = {"postgresql": "5432", "mysql": "3306"}
@@ -123,12 +130,35 @@ def table_address(url: SplitResult, options: dict[str, str], names: dict[str, st
     return f"{kind}://{place}?{urlencode(sorted(filter(all, names.items())))}"
 
 
-def require_columns(columns: list[str], *names: str) -> None:
-    """Refuse names that are not columns."""
+def require_given(unit: str | None, item: str | None) -> tuple[str, str]:
+    """The same two names; refused if one is missing."""
+    if unit is not None and item is not None:
+        return unit, item
+    missing = [role for role, name in (("unit", unit), ("item", item)) if name is None]
+    what = ", and ".join(_ROLES[role] for role in missing)
+    raise TypeError(f"{' and '.join(missing)} must be given: {what}")
+
+
+def require_columns(columns: list[str], *names: str, hint: str = "") -> None:
+    """Refuse names that are not columns.
+
+    Which columns there are is not said unless a file or a database states them (`hint`): those of a
+    text file without a header, and of a frame that was read from it, are somebody's row.
+    """
     for name in names:
         if name not in columns:
-            # Which columns there are is not said: without a header they are somebody's row.
-            raise ValueError(f"there is no column {name!r} in the table")
+            raise ValueError(f"there is no column {name!r} in the table{hint}")
+
+
+def hint_at(columns: Sequence[str]) -> str:
+    """Which columns there are, in words; the first of them if there are many.
+
+    >>> hint_at(["age", "drug"])
+    '; it has age, drug'
+    """
+    more = len(columns) - _MOST_NAMES
+    named = ", ".join(printable(name[:_MOST_LETTERS]) for name in columns[:_MOST_NAMES])
+    return f"; it has {named}{f' and {more} more' if more > 0 else ''}"
 
 
 def is_url(table: object) -> TypeGuard[str]:

@@ -105,7 +105,7 @@ def read_bounds(
     if by is None and (groups is not None or max_groups != 1):
         raise ValueError("groups and max_groups need by: the column that says which group it is")
     if by is not None and groups is None:
-        raise ValueError("by needs groups: the public values of that column, as a list")
+        raise ValueError("by needs groups: the public values of that column")
     _require_add_or_remove(neighbours, max_items=max_items, by=by, unknown=is_unknown or None)
     return Bounds(
         max_items=max_items,

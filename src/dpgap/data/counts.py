@@ -181,7 +181,7 @@ def units_of(
     bounds = read_bounds(is_unknown=False, neighbours=require_neighbours(neighbours), where=where)
     _require_names(unit=unit)
     with ExitStack() as resources:
-        source = find(table, unit, unit, None, bounds.columns, resources)
+        source = find(table, unit, "row" if unit is None else unit, None, bounds.columns, resources)
         frame = as_frame(source.table)
         columns = columns_told(source, frame)
         engine, rows = open_rows(source, frame, bounds, resources)

@@ -36,9 +36,10 @@ from dpgap.data.tracebacks import quietly
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.releases.questions import OBSERVED
 
+_IN_TEXT = 'a file with an item on each line, "table.parquet:column" or "0..16469"'
 ACCEPTED = (
-    "a list of items, a range, a column of a public table, or text: a file with an item on each "
-    f'line, "table.parquet:column", "0..16469", or "{OBSERVED}"'
+    f"a list of items, a range, a column of a public table, or text: {_IN_TEXT}; or "
+    f'"{OBSERVED}" (not private)'
 )
 
 _OWN_COLUMN = (
@@ -238,7 +239,7 @@ def _of_text(domain: str) -> Domain:
     except (OSError, ValueError):
         exists = False
     if not exists:
-        raise ValueError(f"domain must be {ACCEPTED}; there is no file {domain!r}")
+        raise ValueError(f"there is no file {domain!r}: a domain in text is {_IN_TEXT}")
     lines = quietly(
         lambda: _lines(Path(domain)),
         "domain must be a text file in UTF-8 with an item on each line",

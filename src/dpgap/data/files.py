@@ -28,7 +28,9 @@ from dpgap.data.addresses import (
     Source,
     columns_of,
     file_address,
+    hint_at,
     require_columns,
+    require_given,
 )
 from dpgap.data.tracebacks import quietly
 
@@ -104,11 +106,7 @@ def _named(
     more: Sequence[str],
 ) -> Source:
     """A file whose columns have names."""
-    if unit is None or item is None:
-        raise TypeError(
-            "unit and item must be given: the column that says whose row it is (or "
-            '"row" where every row is its own unit), and the column to count'
-        )
+    unit, item = require_given(unit, item)
     own = {"item": item, "unit": unit}
     if unit == "row":
         del own["unit"]
@@ -204,7 +202,7 @@ def _table(
     )
     if kind == "csv":
         header, reader = _csv_reader(path, refusal)
-        require_columns(header, *names.values())
+        require_columns(header, *names.values(), hint="; its first line says which there are")
     elif kind == "json":
         quietly(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
         return quietly(lambda: database.sql(_from_json(path, names)), refusal), ()
@@ -212,7 +210,8 @@ def _table(
         # A folder called "customer=5" is no column.
         reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
     table = quietly(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
-    require_columns(table.columns, *names.values())
+    hint = hint_at(table.columns) if kind == "parquet" else ""
+    require_columns(table.columns, *names.values(), hint=hint)
     called = (f"{quoted(name)} AS {quoted(alias)}" for alias, name in names.items())
     columns = columns_of(nw.from_native(table))
     return table.select(", ".join(called)) if names else table, columns

@@ -255,9 +255,10 @@ class _Reader:
             return _number(self._take(), self._text)
         hint = {
             "name": "; text stands in single quotes",
-            "word": "; text stands in quotes, and columns are not compared with each other",
+            "word": f"; did you mean '{token.text[:_SHOWN]}'? (columns are not compared with each "
+            "other)",
         }
-        raise self._expected(_A_LITERAL, hint.get(token.kind, ""))
+        raise self._expected(_A_LITERAL, hint.get("mark" if token.keyword else token.kind, ""))
 
     def _take(self) -> _Token:
         self._last, self._next = self._next, next(self._tokens, self._next)

@@ -20,8 +20,10 @@ from dpgap.data.addresses import (
     columns_of,
     file_address,
     find_tables,
+    hint_at,
     is_url,
     require_columns,
+    require_given,
 )
 from dpgap.data.bounds import Bounds
 from dpgap.data.domain import with_domain
@@ -60,8 +62,7 @@ def find(
     if isinstance(table, str | os.PathLike) and not is_url(table):
         file = resources.enter_context(read_file(os.fspath(table), unit, item, more))
         return with_domain(file, domain)
-    if unit is None or item is None:
-        raise TypeError("unit and item must be given: the names of two columns")
+    unit, item = require_given(unit, item)
     if is_url(table):
         return find_tables(table, unit, item, domain, resources)
     return Source(table, unit, item, domain)
@@ -77,7 +78,10 @@ def open_rows(
     require_rows_are_units(frame, source.unit)
     roles = roles_of(source, bounds)
     filtered = bounds.where.columns if bounds.where else ()
-    require_columns(list(quietly(frame.collect_schema, UNREADABLE)), *roles.values(), *filtered)
+    columns = list(quietly(frame.collect_schema, UNREADABLE))
+    is_in_database = source.address is not None and source.database is None
+    hint = hint_at(columns) if is_in_database else ""
+    require_columns(columns, *roles.values(), *filtered, hint=hint)
     engine = engine_of(frame)
     if engine is not None and source.database is None:  # files have no collations
         _require_exact(engine, frame, roles, bounds)

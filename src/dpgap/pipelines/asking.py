@@ -167,6 +167,7 @@ def answer(
         )
     by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
     counted = list(by_group.values())
+    _require_enough(asked, counted[0])
     pipeline = asked.pipeline(counted[0], origin.max_groups)
     question = _question(asked, pipeline, origin, counted[0])
     kind: type[Answer] = TableRelease if origin.by is None else ReleasesByGroup
@@ -211,6 +212,14 @@ def counted(
         )
 
     return _pay(question, account, draw, UnitCount)
+
+
+def _require_enough(asked: Asked, answers: PrivateCounts) -> None:
+    """Refuse to look for more items than there are."""
+    if asked.kind == "top-k" and not answers.unknown and (asked.k or 1) > len(answers):
+        raise ValueError(
+            f"k must be at most the number of items in the domain, {len(answers)}, not {asked.k}"
+        )
 
 
 def _require_known(asked: Asked, origin: Origin) -> None:

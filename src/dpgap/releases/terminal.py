@@ -38,13 +38,12 @@ class Column(NamedTuple):
     wraps: bool = False
 
 
-def shown(release: Release, remaining: Fraction | None, whose: str | None) -> str:
+def shown(release: Release, remaining: Fraction | None, whose: str = "of this run") -> str:
     """The release as this terminal shows it.
 
-    `whose` names the data set in a ledger that `remaining` is about; it may be unknown by now.
+    `whose` says of what `remaining` is left; how much may be unknown by now.
     """
     console = Console(highlight=False)
-    left = "of this run" if whose is None else f"to data set {visible(whose)!r}"
     question = question_of(release)
     is_private = question is None or question.origin.is_private
     with console.capture() as captured:
@@ -63,7 +62,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str | None) -> st
                 ("ε spent then " if release.made.again else "ε spent ", "dim"),
                 readable(getattr(release, "spent", release.epsilon)),
                 ("   ε left ", "dim"),
-                f"{'unknown' if remaining is None else readable(remaining)} {left}",
+                f"{'unknown' if remaining is None else readable(remaining)} {printable(whose)}",
             )
         )
         if release.remark:
