@@ -16,6 +16,7 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.joint_draws import shells
 from dpgap.releases.findings import is_mostly_noise
 from dpgap.releases.results import Measured
+from dpgap.releases.rows import cells_of, rows_of, to_csv
 from faces import faces
 from seams import bits_are
 
@@ -220,9 +221,10 @@ def test_what_is_above_and_what_cannot_be_told_from_the_line():
     )
     evidence = Evidence((90.0, 80.0, 2.0), (SCALE,) * 3)
     some = replace(release, evidence=evidence, **_measured(release, 9000, 8000, 6001))
-    assert some.findings[:2] == (
+    assert some.findings[:3] == (
         "Two of the three are surely above 6,000: ranks 1 and 2.",
         "Rank 3 cannot be told from the line of 6,000.",
+        "Among the three shown, the order is sure.",
     )
     weak = replace(release, evidence=Evidence((100.0, 100.0, 75.0), (SCALE,) * 3))
     assert weak.findings[0] == (
@@ -348,3 +350,20 @@ def test_what_may_owe_its_place_to_luck_is_not_said_to_be_near_0():
     nothing = _read_off([1] * 40, 5)
     assert "values can be told from 0" in nothing.findings[0]
     assert is_mostly_noise(nothing)
+
+
+def test_the_order_of_what_may_not_belong_is_that_of_what_is_shown():
+    release = _read_off([900, 600, *[300] * 40], 3)
+    assert _same_again(release)[:2] == (
+        "Rank 3 may owe its place to luck.",
+        "Among the three shown, the order is sure.",
+    )
+
+
+def test_an_interval_without_a_lower_end_is_shown_as_at_most_its_upper_end():
+    release = _read_off([900, 600, *[300] * 40], 3)
+    cells, (*_, last) = cells_of(release), rows_of(release)
+    assert (last.low, cells["95% low"][-1]) == (None, "–")
+    assert cells["95% high"][-1] == f"≤ {last.high:.0f}"
+    assert not any("≤" in cell for cell in cells["95% high"][:-1])
+    assert "≤" not in to_csv(release) + release.to_json()

@@ -167,10 +167,16 @@ def _lucky(release: Selected) -> Iterator[str]:
     """Who may have been read off a histogram by luck: whose interval has no lower end."""
     if not isinstance(release, Measured):
         return
-    near = np.isneginf(release.ends_of_all()[:, 0])
-    if near.any() and isinstance(release.measuring_error, HistogramError):
+    near = _may_be_luck(release)
+    if near.any():
         whose = "their place" if near.sum() > 1 else "its place"
         yield f"{_capital(_ranks_where(release, near))} may owe {whose} to luck."
+
+
+def _may_be_luck(release: Measured) -> Bools:
+    is_read_off = isinstance(release.measuring_error, HistogramError)
+    near: Bools = np.isneginf(release.ends_of_all()[:, 0]) & is_read_off
+    return near
 
 
 def _unsure(release: Selected) -> str:
@@ -242,7 +248,7 @@ def _order(release: Measured) -> Iterator[str]:
         yield "Nothing is claimed about their order: what that takes was not kept."
         return
     if len(groups) == count:
-        yield f"The order of {'both' if count == 2 else f'all {_word(count)}'} is sure."
+        yield _order_of_all(count) if _all_are_sure(release) else _order_of_shown(count)
         return
     alone = next(place for place, group in enumerate(groups) if len(group) > 1)
     if alone == 1:
@@ -254,6 +260,23 @@ def _order(release: Measured) -> Iterator[str]:
     names = f"{', '.join(first)}, and {last}" if first else last
     apart = "apart" if _is_together(release, close) else "from their neighbours"
     yield f"{_capital(names)} cannot be told {apart}{_advice(release, close)}."
+
+
+def _order_of_all(count: int) -> str:
+    return f"The order of {'both' if count == 2 else f'all {_word(count)}'} is sure."
+
+
+def _order_of_shown(count: int) -> str:
+    """That of items of which some may not belong."""
+    return f"Among the {_word(count)} shown, the order is sure."
+
+
+def _all_are_sure(release: Measured) -> bool:
+    """Whether nothing is said against any that it belongs."""
+    sure = _sure(release)
+    if sure is None:
+        return not _may_be_luck(release).any()
+    return release.nobody_lost or bool(sure.all())
 
 
 def _is_together(release: Measured, groups: Sequence[Sequence[int]]) -> bool:

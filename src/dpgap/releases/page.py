@@ -179,7 +179,7 @@ _SET = "The items were chosen as one set, which takes less noise than ranking th
 _MORE = "Items far above the line cost less ε, so that there may be more than were asked for."
 _READ_OFF = (
     "Every item got its own noise, and these were the largest. An item just above the rest may owe "
-    "its place to luck; then its interval has no lower end (“at most …”), and its lead no “give or "
+    "its place to luck; then its interval has no lower end (“≤ …”), and its lead no “give or "
     "take”."
 )
 _AGAIN = "Asking again gives other noise, and costs its ε again."

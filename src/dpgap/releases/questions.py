@@ -254,10 +254,7 @@ class Question(NamedTuple):
         yield f"Public are {domain}{groups}{columns} and all parameters."
         yield "Everything else about the table is private."
         if has_domain:
-            yield (
-                "The domain was given as values and must be public: values taken from the table "
-                "would void this."
-            )
+            yield "The domain must be public: values taken from the table would void this."
 
 
 _CHANGES = {

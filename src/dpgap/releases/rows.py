@@ -37,8 +37,8 @@ HEADINGS = {
 """What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
 
 
-_NO_END = "at most"
-"""What is shown in place of a lower end that there is not."""
+_NO_END, _AT_MOST = "–", "≤ "
+"""What is shown in place of a lower end that there is not, and before the upper end beside it."""
 
 
 class Row(NamedTuple):
@@ -121,11 +121,15 @@ def cells_of(release: Release) -> dict[str, list[str]]:
     """The rows as people read them, column by column; columns of no numbers are left out."""
     columns = release.columns()
     digits = digits_of(columns)
-    return {
+    shown = {
         name: [_shown(cell, name, digits) for cell in column]
         for name, column in columns.items()
         if name in NAMES or not column or any(cell is not None for cell in column)
     }
+    low, high = shown.get(HEADINGS["low"], []), HEADINGS["high"]
+    for place, cell in enumerate(low):
+        shown[high][place] = (_AT_MOST if cell == _NO_END else "") + shown[high][place]
+    return shown
 
 
 def _shown(cell: Any, name: str, digits: int) -> str:
