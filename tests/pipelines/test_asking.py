@@ -60,6 +60,16 @@ def test_what_makes_no_sense_is_refused_before_any_charge(
     assert purse.spent == Amount(Fraction(0))
 
 
+@pytest.mark.parametrize("more", [{}, {"max_items": 1}, {"max_items": 1, "method": "histogram"}])
+def test_no_more_items_are_looked_for_than_the_domain_has(more: dict[str, Any]) -> None:
+    purse = Purse(Amount(Fraction(1)))
+    k = len(ITEMS) + 1
+    said = f"k must be at most the number of items in the domain, {len(ITEMS)}, not {k}"
+    with pytest.raises(ValueError, match=said):
+        dpgap.top_k(SOLD, **TABLE, domain=ITEMS, k=k, epsilon=1, account=purse, **more)
+    assert purse.spent == Amount(Fraction(0))
+
+
 def test_without_reach_above_needs_a_k() -> None:
     with pytest.raises(ValueError, match="k must be given"):
         dpgap.above(SOLD, **TABLE, domain=ITEMS, threshold=100, epsilon=1)

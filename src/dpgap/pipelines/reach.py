@@ -59,14 +59,9 @@ class HistogramRoute:
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
-        candidates = self.histogram.prepare(
+        return self.histogram.prepare(
             answers, labels, k=self.k, at_least=self.line, delta=self.delta
         )
-        if self.line is None and self.k is not None and self.k > candidates.size:
-            raise ValueError(
-                f"k must be at most the number of answers, {candidates.size}, not {self.k}"
-            )
-        return candidates
 
     def release_paid(self, candidates: Candidates) -> RouteResult:
         """Release; the caller has paid."""
