@@ -305,4 +305,4 @@ def test_the_coarsest_and_the_finest_grids_give_finite_numbers(grid, epsilon, me
 
 def test_parameters_beyond_all_floats_can_be_read_in_a_guarantee():
     release = dpgap.NoisyTopK(1, 1, sensitivity="1e-320").release([3, 1])
-    assert "at most 1e-320" in release.guarantee
+    assert "at most 10⁻³²⁰" in release.guarantee
