@@ -248,7 +248,9 @@ def _order(release: Measured) -> Iterator[str]:
         yield "Nothing is claimed about their order: what that takes was not kept."
         return
     if len(groups) == count:
-        yield _order_of_all(count) if _all_are_sure(release) else _order_of_shown(count)
+        every = "both" if count == 2 else f"all {_word(count)}"
+        shown = f"Among the {_word(count)} shown, the order is sure."
+        yield f"The order of {every} is sure." if _all_are_sure(release) else shown
         return
     alone = next(place for place, group in enumerate(groups) if len(group) > 1)
     if alone == 1:
@@ -260,15 +262,6 @@ def _order(release: Measured) -> Iterator[str]:
     names = f"{', '.join(first)}, and {last}" if first else last
     apart = "apart" if _is_together(release, close) else "from their neighbours"
     yield f"{_capital(names)} cannot be told {apart}{_advice(release, close)}."
-
-
-def _order_of_all(count: int) -> str:
-    return f"The order of {'both' if count == 2 else f'all {_word(count)}'} is sure."
-
-
-def _order_of_shown(count: int) -> str:
-    """That of items of which some may not belong."""
-    return f"Among the {_word(count)} shown, the order is sure."
 
 
 def _all_are_sure(release: Measured) -> bool:
