@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dpgap.releases.document import read_release
     from dpgap.research.simulation import simulate
 
-__version__ = "0.2.0"
+__version__ = "0.2.1"
 
 __all__ = [
     "AdaptiveSparseVector",

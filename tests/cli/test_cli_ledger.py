@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import dpgap
 from dpgap.budget.ledger import Ledger
 from dpgap.cli.app import app
 from dpgap.releases.ledger_page import ledger_page
 
 FIXTURES = Path(__file__).parents[1] / "budget" / "fixtures"
+DOCUMENTS = Path(__file__).parents[1] / "releases" / "documents"
 BUDGET = ["--ledger", "budget.db", "--dataset", "sales"]
 ASK = ["sold.csv", "--unit", "who", "--item", "what", "--domain", "items.txt", "-k", "1"]
 WHY = ["--reason", "the board said so"]
@@ -210,6 +212,18 @@ def test_archived_releases_are_listed_and_printed() -> None:
         r" +1  .* reserve ε = 0\.25  top 1 of what by who\n", _run("ledger", "archive", *BUDGET)
     )
     assert _run("ledger", "archive", *BUDGET, "--entry", "1") == '{"a": 1}\n'
+
+
+def test_an_archived_document_with_a_float_coin_is_printed_without_it() -> None:
+    old = (DOCUMENTS / "measured-histogram.json").read_text(encoding="utf-8")
+    _create()
+    account = Ledger("budget.db").account("sales")
+    account.reserve(Fraction(1), "top 3").settle(Fraction(1), old)
+    printed = _run("ledger", "archive", *BUDGET, "--entry", "1")
+    assert '"coin"' in old
+    assert "coin" not in json.loads(printed)["errors"][0]
+    assert dpgap.read_release(printed).indices.tolist() == dpgap.read_release(old).indices.tolist()
+    assert account.ledger.verify() == []
 
 
 def test_an_export_as_json_can_be_verified_by_anybody_and_as_csv_holds_no_formula() -> None:

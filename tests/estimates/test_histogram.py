@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpgap.estimates.histogram import HistogramError
+from dpgap.estimates.histogram import COINS, HistogramError
 from dpgap.exact.geometric import GeometricNoise
 from law_tests import LEVEL
 from seams import quick_in
@@ -45,7 +45,7 @@ def _by_definition(law: GeometricNoise, lead: int, coin: float, share: float) ->
 )
 def test_ends_are_those_of_the_definition(scale: float, coin: float):
     law = GeometricNoise(Fraction(scale))
-    error = HistogramError(law, ONE, 1_000, coin)
+    error = HistogramError(law, ONE, 1_000, int(coin * COINS))
     for level in (0.5, 0.9, 0.95, 0.995):
         for lead in (*range(12), 25, 60, 110):
             ends = error.ends(np.array([1_000.0 + lead]), level, 0.0) - (1_000 + lead)
@@ -54,7 +54,7 @@ def test_ends_are_those_of_the_definition(scale: float, coin: float):
 
 def test_far_above_the_line_ends_are_those_of_the_noise_alone():
     law = GeometricNoise(Fraction(10))
-    ends = HistogramError(law, ONE, 0, 0.5).ends(np.array([10_000.0]), 0.95, 0.0)
+    ends = HistogramError(law, ONE, 0, COINS // 2).ends(np.array([10_000.0]), 0.95, 0.0)
     (low, high) = ends[0] - 10_000
     assert low == -law.value_half_width(0.95)
     assert 1 - law.tail(1 - low) - law.tail(high + 1) >= 0.95  # what the low end leaves, high has
@@ -62,17 +62,39 @@ def test_far_above_the_line_ends_are_those_of_the_noise_alone():
 
 
 def test_near_the_line_there_is_no_lower_end_and_from_3_7_scales_on_there_is():
-    error = HistogramError(GeometricNoise(Fraction(100)), ONE, 0, 0.0)
+    error = HistogramError(GeometricNoise(Fraction(100)), ONE, 0, 0)
     low, high = error.ends(np.array([0.0, 1.0, 368.0, 369.0, 600.0]), 0.95, 0.0).T
     assert np.isinf(low).tolist() == [True, True, True, False, False]
     assert (np.diff(high) >= 0).all()
     assert high[0] == 0  # never below the noisy count itself
 
 
+@pytest.mark.parametrize("scale", [1, 10])
+def test_where_the_coin_was_not_kept_intervals_hold_for_every_coin(scale: int):
+    law, values = GeometricNoise(Fraction(scale)), 100.0 + np.arange(80)
+    unknown = HistogramError(law, ONE, 100, None).ends(values, 0.95, 0.0)
+    coins = [*range(0, COINS, COINS // 64), COINS - 1]
+    known = np.array(
+        [HistogramError(law, ONE, 100, coin).ends(values, 0.95, 0.0) for coin in coins]
+    )
+    low, high = known[..., 0].min(axis=0), known[..., 1].max(axis=0)
+    assert (unknown[:, 0] <= low).all()
+    assert (unknown[:, 1] >= high).all()
+    assert (unknown[:, 1] <= high + 2).all()  # and is not much longer than it must be
+    assert (np.isneginf(unknown[:, 0]) == np.isneginf(low)).all()
+
+
+def test_both_ends_fall_as_the_coin_rises():
+    law, values = GeometricNoise(Fraction(3)), 100.0 + np.arange(60)
+    ends = [HistogramError(law, ONE, 100, coin).ends(values, 0.9, 0.0) for coin in (0, COINS - 1)]
+    assert (ends[0] >= ends[1]).all()
+    assert (ends[0] > ends[1]).any(axis=0).all()
+
+
 def test_a_grid_and_rounding_widen_ends_as_they_do_elsewhere():
     law = GeometricNoise(Fraction(16))
-    steps = HistogramError(law, ONE, 80, 0.0).ends(np.array([400.0]), 0.95, 0.0)
-    fine = HistogramError(law, Fraction(1, 8), 80, 0.0).ends(np.array([50.0]), 0.95, 0.5)
+    steps = HistogramError(law, ONE, 80, 0).ends(np.array([400.0]), 0.95, 0.0)
+    fine = HistogramError(law, Fraction(1, 8), 80, 0).ends(np.array([50.0]), 0.95, 0.5)
     assert fine.tolist() == [[steps[0, 0] / 8 - 0.5, steps[0, 1] / 8 + 0.5]]
 
 
@@ -98,7 +120,7 @@ def _ends(law: GeometricNoise, winners: Winners, level: float) -> np.ndarray:
     rows = zip(winners.noisy, winners.line[:, 0], winners.coin[:, 0], strict=True)
     return np.array(
         [
-            HistogramError(law, ONE, int(line), float(coin)).ends(noisy, level, 0.0)
+            HistogramError(law, ONE, int(line), int(coin * COINS)).ends(noisy, level, 0.0)
             for noisy, line, coin in rows
         ]
     )

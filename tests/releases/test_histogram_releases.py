@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,8 +118,10 @@ def test_findings_speak_of_the_order_and_of_what_cannot_be_told_apart():
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("coin", 1.5, "a coin from 0 to 1"),
-        ("coin", -0.1, "a number that a release can hold"),
+        ("whole_coin", 1 << 24, "a whole_coin below 2\\^24"),
+        ("whole_coin", -1, "a whole number"),
+        ("whole_coin", 0.5, "a whole number"),
+        ("coin", 0.5, "a field that is not known here, 'coin'"),
         ("line", 0.5, "a whole number"),
         ("law", {"scale": str(10**40)}, "a scale that dpgap draws from"),
         ("grid", "0", "a step from"),
@@ -129,6 +132,52 @@ def test_made_up_errors_are_refused(field: str, value: Any, words: str):
     content["errors"][0][field] = value
     with pytest.raises(ValueError, match=words):
         dpgap.read_release(json.dumps(content))
+
+
+KEPT = Path(__file__).parent / "documents"
+
+
+@pytest.mark.parametrize("name", ["measured-histogram", "table-histogram"])
+def test_the_float_coin_of_an_old_document_is_dropped_and_it_says_why(name: str):
+    old = (KEPT / f"{name}.json").read_text(encoding="utf-8")
+    again = dpgap.read_release(old)
+    assert json.loads(old)["errors"][0]["coin"] > 0
+    assert again.errors[0].whole_coin is None
+    assert '"coin"' not in again.to_json()
+    assert any("told more than ε allows" in sentence for sentence in again.findings)
+    assert dpgap.read_release(again.to_json()).findings == again.findings
+    every = [replace(again.errors[0], whole_coin=coin) for coin in range(0, 1 << 24, 1 << 20)]
+    ends = np.array([replace(again, errors=(error,)).interval() for error in every])
+    low, high = again.interval().T
+    assert (low <= ends[..., 0]).all()
+    assert (high >= ends[..., 1]).all()
+
+
+def test_the_coin_of_a_stated_line_was_public_and_is_kept():
+    old = (KEPT / "measured-histogram-line.json").read_text(encoding="utf-8")
+    again = dpgap.read_release(old)
+    assert again.errors[0].whole_coin == 0
+    assert not any("0.2.1" in sentence for sentence in again.findings)
+
+
+@pytest.mark.parametrize("coin", [1.5, -0.1, "0.5", None, True])
+def test_a_made_up_float_coin_is_refused(coin: Any):
+    content = json.loads((KEPT / "measured-histogram.json").read_text(encoding="utf-8"))
+    content["errors"][0]["coin"] = coin
+    with pytest.raises(ValueError, match="coin"):
+        dpgap.read_release(json.dumps(content))
+
+
+def test_every_number_of_a_release_beside_another_largest_count_is_the_same():
+    """Same noise, another largest count: only the winner's own value may differ."""
+    shown = []
+    for largest in (1_536, 1_537, 10**6 + 1):
+        with bits_are(InsecureSeededBits(5)):
+            counts = dpgap.NoisyHistogram(1)
+            drawn = counts.draw_paid(counts.prepare([largest, 512], None, k=1), k=1)
+        shown.append((drawn.error, drawn.line, float(drawn.values[0]) - largest))
+    assert shown[0] == shown[1] == shown[2]
+    assert shown[0][0].whole_coin > 0
 
 
 def test_a_histogram_has_no_gaps_no_selection_and_no_lead():

@@ -214,11 +214,12 @@ def archive(
 ) -> None:
     """List the releases that were paid for, or print one of them."""
     from dpgap.budget.ledger import Ledger
+    from dpgap.releases.document import handed_out
 
     with notes():
         account = Ledger(ledger).account(dataset)
     if entry is not None:
-        typer.echo(account.document(entry))
+        typer.echo(handed_out(account.document(entry)))
         return
     book = {each.number: each for each in account.ledger.entries(dataset)}
     kept = [book[each.about or 0] for each in account.archive()]

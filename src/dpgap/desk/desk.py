@@ -22,7 +22,7 @@ from dpgap.desk.refusals import NOT_THERE, Refused
 from dpgap.desk.shelf import Shelf, Slot
 from dpgap.desk.stewards_file import ListedData, StewardsFile
 from dpgap.desk.ticks import Ticks
-from dpgap.releases.document import read_archived
+from dpgap.releases.document import handed_out, read_archived
 from dpgap.releases.release import Release
 
 
@@ -168,7 +168,7 @@ class Desk:
     def document(self, data: ListedData, number: int) -> str:
         """An archived release, by the number of its reservation."""
         try:
-            return self._account(data).document(number)
+            return handed_out(self._account(data).document(number))
         except ValueError:
             raise Refused(*NOT_THERE) from None
 

@@ -14,8 +14,11 @@ said is "at most". The upper end is never below the noisy count itself.
 
 Noisy counts are whole numbers, and may be on the line. Those on a *stated* line are returned. Those
 that tie with the best loser are returned if their coin, uniform from 0 to 1, is above the loser's,
-c; coins say nothing of the counts, so that c may be known. In both cases a noisy count on the line
-is returned with chance 1 − c, where c is 0 for a stated line.
+c. In both cases a noisy count on the line is returned with chance 1 − c, where c is 0 for a stated
+line. All noisy counts with independent coins are as private as the counts alone, so that c may be
+known; it is kept to 24 binary places, rounded down. Both ends fall as c rises. So the upper end is
+that of the smallest c that it can be, and the lower end that of the largest. A c that was not kept
+may be anything from 0 to 1.
 
 Given the line and c, winners are independent of each other. So ends at the level^(1/k) hold for all
 k of them at once with confidence level.
@@ -27,7 +30,8 @@ closed form. With d = c + p·(1 − c),
     low − y is the smallest > scale · ln(a·(1 + p)·(1 + √(1 − 4·d·p^ℓ/(a·(1 + p)²)))/2)
 
 and low is −∞ where p^ℓ > a·(1 − c + c·p), or where ℓ is 0. On whole numbers the lower end does not
-use all of a. What it leaves over goes to the upper end, which may then be a step or two less.
+use all of a. What it leaves over, whatever c is, goes to the upper end, which may then be a step or
+two less.
 """
 
 import math
@@ -40,6 +44,8 @@ from numpy.typing import NDArray
 from dpgap.exact.draws import Floats
 from dpgap.exact.geometric import GeometricNoise
 
+COINS = 1 << 24
+"""Coins are kept in so many parts of 1."""
 _ROUNDING = 1e-12
 """More than floats err by; it makes intervals longer."""
 _MOST_STEPS = 2
@@ -55,8 +61,11 @@ class HistogramError:
     law: GeometricNoise
     grid: Fraction
     line: int
-    coin: float
-    """The best loser's, if the line is its noisy value; 0 for a line that was stated."""
+    whole_coin: int | None
+    """The best loser's coin in 2^24ths, if the line is its noisy value; 0 if it was stated.
+
+    None where it was not kept: intervals then hold for every coin.
+    """
 
     @property
     def variance(self) -> float:
@@ -79,7 +88,7 @@ class HistogramError:
     def ends(self, values: Floats, level: float, rounding: float) -> Floats:
         """The ends of an interval for each value; shape (k, 2). The lower end may be −∞.
 
-        >>> error = HistogramError(GeometricNoise(Fraction(10)), Fraction(1), 100, 0.0)
+        >>> error = HistogramError(GeometricNoise(Fraction(10)), Fraction(1), 100, 0)
         >>> error.ends(np.array([101.0, 300.0]), 0.95, 0.0).tolist()
         [[-inf, 115.0], [270.0, 329.0]]
         """
@@ -94,30 +103,38 @@ class HistogramError:
         """How many steps the ends are from values with these leads, for a `share` at each end."""
         scale, fall = float(self.law.scale), math.exp(-1 / self.law.scale)
         power = np.exp(-lead / scale)
-        cut = (self.coin + fall * (1 - self.coin)) * power
-        up = scale * np.log(np.maximum(1 - (1 - share) * cut, 0.0) / (share * (1 + fall)))
+        least, most = self._coins()
+        less, more = ((coin + fall * (1 - coin)) * power for coin in (least, most))
+        up = scale * np.log(np.maximum(1 - (1 - share) * less, 0.0) / (share * (1 + fall)))
         above = np.maximum(np.ceil(up + _slack(up, scale)) - 1, 0.0)
-        root = np.sqrt(np.maximum(1 - 4 * cut / (share * (1 + fall) ** 2), 0.0))
+        root = np.sqrt(np.maximum(1 - 4 * more / (share * (1 + fall) ** 2), 0.0))
         down = scale * np.log(share * (1 + fall) * (1 + root) / 2)
         below = np.minimum(np.floor(down - _slack(down, scale)) + 1, 0.0)
-        most = share * (1 - self.coin * (1 - fall)) * (1 - _ROUNDING)
+        is_clear = power <= share * (1 - most * (1 - fall)) * (1 - _ROUNDING)
         for _ in range(_MOST_STEPS):
-            above -= (above > 0) & self._has_to_spare(above, cut, share)
-        return np.where((power > most) | (lead <= 0), -np.inf, below), above
+            above -= (above > 0) & self._has_to_spare(above, less, more, share)
+        return np.where(is_clear & (lead > 0), below, -np.inf), above
 
-    def _has_to_spare(self, above: Floats, cut: Floats, share: float) -> Bools:
+    def _coins(self) -> tuple[float, float]:
+        """The least and the most that the coin can be."""
+        if self.whole_coin is None:
+            return 0.0, 1.0
+        return self.whole_coin / COINS, (self.whole_coin + 1) / COINS
+
+    def _has_to_spare(self, above: Floats, less: Floats, more: Floats, share: float) -> Bools:
         """Whether the count at the upper end can be left out with what its lower end leaves over.
 
         A count's noisy values are whole, so that those that are too large for it have a chance of
-        less than the share.
+        less than the share. What is cut off lies between `less` and `more`; the answer holds for
+        all of that.
         """
         scale, fall = float(self.law.scale), math.exp(-1 / self.law.scale)
         power = np.exp(-above / scale) / (1 + fall)
-        reaches = 1 - cut * power
+        reaches = 1 - less * power
         allowed = share * reaches * (1 + fall)
         too_large = np.maximum(np.ceil(-scale * np.log(allowed) * (1 - _ROUNDING)), 1.0)
-        used = np.exp(-too_large / scale) / (1 + fall) / reaches
-        enough: Bools = power * (1 - cut) / reaches < (2 * share - used) * (1 - _ROUNDING)
+        used = np.exp(-too_large / scale) / (1 + fall) / (1 - more * power)
+        enough: Bools = power * (1 - less) / reaches < (2 * share - used) * (1 - _ROUNDING)
         return enough
 
 

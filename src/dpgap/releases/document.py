@@ -315,6 +315,14 @@ def read_archived(text: str) -> Release:
     return _read(parsed(text, is_ours=True))
 
 
+def handed_out(text: str) -> str:
+    """An archived document as it may be handed out: a float coin, which told too much, is dropped.
+
+    Versions before 0.2.1 wrote such coins; `dpgap.releases.law_forms` says what becomes of them.
+    """
+    return read_archived(text).to_json() if '"coin"' in text else text
+
+
 def _read(content: Mapping[str, Any]) -> Release:
     name = _kind_of(content)
     passed_over = (*_HEADER, *SHOWN, *BESIDE)

@@ -41,6 +41,10 @@ _WHY_NOT_READ_OFF = (
     "believed are the intervals, which allow for that, and nothing about items that are not shown."
 )
 _NOBODY_LOST = "There are no p-values, because all items are shown: none of them had to win."
+_DROPPED = (
+    "This was made before version 0.2.1. Its document held a number that told more than ε allows. "
+    "That number is left out here, so that intervals near the line are longer than they were."
+)
 _MOST_EPSILON = 10
 """No more than so many times the ε that was spent is ever advised."""
 
@@ -95,6 +99,9 @@ def _general(release: Selected) -> Iterator[str]:
     if _claims_something(release):
         yield _confidence(release)
     yield from why_no_p_values(release)
+    error = release.measuring_error if isinstance(release, Measured) else None
+    if isinstance(error, HistogramError) and error.whole_coin is None:
+        yield _DROPPED
     if release.p_values is not None and not release.nobody_lost:
         yield _MEANING
 

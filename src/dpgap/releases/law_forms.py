@@ -9,7 +9,7 @@ from typing import Any
 
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
-from dpgap.estimates.histogram import HistogramError
+from dpgap.estimates.histogram import COINS, HistogramError
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.joint_laws import CubeNoise, HullNoise
 from dpgap.exact.law import Decay
@@ -68,8 +68,26 @@ def _require_sound_error(error: Any, where: str) -> None:
         raise DocumentError(f"{where} must have at most {_MOST_TERMS} terms")
     if isinstance(error, HistogramError):
         _require_drawable(error.law, where)
-        if error.coin > 1:
-            raise DocumentError(f"{where} must have a coin from 0 to 1")
+        if (error.whole_coin or 0) >= COINS:
+            raise DocumentError(f"{where} must have a whole_coin below 2^24")
+
+
+def _without_float_coin(form: Form) -> Form:
+    """Read what versions before 0.2.1 wrote: a coin as a float, whose low bits told too much.
+
+    It is dropped. A coin of 0 is that of a stated line, which is public.
+    """
+
+    def read(found: Any, where: str) -> Any:
+        if isinstance(found, dict) and "coin" in found and "whole_coin" not in found:
+            coin = real(least=0).read(found["coin"], "coin")
+            if coin > 1:
+                raise DocumentError(f"{where} must have a coin from 0 to 1")
+            found = {name: value for name, value in found.items() if name != "coin"}
+            found |= {} if coin else {"whole_coin": 0}
+        return form.read(found, where)
+
+    return Form(form.write, read)
 
 
 def _require_sound_gaps(errors: GapErrors, where: str) -> None:
@@ -109,7 +127,7 @@ _HISTOGRAM = {
     "law": record(GeometricNoise, _SCALE),
     "grid": _STEP,
     "line": whole(-(1 << 62)),
-    "coin": real(least=0),
+    "whole_coin": maybe(whole(0)),
 }
 
 EVIDENCE = record(
@@ -121,12 +139,14 @@ EVIDENCE = record(
 )
 MEASUREMENT_ERROR = record(MeasurementError, _MEASUREMENT)
 ERROR = _checked(
-    kinds(
-        {
-            "measurement": (MeasurementError, _MEASUREMENT),
-            "laplace sum": (LaplaceSum, _SUM),
-            "histogram": (HistogramError, _HISTOGRAM),
-        }
+    _without_float_coin(
+        kinds(
+            {
+                "measurement": (MeasurementError, _MEASUREMENT),
+                "laplace sum": (LaplaceSum, _SUM),
+                "histogram": (HistogramError, _HISTOGRAM),
+            }
+        )
     ),
     _require_sound_error,
 )

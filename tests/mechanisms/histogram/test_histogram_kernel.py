@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgap
+from dpgap.estimates.histogram import COINS
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.draws import decide
+from dpgap.exact.draws import decide, scaled
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.mechanisms.histogram.kernel import Wanted, best_grouped, best_of
 from law_tests import LEVEL, homogeneous_p, tally_p
@@ -28,7 +29,13 @@ class _SameNoise:
         self._words, self._bits = iter(bits.words(count).tolist()), bits
 
     def draw(self, law: GeometricNoise) -> int:
-        return decide(law.with_coin(next(self._words), self._bits), math.floor)
+        return self.with_coin(law)[0]
+
+    def with_coin(self, law: GeometricNoise) -> tuple[int, int]:
+        """The noise and its coin, rounded down to 2^24ths."""
+        return divmod(
+            decide(scaled(COINS, law.with_coin(next(self._words), self._bits)), math.floor), COINS
+        )
 
 
 @settings(max_examples=150, deadline=None)
@@ -42,13 +49,14 @@ class _SameNoise:
 def test_the_kernel_returns_the_best_of_what_the_program_says(answers, k, line, reach, seed):
     mechanism = dpgap.NoisyHistogram(1, reach=reach)
     noisy = mechanism.run(answers, _SameNoise(seed, len(answers)))
+    same = _SameNoise(seed, len(answers))
+    with_coins = [(answer + n, c) for answer in answers for n, c in [same.with_coin(mechanism.law)]]
     best = best_of(mechanism.law, np.array(answers), Wanted(k, line), InsecureSeededBits(seed))
     reached = sorted((value for value in noisy if line is None or value >= line), reverse=True)
     assert best.values.tolist() == reached[:k]
     assert [noisy[place] for place in best.places.tolist()] == reached[:k]
     assert len(set(best.places.tolist())) == best.places.size
-    loser = None if best.loser is None else best.loser.value
-    assert loser == (None if k is None or len(reached) <= k else reached[k])
+    assert best.loser == (None if k is None or len(reached) <= k else sorted(with_coins)[-k - 1])
 
 
 @settings(max_examples=60, deadline=None)
@@ -102,7 +110,34 @@ def test_one_by_one_exact_numbers_choose_what_floats_do(answers, k, seed):
         slow = best_of(law, np.array(answers), wanted, InsecureSeededBits(seed))
     assert slow.places.tolist() == quick.places.tolist()
     assert slow.values.tolist() == quick.values.tolist()
-    assert (slow.loser and slow.loser.value) == (quick.loser and quick.loser.value)
+    assert slow.loser == quick.loser
+
+
+MAXIMA = [1_536, 1_537, 2_024, 2_025, 10**6 + 1, 2**40 + 1, 2**59]
+
+
+def _coins_beside(largest: int, *, grouped: bool) -> list[int]:
+    """The best loser's coins on the same noise, beside this largest answer."""
+    law, answers, coins = dpgap.NoisyHistogram(1).law, np.array([largest, 512]), []
+    for seed in range(60):
+        bits = InsecureSeededBits(seed)
+        if grouped:
+            best, _ = best_grouped(law, answers, np.array([1, 3]), Wanted(1, None), bits)
+        else:
+            best = best_of(law, answers, Wanted(1, None), bits)
+        assert best.places.tolist() == [0]
+        assert best.loser is not None
+        coins.append(best.loser.coin)
+    return coins
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_losers_coin_says_nothing_of_the_largest_answer(grouped: bool):
+    """Once it was a float, and its last binary places told how far the largest answer is."""
+    first, *others = (_coins_beside(largest, grouped=grouped) for largest in MAXIMA)
+    assert all(type(coin) is int and 0 <= coin < COINS for coin in first)
+    assert len(set(first)) == len(first)
+    assert all(coins == first for coins in others)
 
 
 def _winner_law(answers: list[int], reach: int, most: int = 14) -> dict[tuple[int, int], float]:

@@ -7,6 +7,10 @@ of them is returned says nothing of the true answers.
 
 Noisy answers with their coins are real numbers. Floats enclose them. Where floats overlap, decimals
 and further bits decide, for the few answers concerned.
+
+**Only whole numbers leave.** The low bits of a float that was computed beside a true answer tell
+how large that answer is. So floats serve to decide floors, and the floors are returned: noisy
+answers in steps, and the best loser's coin in 2^24ths.
 """
 
 import math
@@ -17,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dpgap.data.private_counts import sealed
+from dpgap.estimates.histogram import COINS
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Floats, Integers, Real, Refined, decide
+from dpgap.exact.draws import Floats, Integers, Real, Refined, decide, scaled
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.mechanisms.top_k.grouped import Tops, places_of
 
@@ -34,10 +39,10 @@ class Wanted(NamedTuple):
 
 
 class Loser(NamedTuple):
-    """The best noisy answer that is not returned, in whole steps, and its coin."""
+    """The best noisy answer that is not returned, in whole steps, and its coin in 2^24ths."""
 
     value: int
-    coin: float
+    coin: int
 
 
 class Best(NamedTuple):
@@ -127,9 +132,7 @@ class _Contenders:
         taken = min(wanted.k, reached)
         loser = None
         if taken < reached:
-            value = int(values[taken])
-            coin = float(self._low[order[taken]]) - (value - origin)
-            loser = Loser(value, min(max(coin, 0.0), 1.0))
+            loser = self._loser(int(order[taken]), origin)
         return Best(order[:taken].copy(), values[:taken].copy(), loser)
 
     def _all(self, origin: int, line: int | None, bits: Bits) -> Best:
@@ -166,3 +169,13 @@ class _Contenders:
             noise = decide(self._exact()[place], math.floor)
             values[at] = int(self._answers[place]) + noise
         return values
+
+    def _loser(self, at: int, origin: int) -> Loser:
+        """A noisy answer and its coin, rounded down together; floats only say which floor it is."""
+        low, high = np.floor(self._low[at] * COINS), np.floor(self._high[at] * COINS)
+        if low == high:
+            whole = origin * COINS + int(low)
+        else:
+            noise = decide(scaled(COINS, self._exact()[at]), math.floor)
+            whole = int(self._answers[at]) * COINS + noise
+        return Loser(*divmod(whole, COINS))

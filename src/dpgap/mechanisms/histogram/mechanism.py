@@ -295,7 +295,7 @@ class NoisyHistogram:
         if best.loser is not None:
             return HistogramError(law, step, *best.loser)
         if wanted.line is not None:
-            return HistogramError(law, step, wanted.line, 0.0)
+            return HistogramError(law, step, wanted.line, 0)
         return self.error()
 
     def _lengths(self, steps: Integers) -> Floats:
