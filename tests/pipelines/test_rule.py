@@ -10,6 +10,7 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.joint_laws import CubeNoise, HullNoise
 from dpgap.pipelines.rule import places_around, ranks_for, terms_for
+from dpgap.releases.drawn import Values
 from seams import SpyAccount, WatchedBits, bits_are
 
 FALLING = (90_000 / np.arange(1, 2_001)).astype(np.int64)
@@ -79,7 +80,8 @@ def test_a_decision_is_a_function_of_the_released_look() -> None:
     for seed in range(60):
         with bits_are(InsecureSeededBits(seed)):
             release = pipeline.release(FALLING // 30)
-        route = looking.route(release.looked, FALLING.size)
+        looked = np.array([[value for _, value in release.looked]])
+        route = looking.routes[int(looking.decide(looked, FALLING.size)[0])]
         assert route.name == release.route
         assert dict(release.parts)["select"] == route.selection.epsilon
         taken.add(route.name)
@@ -120,8 +122,7 @@ def test_answers_below_zero_are_decided_on_like_others() -> None:
     for counts, route in ((two_levels, "ranked"), (FALLING[:1_010], "joint")):
         for lower in (0, 10**6):
             looked = (counts - lower)[ranks]
-            found = looking.route(tuple(zip(ranks.tolist(), looked.tolist(), strict=True)), 1_010)
-            assert found.name == route
+            assert looking.routes[looking.route(Values(looked), 1_010)].name == route
 
 
 def test_order_statistics_are_the_same_from_arrays_groups_and_engines() -> None:
@@ -186,8 +187,8 @@ def test_the_look_has_the_law_of_its_measurement(monotonic: bool) -> None:
     assert looking is not None
     candidates = pipeline.selection.prepare(FALLING, None)
     with bits_are(InsecureSeededBits(1)):
-        looks = [looking.look_paid(candidates) for _ in range(3_000)]
-    seen = np.array([[value for _, value in look] for look in looks])
+        looks = [looking.look(candidates) for _ in range(3_000)]
+    seen = np.array([looking.measurement.lengths(look) for look in looks])
     off = seen - FALLING[np.array(ranks_for(10, FALLING.size)) - 1]
     of_values = 8 * 9 / 6 if monotonic else 7 * 8 / 3  # the hull of six values, or their cube
     assert (off**2).mean() == pytest.approx(of_values / 0.1**2, rel=0.08)

@@ -121,17 +121,17 @@ def _dollar() -> AbstractContextManager[Any]:
 
 def _route_by_total() -> AbstractContextManager[Any]:
     """A route that hangs on how many counts are odd, and not on the look."""
-    right = LookFirst.look_paid
+    right = LookFirst.look
     odd: list[int] = []
 
-    def look_paid(looking: LookFirst, candidates: Any) -> Any:
+    def look(looking: LookFirst, candidates: Any) -> Any:
         odd[:] = [int((candidates.private_answers % 2).sum())]
         return right(looking, candidates)
 
     def route(looking: LookFirst, looked: Any, n: int) -> Any:
-        return looking.routes[odd[0] % 2]
+        return odd[0] % 2
 
-    return mock.patch.multiple(LookFirst, look_paid=look_paid, route=route)
+    return mock.patch.multiple(LookFirst, look=look, route=route)
 
 
 def _everything_kept() -> AbstractContextManager[Any]:

@@ -5,7 +5,7 @@ change, how many items it reaches, whether the items are known. With groups, eve
 the same, and all of it is one release.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -32,6 +32,7 @@ from dpgap.pipelines.routed import Routed
 from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.counted import UnitCount
 from dpgap.releases.document import read_archived
+from dpgap.releases.drawn import Measuring, ReadOff
 from dpgap.releases.faults import DocumentError
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.questions import REPLACE, Origin, Question, TableRelease
@@ -176,10 +177,10 @@ def answer(
         return paid
     with ExitStack() as resources:
         prepared = [_prepare(pipeline, each, resources) for each in counted]
+        answering = Answering(question, pipeline, tuple(by_group))
 
         def draw() -> Answer:
-            found = [in_units(pipeline.draw_paid(each), origin.step) for each in prepared]
-            return _answered(question, origin, dict(zip(by_group, found, strict=True)))
+            return answering.build([pipeline.draw(each) for each in prepared])
 
         return _pay(question, account, draw, kind)
 
@@ -199,19 +200,8 @@ def counted(
     if paid is not None:
         return paid
     candidates = histogram.prepare(answers, None)
-
-    def draw() -> UnitCount:
-        return UnitCount(
-            values=histogram.draw_paid(candidates).values,
-            epsilon=asked.epsilon,
-            promise=histogram.promise,
-            error=histogram.error(),
-            rounding=0.0,
-            mechanisms=(MechanismUsed.of(histogram),),
-            question=question,
-        )
-
-    return _pay(question, account, draw, UnitCount)
+    counting = Counting(question, histogram)
+    return _pay(question, account, lambda: counting.build(histogram.draw(candidates)), UnitCount)
 
 
 def _require_enough(asked: Asked, answers: PrivateCounts) -> None:
@@ -264,14 +254,49 @@ def _question(
     )
 
 
-def _answered(question: Question, origin: Origin, found: Mapping[Any, Measured]) -> Answer:
-    """The answer, largest estimates first; one for each group where there are groups."""
-    if origin.by is None:
-        return of_table(question, found[None])
-    releases = [of_table(question._replace(group=group), each) for group, each in found.items()]
-    # A unit counts in so many groups at most: at worst in those that cost the most.
-    parts = sorted((release.spent for release in releases), reverse=True)[: origin.max_groups]
-    return ReleasesByGroup.of(question, releases, min(sum(parts, Fraction(0)), question.epsilon))
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """A question and what answers it; all of it is public."""
+
+    question: Question
+    pipeline: Pipeline
+    groups: tuple[Any, ...]
+    """None alone, where there are no groups."""
+
+    def build(self, drawn: Sequence[Measuring[Any]]) -> Answer:
+        """The answer, largest estimates first; one for each group where there are groups."""
+        question, origin = self.question, self.question.origin
+        found = [in_units(self.pipeline.build(each), origin.step) for each in drawn]
+        if origin.by is None:
+            return of_table(question, found[0])
+        releases = [
+            of_table(question._replace(group=group), each)
+            for group, each in zip(self.groups, found, strict=True)
+        ]
+        # A unit counts in so many groups at most: at worst in those that cost the most.
+        parts = sorted((release.spent for release in releases), reverse=True)[: origin.max_groups]
+        spent = min(sum(parts, Fraction(0)), question.epsilon)
+        return ReleasesByGroup.of(question, releases, spent)
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """The question how many units there are, and what answers it."""
+
+    question: Question
+    histogram: NoisyHistogram
+
+    def build(self, drawn: ReadOff) -> UnitCount:
+        """The answer."""
+        return UnitCount(
+            values=self.histogram.lengths(drawn.values),
+            epsilon=self.question.epsilon,
+            promise=self.histogram.promise,
+            error=self.histogram.error(),
+            rounding=0.0,
+            mechanisms=(MechanismUsed.of(self.histogram),),
+            question=self.question,
+        )
 
 
 def _pay(question: Question, account: Account | None, draw: Callable[[], R], kind: type[R]) -> R:

@@ -4,11 +4,10 @@ All of it is one release that costs ε: what the look takes, what selects and wh
 it exactly on every route. The look is released too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-
-import numpy as np
+from typing import Any
 
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import Grid
@@ -19,6 +18,7 @@ from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute
 from dpgap.pipelines.rule import Rule, Terms, ranks_for, terms_for
+from dpgap.releases.drawn import Measuring, Values
 
 Looked = tuple[tuple[int, float], ...]
 """Ranks and what was measured there."""
@@ -52,16 +52,26 @@ class LookFirst:
         looking = _measuring(ranked.selection, terms.look * epsilon)
         return cls(epsilon, looking, (ranked, *sets), terms)
 
-    def look_paid(self, candidates: Candidates) -> Looked:
+    def draw(self, candidates: Candidates) -> Measuring[Any]:
+        """Look, then take the route that follows; the caller has paid."""
+        looked = self.look(candidates)
+        route = self.route(looked, candidates.size)
+        drawn = self.routes[route].draw(candidates)
+        return replace(drawn, looked=looked, among=candidates.size, route=route)
+
+    def look(self, candidates: Candidates) -> Values:
         """Measure the answers at a few ranks; the caller has paid."""
         ranks = ranks_for(self.routes[0].k, candidates.size)
-        values = self.measurement.draw_paid(candidates.at_ranks(ranks))
-        return tuple(zip(ranks, values.tolist(), strict=True))
+        return self.measurement.draw(candidates.at_ranks(ranks))
 
-    def route(self, looked: Looked, n: int) -> RankedRoute | JointRoute:
-        """The route to take among n answers: a function of released numbers alone."""
-        values = np.array([[value for _, value in looked]])
-        return self.routes[int(self.decide(values, n)[0])]
+    def route(self, looked: Values, n: int) -> int:
+        """The number of the route to take among n answers: a function of the look alone."""
+        return int(self.decide(self.measurement.lengths(looked)[None], n)[0])
+
+    def looked(self, drawn: Measuring[Any]) -> Looked:
+        """Which ranks were looked at, and what was measured there."""
+        ranks = ranks_for(self.routes[0].k, drawn.among or 0)
+        return tuple(zip(ranks, self.measurement.lengths(drawn.looked).tolist(), strict=True))
 
     def decide(self, looks: Floats, n: int) -> Integers:
         """For every row of looks, which of the routes."""

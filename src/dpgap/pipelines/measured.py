@@ -42,8 +42,9 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.pipelines.routed import Look, released
+from dpgap.pipelines.routed import built
 from dpgap.pipelines.routes import Answers, Facts, JointRoute, PaperRoute, RankedRoute
+from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import Measured
 from dpgap.releases.ways import METHODS
@@ -154,20 +155,23 @@ class MeasuredTopK:
         """
         candidates = self.prepare(answers, labels)
         with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.draw_paid(candidates))
+            return charge.keep(self.build(self.draw(candidates)))
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
         return self.route.prepare(answers, labels)
 
-    def draw_paid(self, candidates: Candidates) -> Measured:
-        """Look if the method does, select, measure and estimate; the caller has paid."""
+    def draw(self, candidates: Candidates) -> Measuring[Any]:
+        """Look if the method does, select and measure; the caller has paid."""
         if self.looking is None or self.k >= candidates.size:
-            return released(self.route, candidates, self.method)
-        looked = self.looking.look_paid(candidates)
-        route = self.looking.route(looked, candidates.size)
-        look = Look(self.looking, looked)
-        return released(route, candidates, self.method, look)
+            return self.route.draw(candidates)
+        return self.looking.draw(candidates)
+
+    def build(self, drawn: Measuring[Any]) -> Measured:
+        """The release of what was drawn, with estimates."""
+        if self.looking is None or drawn.route is None:
+            return built(self.route, drawn, self.method)
+        return built(self.looking.routes[drawn.route], drawn, self.method, self.looking)
 
 
 @public
@@ -256,7 +260,7 @@ class MeasuredAbove:
         """
         stream = self.prepare(answers, labels)
         with charged(account, Request(self.epsilon, self)) as charge:
-            release = charge.keep(self.draw_paid(stream))
+            release = charge.keep(self.build(self.draw(stream)))
             charge.spent = release.spent
         return release
 
@@ -268,16 +272,21 @@ class MeasuredAbove:
         self.measurement.require_room(stream.extremes)
         return stream
 
+    def draw(self, stream: Stream) -> Measuring[Above]:
+        """Select and measure; the caller has paid."""
+        above, private_answers = self.selection.draw(stream)
+        if not private_answers.size:
+            return Measuring(above)
+        return Measuring(above, self.measurement.draw_selected(private_answers))
+
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def draw_paid(self, stream: Stream) -> Measured:
-        """Select, measure and estimate; the caller has paid."""
-        selected, private_answers = self.selection.draw_paid(stream)
-        spent, values = selected.spent, np.empty(0)
-        if selected.indices.size:
-            values = self.measurement.measure_selected(private_answers)
-            spent += self.measurement.epsilon
+    def build(self, drawn: Measuring[Above]) -> Measured:
+        """The release of what was drawn, with estimates."""
+        selected = self.selection.build(drawn.chosen)
+        spent, values = selected.spent, self.measurement.lengths(drawn.values)
         found = EstimatedWinners(values, values, "measurements", ())
         if values.size:
+            spent += self.measurement.epsilon
             estimate = _ABOVE[self.method].above_estimates
             found = estimate(self.selection, self.measurement, selected, values)
         return Measured(

@@ -64,8 +64,8 @@ def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int) -> Outlook:
     curve = _Curve(pipeline, *_by_rank(counts, n), n)
     route: RankedRoute | JointRoute | PaperRoute = pipeline.route
     if pipeline.looking is not None:
-        looked = tuple(curve.at(pipeline.looking.rule(n).ranks).items())
-        route = pipeline.looking.route(looked, n)
+        looked = np.array([list(curve.at(pipeline.looking.rule(n).ranks).values())])
+        route = pipeline.looking.routes[int(pipeline.looking.decide(looked, n)[0])]
     ranked = curve.ranked(float(pipeline.epsilon) / 2)
     share = route.selection.epsilon / pipeline.epsilon
     selecting = float(route.selection.epsilon)

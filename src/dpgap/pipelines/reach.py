@@ -26,6 +26,7 @@ from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.pipelines.routes import Answers, Expectation, Route, RouteResult, SelectThenMeasure
+from dpgap.releases.drawn import Measuring, Ranking, ReadOff
 
 if TYPE_CHECKING:
     from dpgap.pipelines.asking import Asked
@@ -63,15 +64,19 @@ class HistogramRoute:
             answers, labels, k=self.k, at_least=self.line, delta=self.delta
         )
 
-    def release_paid(self, candidates: Candidates) -> RouteResult:
-        """Release; the caller has paid."""
-        drawn = self.histogram.draw_paid(candidates, k=self.k, at_least=self.line)
-        values = drawn.values
+    def draw(self, candidates: Candidates) -> Measuring[ReadOff]:
+        """Read off the largest; the caller has paid."""
+        return Measuring(self.histogram.draw(candidates, k=self.k, at_least=self.line))
+
+    def build(self, drawn: Measuring[ReadOff]) -> RouteResult:
+        """What is released."""
+        read_off = drawn.chosen
+        values = self.histogram.lengths(read_off.values)
         variances = np.full(values.size, self.histogram.variance)
-        errors = (drawn.error,) if values.size else ()
+        errors = (self.histogram.error_of(read_off),) if values.size else ()
         return RouteResult(
-            indices=drawn.indices,
-            labels=drawn.labels,
+            indices=read_off.indices,
+            labels=read_off.labels,
             gaps=np.empty(0),
             lead=None,
             evidence=None,
@@ -96,14 +101,13 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
         """The answers in steps; refused before anything is charged."""
         return self.selection.prepare(answers, labels)
 
-    def release_paid(self, candidates: Candidates) -> RouteResult:
-        """Release; the caller has paid. What was found is measured; if nothing was, nothing is."""
-        selected, private_answers = self.selection.draw_paid(candidates)
-        spent, values = selected.spent, np.empty(0)
+    def build(self, drawn: Measuring[Ranking]) -> RouteResult:
+        """What is released."""
+        selected = self.selection.build(drawn.chosen)
+        spent, values = selected.spent, self.measurement.lengths(drawn.values)
         found = EstimatedWinners(values, values, "measurements", ())
-        if private_answers.size:
+        if values.size:
             spent += self.measurement.epsilon
-            values = self.measurement.measure_selected(private_answers)
             error = self.measurement.error(values.size)
             variances = np.full(values.size, error.variance)
             found = EstimatedWinners(values, variances, "measurements", (error,))

@@ -5,23 +5,17 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dpgap.exact.grid import Grid
 from dpgap.mechanisms.top_k.candidates import Candidates
-from dpgap.pipelines.look_first import Looked, LookFirst
+from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.routes import Answers, Route
+from dpgap.releases.drawn import Measuring
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import Measured
-
-
-class Look(NamedTuple):
-    """What was looked at before, and what looked."""
-
-    looking: LookFirst
-    looked: Looked
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +36,24 @@ class Routed:
         """The answers in steps, and their labels; refused before anything is charged."""
         return self.route.prepare(answers, None)
 
-    def draw_paid(self, candidates: Candidates) -> Measured:
+    def draw(self, candidates: Candidates) -> Measuring[Any]:
         """Take the route; the caller has paid."""
-        return released(self.route, candidates, self.method)
+        return self.route.draw(candidates)
+
+    def build(self, drawn: Measuring[Any]) -> Measured:
+        """The release of what was drawn."""
+        return built(self.route, drawn, self.method)
 
 
 @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-def released(
-    route: Route, candidates: Candidates, method: str, look: Look | None = None
+def built(
+    route: Route, drawn: Measuring[Any], method: str, looking: LookFirst | None = None
 ) -> Measured:
-    """Take a route, perhaps after a look; the caller has paid for both."""
-    won = route.release_paid(candidates)
+    """The release of what was drawn on a route, perhaps after a look."""
+    won = route.build(drawn)
     steps, epsilon = route.steps, route.epsilon
-    if look is not None:
-        steps, epsilon = (("look", look.looking.measurement), *steps), look.looking.epsilon
+    if looking is not None:
+        steps, epsilon = (("look", looking.measurement), *steps), looking.epsilon
     return Measured(
         indices=won.indices,
         gaps=won.gaps,
@@ -70,7 +68,7 @@ def released(
         method=method,
         mechanisms=tuple(MechanismUsed.of(each) for _, each in steps),
         route=route.name,
-        looked=() if look is None else look.looked,
+        looked=() if looking is None else looking.looked(drawn),
         lead=won.lead,
         parts=tuple((step, each.epsilon) for step, each in steps),
     )

@@ -36,6 +36,7 @@ from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
+from dpgap.releases.drawn import Measuring, Ranking, TopSet
 from dpgap.releases.results import Promise, TopKRelease
 
 Answers = ArrayLike | PrivateCounts | GroupedAnswers
@@ -109,8 +110,11 @@ class Route(Protocol):
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
 
-    def release_paid(self, candidates: Candidates) -> RouteResult:
-        """Release; the caller has paid."""
+    def draw(self, candidates: Candidates) -> Measuring[Any]:
+        """Draw; the caller has paid."""
+
+    def build(self, drawn: Measuring[Any]) -> RouteResult:
+        """What is released of what was drawn."""
 
     def expectation(self) -> Expectation:
         """Which errors to expect."""
@@ -153,6 +157,13 @@ class SelectThenMeasure(Generic[S, M]):
         self.measurement.require_room(candidates.private_answers)
         return candidates
 
+    def draw(self, candidates: Candidates) -> Measuring[Any]:
+        """Select and measure; the caller has paid. Where nothing was found, nothing is measured."""
+        chosen, private_answers = self.selection.draw(candidates)
+        if not private_answers.size:
+            return Measuring(chosen)
+        return Measuring(chosen, self.measurement.draw_selected(private_answers))
+
 
 class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     """The winners as one set, then measured."""
@@ -166,10 +177,10 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
         selection = JointTopK(facts.k, to_select, **facts.of_answers())
         return cls(selection, _together(selection, to_measure))
 
-    def release_paid(self, candidates: Candidates) -> RouteResult:
-        """Release; the caller has paid. The order is that of the measurements."""
-        selected, private_answers = self.selection.draw_paid(candidates)
-        values = self.measurement.measure_selected(private_answers)
+    def build(self, drawn: Measuring[TopSet]) -> RouteResult:
+        """What is released. The order is that of the measurements."""
+        selected = self.selection.build(drawn.chosen)
+        values = self.measurement.lengths(drawn.values)
         order = np.argsort(-values, kind="stable")
         values, labels = values[order], selected.labels
         if labels is not None:
@@ -199,10 +210,10 @@ class _Ranking(SelectThenMeasure[NoisyTopK, M], ABC):
 
     __slots__ = ()
 
-    def release_paid(self, candidates: Candidates) -> RouteResult:
-        """Release; the caller has paid."""
-        selected, private_answers = self.selection.draw_paid(candidates)
-        values = self.measurement.measure_selected(private_answers)
+    def build(self, drawn: Measuring[Ranking]) -> RouteResult:
+        """What is released."""
+        selected = self.selection.build(drawn.chosen)
+        values = self.measurement.lengths(drawn.values)
         return RouteResult(
             selected.indices,
             selected.labels,

@@ -127,7 +127,7 @@ def _coins_beside(largest: int, *, grouped: bool) -> list[int]:
             best = best_of(law, answers, Wanted(1, None), bits)
         assert best.places.tolist() == [0]
         assert best.loser is not None
-        coins.append(best.loser.coin)
+        coins.append(best.loser[1])
     return coins
 
 
@@ -175,7 +175,7 @@ def test_grouped_the_winner_has_the_same_law_and_no_group_is_favoured(line: int 
         best, places = best_grouped(law, values, sizes, Wanted(1, line), bits)
         samples.append((int(starts[best.places[0]] + places[0]), int(best.values[0])))
         # Had ties gone to the group that comes first, this one would have won.
-        tied = best.loser is not None and best.loser.value == best.values[0]
+        tied = best.loser is not None and best.loser[0] == best.values[0]
         by_group.append((0, samples[-1][1]) if tied else samples[-1])
     assert tally_p(samples, _winner_law(TIED, 1)) > LEVEL
     assert tally_p(by_group, _winner_law(TIED, 1)) < LEVEL
@@ -197,7 +197,7 @@ def test_grouped_and_one_by_one_agree_in_law(case: str):
     starts = np.cumsum(sizes) - sizes
 
     def seen(best, members):
-        loser = -9 if best.loser is None else best.loser.value
+        loser = -9 if best.loser is None else best.loser[0]
         some = [members[0], best.values[0]] if best.values.size else [-1, -1]
         return (*map(int, some), best.values.size, loser)
 
@@ -236,7 +236,7 @@ def test_where_noise_is_hardly_ever_there_the_ties_of_a_trillion_are_not_drawn()
     law, bits = dpgap.NoisyHistogram(60).law, InsecureSeededBits(7)
     best, _ = best_grouped(law, np.array([0]), np.array([10**12]), Wanted(10, None), bits)
     assert best.values.tolist() == [0] * 10
-    assert best.loser.value == 0
+    assert best.loser[0] == 0
     assert words_drawn(bits) < 200
 
 

@@ -124,12 +124,12 @@ def test_releases_have_the_law_of_noise_for_every_set(shape: str, answers: list[
     bits = InsecureSeededBits(6)
     with bits_are(bits):
         drawn = [choose_set(joint, candidates, bits) for _ in range(runs)]
-    found = [(*each.indices.tolist(), int(each.leads[0])) for each in drawn]
+    found = [(*each.drawn.indices.tolist(), each.drawn.lead) for each in drawn]
     assert homogeneous_p(found, _written_out(joint, answers, runs, 7)) > LEVEL
     wrong = dpgap.JointTopK(k, "3/2", monotonic=True)
     assert homogeneous_p(found, _written_out(wrong, answers, runs, 8)) < LEVEL
     for each in drawn:
-        assert each.private_answers.tolist() == [answers[i] for i in each.indices]
+        assert each.private_answers.tolist() == [answers[i] for i in each.drawn.indices]
 
 
 def test_a_trillion_absent_items_are_one_more_group():
@@ -229,7 +229,7 @@ def test_a_table_in_an_engine_and_its_domain_are_asked_as_any_other():
 
 def test_a_draw_shows_nothing_of_its_answers():
     joint = dpgap.JointTopK(2, 1000, monotonic=True)
-    drawn = joint.draw_paid(joint.prepare(ANSWERS, None))
+    drawn = joint.draw(joint.prepare(ANSWERS, None))
     assert drawn.private_answers.tolist() == [500, 420]
     assert "500" not in repr(drawn)
 

@@ -65,7 +65,7 @@ def test_simulated_runs_have_the_law_of_releases_where_sets_are_many(table: str)
     joint, runs = dpgap.JointTopK(k, epsilon, monotonic=True), 3_000
     candidates, bits = joint.prepare(answers, None), InsecureSeededBits(3)
     drawn = [choose_set(joint, candidates, bits) for _ in range(runs)]
-    exact = np.array([[*each.indices, each.leads[0]] for each in drawn])
+    exact = np.array([[*each.drawn.indices, each.drawn.lead] for each in drawn])
     found = dpgap.simulate(joint, answers, runs=runs, seed=2)
     quick = np.hstack([found.indices, (2 * found.leads)[:, None].astype(np.int64)])
 

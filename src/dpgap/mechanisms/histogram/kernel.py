@@ -38,21 +38,17 @@ class Wanted(NamedTuple):
     """In whole steps; a noisy answer on the line is returned."""
 
 
-class Loser(NamedTuple):
-    """The best noisy answer that is not returned, in whole steps, and its coin in 2^24ths."""
-
-    value: int
-    coin: int
-
-
 class Best(NamedTuple):
     """The noisy answers that are returned, best first, in whole steps."""
 
     places: Integers
     """Where they stand among the answers; of grouped answers, their groups."""
     values: Integers
-    loser: Loser | None
-    """None where all are returned, or all from the line on."""
+    loser: tuple[int, int] | None
+    """The best that is not returned, in steps, and its coin in 2^24ths.
+
+    None where all are returned, or all from the line on.
+    """
 
 
 @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
@@ -170,7 +166,7 @@ class _Contenders:
             values[at] = int(self._answers[place]) + noise
         return values
 
-    def _loser(self, at: int, origin: int) -> Loser:
+    def _loser(self, at: int, origin: int) -> tuple[int, int]:
         """A noisy answer and its coin, rounded down together; floats only say which floor it is."""
         low, high = np.floor(self._low[at] * COINS), np.floor(self._high[at] * COINS)
         if low == high:
@@ -178,4 +174,4 @@ class _Contenders:
         else:
             noise = decide(scaled(COINS, self._exact()[at]), math.floor)
             whole = int(self._answers[at]) * COINS + noise
-        return Loser(*divmod(whole, COINS))
+        return divmod(whole, COINS)

@@ -12,7 +12,7 @@ numbers that costs as much has less variance. Noisy answers may tie, and coins b
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,8 +36,9 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
-from dpgap.mechanisms.histogram.kernel import Best, Wanted, best_grouped, best_of
+from dpgap.mechanisms.histogram.kernel import Wanted, best_grouped, best_of
 from dpgap.mechanisms.top_k.candidates import Candidates, InGroups, OneByOne, named
+from dpgap.releases.drawn import ReadOff, Values
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.questions import REPLACE
 from dpgap.releases.results import MeasuredValues, Promise
@@ -141,15 +142,18 @@ class NoisyHistogram:
         steps = Grid(self.grid).steps(array, "values")
         with charged(account, Request(self.epsilon, self)) as charge:
             noisy = steps + self.draws(steps.size, 1, secure_bits())[0]
-            release = MeasuredValues(
-                values=self._lengths(noisy),
-                epsilon=self.epsilon,
-                promise=self.promise,
-                error=self.error(),
-                rounding=Grid(self.grid).rounding,
-                mechanisms=(MechanismUsed.of(self),),
-            )
-            return charge.keep(release)
+            return charge.keep(self.build(Values(noisy)))
+
+    def build(self, drawn: Values) -> MeasuredValues:
+        """The release of what was drawn."""
+        return MeasuredValues(
+            values=self.lengths(drawn.values),
+            epsilon=self.epsilon,
+            promise=self.promise,
+            error=self.error(),
+            rounding=Grid(self.grid).rounding,
+            mechanisms=(MechanismUsed.of(self),),
+        )
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
         """Exact noise for `count` answers, in steps; one row for every run."""
@@ -189,7 +193,7 @@ class NoisyHistogram:
     ) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
 
-        `k`, `at_least` and `delta` are what `draw_paid` will be asked for. Answers that count only
+        `k`, `at_least` and `delta` are what `draw` will be asked for. Answers that count only
         items that are present (`unknown`) need a line from `line_for(delta)` on.
         """
         grid, wanted = Grid(self.grid), self._wanted(k, at_least)
@@ -266,9 +270,9 @@ class NoisyHistogram:
             raise ValueError("at_least must lie within ±2^60 grid steps")
         return Wanted(most, line)
 
-    def draw_paid(
+    def draw(
         self, candidates: Candidates, *, k: int | None = None, at_least: Rational | None = None
-    ) -> "DrawnHistogram":
+    ) -> ReadOff:
         """The k largest noisy answers, and none below `at_least`; the caller has paid.
 
         Without k, all that reach `at_least`; without both, all there are.
@@ -284,35 +288,16 @@ class NoisyHistogram:
         else:
             best = best_of(law, candidates.private_answers, wanted, bits)
             indices, labels = best.places, named(best.places, candidates.labels)
-        error = self._error_of(best, wanted)
-        line = None
-        if isinstance(error, HistogramError):
-            line = float(error.line * error.grid)
-        return DrawnHistogram(indices, labels, self._lengths(best.values), line, error)
+        line, coin = best.loser or (wanted.line, None if wanted.line is None else 0)
+        return ReadOff(indices, labels, best.values, line, coin)
 
-    def _error_of(self, best: Best, wanted: Wanted) -> MeasurementError | HistogramError:
-        law, step = self.law_in_steps, Grid(self.grid).step
-        if best.loser is not None:
-            return HistogramError(law, step, *best.loser)
-        if wanted.line is not None:
-            return HistogramError(law, step, wanted.line, 0)
-        return self.error()
+    def error_of(self, drawn: ReadOff) -> MeasurementError | HistogramError:
+        """What values may be off by, given that they were read off."""
+        if drawn.line is None:
+            return self.error()
+        return HistogramError(self.law_in_steps, Grid(self.grid).step, drawn.line, drawn.coin)
 
-    def _lengths(self, steps: Integers) -> Floats:
+    def lengths(self, steps: Integers) -> Floats:
+        """Noisy answers from steps."""
         values: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
         return values
-
-
-class DrawnHistogram(NamedTuple):
-    """Noisy answers that were picked, best first: nothing of it is private."""
-
-    indices: Integers
-    labels: tuple[Any, ...] | None
-    values: Floats
-    line: float | None
-    """The best noisy answer that was not picked, or the line that was stated, if that is larger.
-
-    None where everything was picked and no line was stated.
-    """
-    error: MeasurementError | HistogramError
-    """What the values may be off by, given that they were picked."""

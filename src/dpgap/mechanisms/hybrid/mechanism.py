@@ -30,8 +30,9 @@ from dpgap.exact.law import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_integer, rational, share
 from dpgap.mechanisms.hybrid.kernel import select_above, select_above_grouped
 from dpgap.mechanisms.hybrid.line import chance_above, least_distance
-from dpgap.mechanisms.top_k.candidates import Candidates, Chosen, Drawn, InGroups, OneByOne, named
+from dpgap.mechanisms.top_k.candidates import Candidates, Draw, InGroups, named
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.releases.drawn import Ranking
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import HybridRelease, Promise
 
@@ -229,7 +230,7 @@ class HybridTopK:
         candidates = self.prepare(answers, labels)
         delta = self.delta_of(answers)
         with charged(account, Request(self.epsilon, self, delta)) as charge:
-            release = charge.keep(self.draw_paid(candidates, delta=delta).release)
+            release = charge.keep(self.build(self.draw(candidates).drawn, delta))
             charge.spent = release.spent
         return release
 
@@ -264,38 +265,37 @@ class HybridTopK:
         steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
         return InGroups(steps, None, groups)
 
-    def draw_paid(
-        self, candidates: Candidates, *, delta: Fraction = Fraction(0)
-    ) -> Drawn[HybridRelease]:
-        """Select; the caller has paid, and says which δ there is."""
-        chosen = choose_above(self.in_steps(), candidates, secure_bits())
-        leads, width = chosen.leads, Grid(self.grid).width
+    def draw(self, candidates: Candidates) -> Draw[Ranking]:
+        """Select; the caller has paid."""
+        return choose_above(self.in_steps(), candidates, secure_bits())
+
+    def build(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> HybridRelease:
+        """The release of what was drawn, where the δ that was promised is this."""
+        leads, width = drawn.leads, Grid(self.grid).width
         own = (leads * width).tolist()
-        release = HybridRelease(
-            indices=chosen.indices,
+        return HybridRelease(
+            indices=drawn.indices,
             gaps=(leads - np.append(leads[1:], 0)) * width if leads.size else np.empty(0),
-            labels=chosen.labels,
+            labels=drawn.labels,
             evidence=Evidence.of(own, [self.law] * len(own)),
             epsilon=self.epsilon,
             spent=self.spent(leads.size),
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic, delta=delta),
             mechanisms=(MechanismUsed.of(self),),
         )
-        return Drawn(release, chosen.private_answers)
 
 
-def choose_above(program: HybridTopK, candidates: Candidates, bits: Bits) -> Chosen:
+def choose_above(program: HybridTopK, candidates: Candidates, bits: Bits) -> Draw[Ranking]:
     """Run the program once, in steps, and look the winners up."""
-    answers, labels = candidates.private_answers, candidates.labels
-    if isinstance(candidates, OneByOne):
-        cut = select_above(program, answers, 1, bits)
-        count = int(cut.counts[0])
-        indices = cut.indices[0, :count].copy()  # a view would hold more than is released
-        return Chosen(indices, answers[indices], cut.leads[0, :count], named(indices, labels))
-    groups, places, leads = select_above_grouped(program, answers, candidates.groups.sizes, bits)
-    positions, own = candidates.groups.find(groups, places)
-    names = own if labels is None else named(positions, labels)
-    return Chosen(positions, answers[groups], leads, names)
+    answers = candidates.private_answers
+    if isinstance(candidates, InGroups):
+        sizes = candidates.groups.sizes
+        return candidates.found(select_above_grouped(program, answers, sizes, bits))
+    cut = select_above(program, answers, 1, bits)
+    count = int(cut.counts[0])
+    # Views would hold more than is released.
+    indices, leads = cut.indices[0, :count].copy(), cut.leads[0, :count].copy()
+    return Draw(Ranking(indices, named(indices, candidates.labels), leads), answers[indices])
 
 
 def _is_of_unknown_items(answers: object) -> bool:

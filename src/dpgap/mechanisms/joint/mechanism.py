@@ -33,8 +33,9 @@ from dpgap.exact.law import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_integer
 from dpgap.mechanisms.joint.classes import Classes
 from dpgap.mechanisms.joint.kernel import select_classes, winner_and_lead
-from dpgap.mechanisms.top_k.candidates import Candidates, Chosen, Drawn, InGroups, named
+from dpgap.mechanisms.top_k.candidates import Candidates, Draw, InGroups, named
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.releases.drawn import TopSet
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import JointRelease, Promise
 
@@ -168,7 +169,7 @@ class JointTopK:
         """
         candidates = self.prepare(answers, labels)
         with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.draw_paid(candidates).release)
+            return charge.keep(self.build(self.draw(candidates).drawn))
 
     def prepare(
         self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
@@ -182,23 +183,24 @@ class JointTopK:
             )
         return candidates
 
-    def draw_paid(self, candidates: Candidates) -> Drawn[JointRelease]:
+    def draw(self, candidates: Candidates) -> Draw[TopSet]:
         """Select; the caller has paid."""
-        chosen = choose_set(self, candidates, secure_bits())
-        lead = int(chosen.leads[0])
-        release = JointRelease(
-            indices=chosen.indices,
-            labels=chosen.labels,
-            lead=lead * Grid(self.grid).width / 2,
-            p_value=math.exp(-lead / self.half_step_law.scale),
+        return choose_set(self, candidates, secure_bits())
+
+    def build(self, drawn: TopSet) -> JointRelease:
+        """The release of what was drawn."""
+        return JointRelease(
+            indices=drawn.indices,
+            labels=drawn.labels,
+            lead=drawn.lead * Grid(self.grid).width / 2,
+            p_value=math.exp(-drawn.lead / self.half_step_law.scale),
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
             mechanisms=(MechanismUsed.of(self),),
         )
-        return Drawn(release, chosen.private_answers)
 
 
-def choose_set(mechanism: JointTopK, candidates: Candidates, bits: Bits) -> Chosen:
+def choose_set(mechanism: JointTopK, candidates: Candidates, bits: Bits) -> Draw[TopSet]:
     """Run the program once: the members, in an order that says nothing, and one lead for all."""
     values, (_, sizes, find) = _by_value(candidates)
     classes = Classes(values, sizes, mechanism.k)
@@ -208,12 +210,9 @@ def choose_set(mechanism: JointTopK, candidates: Candidates, bits: Bits) -> Chos
     positions, own = find(groups[shuffled], places[shuffled])
     order = np.argsort(positions, kind="stable")
     labels = named(positions, candidates.labels) if own is None else own
-    return Chosen(
-        positions[order],
-        values[groups[shuffled][order]],
-        won.leads,
-        None if labels is None else tuple(labels[at] for at in order.tolist()),
-    )
+    in_order = None if labels is None else tuple(labels[at] for at in order.tolist())
+    chosen = TopSet(positions[order], in_order, int(won.leads[0]))
+    return Draw(chosen, values[groups[shuffled][order]])
 
 
 def _by_value(candidates: Candidates) -> tuple[Integers, Groups]:

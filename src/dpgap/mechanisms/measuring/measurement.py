@@ -26,6 +26,7 @@ from dpgap.exact.joint_draws import shells
 from dpgap.exact.joint_laws import ShellNoise
 from dpgap.exact.laws import Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_rational
+from dpgap.releases.drawn import Values
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import MeasuredValues, Promise
 
@@ -119,15 +120,18 @@ class Measurement(ABC, Generic[L]):
         """
         steps = self.prepare(values)
         with charged(account, Request(self.epsilon, self)) as charge:
-            release = MeasuredValues(
-                values=self.draw_paid(steps),
-                epsilon=self.epsilon,
-                promise=Promise(self.epsilon, self.sensitivity, self.same_way),
-                error=self.error(steps.size),
-                rounding=Grid(self.grid).rounding,
-                mechanisms=(MechanismUsed.of(self),),
-            )
-            return charge.keep(release)
+            return charge.keep(self.build(self.draw(steps)))
+
+    def build(self, drawn: Values) -> MeasuredValues:
+        """The release of what was drawn."""
+        return MeasuredValues(
+            values=self.lengths(drawn),
+            epsilon=self.epsilon,
+            promise=Promise(self.epsilon, self.sensitivity, self.same_way),
+            error=self.error(drawn.values.size),
+            rounding=Grid(self.grid).rounding,
+            mechanisms=(MechanismUsed.of(self),),
+        )
 
     def prepare(self, values: ArrayLike | PrivateCounts) -> Integers:
         """The values in steps; refused before anything is charged."""
@@ -144,14 +148,18 @@ class Measurement(ABC, Generic[L]):
                 f"answers must lie within ±2^{most.bit_length() - 1} grid steps: rescale them"
             )
 
-    def measure_selected(self, steps: Integers) -> Floats:
+    def draw_selected(self, steps: Integers) -> Values:
         """Measure answers given in a selection's steps; the caller has paid."""
-        return self.draw_paid(steps * self.finer)
+        return self.draw(steps * self.finer)
 
-    def draw_paid(self, steps: Integers) -> Floats:
+    def draw(self, steps: Integers) -> Values:
         """Measure; the caller has paid."""
-        noisy = steps + self.draws(steps.size, 1, secure_bits())[0] + self.lost
-        values: Floats = np.multiply(noisy, Grid(self.grid).width, dtype=np.float64)
+        return Values(steps + self.draws(steps.size, 1, secure_bits())[0])
+
+    def lengths(self, drawn: Values | None) -> Floats:
+        """What was measured, if anything was; the known mean that floors lose is added."""
+        steps = np.empty(0) if drawn is None else drawn.values + self.lost
+        values: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
         return values
 
     def error(self, count: int) -> MeasurementError:

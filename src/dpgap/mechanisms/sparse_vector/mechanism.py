@@ -46,7 +46,8 @@ from dpgap.mechanisms.sparse_vector.branches import (
 from dpgap.mechanisms.sparse_vector.kernel import Sifting
 from dpgap.mechanisms.sparse_vector.run import Run
 from dpgap.mechanisms.sparse_vector.streams import Stream
-from dpgap.mechanisms.top_k.candidates import Drawn
+from dpgap.mechanisms.top_k.candidates import Draw
+from dpgap.releases.drawn import Above
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import AboveRelease, Promise
 
@@ -268,7 +269,7 @@ class SparseVector:
         stream = self.prepare(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
         with charged(account, Request(self.epsilon, self)) as charge:
-            release = charge.keep(self.draw_paid(stream, most).release)
+            release = charge.keep(self.build(self.draw(stream, most).drawn))
             charge.spent = release.spent
         return release
 
@@ -296,7 +297,7 @@ class SparseVector:
         array = Grid(self.grid).steps(answers)
         return Stream.of(array, require_labels(labels, array.size, answers))
 
-    def draw_paid(self, stream: Stream, max_answers: int | None = None) -> Drawn[AboveRelease]:
+    def draw(self, stream: Stream, max_answers: int | None = None) -> Draw[Above]:
         """Go through the stream; the caller has paid."""
         sifting = Sifting(self.in_steps(), 1, secure_bits(), max_answers)
         parts = []
@@ -310,23 +311,32 @@ class SparseVector:
             if not sifting.going:
                 break
         found, steps, branches, gaps = zip(*parts, strict=True)
-        positions, labels = stream.together(found)
-        branch_of = np.concatenate(branches)
-        raw = np.concatenate(gaps) * Grid(self.grid).width
-        release = AboveRelease(
-            indices=positions,
+        above = Above(
+            *stream.together(found),
+            np.concatenate(branches),
+            np.concatenate(gaps),
+            int(sifting.used[0]),
+            int(sifting.processed[0]),
+        )
+        return Draw(above, np.concatenate(steps))
+
+    def build(self, drawn: Above) -> AboveRelease:
+        """The release of what was drawn."""
+        branch_of = drawn.branches
+        raw: Floats = drawn.gaps * Grid(self.grid).width
+        return AboveRelease(
+            indices=drawn.indices,
             gaps=raw + self.gap_offsets[branch_of - 1],
             evidence=evidence_of(self.ways, branch_of, raw),
             branch_of=branch_of,
-            labels=labels,
+            labels=drawn.labels,
             epsilon=self.epsilon,
-            spent=self.spent(int(sifting.used[0])),
-            processed=int(sifting.processed[0]),
+            spent=self.spent(drawn.used),
+            processed=drawn.processed,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
             errors=self.gap_errors,
             mechanisms=(MechanismUsed.of(self),),
         )
-        return Drawn(release, np.concatenate(steps))
 
     def start(self, *, account: Account | None = None) -> Run:
         """Open a run that is asked one answer at a time; use it in a `with` block.

@@ -123,21 +123,23 @@ class Run:
             self._noise.freshen()
             self._feed.waiting.append(steps)
             branch, gap = next(self._outcomes)
-            answered = self._below
             if branch is not None:
-                way = self._mechanism.ways[branch - 1]
-                self._used += way.units
+                self._used += self._mechanism.ways[branch - 1].units
                 self._exhausted = self._used > self._limit
-                raw = gap * self._width
-                above_by = raw + self._offsets[branch - 1]
-                answered = Answer(True, above_by, branch, way.charge, self._p_value(branch, raw))
+            answered = self.build(branch, gap)
             self._interrupted = False
             return answered
 
-    def _p_value(self, branch: int, raw_gap: float) -> float | None:
-        """What this gap over the noisy threshold proves; the gap that is shown is centred."""
-        made = evidence_of(self._mechanism.ways, np.array([branch]), np.array([raw_gap]))
-        return None if made is None else float(made.p_values(1)[0])
+    def build(self, branch: int | None, gap: int | None) -> Answer:
+        """What is said of one question, from its branch and its gap in steps."""
+        if branch is None or gap is None:
+            return self._below
+        raw = gap * self._width
+        # The gap that is shown is centred; over the noisy threshold it proves something.
+        made = evidence_of(self._mechanism.ways, np.array([branch]), np.array([raw]))
+        p_value = None if made is None else float(made.p_values(1)[0])
+        charge = self._mechanism.ways[branch - 1].charge
+        return Answer(True, raw + self._offsets[branch - 1], branch, charge, p_value)
 
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.

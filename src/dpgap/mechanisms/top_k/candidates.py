@@ -12,28 +12,17 @@ import numpy as np
 from dpgap.data.private_counts import Groups, sealed
 from dpgap.exact.bits import Bits
 from dpgap.exact.draws import Integers
-from dpgap.mechanisms.top_k.grouped import select_grouped
+from dpgap.mechanisms.top_k.grouped import GroupedSelection, select_grouped
 from dpgap.mechanisms.top_k.kernel import TopKProgram, select
+from dpgap.releases.drawn import Drawn, Ranking
 
-R = TypeVar("R")
-
-
-class Chosen(NamedTuple):
-    """The winners, best first; `private_answers` are their own, in steps."""
-
-    indices: Integers
-    private_answers: Integers
-    leads: Integers
-    labels: tuple[Any, ...] | None
-
-    def __repr__(self) -> str:
-        return sealed(self)
+D = TypeVar("D", bound=Drawn)
 
 
-class Drawn(NamedTuple, Generic[R]):
-    """A release, and the private answers of what was selected, for whoever measures them next."""
+class Draw(NamedTuple, Generic[D]):
+    """What was drawn; and the private answers of the chosen, in steps, to be measured next."""
 
-    release: R
+    drawn: D
     private_answers: Integers
 
     def __repr__(self) -> str:
@@ -60,13 +49,12 @@ class OneByOne(NamedTuple):
         top = np.sort(np.partition(self.private_answers, lowest)[lowest:])
         return top[[-rank for rank in ranks]]
 
-    def choose(self, program: TopKProgram, bits: Bits) -> Chosen:
+    def choose(self, program: TopKProgram, bits: Bits) -> Draw[Ranking]:
         """Run the program once."""
         selection = select(program, self.private_answers, 1, bits)
         indices = selection.indices[0]
-        return Chosen(
-            indices, self.private_answers[indices], selection.leads[0], named(indices, self.labels)
-        )
+        ranking = Ranking(indices, named(indices, self.labels), selection.leads[0])
+        return Draw(ranking, self.private_answers[indices])
 
 
 class InGroups(NamedTuple):
@@ -91,12 +79,16 @@ class InGroups(NamedTuple):
         ends = np.cumsum(self.groups.sizes[order])
         return self.private_answers[order[np.searchsorted(ends, ranks)]]
 
-    def choose(self, program: TopKProgram, bits: Bits) -> Chosen:
+    def choose(self, program: TopKProgram, bits: Bits) -> Draw[Ranking]:
         """Run the program once, and look the winners up."""
-        selection = select_grouped(program, self.private_answers, self.groups.sizes, bits)
+        return self.found(select_grouped(program, self.private_answers, self.groups.sizes, bits))
+
+    def found(self, selection: GroupedSelection) -> Draw[Ranking]:
+        """The winners by their positions, and what they are called."""
         positions, own = self.groups.find(selection.groups, selection.places)
         labels = own if self.labels is None else named(positions, self.labels)
-        return Chosen(positions, self.private_answers[selection.groups], selection.leads, labels)
+        answers = self.private_answers[selection.groups]
+        return Draw(Ranking(positions, labels, selection.leads), answers)
 
 
 Candidates = OneByOne | InGroups

@@ -13,7 +13,7 @@ single gaps would each lose half a step, and 25 of them add up to a bias of −1
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,7 +43,8 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
 )
-from dpgap.mechanisms.top_k.candidates import Candidates, Drawn, InGroups, OneByOne
+from dpgap.mechanisms.top_k.candidates import Candidates, Draw, InGroups, OneByOne
+from dpgap.releases.drawn import Ranking
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import MaxRelease, Promise, TopKRelease
 
@@ -179,7 +180,7 @@ class NoisyTopK:
         """
         candidates = self.prepare(answers, labels)
         with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.draw_paid(candidates).release)
+            return charge.keep(self.build(self.draw(candidates).drawn))
 
     def prepare(
         self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
@@ -224,23 +225,23 @@ class NoisyTopK:
             unknown=unknown,
         )
 
-    def draw_paid(self, candidates: Candidates) -> Drawn[TopKRelease]:
+    def draw(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
-        chosen = candidates.choose(self.in_steps(), secure_bits())
-        leads = chosen.leads
-        width = Grid(self.grid).width
-        has_losers = leads.size == self.k
-        own = (leads * width).tolist() if has_losers else []
-        release = TopKRelease(
-            indices=chosen.indices,
+        return candidates.choose(self.in_steps(), secure_bits())
+
+    def build(self, drawn: Ranking) -> TopKRelease:
+        """The release of what was drawn."""
+        leads, width = drawn.leads, Grid(self.grid).width
+        own = (leads * width).tolist() if leads.size == self.k else []  # where somebody lost
+        return TopKRelease(
+            indices=drawn.indices,
             gaps=(leads - np.append(leads[1:], 0)) * width,
-            labels=chosen.labels,
+            labels=drawn.labels,
             evidence=Evidence.of(own, [self.law] * len(own)),
             epsilon=self.epsilon,
             promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
             mechanisms=(MechanismUsed.of(self),),
         )
-        return Drawn(release, chosen.private_answers)
 
 
 @public
@@ -295,4 +296,7 @@ class NoisyMax(NoisyTopK):
         account: Account | None = None,
     ) -> MaxRelease:
         """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
-        return MaxRelease.of(NoisyTopK.release(self, answers, labels=labels, account=account))
+        return cast(MaxRelease, NoisyTopK.release(self, answers, labels=labels, account=account))
+
+    def build(self, drawn: Ranking) -> MaxRelease:
+        return MaxRelease.of(NoisyTopK.build(self, drawn))

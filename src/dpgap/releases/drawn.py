@@ -1,0 +1,107 @@
+"""What leaves a kernel: whole numbers, names, and nothing else.
+
+A float that was computed beside a private number carries it away in its low bits, whatever it is
+worth. So a kernel returns one of the values below, which refuse everything but whole numbers, and
+each mechanism has a `build` that makes the release of it: a function of these numbers and of the
+mechanism's public parameters. Nothing else makes a release. `tests/releases/test_rebuild.py` keeps
+the numbers, builds every kind of release anew in another process, and compares the documents.
+
+Lengths are in whole steps of the mechanism's grid.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from dpgap.exact.draws import Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Whole numbers that were drawn; a float is refused."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name != "labels" and not _is_whole(value):
+                kind = type(value).__name__
+                raise TypeError(f"{each.name} must be whole numbers, not of type {kind}")
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype.type is np.int64
+    return value is None or type(value) is int or isinstance(value, Drawn)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values(Drawn):
+    """Noisy answers."""
+
+    values: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen(Drawn):
+    """Which answers were chosen, and what they are called."""
+
+    indices: Integers
+    labels: tuple[Any, ...] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking(Chosen):
+    """The winners, best first, and each one's lead over the best loser."""
+
+    leads: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopSet(Chosen):
+    """The winning set, and its lead over the second best in *half* steps."""
+
+    lead: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Above(Chosen):
+    """What was above, in the order asked: its branch and its gap over the noisy threshold."""
+
+    branches: Integers
+    gaps: Integers
+    used: int
+    """How many units were used."""
+    processed: int
+    """How many answers were gone through."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadOff(Chosen):
+    """The largest noisy answers of all, best first."""
+
+    values: Integers
+    line: int | None
+    """The best noisy answer that is not among them, or the line that was stated if none is above.
+
+    None where all are among them, and no line was stated.
+    """
+    coin: int | None
+    """What breaks ties with the best one that is not among them, in 2^24ths; 0 on a stated line."""
+
+
+C = TypeVar("C", bound=Drawn)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measuring(Drawn, Generic[C]):
+    """What a pipeline draws: perhaps a look, what was chosen, and noisy answers of that."""
+
+    chosen: C
+    values: Values | None = None
+    """None where nothing was measured: the chosen have values already, or nothing was chosen."""
+    looked: Values | None = None
+    among: int | None = None
+    """After a look: how many answers there are, which is public."""
+    route: int | None = None
+    """After a look: the number of the route that follows from it."""

@@ -1,0 +1,267 @@
+"""Every kind of release is a function of whole numbers, names and public parameters.
+
+The whole numbers that left the kernel are kept. Another process, which never saw an answer, builds
+the release again from them and from the parameters, and its document must be the same.
+"""
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dpgap
+from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.measuring.measurement import Measurement
+from dpgap.mechanisms.sparse_vector.run import Run
+from dpgap.pipelines.asking import Answering, Counting
+from dpgap.pipelines.routed import Routed
+from dpgap.releases.drawn import Drawn, Measuring, Ranking, ReadOff, Values
+
+MAKERS = (
+    Answering,
+    Counting,
+    Measurement,
+    NoisyHistogram,
+    Routed,
+    dpgap.HybridTopK,
+    dpgap.JointTopK,
+    dpgap.MeasuredAbove,
+    dpgap.MeasuredTopK,
+    dpgap.NoisyMax,
+    dpgap.NoisyTopK,
+    dpgap.SparseVector,
+)
+ANSWERS = np.array([9_000, 7_100, 6_800, 40, 39, 5, 0, 0])
+NAMES = [f"item {place}" for place in range(ANSWERS.size)]
+SOLD = pl.DataFrame(
+    {
+        "who": [f"secret {unit}" for unit in range(900) for _ in range(3)],
+        "what": [
+            ("fig", "pea", "oat", "rye", "nut")[(u * (j + 1)) % 5]
+            for u in range(900)
+            for j in range(3)
+        ],
+        "where": [("north", "south")[u % 2] for u in range(900) for _ in range(3)],
+        "paid": [(u % 7) / 4 for u in range(900) for _ in range(3)],
+    }
+)
+ASKED: dict[str, Any] = {
+    "unit": "who",
+    "item": "what",
+    "domain": ["fig", "pea", "oat", "rye", "nut"],
+}
+
+
+def _kept(**asked: Any) -> Callable[[], Any]:
+    return lambda: dpgap.top_k(SOLD, **ASKED | asked)
+
+
+def _session(ask: Callable[[dpgap.Session], Any]) -> Callable[[], Any]:
+    return lambda: ask(dpgap.Session(SOLD, unit="who", epsilon=10, delta="1e-3"))
+
+
+ARRAYS: dict[str, Callable[[], Any]] = {
+    "top k": lambda: dpgap.NoisyTopK(3, 1).release(ANSWERS, labels=NAMES),
+    "all": lambda: dpgap.NoisyTopK(8, 1, noise="exponential", grid="1/8").release(ANSWERS / 8),
+    "max": lambda: dpgap.NoisyMax(1, noise="staircase").release(ANSWERS),
+    "grouped": lambda: dpgap.NoisyTopK(2, 1).release(dpgap.GroupedAnswers.of(ANSWERS)),
+    "joint": lambda: dpgap.JointTopK(3, 1, grid="1/4").release(ANSWERS / 4, labels=NAMES),
+    "hybrid": lambda: dpgap.HybridTopK(1_000, 5, 1).release(ANSWERS, labels=NAMES),
+    "hybrid, nothing": lambda: dpgap.HybridTopK(10**6, 5, 1).release(ANSWERS),
+    "above": lambda: dpgap.SparseVector(1_000, 2, 1).release(ANSWERS, labels=NAMES),
+    "adaptive": lambda: dpgap.AdaptiveSparseVector(
+        1_000, 2, 1, branches=4, noise="exponential", grid="1/2"
+    ).release(ANSWERS / 2),
+    "laplace": lambda: dpgap.Laplace(1, grid="1/16").release(ANSWERS / 16),
+    "hull": lambda: dpgap.CountHull(1, monotonic=True).release(ANSWERS),
+    "cube": lambda: dpgap.Cube("1/3").release(ANSWERS),
+    "histogram": lambda: dpgap.NoisyHistogram(1, reach=2).release(ANSWERS),
+    **{
+        f"measured, {method}": lambda method=method: dpgap.measured_top_k(
+            ANSWERS, 3, 2, method=method, labels=NAMES
+        )
+        for method in ("best", "joint", "ranked", "paper")
+    },
+    "measured, all": lambda: dpgap.measured_top_k(ANSWERS, 8, 2),
+    "measured, one": lambda: dpgap.measured_top_k(ANSWERS, 1, 2),
+    "measured above": lambda: dpgap.measured_above(ANSWERS, 1_000, 3, 2, adaptive=True),
+    "measured above, paper": lambda: dpgap.measured_above(ANSWERS, 1_000, 3, 2, method="paper"),
+    "measured above, nothing": lambda: dpgap.measured_above(ANSWERS, 10**6, 3, 2),
+}
+TABLES: dict[str, Callable[[], Any]] = {
+    "table": _kept(k=2, epsilon=2),
+    "table, joint": _kept(k=2, epsilon=2, method="joint"),
+    "table, few items a unit": _kept(k=2, epsilon=2, max_items=1),
+    "table, groups": _kept(k=2, epsilon=2, by="where", groups=["north", "south"], max_groups=1),
+    "table, sums": _kept(k=2, epsilon=2, sum="paid", at_most=5),
+    "table, above": lambda: dpgap.above(SOLD, **ASKED, threshold=200, k=3, epsilon=2),
+    "table, above and k of a histogram": lambda: dpgap.above(
+        SOLD, **ASKED, threshold=100, k=2, epsilon=2, max_items=1
+    ),
+    "table, unknown items": lambda: dpgap.top_k(
+        SOLD, unit="who", item="what", k=2, epsilon=2, delta="1e-3", max_items=3
+    ),
+    "table, unknown items, hybrid": lambda: dpgap.top_k(
+        SOLD, unit="who", item="what", k=2, epsilon=20, delta="1e-3", max_items=60
+    ),
+    "rows": lambda: dpgap.top_k(
+        SOLD, unit="row", item="what", domain=ASKED["domain"], k=2, epsilon="1/2"
+    ),
+    "count": lambda: dpgap.count(SOLD, unit="who", epsilon=1),
+    "session": _session(
+        lambda s: s.top_k("what", k=2, epsilon=1, domain=ASKED["domain"], where="paid > 0.5")
+    ),
+    "session, count": _session(lambda s: s.count(epsilon=1, where="paid > 0.5")),
+}
+RELEASES = ARRAYS | TABLES
+IN_ANOTHER_PROCESS = """
+import json, pickle, sys
+for maker, arguments in pickle.load(sys.stdin.buffer):
+    document = maker.build(*arguments).to_dict()
+    document.pop("made")
+    print(json.dumps(document))
+"""
+
+
+@contextmanager
+def _keeping() -> Iterator[list[tuple[Any, tuple[Any, ...]]]]:
+    """Each release that is built, as its maker and what it was built from; the outermost alone."""
+    built: list[tuple[Any, tuple[Any, ...]]] = []
+    depth = [0]
+
+    def watched(build: Callable[..., Any]) -> Callable[..., Any]:
+        def watch(maker: Any, *arguments: Any) -> Any:
+            if not depth[0]:
+                built.append((maker, arguments))
+            depth[0] += 1
+            try:
+                return build(maker, *arguments)
+            finally:
+                depth[0] -= 1
+
+        return watch
+
+    patches = [mock.patch.object(each, "build", watched(each.build)) for each in MAKERS]
+    for patch in patches:
+        patch.start()
+    try:
+        yield built
+    finally:
+        for patch in patches:
+            patch.stop()
+
+
+def _in_another_process(built: list[Any]) -> list[str]:
+    handed = pickle.dumps(built)
+    assert b"secret" not in handed
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ANOTHER_PROCESS], input=handed, capture_output=True, check=True
+    )
+    return done.stdout.decode().splitlines()
+
+
+def _document(release: Any) -> str:
+    document = release.to_dict()
+    document.pop("made")
+    return json.dumps(document)
+
+
+def test_another_process_builds_every_release_again_from_whole_numbers_alone():
+    shown, kept = {}, []
+    for name, make in RELEASES.items():
+        with _keeping() as built:
+            shown[name] = _document(make())
+        assert len(built) == 1, name
+        kept += built
+    again = dict(zip(RELEASES, _in_another_process(kept), strict=True))
+    for name in RELEASES:
+        assert again[name] == shown[name], name
+    routes = {json.loads(text).get("route") for text in shown.values()}
+    assert routes >= {None, "joint", "ranked", "paper", "histogram", "hybrid"}
+
+
+def test_what_is_built_is_whole_numbers_and_names_all_the_way_down():
+    for name, make in RELEASES.items():
+        with _keeping() as built:
+            make()
+        for drawn in np.atleast_1d(np.array(built[0][1][0], dtype=object)):
+            assert list(_not_whole(drawn)) == [], name
+
+
+def _not_whole(drawn: Drawn) -> Iterator[str]:
+    for name in (each for kind in type(drawn).__mro__ for each in getattr(kind, "__slots__", ())):
+        value = getattr(drawn, name)
+        if isinstance(value, Drawn):
+            yield from _not_whole(value)
+        elif isinstance(value, np.ndarray):
+            if value.dtype.kind != "i":
+                yield name
+        elif name != "labels" and not (value is None or type(value) is int):
+            yield name
+
+
+def test_an_answer_to_one_question_is_built_from_its_branch_and_its_gap_alone():
+    mechanism = dpgap.AdaptiveSparseVector(100, 3, 1000, noise="exponential", branches=3)
+    seen: list[Any] = []
+    build = Run.build
+
+    def watch(run: Run, branch: int | None, gap: int | None) -> Any:
+        seen.append((branch, gap))
+        return build(run, branch, gap)
+
+    with mock.patch.object(Run, "build", watch), mechanism.start() as run:
+        said = [run.ask(answer) for answer in (3, 250, 103, 90_000)]
+    assert {type(part) for pair in seen for part in pair} == {int, type(None)}
+    with mechanism.start() as other:
+        assert [other.build(*pair) for pair in seen] == said
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Values(np.array([1.0])),
+        lambda: Values([1, 2]),
+        lambda: Ranking(np.array([1]), None, np.array([0.5])),
+        lambda: ReadOff(np.array([1]), None, np.array([1]), 7, 0.25),
+        lambda: ReadOff(np.array([1]), None, np.array([1]), 7, Fraction(1, 4)),
+        lambda: Measuring(Values(np.array([1])), route=True),
+        lambda: Measuring(0.5),
+    ],
+)
+def test_a_float_beside_whole_numbers_is_refused(make: Callable[[], Any]):
+    with pytest.raises(TypeError, match="must be whole numbers, not of type"):
+        make()
+
+
+def test_nothing_but_a_build_makes_a_release():
+    """Release classes are called in methods named `build`, and where a document is read."""
+    import ast
+
+    kinds = {
+        "AboveRelease HybridRelease JointRelease MaxRelease Measured MeasuredValues TableRelease",
+        "TopKRelease UnitCount",
+    }
+    names = {name for line in kinds for name in line.split()}
+    allowed = {"build", "built", "of_table", "_by_group"}
+    found = []
+    for path in sorted(Path(dpgap.__file__).parent.rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef) and function.name not in allowed:
+                found += [
+                    f"{path.stem}.{function.name}"
+                    for call in ast.walk(function)
+                    if isinstance(call, ast.Call)
+                    and isinstance(call.func, ast.Name)
+                    and call.func.id in names
+                ]
+    assert found == []
