@@ -33,8 +33,8 @@ def bits_of_the_thread(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep every server to one process."""
-    folders = {Path(__file__).parent / name for name in ("data/engines", "twins")}
+    """Keep every server to one process, but for budgets' PostgreSQL, which starts in no time."""
+    folders = {Path(__file__).parent / name for name in ("data", "data/engines", "twins")}
     for item in (each for each in items if each.path.parent in folders):
         for name in ON_SERVERS:
             asked_for = re.search(rf"[\[-]{name}\b", item.name)

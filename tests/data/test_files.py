@@ -169,7 +169,7 @@ ROW = b"user 12345,pea\n"
 @pytest.mark.parametrize(
     ("suffix", "megabytes", "parts"),
     [
-        *(("csv", 9, 6), ("csv", 34, 1), ("csv.gz", 9, 3), long_case(("csv.gz", 34, 1))),
+        *(("csv", 9, 6), ("csv.gz", 9, 3), *map(long_case, [("csv", 34, 1), ("csv.gz", 34, 1)])),
         *(pytest.param("csv", megabytes, 20, marks=pytest.mark.long) for megabytes in (9, 34)),
     ],
 )
@@ -287,7 +287,7 @@ WORDS = ["apple", "007", "+3", "2.0", "1e2", "1_0", "9" * 30, "3\0", "٣", "3\u0
 
 @pytest.mark.parametrize(
     ("newline", "place"),
-    quick_in(itertools.product(["\n", "\r\n"], [0, 1, 3]), {("\n", 0), ("\n", 3), ("\r\n", 1)}),
+    quick_in(itertools.product(["\n", "\r\n"], [0, 1, 3]), {("\n", 0), ("\r\n", 3)}),
 )
 def test_words_on_a_fimi_line_that_are_no_whole_numbers_are_no_items(
     tmp_path: Path, newline: str, place: int

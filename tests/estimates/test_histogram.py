@@ -40,7 +40,7 @@ def _by_definition(law: GeometricNoise, lead: int, coin: float, share: float) ->
     ("scale", "coin"),
     quick_in(
         itertools.product([1, 2, 10, 18.5], [0.0, 0.3, 0.99]),
-        {(1, 0.3), (2, 0.99), (10, 0.0), (18.5, 0.3)},
+        {(1, 0.3), (2, 0.99), (10, 0.0)},
     ),
 )
 def test_ends_are_those_of_the_definition(scale: float, coin: float):
@@ -160,7 +160,7 @@ def test_intervals_of_winners_cover_after_selection(data: str, scale: int):
         assert wrong.pvalue < LEVEL
 
 
-@pytest.mark.parametrize("data", quick_in(DATA, {"close", "flat"}))
+@pytest.mark.parametrize("data", quick_in(DATA, {"flat"}))
 def test_ends_for_all_hold_for_all_winners_and_all_pairs_at_once(data: str):
     law, count = GeometricNoise(Fraction(5)), RUNS
     winners = _select(law, DATA[data](5), seed=7)

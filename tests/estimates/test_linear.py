@@ -41,9 +41,7 @@ def test_blue_ignores_the_gap_to_the_best_loser():
 
 @pytest.mark.parametrize(
     ("k", "ratio"),
-    quick_in(
-        itertools.product([1, 2, 10], [0.5, 1.0, 4.0]), {(1, 1.0), (2, 4.0), (10, 0.5), (10, 1.0)}
-    ),
+    quick_in(itertools.product([1, 2, 10], [0.5, 1.0, 4.0]), {(1, 1.0), (10, 0.5)}),
 )
 def test_blues_measured_variance_is_that_of_the_corollary(k: int, ratio: float):
     bits, runs = InsecureSeededBits(80), 40_000

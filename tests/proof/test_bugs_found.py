@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "bugs-found.md").read_text(encoding="utf-8")
 SOON = {
     "no_noise_on_answers": 10_000,
-    "no_limit": 100_000,
-    "noise_without_the_limit": 100_000,
+    "no_limit": 50_000,
+    "noise_without_the_limit": 50_000,
     "one_draw_for_all": 10_000,
     "laplace_in_floats": 10_000,
     "present_items_first": 10_000,

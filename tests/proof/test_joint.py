@@ -87,7 +87,7 @@ def test_a_program_that_does_something_else_is_refuted(what: str, monkeypatch):
     assert joint.check_joint(dpgap.JointTopK(2, 1), 3, "general").condition == "output"
 
 
-@pytest.mark.parametrize("monotonic", [False, True])
+@pytest.mark.parametrize("monotonic", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_alignment_proves_the_program_with_laplace_noise_of_this_scale(monotonic: bool):
     mechanism = dpgap.JointTopK(2, 1, monotonic=monotonic)
     assert prove(altered(mechanism, law=LaplaceNoise(mechanism.law.scale)), 3).verdict == "PROVED"

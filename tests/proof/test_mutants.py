@@ -16,8 +16,10 @@ from dpgap.proof.mutants.entry import ACCEPT, audit_mutant
 from dpgap.proof.mutants.measuring import hull_releases_zero
 from dpgap.proof.mutants.noisy_max import Max
 from dpgap.proof.mutants.sparse_vectors import IndicesOnly
+from seams import quick_in
 
 MUTANTS = {mutant.name: mutant for mutant in mutants()}
+SLOW = {"joint top-k with the margin to the wrong neighbour"}  # test_every.py refutes it as well
 TWO, FOUR, EIGHT = (LaplaceNoise(Fraction(scale)) for scale in (2, 4, 8))
 
 # The log-ratio of each damning event, derived by hand.
@@ -42,7 +44,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", quick_in(MUTANTS, MUTANTS.keys() - SLOW))
 def test_every_mutant_is_refuted_and_the_counterexample_replays(name):
     mutant = MUTANTS[name]
     proof = mutant.judge()
@@ -55,7 +57,7 @@ def test_every_mutant_is_refuted_and_the_counterexample_replays(name):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if place % 6 == 0 else pytest.mark.long)
+        pytest.param(name, marks=() if place % 6 == 2 else pytest.mark.long)
         for place, name in enumerate(MUTANTS)
     ],
 )

@@ -25,7 +25,7 @@ from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value, up
 from dpgap.proof.auditing.neighbours import NOT_ONE, changes_of_mind, pairs
 from dpgap.proof.auditing.outputs import Codes, Outputs, leaves, lowest_bit, parts_of
 from dpgap.proof.mutants.catalogue import mutants
-from seams import bits_are
+from seams import bits_are, quick_in
 
 DESIGNS = designs()
 MUTANTS = {mutant.name: mutant for mutant in mutants()}
@@ -532,7 +532,7 @@ def test_mutants_that_few_samples_give_away_are_found_untold(name):
         assert audit(function, samples=30_000, **claim).rejected
 
 
-@pytest.mark.parametrize("place", range(0, len(DESIGNS), 4))
+@pytest.mark.parametrize("place", quick_in(range(0, len(DESIGNS), 4), {4, 12, 20}))
 def test_shipped_mechanisms_are_not_rejected(place):
     function, claim = of_shipped(DESIGNS[place].mechanism)
     with bits_are(InsecureSeededBits(place)):

@@ -224,6 +224,6 @@ MUTANTS: dict[str, Mutant] = {
     "kept-by-position": Mutant(_kept_by_position, "pyarrow", "reach", 0, "counts move"),
     "lines-by-place": Mutant(_lines_by_place, "fimi", "reach", 0, "counts move"),
     "clipped-together": Mutant(_clipped_together, "parquet", "sum", 0, "counts move"),
-    "fetched-if-few": Mutant(_fetched_if_few, "duckdb", "by", 0, "another kind"),
+    "fetched-if-few": Mutant(_fetched_if_few, "duckdb", "by", 12, "another kind"),
     "dollar": Mutant(_dollar, "polars", "counts", 13, _TWO),
 }

@@ -23,7 +23,7 @@ pytestmark = [
 
 QUICK = [name for name, reader in READERS.items() if reader.cost == 1]
 PER_READER = len(PLAIN)
-PER_SERVER = 5
+PER_SERVER = 4
 """How many are asked here. `make twins` asks all of them, many times."""
 TRIES = 60
 
@@ -41,9 +41,9 @@ def _found(reader: Any, seeds: range, questions: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_one_unit_more_changes_no_decision(name: str, tmp_path: Path) -> None:
-    """Every other question of each reader; each is asked of half of them."""
-    first = QUICK.index(name) % 2
-    seeds, asked = range(first, PER_READER, 2), list(PLAIN)[first::2]
+    """Every fourth question of each reader; each is asked of a quarter of them."""
+    first = QUICK.index(name) % 4
+    seeds, asked = range(first, PER_READER, 4), list(PLAIN)[first::4]
     assert _found(READERS[name](tmp_path), seeds, asked) == []
 
 
@@ -60,11 +60,12 @@ def test_one_unit_more_moves_bounded_answers_no_further_than_they_say(
 def test_one_unit_more_changes_no_decision_in_postgres(
     postgres: Any, database: Any, tmp_path: Path
 ) -> None:
-    assert _found(READERS["postgres"](tmp_path, database), range(PER_READER), PLAIN) == []
+    seeds, asked = range(0, PER_READER, 3), list(PLAIN)[::3]
+    assert _found(READERS["postgres"](tmp_path, database), seeds, asked) == []
 
 
 def test_bounds_hold_in_postgres(postgres: Any, database: Any, tmp_path: Path) -> None:
-    asked = list(BOUNDED)[::4]
+    asked = list(BOUNDED)[::8]
     assert _found(READERS["postgres"](tmp_path, database), range(len(asked)), asked) == []
 
 

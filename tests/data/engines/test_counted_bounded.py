@@ -16,6 +16,7 @@ from dpgap.data.counts import counts, units_of
 from dpgap.data.engines import counted_bounded
 from homes import HOMES
 from law_tests import LEVEL, chi_square_p
+from seams import quick_in
 from servers import ON_SERVERS
 
 pytestmark = [
@@ -133,7 +134,7 @@ ODD = [math.nan, math.inf, -math.inf, 1e300, -1e300, 1e99, -1e99, 5e-324, -5e-32
 
 
 @everywhere
-@pytest.mark.parametrize("step", ["0.01", 1, 7, "3/7"])
+@pytest.mark.parametrize("step", quick_in(["0.01", 1, 7, "3/7"], {1, "3/7"}))
 def test_no_float_makes_an_engine_fail(put: Any, step: Any) -> None:
     rows = [(1, "fig", "ch", paid) for paid in ODD]
     rows += [(2, "pea", "ch", 1e99)] * 2100 + [(3, "oat", "ch", -1e99)] * 2100

@@ -166,7 +166,7 @@ def test_one_by_one_the_winner_has_its_exact_law_ties_included():
     assert tally_p(samples, _winner_law(TIED, 2)) < LEVEL
 
 
-@pytest.mark.parametrize("line", [None, -20])
+@pytest.mark.parametrize("line", quick_in([None, -20], {-20}))
 def test_grouped_the_winner_has_the_same_law_and_no_group_is_favoured(line: int | None):
     bits, law = InsecureSeededBits(2), dpgap.NoisyHistogram(1).law
     values, sizes, starts = np.array([2, 1, 0]), np.array([1, 3, 1]), np.array([0, 1, 4])
@@ -190,7 +190,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", quick_in(CASES, {"heavy ties", "a line and no more than some"}))
+@pytest.mark.parametrize("case", quick_in(CASES, {"a line and no more than some"}))
 def test_grouped_and_one_by_one_agree_in_law(case: str):
     k, line, values, sizes = CASES[case]
     values, sizes = np.array(values), np.array(sizes)

@@ -147,7 +147,7 @@ def _law_of_words(
     ("noise", "branches", "monotonic"),
     quick_in(
         itertools.product(["laplace", "exponential"], [1, 2, 3], [True, False]),
-        {("laplace", 3, True), ("exponential", 3, False), ("exponential", 1, True)},
+        {("laplace", 3, True), ("exponential", 1, False)},
     ),
 )
 def test_a_million_transcripts_follow_the_exact_law(noise: str, branches: int, monotonic: bool):

@@ -99,7 +99,7 @@ def neighbours(count: int, monotonic: bool, seed: int) -> list[tuple[Floats, Flo
 @pytest.mark.parametrize("monotonic", [True, False])
 def test_no_neighbour_loses_more_than_epsilon_and_some_lose_all_of_it(monotonic: bool) -> None:
     worst = 0.0
-    for answers, neighbour, leads in neighbours(10_000, monotonic, seed=3):
+    for answers, neighbour, leads in neighbours(5_000, monotonic, seed=3):
         program = dpgap.NoisyTopK(leads.size, 1, monotonic=monotonic, noise="exponential")
         found = abs(loss(answers, neighbour, leads, 1 / float(program.law.scale)))
         assert found <= 1 + 1e-9

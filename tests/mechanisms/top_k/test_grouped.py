@@ -55,8 +55,6 @@ CASES = {
         {
             ("one winner", "laplace"),
             ("heavy ties", "exponential"),
-            ("small groups", "laplace"),
-            ("everybody wins", "exponential"),
         },
     ),
 )
@@ -109,7 +107,7 @@ def test_the_largest_of_a_trillion_draws_follows_its_law():
     bits = InsecureSeededBits(9)
     law = dpgap.NoisyTopK(1, 1, monotonic=True, noise="exponential", grid="1/8").in_steps().law
     draws = [
-        TopDraw(law, size, Uniform.of_word(bits.word(), bits)).enclosure(0) for _ in range(4_000)
+        TopDraw(law, size, Uniform.of_word(bits.word(), bits)).enclosure(0) for _ in range(2_000)
     ]
     assert all(low < high and high - low < Fraction(1, 10**15) for low, high in draws)
     middle = np.array([float(low) for low, _ in draws]) / float(law.scale)

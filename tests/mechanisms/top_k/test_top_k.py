@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -55,7 +54,8 @@ def test_the_kernel_selects_what_the_program_selects(answers, k, epsilon, noise,
         {("shuffled", "exponential"), ("rising", "laplace"), ("constant", "exponential")},
     ),
 )
-def test_pruning_never_loses_a_contender(noise: str, order: str):
+@pytest.mark.parametrize("seed", quick_in(range(2), {0}))
+def test_pruning_never_loses_a_contender(noise: str, order: str, seed: int):
     rng = np.random.default_rng(3)
     answers = {
         "shuffled": rng.permutation(20_000 // np.arange(1, 3_001)),
@@ -64,11 +64,10 @@ def test_pruning_never_loses_a_contender(noise: str, order: str):
         "constant": np.full(3_000, 5),
     }[order]
     mechanism = dpgap.NoisyTopK(7, "0.7", monotonic=True, noise=noise)
-    for seed in range(2):
-        selection = select(mechanism, answers, 1, InsecureSeededBits(seed))
-        indices, leads = _program(mechanism, answers.tolist(), seed)
-        assert tuple(selection.indices[0].tolist()) == indices
-        assert tuple(selection.leads[0].tolist()) == leads
+    selection = select(mechanism, answers, 1, InsecureSeededBits(seed))
+    indices, leads = _program(mechanism, answers.tolist(), seed)
+    assert tuple(selection.indices[0].tolist()) == indices
+    assert tuple(selection.leads[0].tolist()) == leads
 
 
 def test_pruned_and_unpruned_staircase_selections_follow_one_law(monkeypatch):
@@ -136,8 +135,13 @@ def _max_law(mechanism: dpgap.NoisyTopK, answers: list[int], factor: float) -> n
     return chances
 
 
-@pytest.mark.parametrize("noise", ["laplace", "exponential"])
-@pytest.mark.parametrize("monotonic", [True, False])
+@pytest.mark.parametrize(
+    ("noise", "monotonic"),
+    quick_in(
+        itertools.product(["laplace", "exponential"], [True, False]),
+        {("laplace", True), ("exponential", False)},
+    ),
+)
 def test_a_million_winners_and_gaps_follow_the_exact_law(noise: str, monotonic: bool):
     mechanism = dpgap.NoisyTopK(1, 1, monotonic=monotonic, noise=noise)
     answers = [2, 2, 1, 0]
@@ -183,11 +187,15 @@ def test_a_million_pairs_of_winners_and_leads_follow_the_exact_law():
     mechanism = dpgap.NoisyTopK(2, 2, monotonic=True)
     answers = [1, 1, 0]
     selection = select(mechanism, np.array(answers), 1_000_000, InsecureSeededBits(22))
-    seen = Counter(map(tuple, np.hstack([selection.indices, selection.leads]).tolist()))
+    rows, counted = np.unique(
+        np.hstack([selection.indices, np.minimum(selection.leads, 99)]) @ [10**6, 10**4, 100, 1],
+        return_counts=True,
+    )
+    seen = dict(zip(rows.tolist(), counted.tolist(), strict=True))
 
     def p_value(factor: float) -> float:
         chances = _pair_law(factor, answers)
-        counts = [seen[cell] for cell in chances]
+        counts = [seen.get(np.dot(cell, [10**6, 10**4, 100, 1]), 0) for cell in chances]
         rest = 1_000_000 - sum(counts)
         return chi_square_p([*counts, rest], [*chances.values(), 1 - sum(chances.values())])
 

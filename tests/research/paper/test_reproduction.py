@@ -269,7 +269,7 @@ def test_an_interrupted_run_leaves_only_whole_files(tmp_path):
     deadline = time.monotonic() + 60
     while not (tmp_path / "figures" / "datasets.png").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    time.sleep(1)
+    time.sleep(0.2)
     os.killpg(running.pid, signal.SIGINT)
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130

@@ -41,7 +41,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", quick_in(CASES, {"close", "one winner", "tied at the border"}))
 def test_simulated_runs_have_the_law_of_noise_for_every_set(case: str):
     answers, k, epsilon = CASES[case]
     joint = dpgap.JointTopK(k, epsilon, monotonic=True)
