@@ -28,7 +28,6 @@ from dpgap.budget.account import Account, Request, charged
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.draws import require_scale
-from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
@@ -42,10 +41,16 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.pipelines.routed import built
-from dpgap.pipelines.routes import Answers, Facts, JointRoute, PaperRoute, RankedRoute
+from dpgap.pipelines.routed import built, measured
+from dpgap.pipelines.routes import (
+    Answers,
+    Facts,
+    JointRoute,
+    PaperRoute,
+    RankedRoute,
+    RouteResult,
+)
 from dpgap.releases.drawn import Above, Measuring
-from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import Measured
 from dpgap.releases.ways import METHODS
 
@@ -289,20 +294,9 @@ class MeasuredAbove:
             spent += self.measurement.epsilon
             estimate = _ABOVE[self.method].above_estimates
             found = estimate(self.selection, self.measurement, selected, values)
-        return Measured(
-            indices=selected.indices,
-            gaps=selected.gaps,
-            labels=selected.labels,
-            evidence=selected.evidence,
-            measurements=values,
-            **found._asdict(),
-            rounding=Grid(self.selection.grid).rounding,
-            epsilon=self.epsilon,
-            spent=spent,
-            promise=selected.promise._replace(epsilon=self.epsilon),
-            method=self.method,
-            mechanisms=(*selected.mechanisms, MechanismUsed.of(self.measurement)),
-        )
+        steps = (("select", self.selection), ("measure", self.measurement))
+        won = RouteResult.of(selected, values, found, spent)
+        return measured(won, self.epsilon, self.selection.grid, self.method, steps)
 
 
 def require_method(method: object, methods: Sequence[str]) -> str:

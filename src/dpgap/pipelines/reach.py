@@ -111,17 +111,7 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
             error = self.measurement.error(values.size)
             variances = np.full(values.size, error.variance)
             found = EstimatedWinners(values, variances, "measurements", (error,))
-        return RouteResult(
-            indices=selected.indices,
-            labels=selected.labels,
-            gaps=selected.gaps,
-            lead=None,
-            evidence=selected.evidence,
-            measurements=values,
-            found=found,
-            promise=selected.promise,
-            spent=spent,
-        )
+        return RouteResult.of(selected, values, found, spent)
 
     def expectation(self) -> Expectation:
         """Which errors to expect, if as many are found as are looked for."""

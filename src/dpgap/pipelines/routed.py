@@ -3,6 +3,7 @@
 `Routed` is a pipeline that takes one route, whatever the data are.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from dpgap.exact.grid import Grid
 from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.pipelines.look_first import LookFirst
-from dpgap.pipelines.routes import Answers, Route
+from dpgap.pipelines.routes import Answers, Route, RouteResult
 from dpgap.releases.drawn import Measuring
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import Measured
@@ -54,6 +55,27 @@ def built(
     steps, epsilon = route.steps, route.epsilon
     if looking is not None:
         steps, epsilon = (("look", looking.measurement), *steps), looking.epsilon
+    return measured(
+        won,
+        epsilon,
+        route.grid,
+        method,
+        steps,
+        route=route.name,
+        looked=() if looking is None else looking.looked(drawn),
+        parts=tuple((step, each.epsilon) for step, each in steps),
+    )
+
+
+def measured(
+    won: RouteResult,
+    epsilon: Fraction,
+    grid: Fraction | None,
+    method: str,
+    steps: Sequence[tuple[str, Any]],
+    **more: Any,
+) -> Measured:
+    """The release of what was selected, measured and estimated in some steps, for ε in all."""
     return Measured(
         indices=won.indices,
         gaps=won.gaps,
@@ -61,14 +83,12 @@ def built(
         evidence=won.evidence,
         measurements=won.measurements,
         **won.found._asdict(),
-        rounding=Grid(route.grid).rounding,
+        rounding=Grid(grid).rounding,
         epsilon=epsilon,
         spent=epsilon if won.spent is None else won.spent,
         promise=won.promise._replace(epsilon=epsilon),
         method=method,
         mechanisms=tuple(MechanismUsed.of(each) for _, each in steps),
-        route=route.name,
-        looked=() if looking is None else looking.looked(drawn),
         lead=won.lead,
-        parts=tuple((step, each.epsilon) for step, each in steps),
+        **more,
     )

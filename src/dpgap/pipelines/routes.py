@@ -37,7 +37,7 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.releases.drawn import Measuring, Ranking, TopSet
-from dpgap.releases.results import Promise, TopKRelease
+from dpgap.releases.results import AboveRelease, Promise, TopKRelease
 
 Answers = ArrayLike | PrivateCounts | GroupedAnswers
 """What a top k may be asked of."""
@@ -75,6 +75,18 @@ class RouteResult(NamedTuple):
     promise: Promise
     spent: Fraction | None = None
     """What it came to; None for all of its ε."""
+
+    @classmethod
+    def of(
+        cls,
+        selected: TopKRelease | AboveRelease,
+        values: Floats,
+        found: EstimatedWinners,
+        spent: Fraction | None = None,
+    ) -> Self:
+        """From what was selected, measured and estimated, in the order of the selection."""
+        own = selected.indices, selected.labels, selected.gaps, None, selected.evidence
+        return cls(*own, values, found, selected.promise, spent)
 
 
 class Expectation(NamedTuple):
@@ -214,16 +226,7 @@ class _Ranking(SelectThenMeasure[NoisyTopK, M], ABC):
         """What is released."""
         selected = self.selection.build(drawn.chosen)
         values = self.measurement.lengths(drawn.values)
-        return RouteResult(
-            selected.indices,
-            selected.labels,
-            selected.gaps,
-            None,
-            selected.evidence,
-            values,
-            self._estimate(selected, values),
-            selected.promise,
-        )
+        return RouteResult.of(selected, values, self._estimate(selected, values))
 
     @abstractmethod
     def _estimate(self, selected: TopKRelease, values: Floats) -> EstimatedWinners:

@@ -323,7 +323,7 @@ class SparseVector:
     def build(self, drawn: Above) -> AboveRelease:
         """The release of what was drawn."""
         branch_of = drawn.branches
-        raw: Floats = drawn.gaps * Grid(self.grid).width
+        raw: Floats = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
         return AboveRelease(
             indices=drawn.indices,
             gaps=raw + self.gap_offsets[branch_of - 1],
