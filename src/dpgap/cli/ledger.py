@@ -218,7 +218,9 @@ def archive(
     with notes():
         account = Ledger(ledger).account(dataset)
     if entry is not None:
-        typer.echo(account.document(entry))
+        from dpgap.releases.document import handed_out
+
+        typer.echo(handed_out(account.document(entry)))
         return
     book = {each.number: each for each in account.ledger.entries(dataset)}
     kept = [book[each.about or 0] for each in account.archive()]
