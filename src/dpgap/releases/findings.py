@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -56,18 +57,21 @@ def findings(release: Selected) -> tuple[str, ...]:
 def own_findings(release: Selected) -> tuple[str, ...]:
     """What is found of this release and of no other."""
     kinds: tuple[Kind, ...] = attempted("findings", lambda: _kinds(release), ())
-    return tuple(of_what_is_left(release, each) for each in _said(release, *kinds))
+    return _said(release, kinds, partial(of_what_is_left, release))
 
 
 def general_findings(release: Selected) -> tuple[str, ...]:
     """How far claims may be trusted; the same for releases that were made in the same way."""
-    return tuple(_said(release, *_GENERAL)) if release.indices.size else ()
+    return _said(release, _GENERAL, str) if release.indices.size else ()
 
 
-def _said(release: Selected, *kinds: Kind) -> Iterator[str]:
-    """The sentences of these kinds; one that cannot be made costs no other."""
-    for make in kinds:
-        yield from sentences(make.__name__.strip("_"), partial(make, release))
+def _said(release: Selected, kinds: Sequence[Kind], mark: Callable[[str], str]) -> tuple[str, ...]:
+    """The sentences of these kinds, marked; one that cannot be made costs no other."""
+    said = (
+        sentences(make.__name__.strip("_"), lambda make=make: map(mark, make(release)))
+        for make in kinds
+    )
+    return tuple(chain.from_iterable(said))
 
 
 def is_mostly_noise(release: Release) -> bool:
