@@ -2,8 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,11 @@ EPSILONS = ("0.001", 5, 1000, 10**6)
 NAMES = ["fig", "pea", "oat", "rye"]
 COUNTS = {"ties": [60, 60, 60, 60], "one apart": [61, 60, 59, 58], "one winner": [90, 2, 1, 0]}
 
+Ask = Callable[[int, Any], Release]
+Kind = Callable[[list[int]], Ask]
 
-def _sold(counts: Sequence[int]) -> pandas.DataFrame:
+
+def _sold(counts: list[int]) -> pandas.DataFrame:
     rows = [name for name, count in zip(NAMES, counts, strict=True) for _ in range(count)]
     lands = ["ch" if at % 2 else "de" for at in range(len(rows))]
     return pandas.DataFrame(
@@ -34,36 +37,48 @@ def _sold(counts: Sequence[int]) -> pandas.DataFrame:
     )
 
 
-def _asked(function: Callable[..., Any], **options: Any) -> Callable[..., Release]:
-    """Counts are made once for all ε."""
+def _asked(function: Callable[..., Any], **options: Any) -> Kind:
+    """A question of a table, which is counted once for all ε."""
     counting = {"unit": "who", "item": "what", "domain": NAMES} | options
     ask = {name: counting.pop(name) for name in ("threshold", "method", "delta") if name in options}
-    counted = cache(lambda *counts: dpgap.counts(_sold(counts), **counting))
 
-    def release(counts: Sequence[int], k: int, epsilon: Any) -> Release:
-        return function(counted(*counts), k=k, epsilon=epsilon, **ask)
+    def counted(counts: list[int]) -> Ask:
+        answers = dpgap.counts(_sold(counts), **counting)
+        return lambda k, epsilon: function(answers, k=k, epsilon=epsilon, **ask)
 
-    return release
+    return counted
+
+
+def _of_array(release: Callable[[Any, int, Any], Release]) -> Kind:
+    return lambda counts: partial(release, counts)
 
 
 _BY = {"by": "land", "groups": ["ch", "de"]}
 _SUM = {"sum": "paid", "at_most": 3, "at_least": -1}
 _UNKNOWN = {"domain": None, "delta": "1e-6"}
-RELEASES: dict[str, Callable[[list[int], int, Any], Release]] = {
-    "indices": lambda counts, k, epsilon: dpgap.classical(dpgap.NoisyTopK(k, epsilon)).release(
-        counts
+RELEASES: dict[str, Kind] = {
+    "indices": _of_array(
+        lambda counts, k, epsilon: dpgap.classical(dpgap.NoisyTopK(k, epsilon)).release(counts)
     ),
-    "top-k": lambda counts, k, epsilon: dpgap.NoisyTopK(k, epsilon, noise="exponential").release(
-        counts
+    "top-k": _of_array(
+        lambda counts, k, epsilon: dpgap.NoisyTopK(k, epsilon, noise="exponential").release(counts)
     ),
-    "max": lambda counts, k, epsilon: dpgap.NoisyMax(epsilon).release(counts),
-    "hybrid": lambda counts, k, epsilon: dpgap.HybridTopK(60, k, epsilon).release(counts),
-    "above": lambda counts, k, epsilon: dpgap.AdaptiveSparseVector(60, k, epsilon).release(counts),
-    "joint": lambda counts, k, epsilon: dpgap.JointTopK(k, epsilon, monotonic=True).release(counts),
-    "values": lambda counts, k, epsilon: dpgap.NoisyHistogram(epsilon, reach=2).release(counts),
-    "measured": lambda counts, k, epsilon: dpgap.measured_top_k(counts, k, epsilon, monotonic=True),
-    "measured above": lambda counts, k, epsilon: dpgap.measured_above(
-        counts, 60, k, epsilon, monotonic=True
+    "max": _of_array(lambda counts, _, epsilon: dpgap.NoisyMax(epsilon).release(counts)),
+    "hybrid": _of_array(
+        lambda counts, k, epsilon: dpgap.HybridTopK(60, k, epsilon).release(counts)
+    ),
+    "above": _of_array(
+        lambda counts, k, epsilon: dpgap.AdaptiveSparseVector(60, k, epsilon).release(counts)
+    ),
+    "joint": _of_array(
+        lambda counts, k, epsilon: dpgap.JointTopK(k, epsilon, monotonic=True).release(counts)
+    ),
+    "values": _of_array(
+        lambda counts, _, epsilon: dpgap.NoisyHistogram(epsilon, reach=2).release(counts)
+    ),
+    "measured": _of_array(partial(dpgap.measured_top_k, monotonic=True)),
+    "measured above": _of_array(
+        lambda counts, k, epsilon: dpgap.measured_above(counts, 60, k, epsilon, monotonic=True)
     ),
     "table": _asked(dpgap.top_k),
     "ranked": _asked(dpgap.top_k, method="ranked"),
@@ -82,7 +97,9 @@ RELEASES: dict[str, Callable[[list[int], int, Any], Release]] = {
     "nothing above, rows": _asked(dpgap.above, threshold=10**12, unit="row"),
     "groups": _asked(dpgap.top_k, **_BY, max_groups=1),
     "groups of rows": _asked(dpgap.top_k, **_BY, unit="row"),
-    "count": lambda counts, k, epsilon: dpgap.count(_sold(counts), unit="who", epsilon=epsilon),
+    "count": _of_array(
+        lambda counts, _, epsilon: dpgap.count(_sold(counts), unit="who", epsilon=epsilon)
+    ),
 }
 
 
@@ -96,8 +113,9 @@ def test_every_kind_of_release_is_shown_whatever_it_found(
     kind: str, counts: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """From ε = 10⁻³ to 10⁶, with ties, one winner and none; and nothing had to be left out."""
+    ask, k = RELEASES[kind](COUNTS[counts]), 1 if counts == "one winner" else 2
     for epsilon in EPSILONS:
-        release = RELEASES[kind](COUNTS[counts], 1 if counts == "one winner" else 2, epsilon)
+        release = ask(k, epsilon)
         assert dpgap.read_release(release.to_json()).to_json() == release.to_json()
         assert release.guarantee in str(release)
         assert "The numbers" in page(release) or not release.columns().popitem()[1]
@@ -111,14 +129,15 @@ def test_every_kind_of_release_is_shown_whatever_it_found(
 
 
 def test_every_kind_of_document_is_among_those_that_are_shown() -> None:
-    made = {type(make(COUNTS["ties"], 2, 1)) for make in RELEASES.values()}
+    made = {type(make(COUNTS["ties"])(2, 1)) for make in RELEASES.values()}
     assert made == {kind for kind, _ in _KINDS.values()}
 
 
 def test_ties_of_a_histogram_have_an_end_in_words() -> None:
     """They divided by zero in most releases, after the charge."""
+    ask = RELEASES["rows"]([60, 60, 0, 0])
     for _ in range(30):
-        release = RELEASES["rows"]([60, 60, 0, 0], 2, 5)
+        release = ask(2, 5)
         assert json.loads(release.to_json())["findings"]
         if release.estimates[0] == release.estimates[1]:
             assert "even ten times this ε may not be enough" in " ".join(release.findings)
@@ -197,7 +216,7 @@ def test_what_fails_is_left_out_of_every_face_and_logged_by_its_kind(
 def test_the_other_sentences_are_said_where_one_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    release = RELEASES["table"]([600, 300, 5, 0], 2, 9)
+    release = RELEASES["table"]([600, 300, 5, 0])(2, 9)
     whole = release.findings
 
     def _order(release: Release) -> None:
@@ -210,7 +229,7 @@ def test_the_other_sentences_are_said_where_one_fails(
 
 def test_a_document_without_words_gives_the_same_release() -> None:
     for make in RELEASES.values():
-        release = make(COUNTS["one apart"], 2, 1)
+        release = make(COUNTS["one apart"])(2, 1)
         kept = release.to_archive()
         assert not json.loads(kept).keys() & set(SHOWN)
         assert handed_out(kept) == release.to_json()
