@@ -84,7 +84,7 @@ def session() -> dpgap.Session:
         made.top_k("page", k=4, epsilon=1, delta="1e-6", max_items=2)
         made.top_k("page", domain=_PAGES, k=9, epsilon="0.05", max_items=1)
         made.above("page", domain=_PAGES, k=3, epsilon=1, threshold=500)
-        made.top_k("page", **asked, by="country", groups=_COUNTRIES)
+        made.top_k("page", **asked, by="country", groups=_COUNTRIES, max_groups=1)
     return made
 
 

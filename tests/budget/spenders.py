@@ -29,7 +29,7 @@ class StandIn:
 
     text: str
 
-    def to_json(self) -> str:
+    def to_archive(self) -> str:
         return self.text
 
     def paid_by(self, _: object) -> "StandIn":

@@ -122,7 +122,7 @@ def test_a_document_that_cannot_be_written_leaves_the_charge_and_the_release(
     account: LedgerAccount,
 ) -> None:
     class Broken(StandIn):
-        def to_json(self) -> str:
+        def to_archive(self) -> str:
             raise ZeroDivisionError
 
     def pay() -> str:

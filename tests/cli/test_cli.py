@@ -441,6 +441,10 @@ LISTED = (
         ("--unit who --domain 0..9 -k 2", "--item must be given: the column to count"),
         ("--unit who --item what --domain 0..9 -k 0", "-k must be at least 1, not 0"),
         ("--unit who --item what --domain 0..9 -k 2 --by at", "--by needs --groups: the public"),
+        (
+            "--unit who --item what --domain 0..9 -k 2 --by at --groups 1,2",
+            "--by needs --max-groups: in how many groups a unit counts at most. 1 means that each",
+        ),
         ("--unit who --item what --domain 0..9 -k 2 --sum at", "--sum needs --at-most: the most"),
         (
             "--unit who --item what --domain 0..9 -k 2 --at-most 3",

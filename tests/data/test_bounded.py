@@ -79,7 +79,7 @@ def test_only_public_items_groups_and_amounts_take_a_place() -> None:
     rows += [(who, "pea", "ch", None) for who in range(40)]
     rows += [(who, "oat", "ch", math.nan) for who in range(40)]
     rows += [(who, "rye", "ch", math.inf) for who in range(40)]
-    groups = {"by": "land", "groups": ["ch", "de"]}
+    groups = {"by": "land", "groups": ["ch", "de"], "max_groups": 1}
     sums = {"sum": "paid", "at_most": 20, "step": 1}
     table = _frame(rows)
     assert _of(counts(table, max_items=1, **groups, **sums, **ASK))["ch"] == [40, 0, 0, 0]
@@ -93,7 +93,7 @@ def test_rows_are_filtered_before_a_unit_is_cut() -> None:
 
 def test_a_unit_counts_in_one_group_with_all_its_items() -> None:
     rows = [(who, what, land, 1.0) for who in range(60) for what in ITEMS for land in ("ch", "de")]
-    found = _of(counts(_frame(rows), by="land", groups=["de", "fr", "ch"], **ASK))
+    found = _of(counts(_frame(rows), by="land", groups=["de", "fr", "ch"], max_groups=1, **ASK))
     assert list(found) == ["de", "fr", "ch"]
     assert found["fr"] == [0] * 4
     assert found["de"][0] + found["ch"][0] == 60
@@ -172,7 +172,7 @@ def test_a_column_of_pandas_that_could_hold_anything_is_text(kind: str) -> None:
     table = pandas.DataFrame({"who": [1, 2, 2], "what": [7, 8, 8], "land": [1.0, 2.0, 2.5]})
     table = table.astype(kind)
     asked = {"unit": "who", "item": "what", "domain": range(7, 9), "by": "land"}
-    assert _of(counts(table, groups=["1", 2, 3], **asked)) == (
+    assert _of(counts(table, groups=["1", 2, 3], max_groups=1, **asked)) == (
         {"1": [1, 0], 2: [0, 1], 3: [0, 0]}
         if kind != "string"
         else {"1": [0, 0], 2: [0, 0], 3: [0, 0]}
@@ -185,7 +185,7 @@ def test_text_that_is_no_text_is_refused_in_words_that_show_none_of_it() -> None
         table = _frame([(1, "fig", "ch", 1.0), (2, "pea", "ch", 1.0)]).astype(object)
         table[name] = odd
         with pytest.raises(ValueError, match=f"column '{name}' must hold text") as refusal:
-            counts(table, by="land", groups=["ch"], **ASK)
+            counts(table, by="land", groups=["ch"], max_groups=1, **ASK)
         assert "hush" not in f"{refusal.value!r}{refusal.value.__context__!r}"
 
 
@@ -254,16 +254,16 @@ def test_a_thousand_groups_are_counted_in_one_query() -> None:
     asked: list[int] = []
     right = DuckDB._collect
     with mock.patch.object(DuckDB, "_collect", lambda *given: asked.append(1) or right(*given)):
-        found = counts(relation, by="land", groups=lands, **ASK)
+        found = counts(relation, by="land", groups=lands, max_groups=1, **ASK)
         assert [sum(_of(each)) for each in found.values()] == [5] * 1000
     assert len(asked) < 10
 
 
 def test_groups_that_stay_in_the_engine_say_the_same() -> None:
     table, lands = _grouped(20)
-    fetched = _of(counts(table, by="land", groups=lands, **ASK))
+    fetched = _of(counts(table, by="land", groups=lands, max_groups=1, **ASK))
     with mock.patch.object(counted_bounded, "FETCHED", 1):
-        answers = counts(table, by="land", groups=lands, **ASK)
+        answers = counts(table, by="land", groups=lands, max_groups=1, **ASK)
     assert all(isinstance(each, CountsInEngine) for each in answers.values())
     assert _of(answers) == fetched
     top = dpgap.NoisyTopK(1, 10**5, monotonic=True, noise="exponential")
@@ -276,21 +276,23 @@ def test_groups_that_stay_in_the_engine_say_the_same() -> None:
 def test_one_group_keeps_what_all_share_until_it_is_closed() -> None:
     table, lands = _grouped(3)
     with mock.patch.object(counted_bounded, "FETCHED", 1):
-        answers = counts(table, by="land", groups=lands, **ASK)
+        answers = counts(table, by="land", groups=lands, max_groups=1, **ASK)
     one, other = answers[lands[0]], answers[lands[1]]
     answers.close()
     for each in (one, other):
         with pytest.raises(ValueError, match="were closed"):
             each.groups()
     with mock.patch.object(counted_bounded, "FETCHED", 1):
-        alone = counts(table, by="land", groups=lands, **ASK)[lands[0]]
+        alone = counts(table, by="land", groups=lands, max_groups=1, **ASK)[lands[0]]
     gc.collect()
     assert sum(_of(alone)) == 5
 
 
 def test_groups_of_unknown_items_are_each_their_own() -> None:
     table, lands = _grouped(4)
-    answers = counts(table, unit="who", item="what", max_items=1, by="land", groups=[*lands, "x"])
+    answers = counts(
+        table, unit="who", item="what", max_items=1, by="land", groups=[*lands, "x"], max_groups=1
+    )
     assert [_by_value(each).total() for each in answers.values()] == [3, 3, 3, 3, 0]
     assert repr(answers) == "<private answers of 5 groups>"
 
@@ -329,6 +331,8 @@ def test_text_files_may_have_columns_of_any_name(ending: str, tmp_path: Path) ->
     else:
         table.to_json(path, orient="records", lines=True)
     asked = {"unit": "unit", "item": "what", "domain": ITEMS}
-    found = counts(path, by="item", groups=["ch", "de"], sum="amount", at_most=9, **asked)
+    found = counts(
+        path, by="item", groups=["ch", "de"], max_groups=1, sum="amount", at_most=9, **asked
+    )
     assert _of(found) == {"ch": [250, 0, 0, 0], "de": [0, 150, 0, 0]}
     assert _of(units_of(path, unit="row")) == [2]

@@ -13,7 +13,7 @@ from dpgap.data.counts import counts
 SOLD = pandas.DataFrame(
     {"who": [1, 1, 2], "what": ["fig", "pea", "fig"], "land": ["ch", "de", "ch"], "paid": [1, 2, 3]}
 )
-BY = {"by": "land", "groups": ["ch", "de"]}
+BY = {"by": "land", "groups": ["ch", "de"], "max_groups": 1}
 SUM = {"sum": "paid", "at_most": 5}
 REPLACE = {"neighbours": "replace"}
 
@@ -31,14 +31,18 @@ def _count(**options: Any) -> Any:
         ({"max_items": 1.5}, "max_items must be a whole number"),
         ({"max_items": True}, "max_items must be a whole number"),
         ({"domain": None}, "needs max_items"),
-        ({"by": "country", "groups": ["ch"]}, "there is no column 'country'"),
+        ({**BY, "by": "country"}, "there is no column 'country'"),
         ({"sum": "price", "at_most": 5}, "there is no column 'price'"),
         ({"by": "land"}, "by needs groups"),
         ({"by": 3, "groups": [1]}, "by must be text"),
-        ({"by": "what", "groups": ["fig"]}, "item and by must be different columns"),
-        ({"by": "who", "groups": [1]}, "unit and by must be different columns"),
+        ({**BY, "by": "what"}, "item and by must be different columns"),
+        ({**BY, "by": "who"}, "unit and by must be different columns"),
         ({"groups": ["ch"]}, "need by"),
         ({"max_groups": 2}, "need by"),
+        (
+            {**BY, "max_groups": None},
+            "by needs max_groups: .* 1 means that each unit counts in one",
+        ),
         ({**BY, "max_groups": 0}, "max_groups must be at least 1"),
         ({**BY, "groups": []}, "groups must not be empty"),
         ({**BY, "groups": "ch"}, "groups must be a list"),
@@ -93,7 +97,7 @@ def test_a_replaced_unit_moves_a_sum_from_one_end_to_the_other() -> None:
 
 
 def test_the_origin_tells_the_question() -> None:
-    origin = _count(max_items=3, **BY, max_groups=2, **SUM, at_least=-1, step="0.5").origin
+    origin = _count(max_items=3, **BY | {"max_groups": 2}, **SUM, at_least=-1, step="0.5").origin
     assert (origin.max_items, origin.by, origin.groups, origin.max_groups) == (3, "land", 2, 2)
     assert (origin.sum, origin.at_most, origin.at_least, origin.step) == (
         "paid",
@@ -101,7 +105,7 @@ def test_the_origin_tells_the_question() -> None:
         -1,
         Fraction(1, 2),
     )
-    other = _count(by="land", groups=["de", "ch"]).origin
+    other = _count(**BY | {"groups": ["de", "ch"]}).origin
     assert origin.groups_digest != other.groups_digest
     assert _count(domain=None, max_items=1).origin.unknown
     assert not origin.unknown
@@ -116,6 +120,6 @@ def test_a_mechanism_must_know_the_sensitivity_of_sums() -> None:
 
 def test_a_range_may_state_the_groups() -> None:
     asked = {"neighbours": "add-or-remove", "is_unknown": False, "by": "age"}
-    groups = read_bounds(**asked, groups=range(30, 60, 10)).groups
+    groups = read_bounds(**asked, groups=range(30, 60, 10), max_groups=1).groups
     assert groups is not None
     assert (groups.labels, groups.texts) == ((30, 40, 50), ("30", "40", "50"))

@@ -33,9 +33,15 @@ TABLE: dict[str, Any] = {"unit": "who", "item": "what"}
         ({"domain": ITEMS, "method": "histogram"}, "needs max_items"),
         ({"domain": ITEMS, "method": "hybrid"}, "method must be one of"),
         ({"domain": ITEMS, "by": "where"}, "groups"),
-        ({"domain": ITEMS, "by": "where", "groups": ["CH", "CH"]}, "twice"),
-        ({"domain": ITEMS, "by": "where", "groups": []}, "groups must not be empty"),
-        ({"domain": ITEMS, "by": "nowhere", "groups": ["CH"]}, "no column 'nowhere'"),
+        ({"domain": ITEMS, "by": "where", "groups": ["CH", "CH"], "max_groups": 1}, "twice"),
+        (
+            {"domain": ITEMS, "by": "where", "groups": [], "max_groups": 1},
+            "groups must not be empty",
+        ),
+        (
+            {"domain": ITEMS, "by": "nowhere", "groups": ["CH"], "max_groups": 1},
+            "no column 'nowhere'",
+        ),
         ({"domain": ITEMS, "groups": ["CH"]}, "need by"),
         ({"domain": ITEMS, "max_items": 0}, "max_items must be"),
         ({"domain": ITEMS, "sum": "paid"}, "at_most"),
@@ -48,7 +54,7 @@ TABLE: dict[str, Any] = {"unit": "who", "item": "what"}
         ({"domain": ITEMS, "max_items": 1, "neighbours": "replace"}, "neighbours"),
         ({"delta": "1e-9", "max_items": 1, "method": "joint"}, "method must be 'best' or"),
         ({"delta": "1e-9", "max_items": 1, "method": "paper"}, "method must be 'best' or"),
-        ({"domain": ITEMS, "by": "where", "groups": [1, True]}, "twice"),
+        ({"domain": ITEMS, "by": "where", "groups": [1, True], "max_groups": 1}, "twice"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_any_charge(
@@ -137,6 +143,7 @@ def test_every_group_costs_the_whole_epsilon_once() -> None:
         epsilon=2,
         by="where",
         groups=["CH", "DE"],
+        max_groups=1,
         account=purse,
     )
     assert purse.remaining.epsilon == 0
@@ -160,7 +167,7 @@ def test_a_count_says_of_how_many() -> None:
 
 def test_one_group_is_not_asked_in_the_name_of_all_groups() -> None:
     purse = Purse(Amount(Fraction(1)))
-    asked = {"domain": ITEMS, "by": "where", "groups": ["CH", "DE"]}
+    asked = {"domain": ITEMS, "by": "where", "groups": ["CH", "DE"], "max_groups": 1}
     by_group = dpgap.counts(SOLD, **TABLE, **asked)
     with pytest.raises(TypeError, match="all groups"):
         dpgap.top_k(by_group["CH"], k=1, epsilon=1, account=purse)

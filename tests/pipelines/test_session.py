@@ -69,7 +69,8 @@ def test_what_is_said_once_holds_for_all_questions() -> None:
 def test_groups_come_in_the_order_in_which_they_were_stated() -> None:
     groups = ["FR", "CH", "DE"]
     with dpgap.Session(SOLD, unit="who", epsilon=1) as session:
-        found = session.top_k("what", domain=ITEMS, k=1, epsilon=1, by="where", groups=groups)
+        grouped = {"by": "where", "groups": groups, "max_groups": 1}
+        found = session.top_k("what", domain=ITEMS, k=1, epsilon=1, **grouped)
     assert list(found) == groups
     assert session.spent == 1
     assert all(len(release.labels) == 1 for release in found.values())

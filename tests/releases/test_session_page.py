@@ -87,10 +87,14 @@ def test_a_page_of_groups_explains_once_and_finds_for_each() -> None:
     assert words.count("In each group, claims about who belongs hold") == 1
     assert words.count("p is how often") == words.count("A dot is an estimate") == 1
     assert _headings(page(groups), 3) == ["What may be believed", "The numbers"] * 20
+    cut = "Each visitor counts in one country only, drawn at random: true counts may be larger."
+    assert words.count(cut) == 1
+    assert groups.findings[0] == cut
     for group, answer in groups.items():
-        assert f"{group} What may be believed {answer.findings[0]}" in words
-    assert groups.findings[0].startswith(f"CH: {groups['CH'].findings[0]} ")
-    assert len(groups.findings) == 20 + len(groups.general_findings)
+        assert answer.findings[0] == cut
+        assert f"{group} What may be believed {answer.findings[1]}" in words
+    assert groups.findings[1].startswith(f"CH: {groups['CH'].findings[1]} ")
+    assert len(groups.findings) == 1 + 20 + len(groups.general_findings)
 
 
 def test_few_groups_need_no_table_of_contents() -> None:

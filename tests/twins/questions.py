@@ -103,7 +103,7 @@ _KEYWORDS: dict[str, dict[str, Any]] = {
     "reach": {"max_items": 3},
     "sum": {"sum": "paid", "at_most": 25},
     "signed": {"sum": "paid", "at_most": "12.5", "at_least": -30, "step": "0.5"},
-    "by": {"by": "land", "groups": list(GROUPS)},
+    "by": {"by": "land", "groups": list(GROUPS), "max_groups": 1},
     "by-two": {"by": "land", "groups": list(GROUPS), "max_groups": 2},
     "where": {"where": "land = 'ch'"},
     "unknown": {"domain": None, "max_items": 2},

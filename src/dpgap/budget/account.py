@@ -142,7 +142,7 @@ class Archive(Account, Protocol):
 
 
 class _Document(Protocol):
-    def to_json(self) -> str: ...
+    def to_archive(self) -> str: ...
     def paid_by(self, reference: Mapping[str, Any], /) -> Self: ...
 
 
@@ -206,7 +206,7 @@ def reserved(account: Account | None, request: Request) -> Reservation | None:
 def _is_settled(reservation: Any, charge: Charge) -> bool:
     try:
         if charge._kept:
-            reservation.settle(charge.spent, charge._kept[0].to_json())
+            reservation.settle(charge.spent, charge._kept[0].to_archive())
         else:
             reservation.settle(charge.spent)
     except Exception:

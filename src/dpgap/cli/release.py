@@ -110,8 +110,12 @@ class Items(NamedTuple):
         typer.Option(help="The public groups: CH,DE,FR or groups.txt.", rich_help_panel=_ROWS),
     ] = None
     max_groups: Annotated[
-        int, typer.Option(help="The most groups a unit counts in.", rich_help_panel=_ROWS)
-    ] = 1
+        int | None,
+        typer.Option(
+            help="The most groups a unit counts in, others are dropped; --by needs it.",
+            rich_help_panel=_ROWS,
+        ),
+    ] = None
     sum: Annotated[
         str | None,
         typer.Option(help="A column of amounts to add up.", rich_help_panel=_ROWS),

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 CENTS = "0.01"
 """The step that amounts are rounded to unless another is stated."""
 
+WHAT_MAX_GROUPS_MEANS = (
+    "in how many groups a unit counts at most. 1 means that each unit counts in one group only, "
+    "drawn at random, so that counts may be too low where units are in several; 2 divides ε by two"
+)
+"""There is no default: any of them would cut something, or cost ε, that nobody asked for."""
+
 MAX_CAP = 1 << 40
 """The most steps that a unit may add to an item, so that sums stay exact."""
 
@@ -80,28 +86,36 @@ def read_bounds(
     *,
     is_unknown: bool,
     neighbours: str,
+    is_row: bool = False,
     max_items: Any = None,
     by: Any = None,
     groups: Any = None,
-    max_groups: Any = 1,
+    max_groups: Any = None,
     sum: Any = None,
     at_most: Any = None,
     at_least: Any = 0,
     step: Any = CENTS,
     where: Any = None,
 ) -> Bounds:
-    """The keywords of a question, if they are in order and go together."""
+    """The keywords of a question, if they are in order and go together.
+
+    Where a unit is a row, it has one item and one group, and nobody need say so.
+    """
     for role, value in (("by", by), ("sum", sum), ("where", where)):
         if not isinstance(value, str | None):
             raise TypeError(f"{role} must be text, not {type(value).__name__}")
     if max_items is not None:
         max_items = positive_integer("max_items", max_items)
+    elif is_unknown and is_row:
+        max_items = 1
     elif is_unknown:
         raise TypeError(
             "domain must be a list, a range, a file or a frame of public items; None, for items "
             "that nobody listed, needs max_items: the most that one unit may count for"
         )
-    max_groups = positive_integer("max_groups", max_groups)
+    if max_groups is None and by is not None and groups is not None and not is_row:
+        raise ValueError(f"by needs max_groups: {WHAT_MAX_GROUPS_MEANS}")
+    max_groups = 1 if max_groups is None else positive_integer("max_groups", max_groups)
     if by is None and (groups is not None or max_groups != 1):
         raise ValueError("groups and max_groups need by: the column that says which group it is")
     if by is not None and groups is None:

@@ -33,7 +33,7 @@ from dpgap.data.domain import (
 from dpgap.data.engines.base import Engine, engine_of
 from dpgap.data.engines.counted import count_in_engine
 from dpgap.data.engines.counted_bounded import count_bounded
-from dpgap.data.files import FIMI_ITEM, NOT_FIMI
+from dpgap.data.files import FIMI_ITEM, NOT_FIMI, is_fimi
 from dpgap.data.opening import as_frame, columns_told, find, open_rows, roles_of
 from dpgap.data.private_counts import CountsInMemory, Integers, PrivateCounts
 from dpgap.data.query import count_all_units, count_units, rows_of, states_numbers
@@ -70,7 +70,7 @@ def counts(
     max_items: int | None = None,
     by: str | None = None,
     groups: Iterable[object] | None = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     sum: str | None = None,
     at_most: Rational | None = None,
     at_least: Rational = 0,
@@ -104,7 +104,8 @@ def counts(
     by, groups
         A column of groups, and its public values. The result has the counts of each group.
     max_groups
-        In how many groups a unit counts at most; drawn at random for each unit.
+        In how many groups a unit counts at most; drawn at random for each unit. `by` needs it, but
+        not for rows, each of which has one group.
     sum, at_most, at_least
         A column of amounts, to be added up instead of counting units; and the most and the least
         that a unit adds to an item, whatever it has. A row without a number has no amount.
@@ -121,11 +122,10 @@ def counts(
     for column, stated, name in ((item, domain, "domain"), (by, groups, "groups")):
         if stated is not None:
             refuse_own_column(table, column, stated, name)
-    if unit == "row" and domain is None and max_items is None:
-        max_items = 1  # a row has one item
     bounds = read_bounds(
         is_unknown=domain is None,
         neighbours=require_neighbours(neighbours),
+        is_row=unit == "row" and not is_fimi(table),
         max_items=max_items,
         by=by,
         groups=groups,
@@ -272,11 +272,11 @@ def _in_memory(
     frame: Frame, source: Source, public: Stated, facts: dict[str, Any]
 ) -> CountsInMemory:
     """Plain counts, fetched into this process."""
-    counted, is_fimi = count_units(frame, source.unit, source.item), source.item == FIMI_ITEM
+    counted, has_lines = count_units(frame, source.unit, source.item), source.item == FIMI_ITEM
     known = public if isinstance(public, Domain) else None
-    if known is not None and (is_fimi or states_numbers(frame, source.item)):
+    if known is not None and (has_lines or states_numbers(frame, source.item)):
         known.require_numbers()
-    return _over_domain(known, *_fetch(counted, is_fimi), facts)
+    return _over_domain(known, *_fetch(counted, has_lines), facts)
 
 
 def _read_domain(domain: Any, beside: Frame | None) -> tuple[Stated, str]:
@@ -310,10 +310,10 @@ def _digest(public: Stated, address: str | None, stated: Any) -> str | None:
     return None if address is None else column_digest(address, stated.rpartition(":")[2])
 
 
-def _fetch(counted: Frame, is_fimi: bool) -> tuple[NDArray[Any], Integers]:
+def _fetch(counted: Frame, has_lines: bool) -> tuple[NDArray[Any], Integers]:
     """All counts, here in this process."""
-    items, found = quietly(lambda: _arrays(counted), NOT_FIMI if is_fimi else UNREADABLE)
-    return _whole_numbers(items, found) if is_fimi else (items, found.astype(np.int64))
+    items, found = quietly(lambda: _arrays(counted), NOT_FIMI if has_lines else UNREADABLE)
+    return _whole_numbers(items, found) if has_lines else (items, found.astype(np.int64))
 
 
 def _whole_numbers(words: NDArray[Any], found: NDArray[Any]) -> tuple[Integers, Integers]:

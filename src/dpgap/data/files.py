@@ -29,6 +29,7 @@ from dpgap.data.addresses import (
     columns_of,
     file_address,
     hint_at,
+    is_url,
     require_columns,
     require_given,
 )
@@ -71,6 +72,12 @@ def kind_of(path: str) -> str | None:
     plain = name.removesuffix(".gz")
     kind = _KINDS.get(Path(plain).suffix)
     return None if kind == "parquet" and plain != name else kind
+
+
+def is_fimi(table: object) -> bool:
+    """Whether a table is named as a FIMI file, where each line is a unit of many items."""
+    is_path = isinstance(table, str | os.PathLike) and not is_url(table)
+    return is_path and kind_of(str(table)) == "fimi"
 
 
 def is_table(path: str) -> bool:

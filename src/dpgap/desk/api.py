@@ -25,6 +25,7 @@ from dpgap.desk.visits import (
     program_of,
     visitor_of,
 )
+from dpgap.releases.document import handed_out
 
 router = APIRouter(prefix="/api/v1", tags=["desk"])
 about = APIRouter(include_in_schema=False)
@@ -104,8 +105,10 @@ async def ask(request: Request, at: ProgramAtData, question: KeyedQuestion) -> R
     """Ask, once for each key. The answer is the archived document, if there is one yet."""
     desk, visitor, data = at
     receipt = await request.app.state.asking.ask(visitor, data, question.said(), question.key)
-    document = receipt.document
-    if document is None and receipt.state == "settled":
+    document = None
+    if receipt.document is not None:
+        document = await asyncio.to_thread(handed_out, receipt.document)
+    elif receipt.state == "settled":
         document = await asyncio.to_thread(desk.document, data, receipt.entry)
     said = json.dumps(_received(receipt))
     release = f'{said[:-1]}, "release": {document or "null"}}}'

@@ -166,7 +166,10 @@ class Desk:
         return Receipt(found.entry, found.state)
 
     def document(self, data: ListedData, number: int) -> str:
-        """An archived release, by the number of its reservation."""
+        """An archived release as its document, by the number of its reservation."""
+        return handed_out(self._kept(data, number))
+
+    def _kept(self, data: ListedData, number: int) -> str:
         try:
             return handed_out(self._account(data).document(number))
         except ValueError:
@@ -174,7 +177,7 @@ class Desk:
 
     def release(self, data: ListedData, number: int) -> Release:
         """The same, read."""
-        return read_archived(self.document(data, number))
+        return read_archived(self._kept(data, number))
 
     def archive(self, data: ListedData, page: Page) -> list[Archived]:
         """What was charged, the newest first."""

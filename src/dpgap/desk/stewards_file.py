@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
+from dpgap.data.bounds import WHAT_MAX_GROUPS_MEANS
 from dpgap.desk import file_checks as check
 from dpgap.desk.toml_lines import key_lines, line_of
 
@@ -90,7 +91,7 @@ class Topic:
         """How it is counted, a short line for each bound. All of it is public."""
         said = self.counting
         lines = {
-            "by": "for each {by}, of {max_groups} at most that a unit is in",
+            "by": "an answer for each {by}; a unit counts in {max_groups} at most",
             "sum": "sums of {sum}, a unit's total clipped to {at_least} to {at_most}",
             "max_items": "at most {max_items} items of each unit",
             "where": "only rows with {where}",
@@ -225,7 +226,7 @@ class _FileReader:
         found = self._table(plain, _DATASET, where)
         for person in (found["people"] or {}).keys() - people.keys():
             self._fault((*where, "people"), f"names {person!r}, who is not under people")
-        topics = self._topics(content.get("topics"), where, found["delta"] or Fraction(0))
+        topics = self._topics(content.get("topics"), where, found)
         if self.faults:
             return None
         for own in ("title", "budget"):
@@ -233,7 +234,9 @@ class _FileReader:
         found["table"] = self._place(found["table"])
         return ListedData(name, topics=topics, line=line_of(where, self.lines), **found)
 
-    def _topics(self, content: Any, where: tuple[str, ...], delta: Fraction) -> dict[str, Topic]:
+    def _topics(
+        self, content: Any, where: tuple[str, ...], data: Mapping[str, Any]
+    ) -> dict[str, Topic]:
         if not isinstance(content, list) or not content:
             self._fault(where, f"must have topics: [[{'.'.join(where)}.topics]]")
             return {}
@@ -243,10 +246,12 @@ class _FileReader:
             found = self._table(each, _TOPIC, here)
             if found["name"] in topics:
                 self._fault((*here, "name"), "must differ from that of every other topic")
-            topics[found["name"]] = self._topic(found, here, delta)
+            topics[found["name"]] = self._topic(found, here, data)
         return topics
 
-    def _topic(self, found: dict[str, Any], here: tuple[str, ...], delta: Fraction) -> Topic:
+    def _topic(
+        self, found: dict[str, Any], here: tuple[str, ...], data: Mapping[str, Any]
+    ) -> Topic:
         said = {name: found[name] for name in _COUNTING if found[name] is not None}
         item = said.pop("item", None)
         if item is None and said.keys() - {"where"}:
@@ -254,7 +259,10 @@ class _FileReader:
         for one, other in (("by", "groups"), ("sum", "at_most")):
             if (one in said) != (other in said):
                 self._fault(here, f"must say both {one} and {other}, or neither")
-        if item is not None and "domain" not in said and not (delta and "max_items" in said):
+        if "by" in said and "max_groups" not in said and data["unit"] != "row":
+            self._fault(here, f"must say max_groups with by: {WHAT_MAX_GROUPS_MEANS}")
+        is_bounded = data["delta"] and "max_items" in said
+        if item is not None and "domain" not in said and not is_bounded:
             self._fault(
                 here, "must have a domain; or max_items, and a delta of the data set's budget"
             )

@@ -38,7 +38,7 @@ def top_k(
     max_items: int | None = None,
     by: str | None = None,
     groups: Sequence[Any] | None = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     sum: str | None = None,
     at_most: Rational | None = None,
     at_least: Rational = 0,
@@ -84,7 +84,8 @@ def top_k(
     groups
         The public groups, in the order of the answer.
     max_groups
-        The most groups that a unit counts in. More than one divides ε among them.
+        The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each unit
+        counts in one group only, drawn at random. More than one divides ε among them.
     sum
         The column whose amounts are added up, instead of counting units.
     at_most, at_least
@@ -139,7 +140,7 @@ def above(
     max_items: int | None = None,
     by: str | None = None,
     groups: Sequence[Any] | None = None,
-    max_groups: int = 1,
+    max_groups: int | None = None,
     sum: str | None = None,
     at_most: Rational | None = None,
     at_least: Rational = 0,
@@ -241,7 +242,7 @@ COUNTING: dict[str, Any] = {
     "max_items": None,
     "by": None,
     "groups": None,
-    "max_groups": 1,
+    "max_groups": None,
     "sum": None,
     "at_most": None,
     "at_least": 0,
@@ -259,7 +260,7 @@ class Options(TypedDict, total=False):
     max_items: int | None
     groups: Sequence[Any] | None
     by: str | None
-    max_groups: int
+    max_groups: int | None
     sum: str | None
     at_most: Rational | None
     at_least: Rational

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
 
+from dpgap.releases.cutting import cut_in_words
 from dpgap.releases.findings import general_findings, own_findings
 from dpgap.releases.printable import printable
 from dpgap.releases.provenance import MechanismUsed, Provenance
@@ -66,12 +67,12 @@ class ReleasesByGroup(Release, Mapping[Any, TableRelease]):
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What may be believed, group by group; then what is said of every group."""
+        """What may be believed: of what, group by group, and then what is said of every group."""
         own = (
             f"{printable(str(answer.question.group))}: {' '.join(own_findings(answer))}"
             for answer in self.answers
         )
-        return (*own, *self.general_findings)
+        return (*cut_in_words(self), *own, *self.general_findings)
 
     @property
     def general_findings(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ What is in a document
 - `delta` is that of the promise: "0" but where items were unknown.
 - Fields in `SHOWN` (findings and other words, 95 % intervals, rows) follow from the others. They
   are there for people, and for programs that do not want to work them out. They are never read.
+  An archive keeps documents without them: they are made when a document is handed out.
   `BESIDE` lists what the command line adds about an account; that is not read either.
 
 How it may change
@@ -32,7 +33,7 @@ How it may change
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -78,6 +79,7 @@ from dpgap.releases.results import (
 )
 from dpgap.releases.rows import rows_of
 from dpgap.releases.ways import HISTOGRAM, METHODS, ROUTES
+from dpgap.releases.words import attempted
 
 FORMAT, VERSION = "dpgap release", 1
 SHOWN = ("findings", "guarantee", "interval", "items", "private")
@@ -251,10 +253,15 @@ _RECORDS["groups"] = record(_by_group, _KINDS["groups"][1])
 
 def document(release: Release) -> dict[str, Any]:
     """The release as a dictionary that JSON can hold."""
+    return {**drawn(release), **_shown(release)}
+
+
+def drawn(release: Release) -> dict[str, Any]:
+    """The same without the fields in `SHOWN`: what was drawn, before any word is made of it."""
     name = _name_of(release)
     header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "kind": name}
     header["delta"] = exact_text(release.promise.delta)
-    return {**header, **_RECORDS[name].write(release), **_shown(release)}
+    return {**header, **_RECORDS[name].write(release)}
 
 
 def _name_of(release: Release) -> str:
@@ -265,23 +272,28 @@ def _name_of(release: Release) -> str:
 
 
 def _shown(release: Release) -> dict[str, Any]:
-    """What follows from the rest, for people."""
-    words: dict[str, Any] = {"guarantee": release.guarantee}
-    if isinstance(release, Selected):
-        words |= {"findings": list(release.findings)}
+    """What follows from the rest, for people; what cannot be made is left out."""
+    fields: dict[str, Callable[[], Any]] = {"guarantee": lambda: release.guarantee}
+    if isinstance(release, Selected | UnitCount | ReleasesByGroup):
+        fields["findings"] = lambda: list(release.findings)
     if isinstance(release, TableRelease):
-        rows = [
-            {name: _finite(cell) for name, cell in row._asdict().items()}
-            for row in rows_of(release)
-        ]
-        return words | {"private": release.question.origin.is_private, "items": rows}
-    if isinstance(release, Measured | MeasuredValues):
-        ends = [
-            [_finite(low), _finite(high)]
-            for low, high in release.interval().reshape(-1, 2).tolist()
-        ]
-        return words | {"interval": ends}
-    return words
+        fields["private"] = lambda: release.question.origin.is_private
+        fields["items"] = lambda: _rows(release)
+    elif isinstance(release, Measured | MeasuredValues):
+        fields["interval"] = lambda: _ends(release)
+    made = {name: attempted(name, make, None) for name, make in fields.items()}
+    return {name: each for name, each in made.items() if each is not None}
+
+
+def _rows(release: TableRelease) -> list[dict[str, Any]]:
+    return [
+        {name: _finite(cell) for name, cell in row._asdict().items()} for row in rows_of(release)
+    ]
+
+
+def _ends(release: Measured | MeasuredValues) -> list[list[Any]]:
+    ends = release.interval().reshape(-1, 2).tolist()
+    return [[_finite(low), _finite(high)] for low, high in ends]
 
 
 def _finite(cell: Any) -> Any:
@@ -316,11 +328,14 @@ def read_archived(text: str) -> Release:
 
 
 def handed_out(text: str) -> str:
-    """An archived document as it may be handed out: a float coin, which told too much, is dropped.
+    """A document from an archive, with the words, rows and intervals that follow from it.
 
-    Versions before 0.2.1 wrote such coins; `dpgap.releases.law_forms` says what becomes of them.
+    Versions before 0.2.1 wrote a float coin, which told too much: reading drops it
+    (`dpgap.releases.law_forms`), and a document that has one is not handed out unread.
     """
-    return read_archived(text).to_json() if '"coin"' in text else text
+    if '"coin"' in text:
+        return read_archived(text).to_json()
+    return attempted("document", lambda: read_archived(text).to_json(), text)
 
 
 def _read(content: Mapping[str, Any]) -> Release:

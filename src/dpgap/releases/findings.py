@@ -9,24 +9,28 @@ afterwards. Each way may be wrong in 2.5 % of releases, so that both together ar
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import TypeGuard
+from functools import partial
+from itertools import chain
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates.histogram import HistogramError
-from dpgap.exact.draws import Integers
 from dpgap.exact.parameters import approximately
-from dpgap.releases.numbers import separated
-from dpgap.releases.release import Selected, p_text
+from dpgap.releases.cutting import cut_in_words, of_what_is_left
+from dpgap.releases.numbers import in_words, ranks_in_words, separated
+from dpgap.releases.release import Release, Selected, p_text
 from dpgap.releases.results import HybridRelease, Measured, TopKRelease
 from dpgap.releases.ways import HISTOGRAM
+from dpgap.releases.words import attempted, sentences
 
 Bools = NDArray[np.bool_]
+Kind = Callable[[Any], Iterable[str]]
+"""A kind of sentence: what makes it of a release. Its name is in the log where it fails."""
 
-_WORDS = "none one two three four five six seven eight nine ten".split()
 _MEANING = "p is how often noise alone would give a lead this long to an item that does not belong."
 _ALL_AT_ONCE = "Claims about {} hold all at once with 95 % confidence"
 _OF_VALUES = "; so do claims about order and size"
@@ -51,21 +55,35 @@ _MOST_EPSILON = 10
 
 def findings(release: Selected) -> tuple[str, ...]:
     """The sentences about this release."""
-    return (*own_findings(release), *general_findings(release))
+    return (*cut_in_words(release), *own_findings(release), *general_findings(release))
 
 
 def own_findings(release: Selected) -> tuple[str, ...]:
     """What is found of this release and of no other."""
-    return tuple(_own(release))
+    kinds: tuple[Kind, ...] = attempted("findings", lambda: _kinds(release), ())
+    return _said(release, kinds, partial(of_what_is_left, release))
 
 
 def general_findings(release: Selected) -> tuple[str, ...]:
     """How far claims may be trusted; the same for releases that were made in the same way."""
-    return tuple(_general(release)) if release.indices.size else ()
+    return _said(release, _GENERAL, str) if release.indices.size else ()
 
 
-def is_mostly_noise(release: Selected) -> bool:
+def _said(release: Selected, kinds: Sequence[Kind], mark: Callable[[str], str]) -> tuple[str, ...]:
+    """The sentences of these kinds, marked; one that cannot be made costs no other."""
+    said = (
+        sentences(make.__name__.strip("_"), lambda make=make: map(mark, make(release)))
+        for make in kinds
+    )
+    return tuple(chain.from_iterable(said))
+
+
+def is_mostly_noise(release: Release) -> bool:
     """Whether nothing is sure of who was selected and in which order, and values are lost too."""
+    return attempted("shade of noise", lambda: _is_noise(release), False)
+
+
+def _is_noise(release: Release) -> bool:
     if not isinstance(release, Measured) or not release.indices.size:
         return False
     return _nothing_is_sure(release) and _half_are_near_zero(release)
@@ -78,32 +96,15 @@ def _nothing_is_sure(release: Measured) -> bool:
     return _half_are_near_zero(release) if sure is None else not sure.any()
 
 
-def _own(release: Selected) -> Iterator[str]:
-    count = release.indices.size
-    if not count:
-        yield _nothing(release)
-        return
-    if isinstance(release, Measured) and _nothing_is_sure(release):
-        yield _little(release)
-        yield "Ask with more ε, or for fewer items."
-    else:
-        yield from _members(release)
-        if isinstance(release, Measured):
-            yield from _order(release)
-            yield from _without_value(release)
-    if isinstance(release, Measured):
-        yield from _outside(release)
-
-
-def _general(release: Selected) -> Iterator[str]:
-    if _claims_something(release):
-        yield _confidence(release)
-    yield from why_no_p_values(release)
-    error = release.measuring_error if isinstance(release, Measured) else None
-    if isinstance(error, HistogramError) and error.whole_coin is None:
-        yield _DROPPED
-    if release.p_values is not None and not release.nobody_lost:
-        yield _MEANING
+def _kinds(release: Selected) -> tuple[Kind, ...]:
+    """The kinds of sentences that are said of it, in order."""
+    if not release.indices.size:
+        return (_nothing,)
+    if not isinstance(release, Measured):
+        return (_members,)
+    if _nothing_is_sure(release):
+        return (_little, _outside)
+    return (_members, _order, _without_value, _outside)
 
 
 def _claims_something(release: Selected) -> bool:
@@ -113,20 +114,39 @@ def _claims_something(release: Selected) -> bool:
     return ordered or (sure is not None and bool(sure.any()))
 
 
-def _confidence(release: Selected) -> str:
+def _confidence(release: Selected) -> Iterator[str]:
+    if not _claims_something(release):
+        return
     if _sure(release) is None:
-        return f"{_ALL_AT_ONCE.format('order and size')}."
+        yield f"{_ALL_AT_ONCE.format('order and size')}."
+        return
     values = _OF_VALUES if isinstance(release, Measured) else ""
-    return f"{_ALL_AT_ONCE.format('who belongs')}{values}."
+    yield f"{_ALL_AT_ONCE.format('who belongs')}{values}."
 
 
-def _nothing(release: Selected) -> str:
-    line = release.line
-    return "Nothing was found." if line is None else f"Nothing was found above {separated(line)}."
+def _dropped_coin(release: Selected) -> Iterator[str]:
+    error = release.measuring_error if isinstance(release, Measured) else None
+    if isinstance(error, HistogramError) and error.whole_coin is None:
+        yield _DROPPED
 
 
-def _little(release: Measured) -> str:
+def _meaning_of_p(release: Selected) -> Iterator[str]:
+    if release.p_values is not None and not release.nobody_lost:
+        yield _MEANING
+
+
+def _nothing(release: Selected) -> Iterator[str]:
+    above = "" if release.line is None else f" above {separated(release.line)}"
+    yield f"Nothing was found{above}."
+
+
+def _little(release: Measured) -> Iterator[str]:
     """That nothing is sure."""
+    yield _why_little(release)
+    yield "Ask with more ε, or for fewer items."
+
+
+def _why_little(release: Measured) -> str:
     count = release.indices.size
     said = [] if _sure(release) is None else [_unsure(release)]
     if count > 1:
@@ -134,7 +154,7 @@ def _little(release: Measured) -> str:
     if not _half_are_near_zero(release):
         return f"Little is sure here: {', and '.join(said)}."
     close = int(_near_zero(release).sum())
-    whole = f"{_word(close)} of the {_word(count)} values cannot"
+    whole = f"{in_words(close)} of the {in_words(count)} values cannot"
     if close == count:
         whole = "its value cannot" if count == 1 else _none_of(count, "values ")
     return f"This is mostly noise: {', '.join(said)}, and {whole} be told from 0."
@@ -149,9 +169,9 @@ def _members(release: Selected) -> Iterator[str]:
     if release.nobody_lost:
         yield "Everything there was to choose from was selected, so that all of it belongs."
         return
-    belongs = f"among the top {_word(count)}" if line is None else f"above {separated(line)}"
+    belongs = f"among the top {in_words(count)}" if line is None else f"above {separated(line)}"
     if isinstance(release, HybridRelease):
-        belongs += f" and among the top {_word(count)}" if count > 1 else " and the largest"
+        belongs += f" and among the top {in_words(count)}" if count > 1 else " and the largest"
     if sure.all():
         p_value = _with_p(release) if _sure_by_leads(release).all() else ""
         yield f"{_all_belong(count, belongs, line)}{p_value}."
@@ -163,7 +183,7 @@ def _members(release: Selected) -> Iterator[str]:
     many = int(sure.sum())
     verb = ("surely belong", "surely belongs") if line is None else ("are surely", "is surely")
     ranks = _ranks_where(release, sure)
-    some = f"{_capital(_word(many))} of the {_word(count)} {verb[many == 1]} {belongs}"
+    some = f"{_capital(in_words(many))} of the {in_words(count)} {verb[many == 1]} {belongs}"
     yield f"{some}: {ranks}." if ranks else f"{some}."
     if ranks and line is not None:
         others = _ranks_where(release, ~sure)
@@ -192,7 +212,7 @@ def _unsure(release: Selected) -> str:
     if line is not None:
         return f"{_none_of(count)} be told from {_what_is_below(release, line)}"
     if release.is_proved_as_a_set and count > 1:
-        return f"it is not sure that these are the top {_word(count)}"
+        return f"it is not sure that these are the top {in_words(count)}"
     return f"{_none_of(count)} be told from items that are not shown"
 
 
@@ -204,7 +224,7 @@ def _what_is_below(release: Selected, line: Fraction) -> str:
 def _all_belong(count: int, belongs: str, line: Fraction | None) -> str:
     if count == 1:
         return "It is truly the largest" if line is None else f"It is truly {belongs}"
-    whole = "Both" if count == 2 else f"All {_word(count)}"
+    whole = "Both" if count == 2 else f"All {in_words(count)}"
     return f"{whole} {'belong' if line is None else 'are truly'} {belongs}"
 
 
@@ -255,17 +275,17 @@ def _order(release: Measured) -> Iterator[str]:
         yield "Nothing is claimed about their order: what that takes was not kept."
         return
     if len(groups) == count:
-        every = "both" if count == 2 else f"all {_word(count)}"
-        shown = f"Among the {_word(count)} shown, the order is sure."
+        every = "both" if count == 2 else f"all {in_words(count)}"
+        shown = f"Among the {in_words(count)} shown, the order is sure."
         yield f"The order of {every} is sure." if _all_are_sure(release) else shown
         return
     alone = next(place for place, group in enumerate(groups) if len(group) > 1)
     if alone == 1:
         yield "Rank 1 is surely the largest of them."
     elif alone:
-        yield f"The order of the first {_word(alone)} is sure."
+        yield f"The order of the first {in_words(alone)} is sure."
     close = [group for group in groups if len(group) > 1]
-    *first, last = (_ranks(group) for group in close)
+    *first, last = (ranks_in_words(group) for group in close)
     names = f"{', '.join(first)}, and {last}" if first else last
     apart = "apart" if _is_together(release, close) else "from their neighbours"
     yield f"{_capital(names)} cannot be told {apart}{_advice(release, close)}."
@@ -294,9 +314,11 @@ def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:
     rounding = 2 * release.rounding
     wanted = apart[len(apart) // 2] - rounding
     width = release.half_width_of_pairs() - rounding
-    if wanted * _MOST_EPSILON < width:
-        return f"; even {_word(_MOST_EPSILON)} times this ε may not be enough"
-    enough = _rounded_up(float(release.epsilon) * max(width / wanted, 1.0))
+    if wanted * _MOST_EPSILON < width or wanted <= 0:
+        return f"; even {in_words(_MOST_EPSILON)} times this ε may not be enough"
+    if width <= wanted:  # what keeps them together is luck, which no width tells of
+        return ""
+    enough = _rounded_up(float(release.epsilon) * width / wanted)
     them = "them" if len(apart) == 1 else "most of them"
     return f"; about ε = {enough} would separate {them}, if these estimates are right"
 
@@ -362,43 +384,23 @@ def why_no_p_values(release: Selected) -> Iterator[str]:
             return
 
 
+_GENERAL: tuple[Kind, ...] = (_confidence, why_no_p_values, _dropped_coin, _meaning_of_p)
+
+
 def _ranks_where(release: Selected, chosen: Bools) -> str:
     """The ranks of some answers; nothing where answers have none."""
     if isinstance(release, Measured):
         chosen = chosen[release.order]
     elif not isinstance(release, TopKRelease):
         return ""
-    return _ranks((np.flatnonzero(chosen) + 1).tolist())
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    """Some ranks in words.
-
-    >>> _ranks([3]), _ranks([1, 2, 5, 6, 7, 9])
-    ('rank 3', 'ranks 1, 2, 5 to 7 and 9')
-    """
-    runs = np.split(np.array(ranks), np.flatnonzero(np.diff(ranks) > 1) + 1)
-    return f"rank{'s' if len(ranks) > 1 else ''} {_joined([w for run in runs for w in _run(run)])}"
-
-
-def _run(run: Integers) -> Iterable[str]:
-    return map(str, run.tolist()) if run.size < 3 else [f"{run[0]} to {run[-1]}"]
-
-
-def _joined(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _word(number: int) -> str:
-    return _WORDS[number] if number < len(_WORDS) else f"{number:,}"
+    return ranks_in_words((np.flatnonzero(chosen) + 1).tolist())
 
 
 def _none_of(count: int, things: str = "") -> str:
     if count == 1:
         return "it cannot"
     none = "neither" if count == 2 else "none"
-    return f"{none} of the {_word(count)} {things}can"
+    return f"{none} of the {in_words(count)} {things}can"
 
 
 def _capital(words: str) -> str:

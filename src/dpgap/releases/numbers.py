@@ -1,8 +1,11 @@
 """Numbers of a release as text and as JSON: exact ones, and the nearest that JSON has."""
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
+
+import numpy as np
 
 from dpgap.exact.parameters import readable
 from dpgap.releases.faults import DocumentError
@@ -11,6 +14,7 @@ _MOST_LETTERS = 20_000
 _DECIMAL = re.compile(r"-?[0-9]+(/[0-9]+)?")
 _SHORT = re.compile(r"-?[0-9]+\.[0-9]+")
 _HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+/0x[0-9a-f]+")
+_WORDS = "none one two three four five six seven eight nine ten".split()
 
 
 def exact_text(value: Fraction) -> str:
@@ -56,6 +60,31 @@ def separated(value: Fraction) -> str:
         return f"{int(value):,}"
     text = readable(value)
     return f"{Decimal(text):,}" if _SHORT.fullmatch(text) else text
+
+
+def in_words(number: int) -> str:
+    """How many, in a sentence.
+
+    >>> in_words(3), in_words(1200)
+    ('three', '1,200')
+    """
+    return _WORDS[number] if number < len(_WORDS) else f"{number:,}"
+
+
+def ranks_in_words(ranks: Sequence[int]) -> str:
+    """Some ranks, in order.
+
+    >>> ranks_in_words([3]), ranks_in_words([1, 2, 5, 6, 7, 9])
+    ('rank 3', 'ranks 1, 2, 5 to 7 and 9')
+    """
+    runs = np.split(np.array(ranks), np.flatnonzero(np.diff(ranks) > 1) + 1)
+    words = [
+        text
+        for run in runs
+        for text in (map(str, run.tolist()) if run.size < 3 else [f"{run[0]} to {run[-1]}"])
+    ]
+    several = f"{', '.join(words[:-1])} and " if words[1:] else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {several}{words[-1]}"
 
 
 def number(value: Fraction) -> int | float:

@@ -4,10 +4,12 @@ Whatever comes from data or user is made visible and escaped.
 """
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from dpgap.exact.parameters import approximately, readable
 from dpgap.releases.by_group import ReleasesByGroup
+from dpgap.releases.cutting import cut_in_words
 from dpgap.releases.findings import is_mostly_noise, own_findings, why_no_p_values
 from dpgap.releases.numbers import exact_text
 from dpgap.releases.picture import picture
@@ -20,6 +22,7 @@ from dpgap.releases.rows import cells_of, visible
 from dpgap.releases.standalone import STYLE, contents, listed, safe, section, standalone, text
 from dpgap.releases.titles import measure_of, plural, question_of, title_of, units_of
 from dpgap.releases.ways import HISTOGRAM
+from dpgap.releases.words import attempted, sentences
 
 _NAMES = (*NAMES, "index")
 
@@ -40,15 +43,13 @@ def notebook(release: Release) -> str:
 
 def fragment(release: Release) -> str:
     """All but the title: what a page that has its own shows inside an element of class `dpgap`."""
-    reading = reading_of(release)
-    return "\n".join(
-        [
-            *answer(release),
-            _guarantee(release),
-            *([section("How to read the numbers", listed(reading))] if reading else []),
-            section("How it was made", terms_and_mechanisms(made(release), release.mechanisms)),
-        ]
-    )
+    parts: dict[str, Callable[[], Iterable[str]]] = {
+        "answer": lambda: answer(release),
+        "guarantee": lambda: [_guarantee(release)],
+        "reading": lambda: how_to_read(reading_of(release)),
+        "making": lambda: [_making(release)],
+    }
+    return "\n".join(piece for name, make in parts.items() for piece in sentences(name, make))
 
 
 def answer(
@@ -58,14 +59,12 @@ def answer(
 
     What is said of many releases is left out if it is not alone on its page.
     """
-    yield from _lead(release)
+    yield from sentences("lead", lambda: _lead(release))
     if not isinstance(release, ReleasesByGroup):
-        findings = release.findings
-        if isinstance(release, Selected) and not is_alone:
-            findings = (*own_findings(release), *why_no_p_values(release))
-        yield from _found(release, findings, level)
+        yield from _found(release, sentences("findings", lambda: _said(release, is_alone)), level)
         yield from _numbers(release, level)
         return
+    yield from _found(release, cut_in_words(release), level)
     groups = [f"<bdi>{safe(group)}</bdi>" for group in release]
     names = [f"{name}-{place}" for place in range(1, len(groups) + 1)]
     yield contents(groups, names, "groups")
@@ -73,6 +72,12 @@ def answer(
         numbers = _numbers(each, level + 1, is_first=not place)
         content = [*_found(each, own_findings(each), level + 1), *numbers]
         yield f'<div class="part">{section(group, "".join(content), level, at)}</div>'
+
+
+def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
+    if is_alone or not isinstance(release, Selected):
+        return release.findings
+    return (*cut_in_words(release), *own_findings(release), *why_no_p_values(release))
 
 
 def _lead(release: Release) -> Iterator[str]:
@@ -105,24 +110,25 @@ def _looked_at(release: Release, question: Question) -> Iterator[str]:
 def _found(release: Release, findings: Sequence[str], level: int) -> Iterator[str]:
     """What may be believed, before any number."""
     if findings:
-        kind = "findings noise" if _is_noise(release) else "findings"
+        kind = "findings noise" if is_mostly_noise(release) else "findings"
         content = section("What may be believed", listed(list(map(text, findings))), level)
         yield f'<div class="{kind}">{content}</div>'
 
 
-def _is_noise(release: Release) -> bool:
-    return isinstance(release, Selected) and is_mostly_noise(release)
+def _numbers(release: Release, level: int, *, is_first: bool = True) -> tuple[str, ...]:
+    return sentences("numbers", lambda: _numbers_of(release, level, is_first))
 
 
-def _numbers(release: Release, level: int, *, is_first: bool = True) -> Iterator[str]:
+def _numbers_of(release: Release, level: int, is_first: bool) -> Iterator[str]:
     columns = cells_of(release)
     if not any(columns.values()):
         return
     content, kinds = _table(columns), ["measured" if isinstance(release, Measured) else "numbers"]
     if isinstance(release, Measured):
         units = units_of(release.question) if isinstance(release, TableRelease) else ""
-        content = picture(release, html.escape(units), is_first=is_first) + content
-    if _is_noise(release):
+        draw = partial(picture, release, html.escape(units), is_first=is_first)
+        content = attempted("picture", draw, "") + content
+    if is_mostly_noise(release):
         content = f'<p class="lead">Greyed, because it is mostly noise.</p>{content}'
         kinds.append("noise")
     yield f'<div class="{" ".join(kinds)}">{section("The numbers", content, level)}</div>'
@@ -208,6 +214,16 @@ def _reading(release: Release) -> Iterator[str]:
     yield _AGAIN
 
 
+def how_to_read(reading: list[str]) -> Iterator[str]:
+    """The section of these sentences of HTML, if there are any."""
+    if reading:
+        yield section("How to read the numbers", listed(reading))
+
+
+def _making(release: Release) -> str:
+    return section("How it was made", terms_and_mechanisms(made(release), release.mechanisms))
+
+
 def made(release: Release) -> dict[str, str]:
     """When and how a release was made: what is said, and what of it."""
     terms = {"made": release.made.words()}
@@ -216,8 +232,8 @@ def made(release: Release) -> dict[str, str]:
     question = question_of(release)
     if question is not None:
         terms |= _asked(question)
-    if release.remark:
-        terms["how it was found"] = release.remark
+    if remark := attempted("remark", lambda: release.remark, ""):
+        terms["how it was found"] = remark
     if isinstance(release, Measured) and release.looked:
         seen = "; ".join(f"rank {rank}: {value:,.1f}" for rank, value in release.looked)
         terms["what the look measured"] = f"{seen} (part of the release)"

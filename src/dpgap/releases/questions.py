@@ -68,6 +68,17 @@ class Origin(NamedTuple):
     where: str | None = None
     """Which rows were looked at, in words that can be read again; None for all."""
 
+    @property
+    def is_of_lines(self) -> bool:
+        """Whether units are the lines of a FIMI file, each of which may have many items."""
+        name = (self.table or "").lower().removesuffix(".gz")
+        return self.unit in ("row", "line") and name.endswith(".dat")
+
+    @property
+    def has_one_item_each(self) -> bool:
+        """Whether units are rows: each has one item and one group, and nothing of it is cut."""
+        return self.unit == "row" and not self.is_of_lines
+
     def bounds(self) -> dict[str, Any]:
         """What bounds a unit, as JSON can hold it; what has its default is left out."""
         named = ("unknown", "max_items", "by", "groups_digest", "max_groups", "sum", "at_most")
@@ -219,8 +230,8 @@ class Question(NamedTuple):
 
     def _counting(self) -> Iterator[str]:
         """What a unit is, and how much of it counts."""
-        origin, unit = self.origin, _unit_in_words(self.origin.unit)
-        yield f"A unit is {unit}."
+        origin = self.origin
+        yield f"A unit is {_unit_in_words(origin)}."
         if origin.sum is None:
             yield "Counts are of distinct units."
         else:
@@ -235,7 +246,7 @@ class Question(NamedTuple):
             yield printable(
                 f"A unit counts in {many} of column {origin.by!r}; which, a secret order decides."
             )
-        if origin.max_items is not None and origin.unit not in ("row", "line"):
+        if origin.max_items is not None and not origin.has_one_item_each:
             many = "1 item" if origin.max_items == 1 else f"{origin.max_items} items"
             yield (
                 f"A unit counts for at most {many}; which, a secret order decides, and the others "
@@ -263,10 +274,12 @@ _CHANGES = {
 }
 
 
-def _unit_in_words(unit: str) -> str:
-    return {"row": "one row", "line": "one line of the file"}.get(
-        unit, f"everything with the same value in column {unit!r}"
-    )
+def _unit_in_words(origin: Origin) -> str:
+    if origin.is_of_lines:
+        return "one line of the file"
+    if origin.unit == "row":
+        return "one row"
+    return f"everything with the same value in column {origin.unit!r}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,6 +22,7 @@ from dpgap.exact.parameters import approximately, confidence_level, readable, wi
 from dpgap.releases.numbers import exact_value
 from dpgap.releases.plain import plain
 from dpgap.releases.provenance import MechanismUsed, Provenance
+from dpgap.releases.words import attempted, sentences
 
 NAMES = ("item", "label", "group")
 """The columns of names, which anybody may have chosen."""
@@ -135,17 +136,29 @@ class Table(ABC):
         }
 
     def __str__(self) -> str:
+        found = sentences("findings", lambda: self.findings)
+        parts = ("\n".join(found), attempted("rows", self._lines, ""), "\n".join(self._words()))
+        return "\n\n".join(filter(None, parts))
+
+    def _lines(self) -> str:
+        """The rows as text."""
         columns = self.cells()
         head, *body = [list(columns), *zip(*columns.values(), strict=True)]
         rows = [head, *body] if body else []
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
-        words = "\n".join(filter(None, (self.remark, self.guarantee)))
-        return "\n\n".join(filter(None, ("\n".join(self.findings), "\n".join(lines), words)))
+        return "\n".join("  ".join(map(str.rjust, row, widths)).rstrip() for row in rows)
+
+    def _words(self) -> Iterator[str]:
+        """What is said below the rows."""
+        said = (
+            attempted("remark", lambda: self.remark, ""),
+            attempted("guarantee", lambda: self.guarantee, ""),
+        )
+        return filter(None, said)
 
     def _repr_html_(self) -> str:
-        said = (html.escape(words) for words in (self.remark, self.guarantee) if words)
-        return self.rows_in_html() + "".join(f"<p>{sentence}</p>" for sentence in said)
+        said = "".join(f"<p>{html.escape(words)}</p>" for words in self._words())
+        return attempted("rows", self.rows_in_html, "") + said
 
     def rows_in_html(self) -> str:
         """The rows as a table of HTML, in which names are only text."""
@@ -219,6 +232,17 @@ class Release(Table):
         from dpgap.releases.json_text import written
 
         return written(self.to_dict())
+
+    def to_archive(self) -> str:
+        """The document as an archive keeps it: what was drawn, without what follows from it.
+
+        So no sentence, row or interval is made before a release is archived. `dpgap.read_release`
+        reads it, and makes them.
+        """
+        from dpgap.releases.document import drawn
+        from dpgap.releases.json_text import written
+
+        return written(drawn(self))
 
     def _repr_html_(self) -> str:
         from dpgap.releases.page import notebook

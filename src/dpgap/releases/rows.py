@@ -20,6 +20,7 @@ from dpgap.releases.printable import printable
 from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import NAMES, Release, digits_of, named, p_text
 from dpgap.releases.results import Measured
+from dpgap.releases.words import attempted
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
@@ -119,6 +120,10 @@ def visible(name: object) -> str:
 
 def cells_of(release: Release) -> dict[str, list[str]]:
     """The rows as people read them, column by column; columns of no numbers are left out."""
+    return attempted("rows", lambda: _cells(release), {})
+
+
+def _cells(release: Release) -> dict[str, list[str]]:
     columns = release.columns()
     digits = digits_of(columns)
     shown = {

@@ -7,28 +7,32 @@ made. What a question has of its own is said under its title.
 import html
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import partial
+from itertools import chain
 
 from dpgap.releases.findings import general_findings, why_no_p_values
-from dpgap.releases.page import answer, made, reading_of, terms_and_mechanisms
+from dpgap.releases.page import answer, how_to_read, made, reading_of, terms_and_mechanisms
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import Question
 from dpgap.releases.release import Release, Selected, few_digits_up
-from dpgap.releases.standalone import contents, listed, section, standalone, text
+from dpgap.releases.standalone import contents, section, standalone, text
 from dpgap.releases.titles import question_of, title_of
+from dpgap.releases.words import sentences
 
 
 def session_page(releases: Sequence[Release], words: str) -> str:
     """All releases as one document; `words` say what they came to."""
     titles = [html.escape(title_of(release)) for release in releases]
     names = [f"question-{place}" for place in range(1, len(releases) + 1)]
-    reading = list(dict.fromkeys(said for each in releases for said in _reading(each)))
+    said = (sentences("reading", partial(_reading, release)) for release in releases)
+    reading = list(dict.fromkeys(chain.from_iterable(said)))
     parts = [
         f'<p class="lead">{text(words)}</p>',
         contents(titles, names, "questions"),
         *map(_answered, releases, titles, names),
-        *_guarantees(releases, titles),
-        *([section("How to read the numbers", listed(reading))] if reading else []),
-        *_making(releases, titles),
+        *sentences("guarantee", lambda: _guarantees(releases, titles)),
+        *how_to_read(reading),
+        *sentences("making", lambda: _making(releases, titles)),
     ]
     last = f"{html.escape(releases[-1].made.words())}." if releases else ""
     return standalone(html.escape(_title(releases)), "\n".join(filter(None, parts)), last)
@@ -43,7 +47,8 @@ def _title(releases: Sequence[Release]) -> str:
 
 
 def _answered(release: Release, title: str, name: str) -> str:
-    content = "\n".join(answer(release, 3, f"{name}-group", is_alone=False))
+    made = sentences("answer", lambda: answer(release, 3, f"{name}-group", is_alone=False))
+    content = "\n".join(made)
     return f'<div class="part">{section(title, content, 2, name)}</div>'
 
 

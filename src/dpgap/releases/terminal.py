@@ -16,13 +16,15 @@ from rich.text import Text
 
 from dpgap.exact.parameters import readable
 from dpgap.releases.by_group import ReleasesByGroup
+from dpgap.releases.cutting import cut_in_words
 from dpgap.releases.findings import is_mostly_noise, own_findings
 from dpgap.releases.printable import printable
 from dpgap.releases.provenance import AGAIN
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.release import NAMES, Release, Selected
+from dpgap.releases.release import NAMES, Release
 from dpgap.releases.rows import HEADINGS, cells_of, visible
 from dpgap.releases.titles import question_of, title_of
+from dpgap.releases.words import attempted, sentences
 
 _BETWEEN = 3
 """How many letters a column takes besides its own; the last one takes one less."""
@@ -51,12 +53,13 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "of this ru
             console.print(Text(f"{AGAIN} Ask for fresh noise to pay anew.", style="bold"))
         console.print(Text(title_of(release), style="bold"))
         if isinstance(release, ReleasesByGroup):
+            _print_sentences(cut_in_words(release), console)
             for group, answer in release.items():
                 console.print(Text(f"\n{visible(group)}:", style="bold"))
                 _print_answer(answer, own_findings(answer), console)
             _print_sentences(release.general_findings, console)
         else:
-            _print_answer(release, release.findings, console)
+            _print_answer(release, sentences("findings", lambda: release.findings), console)
         console.print(
             Text.assemble(
                 ("ε spent then " if release.made.again else "ε spent ", "dim"),
@@ -65,10 +68,11 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "of this ru
                 f"{'unknown' if remaining is None else readable(remaining)} {printable(whose)}",
             )
         )
-        if release.remark:
-            console.print(Text(release.remark))
         style = "" if is_private else "bold red"
-        console.print(Text(printable(release.guarantee), style=style))
+        if remark := attempted("remark", lambda: release.remark, ""):
+            console.print(Text(remark))
+        if guarantee := attempted("guarantee", lambda: printable(release.guarantee), ""):
+            console.print(Text(guarantee, style=style))
         table = None if question is None else question.origin.table
         console.print(Text(release.made.words(table), style="dim"))
     return captured.get().removesuffix("\n")
@@ -83,7 +87,7 @@ def _print_answer(release: Release, findings: Sequence[str], console: Console) -
     """What may be believed, then the table."""
     _print_sentences(findings, console)
     columns = _columns(release)
-    if columns[0].cells:
+    if columns and columns[0].cells:
         console.print(fitted(columns, console))
 
 
@@ -93,7 +97,7 @@ def _columns(release: Release) -> list[Column]:
     Only a release of an array, which has fewer columns, shows them.
     """
     columns = cells_of(release)
-    is_noise = isinstance(release, Selected) and is_mostly_noise(release)
+    is_noise = is_mostly_noise(release)
     if isinstance(release, TableRelease):
         columns.pop(HEADINGS["p"], None)
     found = []

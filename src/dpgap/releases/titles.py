@@ -16,6 +16,7 @@ from dpgap.releases.results import (
     Release,
     TopKRelease,
 )
+from dpgap.releases.words import attempted
 
 _OF_ARRAYS: dict[type[Release], str] = {
     IndexRelease: "Selected answers",
@@ -41,7 +42,9 @@ def question_of(release: Release) -> Question | None:
 def title_of(release: Release) -> str:
     """The title, as plain text in which no name can do harm."""
     question = question_of(release)
-    return _OF_ARRAYS[type(release)] if question is None else _of_question(question)
+    if question is None:
+        return _OF_ARRAYS[type(release)]
+    return attempted("title", lambda: _of_question(question), "A release")
 
 
 def _of_question(question: Question) -> str:

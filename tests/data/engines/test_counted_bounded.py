@@ -34,7 +34,7 @@ KINDS = {
 COLUMNS = ("who", "what", "land", "paid")
 ITEMS = ["fig", "pea", "oat", "rye"]
 ASK: dict[str, Any] = {"unit": "who", "item": "what", "domain": ITEMS}
-BY = {"by": "land", "groups": ["de", "ch", "fr"]}
+BY = {"by": "land", "groups": ["de", "ch", "fr"], "max_groups": 1}
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_what_no_bound_cuts_is_the_same_everywhere(put: Any) -> None:
     sums = counts(table, sum="paid", at_most=20, at_least=-2, **ASK)
     assert _of(sums) == [10 * 2000 + 19 * 150 + 1050, 30 * 13, -6000, 0]
     assert _of(counts(table, where="land = 'ch'", **ASK)) == [15] * 4
-    both = counts(table, **BY, max_groups=3, sum="paid", at_most=1, step="0.5", **ASK)
+    both = counts(table, **BY | {"max_groups": 3}, sum="paid", at_most=1, step="0.5", **ASK)
     assert _of(both) == {"de": [30, 0, 0, 0], "ch": [30, 0, 0, 0], "fr": [0] * 4}
     assert _of(units_of(table, unit="who")) == [30]
 
@@ -101,7 +101,7 @@ def test_bounds_cut_everywhere(put: Any) -> None:
     one = _of(counts(table, **BY, **ASK))
     assert one["de"][0] + one["ch"][0] == 40
     assert one["de"] == one["de"][:1] * 4
-    pairs = _of(counts(table, **BY, max_groups=2, max_items=3, **ASK))
+    pairs = _of(counts(table, **BY | {"max_groups": 2}, max_items=3, **ASK))
     assert sum(map(sum, pairs.values())) == 120
     present = counts(table, unit="who", item="what", max_items=1).groups()
     assert (present.values * present.sizes).sum() == 40
@@ -203,7 +203,7 @@ def test_nan_is_no_unit_and_no_group(put: Any) -> None:
     assert _of(counts(table, **ASK)) == [50, 0, 1, 0]
     assert _of(counts(table, max_items=3, **ASK)) == [50, 0, 1, 0]
     assert _of(counts(table, where="land > 0", **ASK)) == [50, 0, 0, 0]
-    assert _of(counts(table, by="land", groups=[1, "nan"], **ASK)) == {
+    assert _of(counts(table, by="land", groups=[1, "nan"], max_groups=1, **ASK)) == {
         1: [50, 0, 0, 0],
         "nan": [0, 0, 0, 0],
     }
