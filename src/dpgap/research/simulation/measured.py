@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates.linear import blue_variance, combine, combined_variance
-from dpgap.estimates.normal import scipy_special
 from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import Grid
 from dpgap.mechanisms.measuring.laplace import Laplace
@@ -51,7 +50,6 @@ def measure_top_k(
         variance = blue_variance(k, route.measurement.variance(k), ratio)
         variances = np.full_like(estimates, variance)
     elif isinstance(route, RankedRoute):
-        scipy_special()  # loaded, if there is one: `normal` then uses its fast loops
         leads = np.cumsum(selected.gaps[:, ::-1], axis=1)[:, ::-1]
         estimates, variances = estimates_after_top_k(
             route.selection, route.measurement, measurements, leads
@@ -116,7 +114,6 @@ def _best_above(
 
     The estimates know one threshold, the selection's. All is moved there, and back.
     """
-    scipy_special()  # loaded, if there is one: `normal` then uses its fast loops
     grid, own = Grid(selection.grid).width, float(selection.threshold)
     up, own_up = np.ceil(thresholds / grid) * grid, np.ceil(own / grid) * grid
     moved, rounded_up = up - own_up, (up - thresholds) - (own_up - own)
