@@ -38,7 +38,6 @@ from dpgap.data.files import (
     stated_columns,
     whole_words,
 )
-from dpgap.data.query import require_rows_are_units
 from dpgap.data.tracebacks import UNREADABLE, quietly
 
 if TYPE_CHECKING:
@@ -75,10 +74,11 @@ def open_rows(
 
     There is none where a frame of this process, or a FIMI file, is only counted.
     """
-    require_rows_are_units(frame, source.unit)
     roles = roles_of(source, bounds)
     filtered = bounds.where.columns if bounds.where else ()
     columns = list(quietly(frame.collect_schema, UNREADABLE))
+    if source.unit == "row" and "row" in {*columns, *dict(source.columns or ())}:
+        raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
     is_in_database = source.address is not None and source.database is None
     hint = hint_at(columns) if is_in_database else ""
     require_columns(columns, *roles.values(), *filtered, hint=hint)

@@ -35,7 +35,6 @@ _WHOLE_TEXT = "^(0|-?[1-9][0-9]{0,17})$"
 
 def count_units(frame: Frame, unit: str, item: str) -> Frame:
     """How many distinct units each item has: a frame of `item` and `units`, lazy as that given."""
-    require_rows_are_units(frame, unit)
     columns = {"item": item} if unit == "row" else {"item": item, "unit": unit}
     rows = rows_of(purified(frame, list(columns.values())), columns)
     return quietly(lambda: _count(rows), UNREADABLE)
@@ -43,17 +42,10 @@ def count_units(frame: Frame, unit: str, item: str) -> Frame:
 
 def count_all_units(frame: Frame, unit: str) -> Frame:
     """How many distinct units there are: a frame of one number."""
-    require_rows_are_units(frame, unit)
     if unit == "row":
         return frame.select(nw.len())
     rows = rows_of(purified(frame, [unit]), {"unit": unit})
     return quietly(lambda: rows.group_by("unit").agg(nw.len()).select(nw.len()), UNREADABLE)
-
-
-def require_rows_are_units(frame: Frame, unit: str) -> None:
-    """Refuse a unit that could be either a column or every row."""
-    if unit == "row" and "row" in quietly(frame.collect_schema, UNREADABLE):
-        raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
 
 
 def purified(frame: Frame, names: list[str]) -> Frame:
