@@ -31,6 +31,7 @@ _IMPURE = "column {name!r} must hold text in UTF-8 or numbers"
 _TEXTS = ("String", "Categorical", "Enum")
 _COUNTABLE = (*_TEXTS, "Boolean", "Float32", "Float64")
 _WHOLE_TEXT = "^(0|-?[1-9][0-9]{0,17})$"
+_LONGEST_WHOLE = 19
 
 
 def count_units(frame: Frame, unit: str, item: str) -> Frame:
@@ -239,6 +240,7 @@ def _as_number(kind: DType, low: int, high: int, column: str = "item") -> nw.Exp
     """Items as whole numbers, NULL where they are none; in a CASE, so that no cast can fail."""
     item = nw.col(column)
     if kind == nw.String:
+        item = short(item, _LONGEST_WHOLE)
         # To Java "$" also stands before a last line break of any kind, which no cast would take.
         is_number = item.str.contains(_WHOLE_TEXT) & ~item.str.contains("[^0-9-]")
     elif kind.is_float():
@@ -246,6 +248,14 @@ def _as_number(kind: DType, low: int, high: int, column: str = "item") -> nw.Exp
     else:
         is_number = item.is_between(low, high)
     return nw.when(is_number).then(item).otherwise(None).cast(nw.Int64)
+
+
+def short(text: nw.Expr, most: int) -> nw.Expr:
+    """Text of at most so many letters, NULL where there are more.
+
+    It goes before every pattern, in a CASE of its own: PostgreSQL looks for none in 256 MB.
+    """
+    return nw.when(text.str.len_chars() <= most).then(text)
 
 
 def _as_text(kind: DType, column: str = "item") -> nw.Expr:
