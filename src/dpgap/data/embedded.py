@@ -48,9 +48,11 @@ def _with_whole_moments(table: Any, unit: str | None) -> Any:
     """
     from pyarrow.types import is_temporal
 
-    if unit is None or not is_temporal(kind := table.schema.field(unit).type):
+    stated = None if unit is None else table.schema.field(unit).type
+    kind = getattr(stated, "value_type", stated)  # of a dictionary, what it lists
+    if kind is None or not is_temporal(kind):
         return table
-    whole = table[unit].cast(f"int{kind.bit_width}")
+    whole = table[unit].cast(kind).cast(f"int{kind.bit_width}")
     return table.set_column(table.column_names.index(unit), unit, whole)
 
 

@@ -17,7 +17,7 @@ import pyarrow
 
 from dpgap.data.addresses import Lazy
 from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
-from dpgap.data.tracebacks import quietly
+from dpgap.data.tracebacks import UNREADABLE, quietly
 
 _AS_WRITTEN = "\\n'🍐"
 """What a database that takes text otherwise than as it is written would change."""
@@ -60,16 +60,18 @@ def require_faithful(database: Any) -> None:
     Literals would say something else, or become SQL; and letters that cannot be told would be an
     error for whoever has them.
     """
-    if database.name == "postgres" and _server_encoding(database) != "UTF8":
+    if _encodings(database) - {"UTF8"}:
         raise ValueError(_UNFAITHFUL)
     row = ibis.literal(_AS_WRITTEN).as_table()
-    said = quietly(lambda: database.to_pyarrow(row)[0].to_pylist(), _UNFAITHFUL)
+    said = quietly(lambda: database.to_pyarrow(row)[0].to_pylist(), UNREADABLE)
     if said != [_AS_WRITTEN]:
         raise ValueError(_UNFAITHFUL)
 
 
-def _server_encoding(database: Any) -> str | None:
-    return database.con.info.parameter_status("server_encoding")  # type: ignore[no-any-return]
+def _encodings(database: Any) -> set[str | None]:
+    """In which encodings PostgreSQL keeps text, and tells it; it has said so by itself."""
+    sides = ("server_encoding", "client_encoding") if database.name == "postgres" else ()
+    return {database.con.info.parameter_status(each) for each in sides}
 
 
 class Ibis(Engine):
@@ -157,8 +159,14 @@ class Ibis(Engine):
         return lazy(ranked.filter(ranked["rank"] < most).drop("rank"))
 
     def can_order(self, frame: Lazy, column: str) -> bool:
-        """Whether equal values have the same text; numbers with a variable scale do not."""
+        """Whether equal values have the same text, and all have one.
+
+        Numbers with a variable scale do not. To DuckDB no time in seconds or milliseconds has one
+        that is beyond its microseconds.
+        """
         kind = frame.to_native().schema()[column]
+        if self._database.name == "duckdb" and kind.is_timestamp() and kind.scale in (0, 3):
+            return False
         exact = ("string", "integer", "boolean", "floating", "date", "timestamp", "uuid", "binary")
         return any(getattr(kind, f"is_{name}")() for name in exact)
 
