@@ -336,3 +336,32 @@ def test_text_files_may_have_columns_of_any_name(ending: str, tmp_path: Path) ->
     )
     assert _of(found) == {"ch": [250, 0, 0, 0], "de": [0, 150, 0, 0]}
     assert _of(units_of(path, unit="row")) == [2]
+
+
+MOMENTS = [
+    *(pyarrow.timestamp(unit, zone) for unit in ("s", "ms", "ns") for zone in (None, "Asia/Tokyo")),
+    *(pyarrow.duration(unit) for unit in ("s", "ms", "ns")),
+]
+
+
+@pytest.mark.parametrize("kind", MOMENTS, ids=str)
+def test_a_unit_at_any_time_is_counted_like_others(kind: pyarrow.DataType) -> None:
+    """DuckDB knows times with zones and durations by their microseconds, and not all of them."""
+    when = [0, 1, 2**62, 1 - 2**63, None]  # the first two may be of one microsecond
+    table = pyarrow.table(
+        {
+            "who": pyarrow.array(when, pyarrow.int64()).cast(kind),
+            "what": ["fig"] * 5,
+            "land": ["ch"] * 5,
+            "paid": [3.0] * 5,
+        }
+    )
+    listed = table.set_column(0, "who", table["who"].dictionary_encode())
+    frames = [table, listed, table.to_pandas(), polars.from_arrow(table)]
+    for frame in frames[: 3 if kind.unit == "s" else 4]:  # Polars has no seconds
+        assert _of(counts(frame, **ASK))[0] == 4
+        assert _of(counts(frame, max_items=1, **ASK))[0] == 4
+        assert _of(counts(frame, by="land", groups=["ch"], **ASK))["ch"][0] == 4
+        assert _of(counts(frame, sum="paid", at_most=2, **ASK))[0] == 8 * 100
+        unknown = counts(frame, unit="who", item="what", max_items=1)
+        assert _by_value(unknown) == {4: 1}

@@ -18,6 +18,8 @@ import pytest
 
 import dpgap
 from awkward_rows import ROWS
+from dpgap.budget.amounts import Amount
+from dpgap.budget.purse import Purse
 from dpgap.data.counts import counts
 from dpgap.data.domain import OBSERVED, read_domain
 from dpgap.data.private_counts import CountsInMemory
@@ -247,9 +249,18 @@ def test_a_table_must_be_a_table() -> None:
             _counts(table)
 
 
-def test_a_column_named_row_is_not_mistaken_for_the_rows() -> None:
-    with pytest.raises(ValueError, match="unclear"):
-        _counts(pyarrow.table({"row": [1, 1], "what": ["fig", "pea"]}), unit="row")
+def test_a_column_named_row_is_not_mistaken_for_the_rows(tmp_path: Path) -> None:
+    table = pyarrow.table({"row": [1, 1], "what": ["fig", "pea"]})
+    (tmp_path / "sold.csv").write_text("row,what\n1,fig\n1,pea\n")
+    ask: dict[str, Any] = {"unit": "row", "item": "what", "domain": ["fig"], "k": 1, "epsilon": 1}
+    purse = Purse(Amount(Fraction(1)))
+    for each in (table, _parquet(table, tmp_path), tmp_path / "sold.csv"):
+        with pytest.raises(ValueError, match="unit='row' is unclear"):
+            _counts(each, unit="row")
+        with pytest.raises(ValueError, match="unit='row' is unclear"):
+            dpgap.top_k(each, **ask, account=purse)
+        assert _counts(each, unit="what", item="row", domain=[1]) == [2]
+    assert purse.spent == Amount(Fraction(0))
 
 
 def test_a_domain_of_words_does_not_fit_a_column_of_numbers() -> None:

@@ -181,6 +181,23 @@ def test_whole_numbers_of_128_bits_are_compared_exactly() -> None:
         assert _found(native, *texts) == [[1], [0], [0, 1], [0, 1]]
 
 
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Ibis
+def test_whole_numbers_of_128_bits_are_no_error_through_ibis() -> None:
+    huge = 2**127 - 1  # Ibis takes them for decimals, which have at most 38 digits
+    database, values = ibis.duckdb.connect(), f"(0, 1), (1, {huge}), (2, -{huge}), (3, NULL)"
+    database.raw_sql('CREATE TABLE sold ("at" BIGINT, x HUGEINT)')
+    database.raw_sql(f"INSERT INTO sold VALUES {values}")
+    table = database.table("sold")
+    most = f"x > {2**63 - 1}"
+    texts = "x = 1", "x < 0.5", "x >= 1", "x != 1", "not x > 1", most
+    assert _found(table, *texts) == [[0], [2], [0, 1], [1, 2], [0, 2, 3], [1]]
+    for literal in (2**63, -(2**63), "1e38"):
+        with pytest.raises(ValueError, match="may be a HUGEINT"):
+            _found(table, f"x > {literal}")
+    with pytest.raises(ValueError, match="write 1 without quotes"):
+        _found(table, "x > '1'")
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "Europe/Zurich"])
 def test_times_of_any_unit_and_zone_are_compared_exactly(unit: str, zone: str | None) -> None:

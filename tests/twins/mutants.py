@@ -13,7 +13,7 @@ import duckdb
 import narwhals as nw
 import numpy as np
 
-from dpgap.data import bounded, domain, files
+from dpgap.data import bounded, domain, embedded, files
 from dpgap.data import opening as sources
 from dpgap.data.addresses import Source
 from dpgap.data.domain import Domain
@@ -139,6 +139,11 @@ def _everything_kept() -> AbstractContextManager[Any]:
     return mock.patch.object(DuckDB, "keep_few", lambda engine, frame, *_: frame)
 
 
+def _moments_as_they_are() -> AbstractContextManager[Any]:
+    """Units that are times, as DuckDB has times."""
+    return mock.patch.object(embedded, "_with_whole_moments", lambda table, unit: table)
+
+
 def _kept_by_position() -> AbstractContextManager[Any]:
     """An order of a unit's items that hangs on where its rows come among all rows."""
 
@@ -222,6 +227,7 @@ MUTANTS: dict[str, Mutant] = {
     "all-pairs-kept": Mutant(_everything_kept, "duckdb", "reach+by-two", 0, "too many"),
     "unknown-kept": Mutant(_everything_kept, "pandas", "unknown", 0, "too many items move"),
     "kept-by-position": Mutant(_kept_by_position, "pyarrow", "reach", 0, "counts move"),
+    "moments": Mutant(_moments_as_they_are, "polars", "reach", 0, "only one is refused"),
     "lines-by-place": Mutant(_lines_by_place, "fimi", "reach", 0, "counts move"),
     "clipped-together": Mutant(_clipped_together, "parquet", "sum", 0, "counts move"),
     "fetched-if-few": Mutant(_fetched_if_few, "duckdb", "by", 12, "another kind"),

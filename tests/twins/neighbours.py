@@ -48,7 +48,7 @@ class Twins:
     """Two tables, as rows of unit and item, and the public domain."""
 
     kinds: tuple[str, ...]
-    """What each column is: "text", "whole" or "float"."""
+    """What each column is: "text", "whole", "float", "zoned" (a time) or "huge" (of 128 bits)."""
     domain_kind: str
     labels: Sequence[Any]
     rows: list[Row]
@@ -142,6 +142,8 @@ def _odd_land(rng: Random) -> Any:
 def _odd_amount(rng: Random, kind: str) -> Any:
     if rng.random() < 0.3:
         return _amount(rng.choice([40.0, 1e9, -1e9, 0.5, 25.0]), kind)
+    if kind == "huge":
+        return odd_value(rng, kind, [])
     odd = {
         "float": FLOATS,
         "whole": WHOLE,
@@ -173,7 +175,7 @@ def _domain(rng: Random, kind: str, item: str) -> tuple[Sequence[Any], list[Any]
 
 
 def _as(kind: str, number: int) -> Any:
-    return {"text": str, "whole": int, "float": float}[kind](number)
+    return {"text": str, "float": float}.get(kind, int)(number)
 
 
 def _unit(kind: str, number: int) -> Any:

@@ -76,6 +76,10 @@ def odd_value(rng: Random, kind: str, known: list, longest: int = 10**6) -> obje
     """A value for a column of this kind, where others have the `known` ones."""
     if kind == "text":
         return odd_text(rng, list(map(str, known)), longest)
+    if kind == "huge":
+        return rng.choice([None, 2**127 - 1, 1 - 2**127, 10**38, *WHOLE])
+    if kind == "zoned":
+        return rng.choice([2**63 - 1, 1 - 2**63, 2**62, 10**18, rng.choice(known) + 1])
     if kind == "whole":
         return rng.choice([*WHOLE, rng.choice(known) + rng.choice([-1, 0, 1])])
     return rng.choice([*FLOATS, float(rng.choice(known)) + rng.choice([-1, 0, 0.5])])

@@ -105,7 +105,7 @@ _KEYWORDS: dict[str, dict[str, Any]] = {
     "signed": {"sum": "paid", "at_most": "12.5", "at_least": -30, "step": "0.5"},
     "by": {"by": "land", "groups": list(GROUPS), "max_groups": 1},
     "by-two": {"by": "land", "groups": list(GROUPS), "max_groups": 2},
-    "where": {"where": "land = 'ch'"},
+    "where": {"where": "land = 'ch' or paid > 7"},
     "unknown": {"domain": None, "max_items": 2},
 }
 _EXCLUDE = {("sum", "signed"), ("by", "by-two")}

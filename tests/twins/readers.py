@@ -25,7 +25,12 @@ import pyarrow.parquet
 from twins.neighbours import RANGES, Raw, Row, Twins, make_twins, widen
 from twins.odd_lines import odd_csv, odd_fimi, odd_json
 
-_ARROW = {"text": pyarrow.string(), "whole": pyarrow.int64(), "float": pyarrow.float64()}
+_ARROW = {
+    "text": pyarrow.string(),
+    "whole": pyarrow.int64(),
+    "float": pyarrow.float64(),
+    "zoned": pyarrow.timestamp("ms", "Asia/Tokyo"),
+}
 _TYPED = [
     ("text", "text"),
     ("text", "whole"),
@@ -33,6 +38,7 @@ _TYPED = [
     ("text", "float"),
     ("float", "whole"),
 ]
+_TYPED_IN_FRAMES = [*_TYPED, ("zoned", "text")]
 _DOMAINS = ["list", "list", "list", *RANGES, "wide", "table", "file"]
 
 
@@ -196,6 +202,8 @@ class Parquet(Reader):
 
 
 class Pandas(Reader):
+    kinds = _TYPED_IN_FRAMES
+
     def table(self, twins: Twins, rows: list[Row]) -> Any:
         frame = arrow(twins.kinds, rows).to_pandas()
         kind = [None, "object", "category", "string"][twins.look % 4]
@@ -209,6 +217,8 @@ class Pandas(Reader):
 
 
 class Polars(Reader):
+    kinds = _TYPED_IN_FRAMES
+
     def table(self, twins: Twins, rows: list[Row]) -> Any:
         frame = polars.from_arrow(arrow(twins.kinds, rows))
         if twins.look % 4 == 0 and twins.kinds[1] == "text":
@@ -228,6 +238,8 @@ class PolarsLazy(Polars):
 
 
 class PyArrow(Reader):
+    kinds = _TYPED_IN_FRAMES
+
     def table(self, twins: Twins, rows: list[Row]) -> Any:
         table = arrow(twins.kinds, rows)
         if twins.look % 4 == 0 and twins.kinds[1] == "text":
@@ -272,8 +284,17 @@ def _bytes(text: str) -> str:
 
 
 class IbisDuckDB(Reader):
+    amounts = (*Reader.amounts, "huge")
+
     def table(self, twins: Twins, rows: list[Row]) -> Any:
-        return self._read(ibis.duckdb.connect(), arrow(twins.kinds, rows))
+        database = ibis.duckdb.connect()
+        if twins.kinds[-1] != "huge":
+            return self._read(database, arrow(twins.kinds, rows))
+        texts = [(*row[:3], None if row[3] is None else str(row[3])) for row in rows]
+        sold = self._read(database, arrow((*twins.kinds[:3], "text"), texts)).get_name()
+        made = f"CREATE VIEW huge AS SELECT * REPLACE (paid::HUGEINT AS paid) FROM {sold}"
+        database.raw_sql(made)
+        return database.table("huge")
 
     def column(self, table: Any, twins: Twins) -> Any:
         values = pyarrow.table({"label": pyarrow.array(twins.labels)})

@@ -182,11 +182,14 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         raise ValueError(_NO_TABLE)
     try:
         import ibis
+
+        from dpgap.data.engines.in_ibis import require_faithful
     except ImportError:
         raise ImportError(f"tables in databases need Ibis: {how_to_get('postgres')}") from None
     connection = urlunsplit(parts._replace(query=urlencode(options)))
     database = quietly(lambda: ibis.connect(connection), _UNREACHABLE)
     resources.callback(_disconnect, database)
+    require_faithful(database)
     table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
     home = schema or _current(database, "current_database")
     options = {"dbname": _current(database, "current_catalog"), **options}

@@ -22,7 +22,7 @@ from narwhals.dtypes import DType
 from dpgap.data.addresses import Lazy
 from dpgap.data.bounds import Bounds
 from dpgap.data.engines.base import Engine
-from dpgap.data.query import is_finite
+from dpgap.data.query import is_finite, short
 from dpgap.exact.bits import secure_bits
 
 MOST_OF_A_ROW = 1 << 53
@@ -33,6 +33,9 @@ MOST_OF_ALL = 1 << 55
 
 NUMBER = r"^[+-]?([0-9]{1,100}(\.[0-9]{0,100})?|\.[0-9]{1,100})([eE][+-]?1?[0-9]{1,2})?$"
 """Text that every engine can turn into a float, which is then neither infinite nor too small."""
+
+_LONGEST = 207
+"""So many letters that pattern can match."""
 
 _BEYOND = 1e100
 """Larger numbers are no amounts, so that it does not matter who can write them down."""
@@ -60,7 +63,7 @@ def _as_float(kind: DType) -> nw.Expr:
     amount = nw.col("amount")
     if kind.is_integer() or kind.is_float():
         return amount.cast(nw.Float64)
-    text = amount.cast(nw.String)
+    text = short(amount.cast(nw.String), _LONGEST)
     # To Java "$" also stands before a last line break, which the second pattern sees.
     is_number = text.str.contains(NUMBER) & ~text.str.contains("[^0-9eE.+-]")
     return nw.when(is_number).then(text).otherwise(None).cast(nw.Float64)

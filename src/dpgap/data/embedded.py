@@ -2,7 +2,7 @@
 
 What a column is to DuckDB depends on the type that its frame states, never on its rows. pandas has
 columns that may hold anything (objects, and categories, which are whatever occurs). Those become
-text; as amounts they become floats.
+text; as amounts they become floats. Units that are times become whole numbers.
 """
 
 import math
@@ -35,8 +35,25 @@ def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
         held = _of_pandas(held, {name for role, name in roles.items() if role != "amount"})
     if find_spec("pyarrow") is None:
         raise ImportError("frames need PyArrow for more than counts: pip install pyarrow")
-    database = resources.enter_context(embedded_database())
-    return quietly(lambda: nw.from_native(database.from_arrow(held.to_arrow())), UNREADABLE)
+    database, unit = resources.enter_context(embedded_database()), roles.get("unit")
+    table = quietly(lambda: _with_whole_moments(held.to_arrow(), unit), UNREADABLE)
+    return quietly(lambda: nw.from_native(database.from_arrow(table)), UNREADABLE)
+
+
+def _with_whole_moments(table: Any, unit: str | None) -> Any:
+    """The same table; units that are times, days or durations are the numbers that Arrow has.
+
+    In DuckDB times with a zone and durations have microseconds of 64 bits. One that is beyond them
+    would refuse the call, and two that are nearer to each other would be one unit.
+    """
+    from pyarrow.types import is_temporal
+
+    stated = None if unit is None else table.schema.field(unit).type
+    kind = getattr(stated, "value_type", stated)  # of a dictionary, what it lists
+    if kind is None or not is_temporal(kind):
+        return table
+    whole = table[unit].cast(kind).cast(f"int{kind.bit_width}")
+    return table.set_column(table.column_names.index(unit), unit, whole)
 
 
 def _of_pandas(frame: nw.DataFrame[Any], told: set[str]) -> nw.DataFrame[Any]:

@@ -85,6 +85,8 @@ def _families(frame: Frame, filter: Filter) -> dict[str, str]:
         if name not in schema:  # which there are is not said: they may be somebody's row
             raise filter.error_at(comparison, f"there is no column {name!r} in the table")
         families[name] = "text" if name in guessed else _family(schema[name])
+        if schema[name] == nw.Decimal(38, 0) and _database(frame) == "duckdb":
+            families[name] = "huge"
         if not families[name]:
             raise filter.error_at(
                 comparison,
@@ -92,6 +94,12 @@ def _families(frame: Frame, filter: Filter) -> dict[str, str]:
                 "dates, or times with their dates",
             )
     return families
+
+
+def _database(frame: Frame) -> str | None:
+    """Which database Ibis speaks to, if it does."""
+    is_ibis = frame.implementation.is_ibis()
+    return str(frame.to_native().get_backend().name) if is_ibis else None
 
 
 def _guessed(frame: Frame) -> set[str]:
@@ -121,9 +129,11 @@ def _require_fitting(filter: Filter, comparison: Comparison, family: str) -> Non
 
 def _misfit(literal: Literal, family: str) -> str:
     """Why a literal does not go with a column; nothing if it does."""
-    if family == "number" and not isinstance(literal, Decimal):
+    if family in ("number", "huge") and not isinstance(literal, Decimal):
         is_number = isinstance(literal, str) and readings.is_number(literal)
         return f"holds numbers: write {literal if is_number else 'one'} without quotes"
+    if family == "huge" and abs(Decimal(literal)) >= 1 << 63:
+        return "may be a HUGEINT, which Ibis cannot compare with so large a number: write a smaller"
     if family == "truth" and not isinstance(literal, bool):
         return "holds true and false: write one of them, without quotes"
     if family in ("date", "zoned"):
@@ -188,6 +198,8 @@ class _Rows:
             return self._reading_of_text(name, literal)
         if family == "truth":
             return readings.truths(column)
+        if family == "huge":  # Ibis takes a HUGEINT for a decimal, which cannot hold all of them
+            return readings.whole_numbers(column, nw.Int64())
         if family == "number":
             return self._reading_of_numbers(name)
         if self._kind.is_polars() and isinstance(kind, nw.Datetime) and kind.time_zone:
@@ -224,16 +236,12 @@ class _Rows:
         """A column as nothing but text."""
         if self._kind.is_pandas() and name in _guessed(self._frame):
             return self._add(self._native, _pandas_texts(self._frame.to_native()[name]))
-        if self._is_postgres:  # without what fills up text of a fixed width
+        if _database(self._frame) == "postgres":  # without what fills up text of a fixed width
             return nw.col(name) + ""
         return nw.col(name).cast(nw.String) if self._schema[name] != nw.String else nw.col(name)
 
-    @property
-    def _is_postgres(self) -> bool:
-        return self._kind.is_ibis() and self._frame.to_native().get_backend().name == "postgres"
-
     def _order(self, name: str, text: nw.Expr) -> Callable[[str, str], nw.Expr]:
-        if not self._is_postgres:
+        if _database(self._frame) != "postgres":
             return readings.in_order_of_bytes(text)
         from dpgap.data.engines.in_ibis import compared_by_bytes
 

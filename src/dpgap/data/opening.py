@@ -38,7 +38,6 @@ from dpgap.data.files import (
     stated_columns,
     whole_words,
 )
-from dpgap.data.query import require_rows_are_units
 from dpgap.data.tracebacks import UNREADABLE, quietly
 
 if TYPE_CHECKING:
@@ -75,15 +74,17 @@ def open_rows(
 
     There is none where a frame of this process, or a FIMI file, is only counted.
     """
-    require_rows_are_units(frame, source.unit)
     roles = roles_of(source, bounds)
     filtered = bounds.where.columns if bounds.where else ()
     columns = list(quietly(frame.collect_schema, UNREADABLE))
+    if source.unit == "row" and "row" in {*columns, *dict(source.columns or ())}:
+        raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
     is_in_database = source.address is not None and source.database is None
     hint = hint_at(columns) if is_in_database else ""
     require_columns(columns, *roles.values(), *filtered, hint=hint)
     engine = engine_of(frame)
     if engine is not None and source.database is None:  # files have no collations
+        engine.require_faithful()
         _require_exact(engine, frame, roles, bounds)
     if bounds.where is not None:
         frame = _filtered(frame, bounds.where, engine)
@@ -116,12 +117,17 @@ def roles_of(source: Source, bounds: Bounds) -> dict[str, str]:
 
 
 def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], bounds: Bounds) -> None:
-    """Refuse columns of which an engine takes different texts for equal.
+    """Refuse sums that are not exact, and columns of which different texts are taken for equal.
 
     Units may be compared as their column likes, unless each needs an order of what it has.
     """
     is_ordered = bounds.max_items is not None or bounds.by is not None
     exact = ("item", "group", "unit") if is_ordered else ("item", "group")
+    if bounds.column is not None and not quietly(engine.sums_exactly, UNREADABLE):
+        raise ValueError(
+            "sum needs a database that adds whole numbers exactly, which this one does not: copy "
+            "the table into a Parquet file"
+        )
     for role in (role for role in roles if role in exact):
         column = frame.lazy().select(roles[role]).rename({roles[role]: "item"})
         require_exact_text(engine, column, f"column {roles[role]!r}")

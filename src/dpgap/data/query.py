@@ -31,11 +31,11 @@ _IMPURE = "column {name!r} must hold text in UTF-8 or numbers"
 _TEXTS = ("String", "Categorical", "Enum")
 _COUNTABLE = (*_TEXTS, "Boolean", "Float32", "Float64")
 _WHOLE_TEXT = "^(0|-?[1-9][0-9]{0,17})$"
+_LONGEST_WHOLE = 19
 
 
 def count_units(frame: Frame, unit: str, item: str) -> Frame:
     """How many distinct units each item has: a frame of `item` and `units`, lazy as that given."""
-    require_rows_are_units(frame, unit)
     columns = {"item": item} if unit == "row" else {"item": item, "unit": unit}
     rows = rows_of(purified(frame, list(columns.values())), columns)
     return quietly(lambda: _count(rows), UNREADABLE)
@@ -43,17 +43,10 @@ def count_units(frame: Frame, unit: str, item: str) -> Frame:
 
 def count_all_units(frame: Frame, unit: str) -> Frame:
     """How many distinct units there are: a frame of one number."""
-    require_rows_are_units(frame, unit)
     if unit == "row":
         return frame.select(nw.len())
     rows = rows_of(purified(frame, [unit]), {"unit": unit})
     return quietly(lambda: rows.group_by("unit").agg(nw.len()).select(nw.len()), UNREADABLE)
-
-
-def require_rows_are_units(frame: Frame, unit: str) -> None:
-    """Refuse a unit that could be either a column or every row."""
-    if unit == "row" and "row" in quietly(frame.collect_schema, UNREADABLE):
-        raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
 
 
 def purified(frame: Frame, names: list[str]) -> Frame:
@@ -247,6 +240,7 @@ def _as_number(kind: DType, low: int, high: int, column: str = "item") -> nw.Exp
     """Items as whole numbers, NULL where they are none; in a CASE, so that no cast can fail."""
     item = nw.col(column)
     if kind == nw.String:
+        item = short(item, _LONGEST_WHOLE)
         # To Java "$" also stands before a last line break of any kind, which no cast would take.
         is_number = item.str.contains(_WHOLE_TEXT) & ~item.str.contains("[^0-9-]")
     elif kind.is_float():
@@ -254,6 +248,14 @@ def _as_number(kind: DType, low: int, high: int, column: str = "item") -> nw.Exp
     else:
         is_number = item.is_between(low, high)
     return nw.when(is_number).then(item).otherwise(None).cast(nw.Int64)
+
+
+def short(text: nw.Expr, most: int) -> nw.Expr:
+    """Text of at most so many letters, NULL where there are more.
+
+    It goes before every pattern, in a CASE of its own: PostgreSQL looks for none in 256 MB.
+    """
+    return nw.when(text.str.len_chars() <= most).then(text)
 
 
 def _as_text(kind: DType, column: str = "item") -> nw.Expr:

@@ -21,7 +21,7 @@ import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
-from dpgap.data.query import is_finite
+from dpgap.data.query import is_finite, short
 
 Test = Callable[[str, Any], "nw.Expr | bool"]
 """How values stand to a literal, for =, <, <=, > and >=; a bool where that is so for all values.
@@ -176,7 +176,8 @@ def number_in(text: nw.Expr, *, ends_exactly: bool) -> nw.Expr:
 
     To Java and Python "$" also stands before a last line break, which no cast would take.
     """
-    is_number = text.str.contains(_NUMBER) & (text.str.len_chars() <= _LONGEST)
+    text = short(text, _LONGEST)
+    is_number = text.str.contains(_NUMBER)
     if not ends_exactly:
         is_number = is_number & ~text.str.contains("[^0-9.eE+-]")
     return nw.when(is_number).then(text).otherwise(None).cast(nw.Float64)

@@ -389,3 +389,15 @@ def test_databases_without_md5_refuse_streams_before_any_charge(account: LedgerA
     assert account.balance.number == 0
     answers.close()
     database.disconnect()
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")  # Ibis with pandas 3
+def test_sums_that_a_database_does_not_make_exactly_are_refused() -> None:
+    """SQLite adds decimals up as floats."""
+    ask: dict[str, Any] = {"unit": "row", "item": "who", "domain": [1, 2], "sum": "what"}
+    rows = arrow("bigint", "bigint", [(1, 2), (2, 5)])
+    exact = ibis.duckdb.connect().create_table("sold", rows)
+    assert dpgap.counts(exact, **ask, at_most=3).expanded().tolist() == [200, 300]
+    inexact = ibis.sqlite.connect().create_table("sold", rows)
+    with pytest.raises(ValueError, match="sum needs a database that adds whole numbers exactly"):
+        dpgap.counts(inexact, **ask, at_most=3)

@@ -243,3 +243,18 @@ def test_a_domain_that_is_a_table_stays_where_it_is() -> None:
     assert answers.labels is None
     by_group = counts(database.table("sold"), by="who", groups=[1], **asked | {"unit": "row"})
     assert dict(zip(by_group[1].labels, _of(by_group[1]), strict=True)) == {"fig": 1, "pea": 0}
+
+
+@pytest.mark.parametrize("far", [1, 1 << 62])
+def test_times_that_may_have_no_text_are_refused_by_their_type(far: int) -> None:
+    """DuckDB has no text for a time in seconds that is beyond its microseconds."""
+    when = pyarrow.array([0, far]).cast(pyarrow.timestamp("s"))
+    sold = pyarrow.table({"who": when, "what": ["fig", "fig"]})
+    database = ibis.duckdb.connect()
+    database.con.register("sold", sold)
+    database.raw_sql("CREATE TABLE kept AS SELECT *, who::TIMESTAMP_NS AS near FROM sold LIMIT 1")
+    database.raw_sql("CREATE TABLE held AS SELECT * FROM sold")
+    ask: dict[str, Any] = {"item": "what", "domain": ["fig", "pea"], "max_items": 1}
+    assert dpgap.counts(database.table("kept"), unit="near", **ask).expanded().tolist() == [1, 0]
+    with pytest.raises(ValueError, match="column 'who' must hold text, whole numbers, days"):
+        dpgap.counts(database.table("held"), unit="who", **ask)

@@ -14,6 +14,7 @@ import dpgap
 from dpgap.budget.ledger import Ledger
 from dpgap.cli.app import app
 from dpgap.data.engines.in_ibis import Ibis
+from servers import connection_to
 
 SIZES = {"fig": 400, "pea": 300, "oat": 200, "rye": 100}
 
@@ -164,3 +165,38 @@ def test_a_connection_that_an_address_opened_is_closed(postgres: Any, address: s
         dpgap.counts(address, **ask | {"unit": "nobody"})
     gc.collect()
     assert sessions() == before
+
+
+UNFAITHFUL = "table must be in a database that takes text as it is written"
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "WIN1252"])
+def test_an_encoding_that_cannot_tell_every_text_is_refused(postgres: Any, encoding: str) -> None:
+    name = f"in_{encoding.lower()}"
+    made = f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+    url = postgres.get_uri().replace("/postgres?", f"/{name}?")
+    with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
+        connection.execute(made)
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE sold AS SELECT 1 AS who, 'fig' AS what")
+    for option in ("", "&client_encoding=UTF8"):
+        with pytest.raises(ValueError, match=UNFAITHFUL):
+            dpgap.counts(f"{url}&table=sold{option}", unit="who", item="what", domain=["fig"])
+
+
+@pytest.mark.parametrize("setting", ["standard_conforming_strings=off", "client_encoding=LATIN1"])
+def test_a_session_that_takes_text_otherwise_is_refused(
+    postgres: Any, address: str, setting: str
+) -> None:
+    """With strings of the old kind the first literal here ends late, and the second is SQL."""
+    ask: dict[str, Any] = {"unit": "customer", "item": "product", "domain": list(SIZES)}
+    ask["where"] = r"product = '\' or product = ' OR true --'"
+    assert sum(dpgap.counts(address, **ask).expanded()) == 0
+    with pytest.raises(ValueError, match=UNFAITHFUL):
+        dpgap.counts(f"{address}&options=-c%20{setting.replace('=', '%3D')}", **ask)
+    with connection_to(postgres) as database:
+        table = database.table("sales", database="shop")
+        assert sum(dpgap.counts(table, **ask).expanded()) == 0
+        database.raw_sql(f"SET {setting}").close()
+        with pytest.raises(ValueError, match=UNFAITHFUL):
+            dpgap.counts(table, **ask)

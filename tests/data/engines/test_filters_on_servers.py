@@ -8,9 +8,15 @@ import ibis
 import narwhals as nw
 import pyarrow
 import pytest
+import sqlglot
 
+import dpgap
+from dpgap.data.bounded import steps_of
+from dpgap.data.bounds import read_bounds
 from dpgap.data.filtering import keep
 from dpgap.data.filters import read_filter
+from dpgap.data.query import keep_range
+from dpgap.data.readings import number_in
 from filter_reference import (
     Condition,
     arrow_table,
@@ -83,6 +89,35 @@ def test_no_collation_of_postgresql_orders_text(database: Any) -> None:
     query = str(ibis.to_sql(keep(frame, read_filter("x < 'b' or x >= 'c'")).to_native()))
     assert len(re.findall("CONVERT_TO", query, re.IGNORECASE)) == 4
     assert not re.search(r'"x"\s*[<>]', query)
+
+
+def test_no_pattern_is_looked_for_in_text_that_may_be_long() -> None:
+    """PostgreSQL refuses to look for one in 256 MB: length comes first, in a CASE of its own."""
+    rows = nw.from_native(ibis.table({"item": "string", "amount": "string"}, name="sold"))
+    bounds = read_bounds(is_unknown=False, neighbours="add-or-remove", sum="amount", at_most=1)
+    for asked in (
+        number_in(nw.col("item"), ends_exactly=False),
+        steps_of(rows, nw.String(), bounds),
+        keep_range(rows, nw.String(), range(9)),
+    ):
+        made = rows.select(asked) if isinstance(asked, nw.Expr) else asked
+        query = str(ibis.to_sql(made.to_native(), dialect="postgres"))
+        sql = sqlglot.parse_one(query, dialect="postgres")
+        patterns = list(sql.find_all(sqlglot.exp.RegexpLike))
+        assert len(patterns) == 2
+        assert {type(each.this.unnest()) for each in patterns} == {sqlglot.exp.Case}
+
+
+@pytest.mark.long
+def test_text_of_270_megabytes_is_no_number(database: Any) -> None:
+    database.raw_sql(
+        """CREATE TABLE long_text AS SELECT 1 AS who, '7' AS what, '3' AS paid
+        UNION ALL SELECT 2, repeat('7', 270000000), repeat('3', 270000000)"""
+    ).close()
+    ask: dict[str, Any] = {"unit": "who", "item": "what", "domain": range(9)}
+    for more in ({}, {"sum": "paid", "at_most": 9}, {"where": "paid > 1"}):
+        found = dpgap.counts(database.table("long_text"), **ask, **more).expanded()
+        assert found.nonzero()[0].tolist() == [7]
 
 
 @pytest.mark.parametrize("home", ["postgres", pytest.param("spark", marks=pytest.mark.long)])

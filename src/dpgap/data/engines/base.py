@@ -111,6 +111,14 @@ class Engine(ABC):
         rows = self._collect(probe.unique().select(nw.len()).to_native())
         return int(rows[0][0]) < len(_ALIKE)
 
+    def require_faithful(self) -> None:
+        """Refuse an engine that takes text otherwise than as it is written; looks at no row."""
+        return
+
+    def sums_exactly(self) -> bool:
+        """Whether sums of whole numbers are exact, also beyond 64 bits; looks at no row."""
+        return True
+
     def quiet(self) -> AbstractContextManager[None]:
         """Keep the engine from logging rows."""
         return nullcontext()

@@ -17,7 +17,18 @@ import pyarrow
 
 from dpgap.data.addresses import Lazy
 from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
-from dpgap.data.tracebacks import quietly
+from dpgap.data.tracebacks import UNREADABLE, quietly
+
+_AS_WRITTEN = "\\n'🍐"
+"""What a database that takes text otherwise than as it is written would change."""
+
+_UNFAITHFUL = (
+    "table must be in a database that takes text as it is written: PostgreSQL does so where server "
+    "and client have the encoding UTF8 and standard_conforming_strings is on"
+)
+
+_STEPS = [1 << 62, 1 << 62, 1 << 62, 1]
+"""Whole numbers whose sum neither floats nor 64 bits can hold."""
 
 _TEXT_TYPES = (19, 25, 1042, 1043)
 """What PostgreSQL calls name, text, char(n) and varchar by."""
@@ -41,6 +52,26 @@ def compared_by_bytes(column: Any, sign: str, literal: str) -> Any:
     """How text stands to a literal (<, <=, >, >=) in PostgreSQL, whatever its collation."""
     stands = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[sign]
     return stands(convert_to(column + "", "UTF8"), convert_to(literal, "UTF8"))
+
+
+def require_faithful(database: Any) -> None:
+    """Refuse a database that reads text otherwise than it is written; looks at no row.
+
+    Literals would say something else, or become SQL; and letters that cannot be told would be an
+    error for whoever has them.
+    """
+    if _encodings(database) - {"UTF8"}:
+        raise ValueError(_UNFAITHFUL)
+    row = ibis.literal(_AS_WRITTEN).as_table()
+    said = quietly(lambda: database.to_pyarrow(row)[0].to_pylist(), UNREADABLE)
+    if said != [_AS_WRITTEN]:
+        raise ValueError(_UNFAITHFUL)
+
+
+def _encodings(database: Any) -> set[str | None]:
+    """In which encodings PostgreSQL keeps text, and tells it; it has said so by itself."""
+    sides = ("server_encoding", "client_encoding") if database.name == "postgres" else ()
+    return {database.con.info.parameter_status(each) for each in sides}
 
 
 class Ibis(Engine):
@@ -70,6 +101,14 @@ class Ibis(Engine):
         kind = "VIEW" if self._database.name == "duckdb" else "TABLE"
         while self._lists:
             self._drop(kind, self._lists.pop())
+
+    def require_faithful(self) -> None:
+        require_faithful(self._database)
+
+    def sums_exactly(self) -> bool:
+        rows = self.widen(self.list_items(_STEPS), "item")
+        ((total,),) = self._collect(rows.select(nw.col("item").sum()).to_native())
+        return bool(total == sum(_STEPS))
 
     def merges(self, column: Lazy) -> bool:
         if self._database.name == "postgres" and (kind := self._type(column)) not in _TEXT_TYPES:
@@ -106,24 +145,28 @@ class Ibis(Engine):
     def shuffled(self, frame: Lazy, salt: str) -> Lazy:
         native = frame.to_native()
         quietly(lambda: self._database.to_pyarrow(md5(ibis.literal(salt))), _NO_ORDER)
-        return lazy(native.order_by(md5(ibis.literal(salt) + native.item.cast("string"))))
+        return lazy(native.order_by(md5(ibis.literal(salt) + md5(native.item.cast("string")))))
 
     def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
         native = frame.to_native()
         quietly(lambda: self._database.to_pyarrow(md5(ibis.literal(key))), _NO_ORDER)
         told = ibis.literal(f"{key}:{len(cells)}")
-        for name in cells:  # with its length, so that no two cells of a unit are told alike
-            text = native[name].cast("string")
-            told = told + ":" + text.length().cast("string") + ":" + text
-        order = md5(told + ":" + native.unit.cast("string"))
-        by = [order, *(native[name] for name in cells)]
+        for name in (*cells, "unit"):  # by hashes: together they may be longer than a text can be
+            told = told + md5(native[name].cast("string"))
+        by = [md5(told), *(native[name] for name in cells)]
         rank = ibis.dense_rank().over(group_by="unit", order_by=by)
         ranked = native.mutate(rank=rank)
         return lazy(ranked.filter(ranked["rank"] < most).drop("rank"))
 
     def can_order(self, frame: Lazy, column: str) -> bool:
-        """Whether equal values have the same text; numbers with a variable scale do not."""
+        """Whether equal values have the same text, and all have one.
+
+        Numbers with a variable scale do not. To DuckDB no time in seconds or milliseconds has one
+        that is beyond its microseconds.
+        """
         kind = frame.to_native().schema()[column]
+        if self._database.name == "duckdb" and kind.is_timestamp() and kind.scale in (0, 3):
+            return False
         exact = ("string", "integer", "boolean", "floating", "date", "timestamp", "uuid", "binary")
         return any(getattr(kind, f"is_{name}")() for name in exact)
 
