@@ -115,8 +115,7 @@ def _sparse_vector(noise: str, branches: int, monotonic: bool, runs: int, level:
     if noise != "exponential":
         return
     for below in (0, round(float(mechanism.ways[-1].law.scale))):
-        few = max(runs // 10, 100)
-        found = dpgap.simulate(mechanism, [-below] * 20, runs=few, seed=3)
+        found = dpgap.simulate(mechanism, [-below] * 20, runs=runs, seed=3)
         raw = found.gaps - mechanism.gap_offsets[found.branch_of - 1]
         evidence = evidence_of(mechanism.ways, found.branch_of, raw)
         assert evidence is not None
@@ -208,7 +207,9 @@ def _hybrid(monotonic: bool, runs: int, level: float) -> Said:
 # Intervals, differences and groups of measured answers.
 
 
-def _measured(release: Measured, values: Floats, off: Floats, estimates: Floats, level: float):
+def _measured(
+    release: Measured, values: Floats, off: Floats, estimates: Floats, level: float
+) -> Iterator[tuple[str, Floats]]:
     """What releases like this one say of runs with these measurements, which are `off` by so much.
 
     One row a run. The release is the real one; its numbers are replaced.
@@ -226,15 +227,21 @@ def _measured(release: Measured, values: Floats, off: Floats, estimates: Floats,
         yield "all differences", (np.ptp(off, axis=1) > pairs + _TINY).astype(np.float64)
         few = slice(max(len(values) // 10, 100))  # one by one
         rows = zip(values[few], (values - off)[few], estimates[few], strict=True)
-        yield "groups", np.array([_wrong_groups(release, *row, level) for row in rows])
+        wrong = [
+            dict(_by_rank(replace(release, measurements=value, estimates=estimate), true, level))
+            for value, true, estimate in rows
+        ]
+        for name in wrong[0]:
+            yield name, np.array([each[name] for each in wrong])
 
 
-def _wrong_groups(release: Measured, values: Floats, true: Floats, estimates: Floats, level: float):
-    """Whether an answer of a later group is larger than one of an earlier group."""
-    own = replace(release, measurements=values, estimates=estimates)
-    ranked = true[own.order]
-    parts = [ranked[np.array(group) - 1] for group in own.groups(level)]
-    return float(any(one.min() < other.max() for one, other in pairwise(parts)))
+def _by_rank(release: Measured, true: Floats, level: float) -> Iterator[tuple[str, float]]:
+    """What is said by rank: leads, give or take, and groups whose answers are all larger."""
+    ranked, estimates = true[release.order], release.estimates[release.order]
+    off = np.abs(np.diff(ranked) - np.diff(estimates))
+    yield "leads", float((off > release.half_widths_of_leads(level) + _TINY).any())
+    parts = [ranked[np.array(group) - 1] for group in release.groups(level)]
+    yield "groups", float(any(one.min() < other.max() for one, other in pairwise(parts)))
 
 
 def _top_k(method: str, monotonic: bool, runs: int, level: float) -> Said:
@@ -383,9 +390,7 @@ def _read_off(release: Measured, true: Floats, level: float) -> Iterator[tuple[s
         pairs = np.array(list(combinations(range(true.size), 2)))
         ends, apart = release.ends_of_pairs(*pairs.T, level), true[pairs[:, 0]] - true[pairs[:, 1]]
         yield "all differences", float(((apart < ends[:, 0]) | (apart > ends[:, 1])).any())
-        ranked = true[release.order]
-        parts = [ranked[np.array(group) - 1] for group in release.groups(level)]
-        yield "groups", float(any(one.min() < other.max() for one, other in pairwise(parts)))
+        yield from _by_rank(release, true, level)
 
 
 # Measurements without a selection, and plans.
@@ -394,9 +399,8 @@ def _read_off(release: Measured, true: Floats, level: float) -> Iterator[tuple[s
 def _measurement(make: Callable[[], Any], runs: int, level: float) -> Said:
     """All values of one release; those that are drawn together say one thing each."""
     measurement, true = make(), np.full(K, 300.0)
-    rows = max(runs // 10, 100)
-    off = [measurement.release(true.astype(np.int64)) for _ in range(rows)]
-    ends = np.array([each.interval(level) for each in off])
+    made = [measurement.release(true.astype(np.int64)) for _ in range(runs // 10)]
+    ends = np.array([each.interval(level) for each in made])
     yield "any", "interval", ((true < ends[..., 0]) | (true > ends[..., 1])).mean(axis=1)
 
 
@@ -407,7 +411,9 @@ def _count(runs: int, level: float) -> Said:
     yield "any", "interval", ((ends[:, 0] > 300) | (ends[:, 1] < 300)).astype(np.float64)
 
 
-def _plan(method: str, monotonic: bool, select: str, adaptive: bool, runs: int, level: float):
+def _plan(
+    method: str, monotonic: bool, select: str, adaptive: bool, runs: int, level: float
+) -> Said:
     """Intervals as wide as planned, around what a release would show of clear winners."""
     facts: dict[str, Any] = {"monotonic": monotonic, "method": method}
     expected = dpgap.plan(k=K, epsilon=EPSILON, select=select, adaptive=adaptive, **facts)

@@ -4,6 +4,7 @@ What is wrong is counted by `confidence`; each count is judged at level 1e-6.
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import dpgap
 from confidence import NOMINAL, WAYS, p_of, shortfalls, wrong_bounds
 from law_tests import LEVEL
 
+PAGE = Path(__file__).parents[2] / "docs" / "confidence.md"
 RUNS = 40_000
 _SLOW = [
     name
@@ -60,6 +62,23 @@ def test_what_is_said_with_confidence_is_wrong_at_most_as_often_in_many_runs(way
 def test_what_is_said_with_85_percent_is_not_taken_for_95(way: str, numbers: set[str]):
     said = WAYS[way].say(RUNS // 10, 0.85)
     assert {number for _, number, wrong in said if p_of(wrong) < LEVEL} >= numbers
+
+
+def test_the_page_has_a_figure_for_every_way():
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text("utf-8").splitlines()]
+    rows = [row for row in rows if len(row) >= 4 and row[3].strip()[:1].isdigit()]
+    for way in WAYS.values():
+        same = [
+            each for each in WAYS.values() if (each.question, each.by) == (way.question, way.by)
+        ]
+        column = 4 if way.monotonic is False else 3
+        settings = [each.setting for each in same if each.monotonic == way.monotonic]
+        cells = [
+            row[column] for row in rows if row[0].startswith(way.question) and row[1] == way.by
+        ]
+        figures = [cell.strip(" |").split(" / ") for cell in cells]
+        assert any(len(each) == len(settings) for each in figures), way
+        assert all(float(one) > 94 for each in figures for one in each if one != "–"), way
 
 
 # Branches share what may go wrong.
