@@ -158,7 +158,7 @@ def test_a_gap_falls_short_by_no_more_than_said(law, threshold_law, level: float
     bits, runs = InsecureSeededBits(90), 200_000
     noise = law.floors(bits, runs) - threshold_law.floors(bits, runs)
     centred = noise - (law.floor_mean - threshold_law.floor_mean)
-    shortfall = gap_shortfall(law, threshold_law, None, level)
+    shortfall = gap_shortfall(law, threshold_law, None, 1 - level)
     spread = 5 * math.sqrt(level * (1 - level) / runs)
     assert (centred <= shortfall + 1e-9).mean() >= level - spread
     if not isinstance(law, StaircaseNoise):
@@ -168,7 +168,7 @@ def test_a_gap_falls_short_by_no_more_than_said(law, threshold_law, level: float
 def test_the_lower_bound_of_one_sided_noise_is_the_closed_form():
     b, b0, level = 4000, 1500, 0.95
     shortfall = gap_shortfall(
-        ExponentialNoise(Fraction(b)), ExponentialNoise(Fraction(b0)), None, level
+        ExponentialNoise(Fraction(b)), ExponentialNoise(Fraction(b0)), None, 1 - level
     )
     closed = b * math.log(b / ((b + b0) * (1 - level)))
     assert shortfall + (b - b0) == pytest.approx(closed, abs=2)

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from dpgap.exact.draws import Floats
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law
-from dpgap.exact.parameters import confidence_level
 
 
 def blue(measurements: ArrayLike, gaps: ArrayLike, variance_ratio: float) -> Floats:
@@ -163,22 +162,21 @@ def gap_tail(distance: float, threshold_rate: float, answer_rate: float) -> floa
 
 
 @lru_cache(maxsize=256)
-def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, level: float) -> float:
-    """How far a gap may overstate an answer, at most, with confidence `level`.
+def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: float) -> float:
+    """How far a gap may overstate an answer: by more than this with at most this chance.
 
     The gap's noise on the grid is N − N₀, and its exact law is used.
     """
-    wanted = 1 - confidence_level(level)
     where = Grid(grid)
     law, threshold_law = law.scaled(1 / where.step), threshold_law.scaled(1 / where.step)
     low = high = 0
-    while law.difference_tail(threshold_law, high) > wanted:
+    while law.difference_tail(threshold_law, high) > chance:
         low, high = high, 2 * high + 1
-    while low > -(1 << 62) and law.difference_tail(threshold_law, low) <= wanted:
+    while low > -(1 << 62) and law.difference_tail(threshold_law, low) <= chance:
         low = 2 * low - 1
-    while high - low > 1:  # the tail is above `wanted` at low, and not at high
+    while high - low > 1:  # the tail is above `chance` at low, and not at high
         middle = (low + high) // 2
-        if law.difference_tail(threshold_law, middle) > wanted:
+        if law.difference_tail(threshold_law, middle) > chance:
             low = middle
         else:
             high = middle

@@ -324,10 +324,9 @@ def _alone(measurement: Any, k: int, noise: float) -> Expectation:
 
 
 def _after_above(method: str, pipeline: MeasuredAbove, count: int) -> Expected:
-    """For `count` answers that the dearest branch found."""
+    """For `count` answers. Clear ones are found by the cheapest branch, with the most noise."""
     selection, measurement = pipeline.selection, pipeline.measurement
-    branch = len(selection.ways)
-    gap = float(gap_variances(selection)[branch - 1])
+    gap, dearest = gap_variances(selection)[[0, -1]].tolist()
     grid = Grid(selection.grid).width
     shared = selection.in_steps().threshold_law.floor_variance * grid**2
     alone = measurement.variance(count)
@@ -335,13 +334,13 @@ def _after_above(method: str, pipeline: MeasuredAbove, count: int) -> Expected:
     best, close = alone, alone if method != "paper" else None
     if method == "paper" and isinstance(measurement, Laplace):
         best = float(combined_variance(alone, gap)[0])
-        half = above_errors(selection, measurement, np.full(count, branch))[0].half_width(0.95)
+        half = above_errors(selection, measurement, np.ones(count, int))[0].half_width(0.95)
     elif not isinstance(measurement, Laplace):
         correlation = measurement.law(count).correlation
         own, noise = alone * (1 - correlation), gap - shared
         common, noise_mean = alone * correlation + own / count, shared + noise / count
         best = _of_best_mean(common, noise_mean) + (count - 1) / count * _of_best_mean(own, noise)
-    return _expected(method, pipeline.epsilon, Expectation(best, close, half, gap), None)
+    return _expected(method, pipeline.epsilon, Expectation(best, close, half, dearest), None)
 
 
 def _of_best_mean(one: float, other: float) -> float:

@@ -320,7 +320,8 @@ def test_the_lower_bound_covers_as_often_as_it_says(monotonic: bool, k: int):
         answer = dpgap.mechanisms.sparse_vector.run.Answer(True, 0.0, way.number, way.charge)
         shortfall = -run.lower_bound(answer, level=0.95)
         coverage = (noise / 64 <= shortfall).mean()
-        assert coverage == pytest.approx(0.95, abs=0.002)
+        own_error = 0.05 * (2 / 3 if way.number == 1 else 1 / 3)  # branches share what may go wrong
+        assert coverage == pytest.approx(1 - own_error, abs=0.002)
 
 
 def test_the_lower_bound_with_the_papers_rate_covers_too_little_in_general():
