@@ -68,8 +68,10 @@ FAULTS = {
     'domain = ["fig", "pea"]': ('sum = "x"', "line 13: datasets.sales.topics.0 must say both sum"),
     'domain = ["fig", "pea"]\n': (
         'domain = ["fig", "pea"]\nby = "city"\ngroups = ["Bern"]\n',
-        "line 13: datasets.sales.topics.0 must say max_groups with by: in how many groups a unit "
-        "counts at most. 1 means that each unit counts in one group only",
+        (
+            "line 13: datasets.sales.topics.0 must say max_groups with by: in how many groups a "
+            "unit counts at most. 1 means that each unit counts in one group only"
+        ),
     ),
     "[datasets.sales]": (
         "[datasets.sales]\ncolour = 1",

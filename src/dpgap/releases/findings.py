@@ -71,11 +71,11 @@ def general_findings(release: Selected) -> tuple[str, ...]:
 
 def _said(release: Selected, kinds: Sequence[Kind], mark: Callable[[str], str]) -> tuple[str, ...]:
     """The sentences of these kinds, marked; one that cannot be made costs no other."""
-    said = (
-        sentences(make.__name__.strip("_"), lambda make=make: map(mark, make(release)))
-        for make in kinds
-    )
-    return tuple(chain.from_iterable(said))
+
+    def said(make: Kind) -> tuple[str, ...]:
+        return sentences(make.__name__.strip("_"), lambda: map(mark, make(release)))
+
+    return tuple(chain.from_iterable(map(said, kinds)))
 
 
 def is_mostly_noise(release: Release) -> bool:
