@@ -11,32 +11,36 @@ Every row is looked at by itself, and a comparison is true or false, never unkno
 - Dates and times are compared with text such as '2024-01-31' or '2024-01-31 12:00'. Where a column
   knows time zones, the literal is in UTC unless it says another: '2024-01-31 12:00+01:00'.
 
-Whether there is an error depends on the filter and the schema alone. An object column of pandas,
-which could hold anything, is text: each value as it is written.
+Whether there is an error depends on the filter and the schema alone. The types of pandas follow the
+rows, so there each value is compared by itself: numbers as floats with numbers, dates with dates,
+and text with text, quoted or not.
 """
 
+import math
 import operator
 from collections.abc import Callable
-from datetime import date
+from dataclasses import replace
+from datetime import UTC
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import narwhals as nw
-import numpy as np
 from narwhals.dtypes import DType
 
+from dpgap.budget.binding import ANY
 from dpgap.data import readings
-from dpgap.data.addresses import GUESSED, Frame
+from dpgap.data.addresses import Frame, guessed
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.narrowing import require_exact_text
 from dpgap.data.filters import Clause, Comparison, Filter, Joined, Literal, Negation, comparisons_of
 from dpgap.data.readings import Reading
 from dpgap.data.tracebacks import UNREADABLE, quietly
+from dpgap.data.values import form_of, is_moment, number_of
 
 _TEXTS = ("String", "Categorical", "Enum")
 _VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
-_LONGEST_NUMBER = 4096
-"""In bits; a longer number is no text that anybody wrote."""
+_UTC = "+00:00"
 
 
 def keep(frame: Frame, filter: Filter, engine: Engine | None = None) -> Frame:
@@ -78,13 +82,12 @@ def _without_views(frame: Frame) -> Frame:
 def _families(frame: Frame, filter: Filter) -> dict[str, str]:
     """Which kind of values the columns of a filter hold."""
     schema = quietly(frame.collect_schema, UNREADABLE)
-    guessed = _guessed(frame)
-    families = {}
+    untold, families = guessed(frame), {}
     for comparison in comparisons_of(filter.clause):
         name = comparison.column
         if name not in schema:  # which there are is not said: they may be somebody's row
             raise filter.error_at(comparison, f"there is no column {name!r} in the table")
-        families[name] = "text" if name in guessed else _family(schema[name])
+        families[name] = ANY if name in untold else _family(schema[name])
         if not families[name]:
             raise filter.error_at(
                 comparison,
@@ -92,13 +95,6 @@ def _families(frame: Frame, filter: Filter) -> dict[str, str]:
                 "dates, or times with their dates",
             )
     return families
-
-
-def _guessed(frame: Frame) -> set[str]:
-    """The columns that pandas has no type for."""
-    if not frame.implementation.is_pandas():
-        return set()
-    return {str(name) for name, kind in frame.to_native().dtypes.items() if str(kind) in GUESSED}
 
 
 def _family(kind: DType) -> str:
@@ -184,6 +180,8 @@ class _Rows:
 
     def _reading(self, name: str, literal: type) -> Reading:
         family, column, kind = self._families[name], nw.col(name), self._schema[name]
+        if family == ANY:
+            return self._reading_of_pandas(name, literal)
         if family == "text":
             return self._reading_of_text(name, literal)
         if family == "truth":
@@ -210,6 +208,29 @@ class _Rows:
         is_any = is_ibis and self._frame.to_native().schema()[name].precision is None
         return readings.decimals(column, None if is_any else kind, in_ibis=is_ibis)
 
+    def _reading_of_pandas(self, name: str, literal: type) -> Reading:
+        """A column whose type follows its rows: value by value, or quicker and the same."""
+        from dpgap.data.pandas_columns import is_number, judging
+
+        column, kind = self._frame.to_native()[name], self._schema[name]
+        family = _family(kind)
+        if kind == nw.String and str(column.dtype) != "object":
+            return self._reading_of_text(name, literal)
+        if literal is str and family in ("date", "zoned"):
+            reading = readings.moments(nw.col(name), kind, in_sql=False)
+            return replace(
+                reading,
+                test=lambda sign, each: not _misfit(each, family) and reading.test(sign, each),
+            )
+        if literal is Decimal and is_number(column.dtype):
+            return readings.floats(nw.col(name), kind)
+        judge = judging(column, partial(_key, literal))
+
+        def test(sign: str, each: Literal) -> nw.Expr:
+            return self._add(self._native, judge(lambda key: _stands(sign, key, each)))
+
+        return Reading(self._add(self._native, judge(lambda _: True)), test)
+
     def _reading_of_text(self, name: str, literal: type) -> Reading:
         text = self._text(name)
         if literal is bool:
@@ -222,8 +243,6 @@ class _Rows:
 
     def _text(self, name: str) -> nw.Expr:
         """A column as nothing but text."""
-        if self._kind.is_pandas() and name in _guessed(self._frame):
-            return self._add(self._native, _pandas_texts(self._frame.to_native()[name]))
         if self._is_postgres:  # without what fills up text of a fixed width
             return nw.col(name) + ""
         return nw.col(name).cast(nw.String) if self._schema[name] != nw.String else nw.col(name)
@@ -243,26 +262,33 @@ class _Rows:
         )
 
 
-def _pandas_texts(column: Any) -> Any:
-    """A column that could hold anything as text, value by value."""
-    import pandas  # type: ignore[import-untyped]
+def _key(literal: type, value: Any) -> Any:
+    """What a value is compared by with a literal of this type; None if it cannot be.
 
-    texts = [_text_of(value) for value in column.astype(object)]
-    return pandas.Series(texts, index=column.index, dtype="string")
+    For text that is a pair: a number, a text, or a time and whether it has a zone.
+    """
+    text, number = form_of(value), number_of(value)
+    if literal is bool:
+        return None if text is None else readings.truth_in(text)
+    if isinstance(value, str) and literal is Decimal:
+        return float(value) if readings.is_number(value) else None
+    if literal is Decimal or text is None:
+        return None if math.isnan(number) else number
+    if is_moment(value):
+        return text.endswith(_UTC), text.removesuffix(_UTC)
+    return text if math.isnan(number) else number
 
 
-def _text_of(value: object) -> str | None:
-    """How a value is written; None for what is no plain value."""
-    if isinstance(value, str):
-        return None if any("\ud800" <= letter <= "\udfff" for letter in value) else value
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if isinstance(value, int | np.integer):
-        return str(value) if int(value).bit_length() <= _LONGEST_NUMBER else None
-    if isinstance(value, Decimal):
-        return None if value.is_nan() else str(value)
-    if isinstance(value, float | np.floating):
-        return None if value != value else repr(float(value))
-    if isinstance(value, date):
-        return None if value != value else str(value)  # pandas has a time that is none
-    return None
+def _stands(sign: str, key: Any, literal: Literal) -> bool:
+    """How the key of a value stands to a literal."""
+    if isinstance(key, tuple):
+        edge = readings.read_moment(str(literal))
+        zoned, told = key
+        if edge is None or (edge.tzinfo and not zoned):
+            return False
+        at = form_of(edge if edge.tzinfo or not zoned else edge.replace(tzinfo=UTC))
+        return bool(readings.COMPARE[sign](told, str(at).removesuffix(_UTC)))
+    if isinstance(key, float):
+        is_number = isinstance(literal, Decimal) or readings.is_number(str(literal))
+        return is_number and bool(readings.COMPARE[sign](key, float(literal)))
+    return bool(readings.COMPARE[sign](key, literal))

@@ -41,7 +41,7 @@ _MOMENT = re.compile(
     "(Z|[+-][0-9]{2}:[0-9]{2})?)?"
 )
 _EXACT = Context(prec=400)
-_COMPARE = {
+COMPARE = {
     "=": operator.eq,
     "<": operator.lt,
     "<=": operator.le,
@@ -90,7 +90,7 @@ def joined(join: Callable[[nw.Expr, nw.Expr], nw.Expr], parts: list[nw.Expr]) ->
 
 
 def _stands(sign: str, value: nw.Expr, edge: Any) -> nw.Expr:
-    compared: nw.Expr = _COMPARE[sign](value, edge)
+    compared: nw.Expr = COMPARE[sign](value, edge)
     return compared
 
 
@@ -200,6 +200,11 @@ def truths_in_text(text: nw.Expr) -> Reading:
         return joined(operator.or_, spelt)
 
     return Reading(says(True) | says(False), lambda _, literal: says(literal))
+
+
+def truth_in(text: str) -> bool | None:
+    """Whether a text says true or false; None if it says neither."""
+    return next((truth for truth, spelt in _TRUTHS.items() if text in spelt), None)
 
 
 def read_moment(text: str) -> datetime | None:

@@ -33,6 +33,7 @@ from dpgap.data.private_counts import (
     standing,
 )
 from dpgap.data.tracebacks import UNREADABLE, quietly
+from dpgap.data.values import text_of
 from dpgap.exact.bits import secure_bits
 from dpgap.releases.questions import Origin
 
@@ -151,8 +152,9 @@ class CountsInEngine(PrivateCounts):
         return self.numbers
 
     def _found(self, items: Any) -> Found:
-        if self.labels is None:
-            return Found(np.full(len(items), -1, dtype=np.int64), tuple(items))
+        if self.labels is None:  # what nobody stated is called alike, whatever its column's type
+            named = map(text_of, items) if self.unknown else items
+            return Found(np.full(len(items), -1, dtype=np.int64), tuple(named))
         return self._at(self._positions(np.array(items)))
 
     def _positions(self, items: Any) -> Integers:
