@@ -5,7 +5,7 @@ They are written against what readers and answers do, so that they outlive how i
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -187,18 +187,6 @@ def _fetched_if_few() -> AbstractContextManager[Any]:
     return mock.patch.multiple(counted_bounded, freeze=freeze, FETCHED=10**7)
 
 
-def _factorized() -> AbstractContextManager[Any]:
-    """Objects that are told apart as pandas does: 1, 1.0 and True are one."""
-    right = pandas_columns._distinct
-
-    def distinct(column: Any) -> Any:
-        with suppress(Exception):
-            return column.factorize()
-        return right(column)
-
-    return mock.patch.object(pandas_columns, "_distinct", distinct)
-
-
 def _refused_if_mixed() -> AbstractContextManager[Any]:
     """Object columns that are read only if all their values are of one type."""
     right = pandas_columns._distinct
@@ -255,12 +243,11 @@ MUTANTS: dict[str, Mutant] = {
     "lines-by-place": Mutant(_lines_by_place, "fimi", "reach", 0, "counts move"),
     "clipped-together": Mutant(_clipped_together, "parquet", "sum", 0, "counts move"),
     "fetched-if-few": Mutant(_fetched_if_few, "duckdb", "by", 0, "another kind"),
-    "factorized": Mutant(_factorized, "pandas-objects", "counts", 0, "counts move"),
     "refused-if-mixed": Mutant(
-        _refused_if_mixed, "pandas-objects", "counts", 0, "only one is refused"
+        _refused_if_mixed, "pandas-objects", "counts", 1, "only one is refused"
     ),
     "floats-with-a-point": Mutant(
-        _floats_with_a_point, "pandas-objects", "unknown", 0, "counts move"
+        _floats_with_a_point, "pandas-objects", "unknown", 21, "counts move"
     ),
     "dollar": Mutant(_dollar, "polars", "counts", 13, _TWO),
 }

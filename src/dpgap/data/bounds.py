@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dpgap.data.domain import Domain, domain_of, read_domain
-from dpgap.data.values import text_of
+from dpgap.data.domain import Domain, domain_of, read_domain, text_of
 from dpgap.exact.parameters import positive_integer, positive_rational, rational
 from dpgap.releases.questions import ADD_OR_REMOVE
 

@@ -33,7 +33,7 @@ from dpgap.data.addresses import Lazy, Source, file_address, is_url, table_named
 from dpgap.data.files import FIMI_ITEM, column_in, column_of, is_table
 from dpgap.data.private_counts import Integers
 from dpgap.data.tracebacks import quietly
-from dpgap.data.values import text_of
+from dpgap.data.values import form_of
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.releases.questions import OBSERVED
 
@@ -179,6 +179,17 @@ def _steps_outside() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
         steps, frame = steps + 1, frame.f_back
     return steps
+
+
+def text_of(item: object) -> str:
+    """The text that an item of a domain is compared by."""
+    text = item if isinstance(item, str) else form_of(item)
+    if text is None:
+        raise TypeError(
+            "items must be text, numbers, true and false, dates or times, "
+            f"not {type(item).__name__}"
+        )
+    return text
 
 
 def _missing(label: object) -> bool:

@@ -12,8 +12,8 @@ Every row is looked at by itself, and a comparison is true or false, never unkno
   knows time zones, the literal is in UTC unless it says another: '2024-01-31 12:00+01:00'.
 
 Whether there is an error depends on the filter and the schema alone. The types of pandas follow the
-rows, so there each value is compared by itself: numbers as floats with numbers, dates with dates,
-and text with text, quoted or not.
+rows, so there each value is compared by itself, as what it is: numbers with numbers, quoted or not,
+dates with dates, and text as in columns of text.
 """
 
 import math
@@ -23,9 +23,10 @@ from dataclasses import replace
 from datetime import UTC
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
+import numpy as np
 from narwhals.dtypes import DType
 
 from dpgap.budget.binding import ANY
@@ -33,7 +34,16 @@ from dpgap.data import readings
 from dpgap.data.addresses import Frame, guessed
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.narrowing import require_exact_text
-from dpgap.data.filters import Clause, Comparison, Filter, Joined, Literal, Negation, comparisons_of
+from dpgap.data.filters import (
+    ORDERS,
+    Clause,
+    Comparison,
+    Filter,
+    Joined,
+    Literal,
+    Negation,
+    comparisons_of,
+)
 from dpgap.data.readings import Reading
 from dpgap.data.tracebacks import UNREADABLE, quietly
 from dpgap.data.values import form_of, is_moment, number_of
@@ -139,7 +149,7 @@ class _Rows:
         self._schema, self._kind = frame.collect_schema(), frame.implementation
         self._native: dict[str, Any] = {}
         self._numbers: dict[str, nw.Expr] = {}
-        self._readings: dict[tuple[str, type], Reading] = {}
+        self._readings: dict[tuple[str, type], Reading | _ByValue] = {}
         self._prefix = "dpgap_where_"
         while any(name.lower().startswith(self._prefix) for name in self._schema):
             self._prefix += "_"
@@ -157,8 +167,11 @@ class _Rows:
         return kept.drop(own) if own else kept
 
     def _with_native(self, native: Any) -> Any:
-        add = native.mutate if self._kind.is_ibis() else native.assign
-        return add(**self._native)
+        if self._kind.is_ibis():
+            return native.mutate(**self._native)
+        import pandas  # type: ignore[import-untyped]
+
+        return pandas.concat([native, pandas.DataFrame(self._native)], axis=1)  # quick for hundreds
 
     def _add(self, columns: dict[str, Any], column: Any) -> nw.Expr:
         """One more column beside those of the frame."""
@@ -178,7 +191,7 @@ class _Rows:
             self._readings[key] = self._reading(*key)
         return self._readings[key].compare(clause.sign, clause.literals)
 
-    def _reading(self, name: str, literal: type) -> Reading:
+    def _reading(self, name: str, literal: type) -> "Reading | _ByValue":
         family, column, kind = self._families[name], nw.col(name), self._schema[name]
         if family == ANY:
             return self._reading_of_pandas(name, literal)
@@ -208,7 +221,7 @@ class _Rows:
         is_any = is_ibis and self._frame.to_native().schema()[name].precision is None
         return readings.decimals(column, None if is_any else kind, in_ibis=is_ibis)
 
-    def _reading_of_pandas(self, name: str, literal: type) -> Reading:
+    def _reading_of_pandas(self, name: str, literal: type) -> "Reading | _ByValue":
         """A column whose type follows its rows: value by value, or quicker and the same."""
         from dpgap.data.pandas_columns import is_number, judging
 
@@ -223,13 +236,9 @@ class _Rows:
                 test=lambda sign, each: not _misfit(each, family) and reading.test(sign, each),
             )
         if literal is Decimal and is_number(column.dtype):
-            return readings.floats(nw.col(name), kind)
+            return readings.numbers(nw.col(name), kind)
         judge = judging(column, partial(_key, literal))
-
-        def test(sign: str, each: Literal) -> nw.Expr:
-            return self._add(self._native, judge(lambda key: _stands(sign, key, each)))
-
-        return Reading(self._add(self._native, judge(lambda _: True)), test)
+        return _ByValue(lambda test: self._add(self._native, judge(test)))
 
     def _reading_of_text(self, name: str, literal: type) -> Reading:
         text = self._text(name)
@@ -262,21 +271,34 @@ class _Rows:
         )
 
 
+class _ByValue(NamedTuple):
+    """A column that is compared value by value."""
+
+    judge: Callable[[Callable[[Any], bool]], nw.Expr]
+    """Which rows have a value whose key passes a test."""
+
+    def compare(self, sign: str, literals: tuple[Literal, ...]) -> nw.Expr:
+        """Whether a comparison matches; true or false, never NULL."""
+        is_not = sign in ("!=", "not in")
+        sign = sign if sign in ORDERS else "="
+        return self.judge(lambda key: is_not != any(_stands(sign, key, each) for each in literals))
+
+
 def _key(literal: type, value: Any) -> Any:
     """What a value is compared by with a literal of this type; None if it cannot be.
 
-    For text that is a pair: a number, a text, or a time and whether it has a zone.
+    For text that is a number, a text, or a time and whether it has a zone.
     """
     text, number = form_of(value), number_of(value)
     if literal is bool:
         return None if text is None else readings.truth_in(text)
     if isinstance(value, str) and literal is Decimal:
         return float(value) if readings.is_number(value) else None
-    if literal is Decimal or text is None:
-        return None if math.isnan(number) else number
-    if is_moment(value):
+    if not math.isnan(number):
+        return int(value) if isinstance(value, int | np.integer) else number
+    if literal is str and text is not None and is_moment(value):
         return text.endswith(_UTC), text.removesuffix(_UTC)
-    return text if math.isnan(number) else number
+    return text if literal is str else None
 
 
 def _stands(sign: str, key: Any, literal: Literal) -> bool:
@@ -288,7 +310,11 @@ def _stands(sign: str, key: Any, literal: Literal) -> bool:
             return False
         at = form_of(edge if edge.tzinfo or not zoned else edge.replace(tzinfo=UTC))
         return bool(readings.COMPARE[sign](told, str(at).removesuffix(_UTC)))
-    if isinstance(key, float):
-        is_number = isinstance(literal, Decimal) or readings.is_number(str(literal))
-        return is_number and bool(readings.COMPARE[sign](key, float(literal)))
-    return bool(readings.COMPARE[sign](key, literal))
+    if not isinstance(key, int | float) or isinstance(literal, bool):
+        return bool(readings.COMPARE[sign](key, literal))
+    if isinstance(literal, str) and not readings.is_number(literal):
+        return False
+    edges = Decimal(literal)
+    if isinstance(key, int) and readings.is_whole(edges):
+        return bool(readings.COMPARE[sign](key, int(edges)))
+    return bool(readings.COMPARE[sign](float(key), float(edges)))

@@ -152,6 +152,26 @@ def floats(column: nw.Expr, kind: DType) -> Reading:
     return Reading(is_number, test)
 
 
+def numbers(column: nw.Expr, kind: DType) -> Reading:
+    """Numbers that may be floats only because a row has none: all as floats, but whole literals.
+
+    So a column of whole numbers up to 2^53 is read as the same numbers in floats are.
+    """
+    near = floats(column, kind)
+    if kind.is_float():
+        return near
+    exact = whole_numbers(column, kind)
+    return Reading(
+        exact.present,
+        lambda sign, literal: (exact if is_whole(literal) else near).test(sign, literal),
+    )
+
+
+def is_whole(literal: Decimal) -> bool:
+    """Whether a number has nothing behind its point."""
+    return Fraction(literal).denominator == 1
+
+
 def truths(value: nw.Expr) -> Reading:
     """True and false."""
     return Reading(_is_there(value), lambda sign, literal: _stands(sign, value, literal))

@@ -48,17 +48,6 @@ def form_of(value: object) -> str | None:
         return None
 
 
-def text_of(item: object) -> str:
-    """The text that an item of a domain is compared by."""
-    text = item if isinstance(item, str) else form_of(item)
-    if text is None:
-        raise TypeError(
-            "items must be text, numbers, true and false, dates or times, "
-            f"not {type(item).__name__}"
-        )
-    return text
-
-
 def number_of(value: Any) -> float:
     """The float nearest to a number; NaN for all that is none, text and true and false among it."""
     kind = type(value)

@@ -19,7 +19,7 @@ import narwhals as nw
 import numpy as np
 
 from dpgap.data.addresses import Lazy
-from dpgap.data.domain import Domain, Stated
+from dpgap.data.domain import Domain, Stated, text_of
 from dpgap.data.engines.base import Batch, Engine
 from dpgap.data.engines.narrowing import TWO_TABLES, narrow_counts
 from dpgap.data.private_counts import (
@@ -33,7 +33,6 @@ from dpgap.data.private_counts import (
     standing,
 )
 from dpgap.data.tracebacks import UNREADABLE, quietly
-from dpgap.data.values import text_of
 from dpgap.exact.bits import secure_bits
 from dpgap.releases.questions import Origin
 
