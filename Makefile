@@ -17,7 +17,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # pandas 2, which a test puts in front of pandas 3.
 .venv/pandas2: .venv/.test
-	$(PIP) --target $@ --no-deps 'pandas==2.2.*' pytz
+	$(PIP) --target $@ --no-deps pytz 'pandas==2.2.*; python_version < "3.14"' \
+		'pandas==2.3.*; python_version >= "3.14"'
 	touch $@
 
 .venv/.benchmark: .venv/.ready

@@ -195,7 +195,7 @@ def test_every_odd_value_may_stand_in_every_column() -> None:
 def test_frames_of_pandas_2_are_read_alike() -> None:
     path = os.pathsep.join(map(str, (PANDAS_2, ROOT / "src", ROOT / "tests")))
     code = (
-        "import sys, pandas, dpgap; assert pandas.__version__.startswith('2.2.');"
+        "import sys, pandas, dpgap; assert pandas.__version__.startswith('2.');"
         "what = ['fig', 'fig\\0', 'fig\\0\\0', 7, '7', 7.0, True, None];"
         "sold = pandas.DataFrame({'who': [*'abcdefgh'], 'what': what});"
         "asked = {'unit': 'who', 'item': 'what', 'domain': ['fig', 'fig\\0', 7, True, 1]};"

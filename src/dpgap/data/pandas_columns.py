@@ -22,17 +22,22 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def plain(column: Any) -> Any:
-    """A column that can be compared: of numbers, true and false, or coded texts."""
+def plain_frame(table: Any, names: list[str]) -> Any:
+    """Columns that can be compared: of numbers, true and false, coded texts, or types asked for."""
+    import pandas  # type: ignore[import-untyped]
+
+    return pandas.DataFrame({name: _plain(table[name]) for name in names})
+
+
+def _plain(column: Any) -> Any:
     kind = column.dtype
-    if is_asked_for(kind) or is_number(kind) or kind == "bool":
-        return column
-    return coded_texts(column)
+    is_plain = is_asked_for(kind) or is_number(kind) or kind == "bool"
+    return column if is_plain else coded_texts(column)
 
 
 def coded_texts(column: Any) -> Any:
     """A column of the texts of its values, as a category."""
-    import pandas  # type: ignore[import-untyped]
+    import pandas
 
     codes, texts = _texts(column)
     coded = pandas.Categorical.from_codes(codes, pandas.Index(texts, dtype=object))

@@ -66,13 +66,9 @@ def states_numbers(frame: Frame, name: str) -> bool:
 
 def _purify_pandas(frame: Frame, names: list[str]) -> Frame:
     """The columns of a pandas frame, which alone may hold anything."""
-    from dpgap.data.pandas_columns import plain
+    from dpgap.data.pandas_columns import plain_frame
 
-    table = frame.to_native()
-    pure: Frame = quietly(
-        lambda: nw.from_native(type(table)({name: plain(table[name]) for name in names})),
-        UNREADABLE,
-    )
+    pure: Frame = quietly(lambda: nw.from_native(plain_frame(frame.to_native(), names)), UNREADABLE)
     return pure
 
 
