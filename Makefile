@@ -15,6 +15,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 	$(PIP) --editable '.[test]'
 	touch $@
 
+# pandas 2, which a test puts in front of pandas 3.
+.venv/pandas2: .venv/.test
+	$(PIP) --target $@ --no-deps pytz 'pandas==2.2.*; python_version < "3.14"' \
+		'pandas==2.3.*; python_version >= "3.14"'
+	touch $@
+
 .venv/.benchmark: .venv/.ready
 	$(PIP) --editable '.[opendp]'
 	touch $@
@@ -57,7 +63,7 @@ chromium:
 		fonts-dejavu-core) >/dev/null 2>&1; \
 	fi || echo "Chromium could not be installed."
 
-test: lint chromium
+test: lint chromium .venv/pandas2
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 # More repetitions of what `make test` checks: for a night, or before a release.

@@ -58,6 +58,15 @@ def _ask(account: LedgerAccount, **facts: Any) -> None:
     account.reserve_for(request).settle(Fraction(1, 4))
 
 
+def test_a_column_that_does_not_state_its_type_contradicts_none(account: LedgerAccount) -> None:
+    _ask(account, columns=[["product", "any"], ["customer", "any"]])
+    _ask(account, columns=[["product", "any"], ["customer", "integer"]])
+    with pytest.raises(RefusedRequest, match=r"asks a table with price \(any\) instead"):
+        _ask(account, columns=[["product", "any"], ["customer", "any"], ["price", "any"]])
+    with pytest.raises(RefusedRequest, match=r"states product \(text\), and this asks"):
+        _ask(account, columns=[["customer", "any"]])
+
+
 def test_what_agrees_is_paid_for_and_the_entry_says_what_was_asked(account: LedgerAccount) -> None:
     _ask(account)
     entry = account.ledger.entries("sales")[1]

@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pandas
+import polars
 import pytest
 
 import dpgap
@@ -75,7 +76,7 @@ def test_a_slip_is_named(options: dict[str, Any], problem: str) -> None:
 
 @pytest.mark.parametrize("column", ["day", "flag"])
 def test_what_cannot_be_an_amount_is_refused_by_its_type(column: str) -> None:
-    days = SOLD.assign(day=pandas.to_datetime("2026-11-15"), flag=True)
+    days = polars.from_pandas(SOLD.assign(day=pandas.to_datetime("2026-11-15"), flag=True))
     with pytest.raises(ValueError, match=f"column '{column}' must hold numbers"):
         counts(days, unit="who", item="what", domain=["fig"], sum=column, at_most=1)
 

@@ -244,12 +244,18 @@ def test_categories_and_views_are_text() -> None:
         assert _found(native, *texts) == expected
 
 
-def test_an_object_column_of_pandas_is_text_whatever_it_holds() -> None:
+def test_an_object_column_of_pandas_is_compared_value_by_value() -> None:
     odd = [7, 7.0, "7", True, None, math.nan, pandas.NA, date(2024, 1, 31), Decimal("7.50")]
     odd += [[7], {7}, b"7", "7\udc80", 10**5_000, object(), datetime(2024, 1, 31, 12), np.int8(7)]
     odd += [pandas.NaT, Decimal("sNaN"), np.float32("nan")]
     table = pandas.DataFrame({"at": range(len(odd)), "x": pandas.Series(odd, dtype=object)})
-    texts = "x = 7", "x > 7", "x = true", "x = '2024-01-31'", "x >= '2024-01-31' and x < '3'"
+    texts = (
+        "x = 7",
+        "x > 7",
+        "x = true",
+        "x = '2024-01-31'",
+        "x >= '2024-01-31' and x < '2025-01-01'",
+    )
     assert _found(table, *texts) == [[0, 1, 2, 16], [8], [3], [7], [7, 15]]
     assert _found(table, "x in ('nan', 'NaN', 'NaT', 'sNaN', 'None', '<NA>')") == [[]]
     assert _found(table, "not x = 7") == [[at for at in range(len(odd)) if at not in (0, 1, 2, 16)]]

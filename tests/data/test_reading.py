@@ -103,15 +103,6 @@ def test_the_name_of_a_folder_is_no_column(tmp_path: Path, suffix: str) -> None:
     assert _counts(path, ["fig", "pea"]) == [9, 0]
 
 
-@pytest.mark.parametrize("column", ["who", "what"])
-def test_what_pandas_cannot_convert_is_not_quoted(column: str) -> None:
-    table = pandas.DataFrame({"who": ["1", "2"], "what": ["1", "2"]}, dtype=object)
-    table[column] = pandas.Series(["SECRET\udc80", "2"], dtype=object)
-    with pytest.raises(ValueError, match="must hold text in UTF-8 or numbers") as refusal:
-        _counts(table, ["fig", "1"])
-    assert refusal.value.__context__ is None
-
-
 def _pandas_column(kind: str, values: list[Any]) -> pandas.Series:
     """Values as a column of pandas: "object", or categories of another kind."""
     if kind == "object":
@@ -183,12 +174,12 @@ def test_text_that_looks_like_an_escape_is_text() -> None:
 def test_a_domain_without_numbers_is_refused_by_the_type_of_a_column_and_never_by_its_rows() -> (
     None
 ):
-    for kind in ("object", "category"):
-        for what in ([None, None], [None, 7]):
+    for kind in (None, "object", "category"):
+        for what in ([None, None], [None, 7], [8, 7]):
             table = pandas.DataFrame({"who": [1, 2], "what": pandas.Series(what, dtype=kind)})
             assert _counts(table, ["fig"]) == [0]
     with pytest.raises(ValueError, match="domain has no numbers"):
-        _counts(pandas.DataFrame({"who": [1, 2], "what": [7, 8]}), ["fig"])
+        _counts(pandas.DataFrame({"who": [1, 2], "what": [7, 8]}, dtype="Int64"), ["fig"])
 
 
 FRAMES = {"pandas": pandas.DataFrame, "Polars": polars.DataFrame, "PyArrow": pyarrow.table}

@@ -1,5 +1,6 @@
 """What must hold of twins; each difference is a line of text.
 
+- Labels are the same in type and letters.
 - Counts move by at most one and all the same way; bounded answers by no more than they say, of no
   more items and groups than they say. So no unit moves what another one keeps.
 - What was done up to the count of counts is the same. After it, it is the same as long as the same
@@ -76,6 +77,8 @@ def examine(reader: Reader, question: str, seed: object) -> Verdict:
 def compare(reader: Reader, question: str, twins: Twins) -> Verdict:
     """What differs between these twins."""
     base, twin = (look(reader, question, twins, rows) for rows in (twins.rows, twins.twin))
+    if reader.follows_rows:
+        base, twin = (each._replace(before=None, after=None) for each in (base, twin))
     return Verdict(_differences(base, twin, twins.malformed), bool(base.refusal and twin.refusal))
 
 
@@ -236,9 +239,9 @@ def _same_winners(base: Side, twin: Side) -> bool:
 
 
 def _decisions(when: str, base: Record | None, twin: Record | None) -> list[str]:
-    assert base is not None
-    assert twin is not None
-    found = []
+    found: list[str] = []
+    if base is None or twin is None:
+        return found
     if base.statements != twin.statements:
         pairs = zip([*base.statements, "none"], [*twin.statements, "none"], strict=False)
         one, other = next((a, b) for a, b in pairs if a != b)
@@ -260,7 +263,7 @@ def _all_of(answers: Any) -> list[Any]:
 def _present(answers: Any) -> tuple[dict[Any, int], bool]:
     """The answers by group and item that are not 0, and whether one of them comes twice."""
     seen = [
-        ((group, item), count)
+        ((group, _written(item)), count)
         for group, part in parts_of(answers)
         for item, count, _ in _stream(part.in_order())
     ]
@@ -285,7 +288,14 @@ def _winners(release: Any) -> list[Any]:
     """The cells that won: pairs of a group, or None, and an item."""
     released = release if isinstance(release, list) else [(None, release)]
     named = ((group, getattr(each, "labels", None) or ()) for group, each in released)
-    return sorted(((group, label) for group, labels in named for label in labels), key=str)
+    return sorted(
+        ((group, _written(label)) for group, labels in named for label in labels), key=str
+    )
+
+
+def _written(label: Any) -> str:
+    """A label with its type: 1, 1.0 and "1" are three."""
+    return f"{type(label).__name__} {label!r}"
 
 
 def _decided(release: Any) -> str | None:

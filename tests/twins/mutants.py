@@ -12,8 +12,9 @@ from unittest import mock
 import duckdb
 import narwhals as nw
 import numpy as np
+from pandas.api.types import infer_dtype
 
-from dpgap.data import bounded, domain, embedded, files
+from dpgap.data import bounded, domain, embedded, files, pandas_columns, values
 from dpgap.data import opening as sources
 from dpgap.data.addresses import Source
 from dpgap.data.domain import Domain
@@ -191,6 +192,23 @@ def _fetched_if_few() -> AbstractContextManager[Any]:
     return mock.patch.multiple(counted_bounded, freeze=freeze, FETCHED=10**7)
 
 
+def _refused_if_mixed() -> AbstractContextManager[Any]:
+    """Object columns that are read only if all their values are of one type."""
+    right = pandas_columns._distinct
+
+    def distinct(column: Any) -> Any:
+        if infer_dtype(column).startswith("mixed"):
+            raise ValueError
+        return right(column)
+
+    return mock.patch.object(pandas_columns, "_distinct", distinct)
+
+
+def _floats_with_a_point() -> AbstractContextManager[Any]:
+    """Whole numbers that are written as their type is."""
+    return mock.patch.dict(values._EXACT, {float: repr})
+
+
 _JSON = "read_json('{path}', format = 'nd', sample_size = -1)"
 _CSV = "read_csv('{path}', header = true, delim = ',', quote = '\"', escape = '\"', {more})"
 _GUESSED = _CSV.format(path="{path}", more="auto_detect = true")
@@ -231,5 +249,11 @@ MUTANTS: dict[str, Mutant] = {
     "lines-by-place": Mutant(_lines_by_place, "fimi", "reach", 0, "counts move"),
     "clipped-together": Mutant(_clipped_together, "parquet", "sum", 0, "counts move"),
     "fetched-if-few": Mutant(_fetched_if_few, "duckdb", "by", 12, "another kind"),
+    "refused-if-mixed": Mutant(
+        _refused_if_mixed, "pandas-objects", "counts", 1, "only one is refused"
+    ),
+    "floats-with-a-point": Mutant(
+        _floats_with_a_point, "pandas-objects", "unknown", 21, "counts move"
+    ),
     "dollar": Mutant(_dollar, "polars", "counts", 13, _TWO),
 }

@@ -6,7 +6,15 @@ The most dangerous text is almost that of somebody else, so most of it is an exi
 import math
 import unicodedata
 from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from random import Random
+from typing import Any, NoReturn
+from uuid import UUID
+
+import numpy as np
+import pandas
 
 MARK = "hush"
 """Stands in every private name, and so in no message (in any capitals)."""
@@ -83,3 +91,49 @@ def odd_value(rng: Random, kind: str, known: list, longest: int = 10**6) -> obje
     if kind == "whole":
         return rng.choice([*WHOLE, rng.choice(known) + rng.choice([-1, 0, 1])])
     return rng.choice([*FLOATS, float(rng.choice(known)) + rng.choice([-1, 0, 0.5])])
+
+
+class _Hostile:
+    """What fails with a private name, whatever it is asked."""
+
+    def _fail(self, *_: object) -> NoReturn:
+        raise RuntimeError(MARK)
+
+    __eq__ = __ne__ = __lt__ = __str__ = __repr__ = __float__ = __int__ = __index__ = _fail  # type: ignore[assignment]
+    __bool__ = __hash__ = __format__ = _fail  # type: ignore[assignment]
+
+
+class _Text(str):
+    """Text that is hashed and compared as no other."""
+
+    __slots__ = ()
+    __hash__ = _Hostile._fail  # type: ignore[assignment]
+    __eq__ = __str__ = __repr__ = _Hostile._fail  # type: ignore[assignment]
+
+
+OBJECTS: list[Any] = [
+    *(True, False, np.True_, 1, 0, 1.0, np.float32(0.1), np.longdouble(7), 7 + 0j, 7 + 1j),
+    *(Decimal("7.0"), Decimal("NaN"), Decimal("sNaN"), Decimal("-inf"), Decimal("1e999999")),
+    *(Decimal("-0"), Decimal("0.1"), -0.0, math.nan, math.inf, 10**5000, -(2**64), 2**63),
+    *(b"7", bytearray(b"7"), (1,), [1], {1: 2}, {7}, Fraction(7), object, _Hostile(), _Text("fig")),
+    *(None, pandas.NA, pandas.NaT, np.datetime64("NaT"), np.timedelta64(7, "D"), np.str_("fig")),
+    *(date(2024, 1, 31), datetime(2024, 1, 31), datetime(2024, 1, 31, 12), time(12)),
+    *(datetime(2024, 1, 31, 12, tzinfo=UTC), pandas.Timestamp("2024-01-31", tz="Asia/Tokyo")),
+    *(np.datetime64("2024-01-31"), pandas.Timestamp(7), datetime(9999, 12, 31), timedelta(7)),
+    *(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9))), pandas.Period("2024-01")),
+    *(pandas.Interval(0, 7), UUID(int=7), "7", "true", "fig\0", f"{MARK} \udc80", "x" * 10**5),
+]
+"""What an object column of pandas may hold beside what its other rows do."""
+
+
+def same_in_other_words(rng: Random, value: Any) -> Any:
+    """The same unit or item, of another type."""
+    if isinstance(value, str) and not (value.isdecimal() and value == str(int(value))):
+        return rng.choice([value, np.str_(value)])
+    if not isinstance(value, int | float | str) or isinstance(value, bool):
+        return value
+    if isinstance(value, float) and not value.is_integer():
+        return value
+    number = int(value)
+    kinds = [int, float, Decimal, str, np.float64, complex, np.int64]
+    return rng.choice([kind(number) for kind in kinds] if abs(number) < 2**53 else [value])

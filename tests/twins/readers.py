@@ -18,12 +18,14 @@ from typing import Any, ClassVar
 
 import duckdb
 import ibis
+import pandas
 import polars
 import pyarrow
 import pyarrow.parquet
 
 from twins.neighbours import RANGES, Raw, Row, Twins, make_twins, widen
 from twins.odd_lines import odd_csv, odd_fimi, odd_json
+from twins.odd_values import OBJECTS, same_in_other_words
 
 _ARROW = {
     "text": pyarrow.string(),
@@ -64,6 +66,8 @@ class Reader(ABC):
     longest: ClassVar[int] = 10**6
     cost: ClassVar[int] = 1
     """How many times as slow as the quick ones."""
+    follows_rows: ClassVar[bool] = False
+    """Whether rows decide on types, and so on what is done: never on what comes out of it."""
 
     def __init__(self, folder: Path, server: Any = None) -> None:
         self.folder = folder
@@ -216,6 +220,48 @@ class Pandas(Reader):
         return table.to_pandas()
 
 
+class PandasObjects(Reader):
+    """Frames that pandas itself makes of rows: one odd value changes the type of its column."""
+
+    follows_rows = True
+    domains = (*_DOMAINS, "list", "small")
+
+    def twins(self, rng: Random, domains: Sequence[str], wide: bool = False) -> Twins:
+        """Rows of one type for each column, and a unit that brings any value of any type."""
+        twins = super().twins(rng, domains, wide)
+        rows = [row for row in twins.rows if None not in row[:2] or rng.random() < 0.01]
+        whose = twins.more[0][0] if twins.more else None
+        if rng.random() < 0.4:
+            whose = rng.choice(OBJECTS)
+        more: list[Row] = [
+            (
+                same_in_other_words(rng, whose) if isinstance(whose, int | float) else whose,
+                *(self._odd(rng, value) for value in row[1:]),
+            )
+            for row in twins.more[:40]
+        ]
+        return replace(twins, rows=rows, more=more)
+
+    def _odd(self, rng: Random, value: Any) -> Any:
+        chance = rng.random()
+        if chance < 0.5:
+            return rng.choice(OBJECTS)
+        return same_in_other_words(rng, value) if chance < 0.8 else value
+
+    def table(self, twins: Twins, rows: list[Row]) -> Any:
+        columns = dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=False))
+        made = {}
+        for name, values in columns.items():
+            try:
+                made[name] = pandas.Series(values)
+            except Exception:  # pandas cannot tell a type
+                made[name] = pandas.Series(values, dtype=object)
+        return pandas.DataFrame(made)
+
+    def _frame(self, table: pyarrow.Table) -> Any:
+        return table.to_pandas()
+
+
 class Polars(Reader):
     kinds = _TYPED_IN_FRAMES
 
@@ -354,6 +400,7 @@ READERS: dict[str, type[Reader]] = {
     "fimi": Fimi,
     "parquet": Parquet,
     "pandas": Pandas,
+    "pandas-objects": PandasObjects,
     "polars": Polars,
     "polars-lazy": PolarsLazy,
     "pyarrow": PyArrow,

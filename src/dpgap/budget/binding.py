@@ -15,6 +15,9 @@ from dpgap.budget.entries import canonical, hash_of
 
 NEIGHBOURS = ("add-or-remove", "replace")
 
+ANY = "any"
+"""The family of a column that does not state its type; it contradicts none."""
+
 _MEND = "use the budget of what is asked, or state the table anew with `dpgap ledger bind`"
 
 
@@ -101,7 +104,11 @@ def _is_same_table(stated: str, asked: str) -> bool:
 def _refuse_other_columns(dataset: str, stated: Any, asked: Any) -> None:
     if not stated or not asked:
         return
-    said, wanted = {tuple(each) for each in stated}, {tuple(each) for each in asked}
+    families, own = dict(stated), dict(asked)
+    untold = {name for name in families.keys() & own.keys() if ANY in (families[name], own[name])}
+    said, wanted = (
+        {each for each in told.items() if each[0] not in untold} for told in (families, own)
+    )
     if said == wanted:
         return
     raise RefusedRequest(

@@ -9,12 +9,14 @@ reads it, as far as its types are stated at all:
 
 - A CSV file states no types. Its columns are text, which is how they are read.
 - Lines of JSON state no columns. Which keys they have is private, so no column is told.
-- An object column of pandas could hold anything, and categories are made of whatever occurs. Both
-  are called text, whatever their rows hold. pandas has no type for days; they are objects.
+- pandas takes the types of most columns from their rows: one row without a number turns whole
+  numbers into floats, and one text turns them into objects. So a column of pandas is told without
+  its type, unless that was asked for (as "Int64", and those of Arrow).
 - Every other column has the type that its frame, file or database states.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
@@ -24,6 +26,7 @@ import narwhals as nw
 from narwhals.dtypes import DType
 
 from dpgap import how_to_get
+from dpgap.budget.binding import ANY
 from dpgap.data.tracebacks import quietly
 from dpgap.releases.printable import printable
 
@@ -40,8 +43,8 @@ Families = tuple[tuple[str, str], ...]
 FIMI_COLUMNS: Families = (("line", "integer"), ("item", "integer"))
 """What every FIMI file has."""
 
-GUESSED = ("object", "category")
-"""Types of pandas that say nothing of the values."""
+_ASKED_FOR = re.compile("U?Int(8|16|32|64)|Float(32|64)|boolean")
+"""Types that pandas gives to no column by itself; beside them those of Arrow."""
 
 _FAMILIES = {
     "String": "text",
@@ -91,10 +94,20 @@ class Source(NamedTuple):
 def columns_of(frame: Frame) -> Families:
     """The columns of a frame of Narwhals."""
     families = {str(name): _family(kind) for name, kind in frame.collect_schema().items()}
-    if frame.implementation.is_pandas_like():
-        kinds = frame.to_native().dtypes.items()
-        families |= {str(name): "text" for name, kind in kinds if str(kind) in GUESSED}
-    return tuple(families.items())
+    return tuple((families | dict.fromkeys(guessed(frame), ANY)).items())
+
+
+def guessed(frame: Frame) -> set[str]:
+    """The columns whose types pandas took from their rows, as far as anybody can tell."""
+    if not frame.implementation.is_pandas_like():
+        return set()
+    kinds = frame.to_native().dtypes.items()
+    return {str(name) for name, kind in kinds if not is_asked_for(kind)}
+
+
+def is_asked_for(kind: Any) -> bool:
+    """Whether a type of pandas is one that somebody stated, whatever the rows hold."""
+    return type(kind).__name__ == "ArrowDtype" or bool(_ASKED_FOR.fullmatch(str(kind)))
 
 
 def _family(kind: DType) -> str:

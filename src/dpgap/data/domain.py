@@ -33,6 +33,7 @@ from dpgap.data.addresses import Lazy, Source, file_address, is_url, table_named
 from dpgap.data.files import FIMI_ITEM, column_in, column_of, is_table
 from dpgap.data.private_counts import Integers
 from dpgap.data.tracebacks import quietly
+from dpgap.data.values import form_of
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.releases.questions import OBSERVED
 
@@ -180,19 +181,15 @@ def _steps_outside() -> int:
     return steps
 
 
-def text_of(item: Any) -> str:
-    """The text that items are compared by.
-
-    >>> text_of(7), text_of(7.0), text_of("7"), text_of(True)
-    ('7', '7', '7', 'true')
-    """
-    if isinstance(item, str):
-        return item
-    if isinstance(item, bool | np.bool_):
-        return "true" if item else "false"
-    if isinstance(item, int | float | np.integer | np.floating):
-        return str(int(item)) if item == item // 1 else str(float(item))
-    raise TypeError(f"items must be text, numbers or true and false, not {type(item).__name__}")
+def text_of(item: object) -> str:
+    """The text that an item of a domain is compared by."""
+    text = item if isinstance(item, str) else form_of(item)
+    if text is None:
+        raise TypeError(
+            "items must be text, numbers, true and false, dates or times, "
+            f"not {type(item).__name__}"
+        )
+    return text
 
 
 def _missing(label: object) -> bool:

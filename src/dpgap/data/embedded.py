@@ -1,26 +1,24 @@
 """Frames of this process, handed to embedded DuckDB: one path for all that is more than counting.
 
-What a column is to DuckDB depends on the type that its frame states, never on its rows. pandas has
-columns that may hold anything (objects, and categories, which are whatever occurs). Those become
-text; as amounts they become floats. Units that are times become whole numbers.
+What a column is to DuckDB depends on the type that its frame states, never on its rows. The types
+of pandas follow the rows. So its units, items and groups become text there, and amounts floats.
+What a unit keeps is drawn by its text, and must not change with a type. Other units that are times
+become whole numbers.
 """
 
 import math
 import re
 from contextlib import ExitStack
-from decimal import Decimal
 from importlib.util import find_spec
 from typing import Any
 
 import narwhals as nw
-import numpy as np
 
-from dpgap.data.addresses import GUESSED, Frame
+from dpgap.data.addresses import Frame, guessed
 from dpgap.data.bounded import NUMBER
-from dpgap.data.domain import text_of
 from dpgap.data.files import embedded_database
-from dpgap.data.query import purified
 from dpgap.data.tracebacks import UNREADABLE, quietly
+from dpgap.data.values import number_of
 
 _NUMBER = re.compile(NUMBER)
 
@@ -31,12 +29,10 @@ def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
     held = frame.select(*names)
     if isinstance(held, nw.LazyFrame):
         held = quietly(held.collect, UNREADABLE)
-    if held.implementation.is_pandas():
-        held = _of_pandas(held, {name for role, name in roles.items() if role != "amount"})
     if find_spec("pyarrow") is None:
         raise ImportError("frames need PyArrow for more than counts: pip install pyarrow")
     database, unit = resources.enter_context(embedded_database()), roles.get("unit")
-    table = quietly(lambda: _with_whole_moments(held.to_arrow(), unit), UNREADABLE)
+    table = quietly(lambda: _with_whole_moments(_arrow(held, roles), unit), UNREADABLE)
     return quietly(lambda: nw.from_native(database.from_arrow(table)), UNREADABLE)
 
 
@@ -56,37 +52,32 @@ def _with_whole_moments(table: Any, unit: str | None) -> Any:
     return table.set_column(table.column_names.index(unit), unit, whole)
 
 
-def _of_pandas(frame: nw.DataFrame[Any], told: set[str]) -> nw.DataFrame[Any]:
-    """A frame of pandas whose columns have types; `told` are those that are more than amounts."""
-    table = frame.to_native()
-    guessed = [name for name in table.columns if str(table[name].dtype) in GUESSED]
-    floats = {
-        name: table[name].astype(object).map(_float_of).astype("float64")
-        for name in guessed
-        if name not in told
-    }
-    pure = purified(nw.from_native(table.assign(**floats)), list(table.columns)).to_native()
-    texts = {name: _as_text(pure[name], name) for name in guessed if name in told}
-    return nw.from_native(pure.assign(**texts), eager_only=True)
+def _arrow(frame: nw.DataFrame[Any], roles: dict[str, str]) -> Any:
+    if not frame.implementation.is_pandas():
+        return frame.to_arrow()
+    import pyarrow
 
-
-def _as_text(column: Any, name: str) -> Any:
-    """A column as the texts that its values are compared by."""
-    return quietly(
-        lambda: column.astype(object).map(text_of, na_action="ignore").astype("string"),
-        f"column {name!r} must hold text in UTF-8 or numbers",
+    table, types = frame.to_native(), guessed(frame)
+    told = {name for role, name in roles.items() if role != "amount"}
+    return pyarrow.table(
+        {
+            name: _of_pandas(table[name], is_told=name in told) if name in types else table[name]
+            for name in frame.columns
+        }
     )
+
+
+def _of_pandas(column: Any, *, is_told: bool) -> Any:
+    """A column whose type follows its rows: text, or floats if it has amounts and is no more."""
+    from dpgap.data.pandas_columns import arrow_texts, each_value, is_number
+
+    if is_told:
+        return arrow_texts(column)
+    return column if is_number(column.dtype) else each_value(column, _float_of)
 
 
 def _float_of(value: Any) -> float:
     """The number that a value is, or says; NaN where it is none."""
     if isinstance(value, str):
         return float(value) if _NUMBER.fullmatch(value) else math.nan
-    if isinstance(value, bool | np.bool_) or not isinstance(
-        value, int | float | Decimal | np.integer | np.floating
-    ):
-        return math.nan
-    try:
-        return float(value)
-    except (OverflowError, ValueError, TypeError):
-        return math.nan
+    return number_of(value)

@@ -11,32 +11,46 @@ Every row is looked at by itself, and a comparison is true or false, never unkno
 - Dates and times are compared with text such as '2024-01-31' or '2024-01-31 12:00'. Where a column
   knows time zones, the literal is in UTC unless it says another: '2024-01-31 12:00+01:00'.
 
-Whether there is an error depends on the filter and the schema alone. An object column of pandas,
-which could hold anything, is text: each value as it is written.
+Whether there is an error depends on the filter and the schema alone. The types of pandas follow the
+rows, so there each value is compared by itself, as what it is: numbers with numbers, quoted or not,
+dates with dates, and text as in columns of text.
 """
 
+import math
 import operator
 from collections.abc import Callable
-from datetime import date
+from dataclasses import replace
+from datetime import UTC
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
+from dpgap.budget.binding import ANY
 from dpgap.data import readings
-from dpgap.data.addresses import GUESSED, Frame
+from dpgap.data.addresses import Frame, guessed
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.narrowing import require_exact_text
-from dpgap.data.filters import Clause, Comparison, Filter, Joined, Literal, Negation, comparisons_of
+from dpgap.data.filters import (
+    ORDERS,
+    Clause,
+    Comparison,
+    Filter,
+    Joined,
+    Literal,
+    Negation,
+    comparisons_of,
+)
 from dpgap.data.readings import Reading
 from dpgap.data.tracebacks import UNREADABLE, quietly
+from dpgap.data.values import form_of, is_moment, number_of
 
 _TEXTS = ("String", "Categorical", "Enum")
 _VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
-_LONGEST_NUMBER = 4096
-"""In bits; a longer number is no text that anybody wrote."""
+_UTC = "+00:00"
 
 
 def keep(frame: Frame, filter: Filter, engine: Engine | None = None) -> Frame:
@@ -78,13 +92,12 @@ def _without_views(frame: Frame) -> Frame:
 def _families(frame: Frame, filter: Filter) -> dict[str, str]:
     """Which kind of values the columns of a filter hold."""
     schema = quietly(frame.collect_schema, UNREADABLE)
-    guessed = _guessed(frame)
-    families = {}
+    untold, families = guessed(frame), {}
     for comparison in comparisons_of(filter.clause):
         name = comparison.column
         if name not in schema:  # which there are is not said: they may be somebody's row
             raise filter.error_at(comparison, f"there is no column {name!r} in the table")
-        families[name] = "text" if name in guessed else _family(schema[name])
+        families[name] = ANY if name in untold else _family(schema[name])
         if schema[name] == nw.Decimal(38, 0) and _database(frame) == "duckdb":
             families[name] = "huge"
         if not families[name]:
@@ -100,13 +113,6 @@ def _database(frame: Frame) -> str | None:
     """Which database Ibis speaks to, if it does."""
     is_ibis = frame.implementation.is_ibis()
     return str(frame.to_native().get_backend().name) if is_ibis else None
-
-
-def _guessed(frame: Frame) -> set[str]:
-    """The columns that pandas has no type for."""
-    if not frame.implementation.is_pandas():
-        return set()
-    return {str(name) for name, kind in frame.to_native().dtypes.items() if str(kind) in GUESSED}
 
 
 def _family(kind: DType) -> str:
@@ -153,7 +159,7 @@ class _Rows:
         self._schema, self._kind = frame.collect_schema(), frame.implementation
         self._native: dict[str, Any] = {}
         self._numbers: dict[str, nw.Expr] = {}
-        self._readings: dict[tuple[str, type], Reading] = {}
+        self._readings: dict[tuple[str, type], Reading | _ByValue] = {}
         self._prefix = "dpgap_where_"
         while any(name.lower().startswith(self._prefix) for name in self._schema):
             self._prefix += "_"
@@ -171,8 +177,11 @@ class _Rows:
         return kept.drop(own) if own else kept
 
     def _with_native(self, native: Any) -> Any:
-        add = native.mutate if self._kind.is_ibis() else native.assign
-        return add(**self._native)
+        if self._kind.is_ibis():
+            return native.mutate(**self._native)
+        import pandas  # type: ignore[import-untyped]
+
+        return pandas.concat([native, pandas.DataFrame(self._native)], axis=1)  # quick for hundreds
 
     def _add(self, columns: dict[str, Any], column: Any) -> nw.Expr:
         """One more column beside those of the frame."""
@@ -192,8 +201,10 @@ class _Rows:
             self._readings[key] = self._reading(*key)
         return self._readings[key].compare(clause.sign, clause.literals)
 
-    def _reading(self, name: str, literal: type) -> Reading:
+    def _reading(self, name: str, literal: type) -> "Reading | _ByValue":
         family, column, kind = self._families[name], nw.col(name), self._schema[name]
+        if family == ANY:
+            return self._reading_of_pandas(name, literal)
         if family == "text":
             return self._reading_of_text(name, literal)
         if family == "truth":
@@ -222,6 +233,25 @@ class _Rows:
         is_any = is_ibis and self._frame.to_native().schema()[name].precision is None
         return readings.decimals(column, None if is_any else kind, in_ibis=is_ibis)
 
+    def _reading_of_pandas(self, name: str, literal: type) -> "Reading | _ByValue":
+        """A column whose type follows its rows: value by value, or quicker and the same."""
+        from dpgap.data.pandas_columns import is_number, judging
+
+        column, kind = self._frame.to_native()[name], self._schema[name]
+        family = _family(kind)
+        if kind == nw.String and str(column.dtype) != "object":
+            return self._reading_of_text(name, literal)
+        if literal is str and family in ("date", "zoned"):
+            reading = readings.moments(nw.col(name), kind, in_sql=False)
+            return replace(
+                reading,
+                test=lambda sign, each: not _misfit(each, family) and reading.test(sign, each),
+            )
+        if literal is Decimal and is_number(column.dtype):
+            return readings.numbers(nw.col(name), kind)
+        judge = judging(column, partial(_key, literal))
+        return _ByValue(lambda test: self._add(self._native, judge(test)))
+
     def _reading_of_text(self, name: str, literal: type) -> Reading:
         text = self._text(name)
         if literal is bool:
@@ -234,8 +264,6 @@ class _Rows:
 
     def _text(self, name: str) -> nw.Expr:
         """A column as nothing but text."""
-        if self._kind.is_pandas() and name in _guessed(self._frame):
-            return self._add(self._native, _pandas_texts(self._frame.to_native()[name]))
         if _database(self._frame) == "postgres":  # without what fills up text of a fixed width
             return nw.col(name) + ""
         return nw.col(name).cast(nw.String) if self._schema[name] != nw.String else nw.col(name)
@@ -251,26 +279,50 @@ class _Rows:
         )
 
 
-def _pandas_texts(column: Any) -> Any:
-    """A column that could hold anything as text, value by value."""
-    import pandas  # type: ignore[import-untyped]
+class _ByValue(NamedTuple):
+    """A column that is compared value by value."""
 
-    texts = [_text_of(value) for value in column.astype(object)]
-    return pandas.Series(texts, index=column.index, dtype="string")
+    judge: Callable[[Callable[[Any], bool]], nw.Expr]
+    """Which rows have a value whose key passes a test."""
+
+    def compare(self, sign: str, literals: tuple[Literal, ...]) -> nw.Expr:
+        """Whether a comparison matches; true or false, never NULL."""
+        is_not = sign in ("!=", "not in")
+        sign = sign if sign in ORDERS else "="
+        return self.judge(lambda key: is_not != any(_stands(sign, key, each) for each in literals))
 
 
-def _text_of(value: object) -> str | None:
-    """How a value is written; None for what is no plain value."""
-    if isinstance(value, str):
-        return None if any("\ud800" <= letter <= "\udfff" for letter in value) else value
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if isinstance(value, int | np.integer):
-        return str(value) if int(value).bit_length() <= _LONGEST_NUMBER else None
-    if isinstance(value, Decimal):
-        return None if value.is_nan() else str(value)
-    if isinstance(value, float | np.floating):
-        return None if value != value else repr(float(value))
-    if isinstance(value, date):
-        return None if value != value else str(value)  # pandas has a time that is none
-    return None
+def _key(literal: type, value: Any) -> Any:
+    """What a value is compared by with a literal of this type; None if it cannot be.
+
+    For text that is a number, a text, or a time and whether it has a zone.
+    """
+    text, number = form_of(value), number_of(value)
+    if literal is bool:
+        return None if text is None else readings.truth_in(text)
+    if isinstance(value, str) and literal is Decimal:
+        return float(value) if readings.is_number(value) else None
+    if not math.isnan(number):
+        return int(value) if isinstance(value, int | np.integer) else number
+    if literal is str and text is not None and is_moment(value):
+        return text.endswith(_UTC), text.removesuffix(_UTC)
+    return text if literal is str else None
+
+
+def _stands(sign: str, key: Any, literal: Literal) -> bool:
+    """How the key of a value stands to a literal."""
+    if isinstance(key, tuple):
+        edge = readings.read_moment(str(literal))
+        zoned, told = key
+        if edge is None or (edge.tzinfo and not zoned):
+            return False
+        at = form_of(edge if edge.tzinfo or not zoned else edge.replace(tzinfo=UTC))
+        return bool(readings.COMPARE[sign](told, str(at).removesuffix(_UTC)))
+    if not isinstance(key, int | float) or isinstance(literal, bool):
+        return bool(readings.COMPARE[sign](key, literal))
+    if isinstance(literal, str) and not readings.is_number(literal):
+        return False
+    edges = Decimal(literal)
+    if isinstance(key, int) and readings.is_whole(edges):
+        return bool(readings.COMPARE[sign](key, int(edges)))
+    return bool(readings.COMPARE[sign](float(key), float(edges)))

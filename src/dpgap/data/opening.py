@@ -5,7 +5,6 @@ counts. All other tables stay where they are.
 """
 
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -142,22 +141,7 @@ def as_frame(table: object) -> Frame:
     frame: object = quietly(lambda: nw.from_native(table, pass_through=True), UNREADABLE)
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         raise TypeError(f"table must be {_FRAMES}, not {type(table).__name__}")
-    if frame.implementation.is_pandas():
-        _require_new_pandas(str(sys.modules["pandas"].__version__))
     return frame
-
-
-def _require_new_pandas(version: str) -> None:
-    """Refuse pandas 2, with which rows decide whether a column of objects is read.
-
-    It also takes "fig" and "fig" with a zero at its end for one item, and hides that a domain is
-    the table's own column.
-    """
-    if int(version.partition(".")[0]) < 3:
-        raise ValueError(
-            f"table must be of pandas 3 or later, not {version}: pass "
-            "pyarrow.Table.from_pandas(table) instead"
-        )
 
 
 def columns_told(source: Source, frame: Frame) -> Families:

@@ -5,29 +5,15 @@ and NaN is NULL. So adding or removing one unit moves every count by at most one
 same direction, however many rows it has.
 """
 
-from functools import partial
-from typing import Any
-
 import narwhals as nw
 from narwhals.dtypes import DType
 
-from dpgap.data.addresses import GUESSED, Frame, Lazy, require_columns
+from dpgap.data.addresses import Frame, Lazy, guessed, require_columns
 from dpgap.data.tracebacks import UNREADABLE, quietly
 
 _LARGEST = (1 << 63) - 1024
 """The largest float that is a whole number of 64 bits."""
 
-_PURE = {
-    "string": "string",
-    "integer": "string",  # of any length
-    "boolean": "boolean",
-    "floating": "Float64",
-    "empty": "string",
-}
-"""What an object column of pandas may hold, and the type that says so."""
-_NULLABLE = {"i": "Int64", "u": "UInt64", "f": "Float64", "b": "boolean"}
-"""For kinds of numbers in pandas, the type that has them and also nothing."""
-_IMPURE = "column {name!r} must hold text in UTF-8 or numbers"
 _TEXTS = ("String", "Categorical", "Enum")
 _COUNTABLE = (*_TEXTS, "Boolean", "Float32", "Float64")
 _WHOLE_TEXT = "^(0|-?[1-9][0-9]{0,17})$"
@@ -68,31 +54,14 @@ def rows_of(frame: Frame, columns: dict[str, str]) -> Frame:
 
 def states_numbers(frame: Frame, name: str) -> bool:
     """Whether the schema, and not somebody's row, tells that a column holds numbers."""
-    is_guessed = frame.implementation.is_pandas() and _type_of(frame.to_native(), name) in GUESSED
-    return not is_guessed and bool(frame.collect_schema()[name].is_numeric())
-
-
-def _type_of(table: Any, name: str) -> str:
-    return str(table[name].dtype)
+    return name not in guessed(frame) and bool(frame.collect_schema()[name].is_numeric())
 
 
 def _purify_pandas(frame: Frame, names: list[str]) -> Frame:
-    """The columns of a pandas frame, which alone may hold anything; mixed types are refused."""
-    from pandas.api.types import infer_dtype  # type: ignore[import-untyped]
+    """The columns of a pandas frame, which alone may hold anything."""
+    from dpgap.data.pandas_columns import plain_frame
 
-    table = frame.to_native()[names]
-    for name in names:
-        if _type_of(table, name) == "category":
-            kind = table[name].cat.categories.dtype
-            table = table.assign(**{name: table[name].astype(_NULLABLE.get(kind.kind, kind))})
-        if _type_of(table, name) == "object":
-            column = table[name]
-            found = infer_dtype(column, skipna=True)
-            if found not in _PURE:
-                raise ValueError(f"column {name!r} must hold text or numbers, not mixed types")
-            cast = quietly(partial(column.astype, _PURE[found]), _IMPURE.format(name=name))
-            table = table.assign(**{name: cast})
-    pure: Frame = nw.from_native(table)
+    pure: Frame = quietly(lambda: nw.from_native(plain_frame(frame.to_native(), names)), UNREADABLE)
     return pure
 
 
@@ -126,8 +95,12 @@ def _require_plain(name: str, kind: DType, role: str) -> None:
 
 
 def _comparable_rows(frame: Frame, columns: dict[str, str], schema: nw.Schema) -> Frame:
+    is_coded = frame.implementation.is_pandas()
     rows = frame.select(
-        *(_comparable(name, schema[name], role).alias(role) for role, name in columns.items())
+        *(
+            _comparable(name, schema[name], role, is_coded=is_coded).alias(role)
+            for role, name in columns.items()
+        )
     ).drop_nulls()
     for role, name in columns.items():
         if schema[name].is_float() and role != "amount":
@@ -143,10 +116,10 @@ def _count(rows: Frame) -> Frame:
     return rows.group_by("item").agg(nw.len().alias("units"))
 
 
-def _comparable(name: str, kind: DType, role: str) -> nw.Expr:
+def _comparable(name: str, kind: DType, role: str, *, is_coded: bool) -> nw.Expr:
     """A column whose equal values are equal to every engine, and that can be fetched."""
-    if role == "amount":  # is compared with nothing
-        return nw.col(name)
+    if role == "amount" or (is_coded and kind == nw.Categorical):
+        return nw.col(name)  # amounts are compared with nothing
     if type(kind).__name__ in ("Categorical", "Enum", "Int128", "UInt128"):
         return nw.col(name).cast(nw.String)
     return nw.col(name) + 0.0 if kind.is_float() else nw.col(name)  # −0.0 becomes 0.0

@@ -41,7 +41,7 @@ _MOMENT = re.compile(
     "(Z|[+-][0-9]{2}:[0-9]{2})?)?"
 )
 _EXACT = Context(prec=400)
-_COMPARE = {
+COMPARE = {
     "=": operator.eq,
     "<": operator.lt,
     "<=": operator.le,
@@ -90,7 +90,7 @@ def joined(join: Callable[[nw.Expr, nw.Expr], nw.Expr], parts: list[nw.Expr]) ->
 
 
 def _stands(sign: str, value: nw.Expr, edge: Any) -> nw.Expr:
-    compared: nw.Expr = _COMPARE[sign](value, edge)
+    compared: nw.Expr = COMPARE[sign](value, edge)
     return compared
 
 
@@ -152,6 +152,26 @@ def floats(column: nw.Expr, kind: DType) -> Reading:
     return Reading(is_number, test)
 
 
+def numbers(column: nw.Expr, kind: DType) -> Reading:
+    """Numbers that may be floats only because a row has none: all as floats, but whole literals.
+
+    So a column of whole numbers up to 2^53 is read as the same numbers in floats are.
+    """
+    near = floats(column, kind)
+    if kind.is_float():
+        return near
+    exact = whole_numbers(column, kind)
+    return Reading(
+        exact.present,
+        lambda sign, literal: (exact if is_whole(literal) else near).test(sign, literal),
+    )
+
+
+def is_whole(literal: Decimal) -> bool:
+    """Whether a number has nothing behind its point."""
+    return Fraction(literal).denominator == 1
+
+
 def truths(value: nw.Expr) -> Reading:
     """True and false."""
     return Reading(_is_there(value), lambda sign, literal: _stands(sign, value, literal))
@@ -201,6 +221,11 @@ def truths_in_text(text: nw.Expr) -> Reading:
         return joined(operator.or_, spelt)
 
     return Reading(says(True) | says(False), lambda _, literal: says(literal))
+
+
+def truth_in(text: str) -> bool | None:
+    """Whether a text says true or false; None if it says neither."""
+    return next((truth for truth, spelt in _TRUTHS.items() if text in spelt), None)
 
 
 def read_moment(text: str) -> datetime | None:

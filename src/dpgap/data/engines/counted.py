@@ -19,7 +19,7 @@ import narwhals as nw
 import numpy as np
 
 from dpgap.data.addresses import Lazy
-from dpgap.data.domain import Domain, Stated
+from dpgap.data.domain import Domain, Stated, text_of
 from dpgap.data.engines.base import Batch, Engine
 from dpgap.data.engines.narrowing import TWO_TABLES, narrow_counts
 from dpgap.data.private_counts import (
@@ -151,8 +151,9 @@ class CountsInEngine(PrivateCounts):
         return self.numbers
 
     def _found(self, items: Any) -> Found:
-        if self.labels is None:
-            return Found(np.full(len(items), -1, dtype=np.int64), tuple(items))
+        if self.labels is None:  # what nobody stated is called alike, whatever its column's type
+            named = map(text_of, items) if self.unknown else items
+            return Found(np.full(len(items), -1, dtype=np.int64), tuple(named))
         return self._at(self._positions(np.array(items)))
 
     def _positions(self, items: Any) -> Integers:

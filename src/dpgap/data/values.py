@@ -1,0 +1,194 @@
+"""What a value is called: one text for every value, whatever the type of its column.
+
+Two values are the same unit, or the same item, if they have the same text. Each value is read by
+itself. So no row decides how another one is read, and none decides whether a table is refused:
+
+- Text is itself.
+- Numbers that Python calls equal have one text: 7, 7.0, Decimal("7.0") and NumPy's 7 are "7", as in
+  a file. Whole numbers have no point.
+- True and false are the words "true" and "false", and not 1 and 0.
+- Days, times and spans of time have one ISO form. Times with a zone are told in UTC, and a midnight
+  without a zone is its day.
+- UUIDs, periods and intervals are written as they show themselves.
+
+Whatever else a row holds is no value there: NULL, NaN, bytes, lists, objects, text that is no
+UTF-8, and whole numbers of more than 4,096 bits.
+"""
+
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+_MOST_BITS = 4096
+"""A longer number is no text that anybody wrote."""
+_SPANS = {"W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9}
+_SPANS |= {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+"""How many nanoseconds."""
+_OF_PANDAS = ("Period", "Interval")
+
+
+def form_of(value: object) -> str | None:
+    """The text that a value is compared by; None for what is no value.
+
+    >>> form_of(7), form_of(7.0), form_of(Decimal("7.00")), form_of("7"), form_of(True)
+    ('7', '7', '7', '7', 'true')
+    >>> form_of(date(2024, 2, 29)), form_of(datetime(2024, 2, 29, 12, tzinfo=UTC)), form_of(b"7")
+    ('2024-02-29', '2024-02-29T12:00:00+00:00', None)
+    """
+    kind = type(value)
+    write = _EXACT.get(kind)
+    try:
+        return (write or _writer(kind))(value)
+    except Exception:  # whatever a value does when it is asked, it is none
+        return None
+
+
+def number_of(value: Any) -> float:
+    """The float nearest to a number; NaN for all that is none, text and true and false among it."""
+    kind = type(value)
+    try:
+        if issubclass(kind, complex | np.complexfloating):
+            return float(value.real) if value.imag == 0 else math.nan
+        is_number = issubclass(kind, int | float | Decimal | np.integer | np.floating)
+        return (
+            float(value) if is_number and not issubclass(kind, bool | np.timedelta64) else math.nan
+        )
+    except Exception:
+        return math.nan
+
+
+def is_moment(value: object) -> bool:
+    """Whether a value is a day, or a time with its day."""
+    return issubclass(type(value), date | np.datetime64)
+
+
+def _writer(kind: type) -> Callable[[Any], str | None]:
+    """How values of a type become text; the types of others are never asked."""
+    if kind.__name__ in _OF_PANDAS and kind.__module__.split(".")[0] == "pandas":
+        return str
+    return next((write for base, write in _WRITERS if issubclass(kind, base)), _nothing)
+
+
+def _nothing(_: object) -> None:
+    return None
+
+
+def _text(value: str) -> str:
+    text = str.__str__(value)
+    if not text.isascii():
+        text.encode()  # fails where it is no UTF-8
+    return text
+
+
+def _truth(value: Any) -> str:
+    return "true" if bool(value) else "false"
+
+
+def _whole(value: int) -> str | None:
+    number = int.__int__(value)
+    return str(number) if number.bit_length() <= _MOST_BITS else None
+
+
+def _float(value: float) -> str | None:
+    number = float.__float__(value)
+    if number != number:
+        return None
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+def _long_float(value: Any) -> str | None:
+    """A float of NumPy's, which may be longer than Python's."""
+    return (
+        _whole(int(value)) if np.isfinite(value) and value == value // 1 else _float(float(value))
+    )
+
+
+def _complex(value: complex) -> str | None:
+    """What pandas makes of all numbers of a column, if one of them is complex."""
+    return _float(float(value.real)) if value.imag == 0 else None
+
+
+def _decimal(value: Decimal) -> str | None:
+    if not value.is_finite():
+        return None if value.is_nan() else _float(float(value))
+    sign, digits, exponent = value.as_tuple()
+    written = "".join(map(str, digits))
+    kept = written.rstrip("0")
+    shift = int(exponent) + len(written) - len(kept)
+    if not kept or max(len(kept), abs(shift)) > _MOST_BITS:
+        return None if kept else "0"
+    if shift >= 0:
+        return _whole((-1 if sign else 1) * int(kept) * 10**shift)
+    near = float(value)
+    is_float = value in (Decimal(near), Decimal(repr(near)))
+    return repr(near) if is_float else str(Decimal((sign, tuple(map(int, kept)), shift)))
+
+
+def _moment(value: datetime) -> str | None:
+    if value != value:  # pandas has a time that is none
+        return None
+    if value.utcoffset() is not None:
+        value = value.astimezone(UTC)
+    return _trimmed(value.isoformat())
+
+
+def _numpy_moment(value: np.datetime64) -> str | None:
+    is_short = np.datetime_data(value)[0] in "YMWDhm"
+    text = str(np.datetime_as_string(value.astype("datetime64[s]") if is_short else value))
+    return None if np.isnat(value) else _trimmed(text)
+
+
+def _trimmed(text: str) -> str:
+    """The same time without zeros at its end, which no two types write alike."""
+    told, plus, zone = text.partition("+")
+    if "." in told:
+        told = told.rstrip("0").rstrip(".")
+    return told + plus + zone if plus else told.removesuffix("T00:00:00")
+
+
+def _time(value: time) -> str:
+    if value.utcoffset() is None:
+        return _trimmed(value.replace(tzinfo=None).isoformat())
+    on_a_day = datetime.combine(date(2000, 1, 2), value)
+    return _trimmed(on_a_day.astimezone(UTC).timetz().isoformat())
+
+
+def _span(value: timedelta) -> str:
+    whole = (value.days * 86_400 + value.seconds) * 10**9 + value.microseconds * 1000
+    return _seconds(whole + getattr(value, "nanoseconds", 0))
+
+
+def _numpy_span(value: np.timedelta64) -> str | None:
+    unit, many = np.datetime_data(value)
+    return None if np.isnat(value) else _seconds(int(value.astype(np.int64)) * many * _SPANS[unit])
+
+
+def _seconds(nanoseconds: int) -> str:
+    seconds, rest = divmod(abs(nanoseconds), 10**9)
+    return f"{'-' if nanoseconds < 0 else ''}PT{_trimmed(f'{seconds}.{rest:09}')}S"
+
+
+_EXACT: dict[type, Callable[[Any], str | None]] = {str: _text, int: _whole, float: _float}
+"""What nearly all values are."""
+_WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
+    (str, _text),
+    (bool | np.bool_, _truth),
+    (int, _whole),
+    (np.datetime64, _numpy_moment),
+    (np.timedelta64, _numpy_span),
+    (np.integer, lambda value: _whole(int(value))),
+    (float, _float),
+    (np.floating, _long_float),
+    (complex | np.complexfloating, _complex),
+    (Decimal, _decimal),
+    (datetime, _moment),
+    (date, date.isoformat),
+    (time, _time),
+    (timedelta, _span),
+    (UUID, str),
+)
