@@ -1,5 +1,6 @@
 """All that a session can ask can be asked at the desk, planned before and shown after."""
 
+import json
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -83,6 +84,9 @@ def test_every_topic_is_planned_asked_shown_and_kept(
         assert widths[0] > 0
         answer = ann.post("/api/v1/datasets/sales/ask", json=question(**said)).json()
         assert answer["state"] == "settled"
+        assert {"findings", "guarantee"} <= answer["release"].keys()  # the archive has neither
+        kept = topics.desk.ledger.account("sales").document(answer["entry"])
+        assert not {"findings", "guarantee"} & json.loads(kept).keys()
         page = browser.get(f"/data/sales/releases/{answer['entry']}")
         assert page.status_code == 200
         for ending in ("json", "html", "csv"):
