@@ -1,7 +1,8 @@
 """A budget in memory, for as long as a program runs: what a session spends from.
 
-It cannot be overspent from several threads, and a forked process cannot spend from its copy. A release that ends in an error stays charged, as
-everywhere. Whoever wants a budget that outlives the program opens a ledger.
+It cannot be overspent from several threads, and a forked process cannot spend from its copy. A
+release that ends in an error stays charged, as everywhere. Whoever wants a budget that outlives the
+program opens a ledger.
 """
 
 import threading

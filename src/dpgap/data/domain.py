@@ -92,10 +92,10 @@ class Domain:
         at, rest = np.divmod(offset, self.labels.step)
         return np.where(inside & (rest == 0), at, -1)
 
-    def require_numbers(self) -> None:
+    def require_numbers(self, name: str = "domain", role: str = "item") -> None:
         """Refuse a domain of which no label can be found in a column of numbers."""
         if not isinstance(self.labels, range) and all(whole(x) is None for x in self.labels):
-            raise ValueError("domain has no numbers, but the item column holds nothing else")
+            raise ValueError(f"{name} has no numbers, but the {role} column holds nothing else")
 
 
 Stated = Domain | Lazy | None

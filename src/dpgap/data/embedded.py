@@ -6,7 +6,6 @@ text; as amounts they become floats.
 """
 
 import math
-import re
 from contextlib import ExitStack
 from decimal import Decimal
 from importlib.util import find_spec
@@ -16,13 +15,11 @@ import narwhals as nw
 import numpy as np
 
 from dpgap.data.addresses import GUESSED, Frame
-from dpgap.data.bounded import NUMBER
 from dpgap.data.domain import text_of
 from dpgap.data.files import embedded_database
 from dpgap.data.query import purified
+from dpgap.data.readings import is_number
 from dpgap.data.tracebacks import UNREADABLE, quietly
-
-_NUMBER = re.compile(NUMBER)
 
 
 def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
@@ -64,7 +61,7 @@ def _as_text(column: Any, name: str) -> Any:
 def _float_of(value: Any) -> float:
     """The number that a value is, or says; NaN where it is none."""
     if isinstance(value, str):
-        return float(value) if _NUMBER.fullmatch(value) else math.nan
+        return float(value) if is_number(value) else math.nan
     if isinstance(value, bool | np.bool_) or not isinstance(
         value, int | float | Decimal | np.integer | np.floating
     ):

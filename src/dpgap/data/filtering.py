@@ -29,7 +29,16 @@ from dpgap.data import readings
 from dpgap.data.addresses import GUESSED, Frame
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.narrowing import require_exact_text
-from dpgap.data.filters import Clause, Comparison, Filter, Joined, Literal, Negation, comparisons_of
+from dpgap.data.filters import (
+    ORDERS,
+    Clause,
+    Comparison,
+    Filter,
+    Joined,
+    Literal,
+    Negation,
+    comparisons_of,
+)
 from dpgap.data.readings import Reading
 from dpgap.data.tracebacks import UNREADABLE, quietly
 
@@ -114,13 +123,20 @@ def _family(kind: DType) -> str:
 def _require_fitting(filter: Filter, comparison: Comparison, family: str) -> None:
     """Refuse literals that a column cannot be compared with."""
     for literal in comparison.literals:
-        problem = _misfit(literal, family)
+        problem = _misfit(literal, family, is_ordered=comparison.sign in ORDERS)
         if problem:
             raise filter.error_at(comparison, f"column {comparison.column!r} {problem}")
 
 
-def _misfit(literal: Literal, family: str) -> str:
+def _misfit(literal: Literal, family: str, *, is_ordered: bool) -> str:
     """Why a literal does not go with a column; nothing if it does."""
+    if family == "text" and is_ordered and isinstance(literal, str):
+        if readings.is_date_out_of_order(literal):
+            return (
+                "is text, which is ordered letter by letter: only dates such as '2024-01-31' sort "
+                "by time. Write one, and if the column has dates in another form, convert it first"
+            )
+        return ""
     if family == "number" and not isinstance(literal, Decimal):
         is_number = isinstance(literal, str) and readings.is_number(literal)
         return f"holds numbers: write {literal if is_number else 'one'} without quotes"
@@ -216,8 +232,7 @@ class _Rows:
             return readings.truths_in_text(text)
         if literal is str:
             return readings.texts(text, self._order(name, text))
-        exact = self._kind.is_duckdb() or self._kind.is_polars() or self._kind.is_pyarrow()
-        number = readings.number_in(text, ends_exactly=exact)
+        number = readings.number_in(text, self._kind)
         return readings.numbers_in_text(self._add(self._numbers, number))
 
     def _text(self, name: str) -> nw.Expr:

@@ -20,6 +20,7 @@ from dpgap.estimates.histogram import HistogramError
 from dpgap.exact.draws import Integers
 from dpgap.exact.parameters import approximately
 from dpgap.releases.numbers import separated
+from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import Selected, p_text
 from dpgap.releases.results import HybridRelease, Measured, TopKRelease
 from dpgap.releases.ways import HISTOGRAM
@@ -52,7 +53,7 @@ def findings(release: Selected) -> tuple[str, ...]:
 
 def own_findings(release: Selected) -> tuple[str, ...]:
     """What is found of this release and of no other."""
-    return tuple(_own(release))
+    return (*_doubts(release), *_own(release))
 
 
 def general_findings(release: Selected) -> tuple[str, ...]:
@@ -72,6 +73,14 @@ def _nothing_is_sure(release: Measured) -> bool:
     if len(release.groups()) > 1:
         return False
     return _half_are_near_zero(release) if sure is None else not sure.any()
+
+
+def _doubts(release: Selected) -> Iterable[str]:
+    """Why all that is shown may be near 0, where it is."""
+    if not isinstance(release, TableRelease):
+        return ()
+    is_near_zero = not release.indices.size or _half_are_near_zero(release)
+    return release.question.doubts() if is_near_zero else ()
 
 
 def _own(release: Selected) -> Iterator[str]:
