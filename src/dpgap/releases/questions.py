@@ -202,11 +202,10 @@ class Question(NamedTuple):
         """What an ε, and a δ if there is one, promise about this table."""
         change, times = _CHANGES[self.origin.neighbours][0], factor(epsilon)
         if not delta:
-            gaps = "" if self.kind == "count" else " (gaps included)"
             return (
                 f"Pure differential privacy with ε = {readable(epsilon)} and no δ: if one unit "
-                f"{change}, nothing shown here{gaps} would become more than {times} times as "
-                "likely or unlikely."
+                f"{change}, nothing shown here would become more than {times} times as likely or "
+                "unlikely."
             )
         return (
             f"Differential privacy with ε = {readable(epsilon)} and δ = {readable(delta)}: if one "

@@ -17,11 +17,11 @@ from rich.text import Text
 from dpgap.exact.parameters import readable
 from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import is_mostly_noise, own_findings
-from dpgap.releases.printable import printable
+from dpgap.releases.printable import printable, visible
 from dpgap.releases.provenance import AGAIN
 from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import NAMES, Release, Selected
-from dpgap.releases.rows import HEADINGS, cells_of, visible
+from dpgap.releases.rows import HEADINGS, cells_of
 from dpgap.releases.titles import question_of, title_of
 
 _BETWEEN = 3
