@@ -238,9 +238,9 @@ def test_a_domain_has_one_digest_as_list_file_column_and_frame(
 @pytest.mark.parametrize(
     ("numbers", "ways"),
     [
-        (range(3), [[0, 1, 2], ["0", "1", "2"], "0..2", [0.0, 1, "2"]]),
-        (range(7, 8), [[7], ["7"], "7..7", range(7, 9, 5)]),
-        (range(5, -6, -5), [[5, 0, -5], ["5", "0", "-5"]]),
+        (range(3), [[0, 1, 2], "0..2", [0.0, 1, 2]]),
+        (range(7, 8), [[7], "7..7", range(7, 9, 5)]),
+        (range(5, -6, -5), [[5, 0, -5]]),
         (range(2, 10, 3), [[2, 5, 8], range(2, 9, 3)]),
     ],
 )
@@ -252,6 +252,12 @@ def test_a_range_has_one_digest_however_it_is_written(numbers: range, ways: list
 def test_domains_that_differ_have_different_digests() -> None:
     domains: list[Any] = [
         [0, 1, 2],
+        ["0", "1", "2"],
+        ["0", 1, 2],
+        [7, 1],
+        ["7", "1"],
+        ["true", "x"],
+        [True, "x"],
         [0, 1, 3],
         [0, 2, 1],
         [0, 1],

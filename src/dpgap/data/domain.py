@@ -256,16 +256,31 @@ def _lines(path: Path) -> list[str]:
 
 
 def digest_of(labels: range | Sequence[Any], texts: Sequence[str]) -> str:
-    """A hash of a domain's items in order, by their texts; a range is hashed by its ends.
+    """A hash of a domain's items in order; a range is hashed by its ends.
 
-    >>> digest_of(range(3), ()) == digest_of(["0", 1, 2], ["0", "1", "2"])
+    Text and numbers that read the same are told apart: a release shows one or the other. Hashes
+    stay as they are for ever, so that those of text, and those of whole ranges, know no types.
+
+    >>> digest_of(range(3), ()) == digest_of([0, 1.0, 2], ["0", "1", "2"])
     True
+    >>> digest_of([1], ["1"]) == digest_of(["1"], ["1"])
+    False
     """
+    kinds = "n" if isinstance(labels, range) else "".join(map(kind_of_label, labels))
     numbers = labels if isinstance(labels, range) else _as_range(texts)
-    if numbers is None:
+    if numbers is None and set(kinds) == {"t"}:
         return _hash_of_texts(texts)
+    if numbers is None or set(kinds) != {"n"}:
+        return _hash({"texts": texts, "kinds": kinds})
     step = numbers.step if len(numbers) > 1 else 1
     return _hash({"first": numbers[0], "last": numbers[-1], "step": step})
+
+
+def kind_of_label(label: object) -> str:
+    """Whether a label is text (t), true or false (b), or a number (n)."""
+    if isinstance(label, str):
+        return "t"
+    return "b" if isinstance(label, bool | np.bool_) else "n"
 
 
 def column_digest(address: str, column: str) -> str:
