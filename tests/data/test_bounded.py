@@ -91,6 +91,12 @@ def test_rows_are_filtered_before_a_unit_is_cut() -> None:
     assert _of(counts(table, where="land = 'p'", max_items=1, **ASK)) == [0, 40, 0, 0]
 
 
+def test_words_are_no_groups_of_a_column_of_numbers() -> None:
+    table = _frame([(who, "fig", who % 2, 1.0) for who in range(9)])
+    with pytest.raises(ValueError, match="groups has no numbers, but the group column"):
+        counts(table, by="land", groups=["ch", "de"], **ASK)
+
+
 def test_a_unit_counts_in_one_group_with_all_its_items() -> None:
     rows = [(who, what, land, 1.0) for who in range(60) for what in ITEMS for land in ("ch", "de")]
     found = _of(counts(_frame(rows), by="land", groups=["de", "fr", "ch"], **ASK))

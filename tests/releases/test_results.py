@@ -48,7 +48,28 @@ def test_every_release_prints_its_guarantee_in_plain_words(kind: str):
 
 @pytest.mark.parametrize(
     "epsilon",
-    ["700", "699", "50", "20", "5", "1", "0.7", "0.6931", "0.5", "1/3", "0.1", "0.04", "0.01", "0.004", "0.001", "1e-6", "9.99e-7", "1e-9", "1e-320", Fraction(1, 10 ** 6000)],
+    [
+        "700",
+        "699",
+        "50",
+        "20",
+        "5",
+        "1",
+        "0.7",
+        "0.6931",
+        "0.5",
+        "1/3",
+        "0.1",
+        "0.04",
+        "0.01",
+        "0.004",
+        "0.001",
+        "1e-6",
+        "9.99e-7",
+        "1e-9",
+        "1e-320",
+        Fraction(1, 10**6000),
+    ],
 )
 def test_the_factor_of_a_guarantee_is_never_too_small_and_a_little_too_large_at_most(epsilon):
     epsilon = Fraction(epsilon)
