@@ -1,5 +1,7 @@
 """A budget in memory: never overspent, credited once, and told of δ."""
 
+import copy
+import os
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -9,6 +11,25 @@ from dpgap import BudgetExhausted
 from dpgap.budget.account import RefusedRequest, Request, charged
 from dpgap.budget.amounts import Amount
 from dpgap.budget.purse import Purse
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_cannot_spend_from_its_copy() -> None:
+    purse = Purse(Amount(Fraction(1)))
+    child = os.fork()
+    if child == 0:
+        try:
+            purse.reserve(Fraction(1), "once more")
+        except RuntimeError as error:
+            os._exit(17 if "forked" in str(error) else 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+    purse.reserve(Fraction(1), "once")
+
+
+def test_a_budget_cannot_be_copied() -> None:
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        copy.copy(Purse(Amount(Fraction(1))))
 
 
 def test_what_was_not_used_comes_back_and_delta_does_not() -> None:

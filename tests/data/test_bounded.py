@@ -91,6 +91,12 @@ def test_rows_are_filtered_before_a_unit_is_cut() -> None:
     assert _of(counts(table, where="land = 'p'", max_items=1, **ASK)) == [0, 40, 0, 0]
 
 
+def test_words_are_no_groups_of_a_column_of_numbers() -> None:
+    table = _frame([(who, "fig", who % 2, 1.0) for who in range(9)])
+    with pytest.raises(ValueError, match="groups has no numbers, but the group column"):
+        counts(table, by="land", groups=["ch", "de"], **ASK)
+
+
 def test_a_unit_counts_in_one_group_with_all_its_items() -> None:
     rows = [(who, what, land, 1.0) for who in range(60) for what in ITEMS for land in ("ch", "de")]
     found = _of(counts(_frame(rows), by="land", groups=["de", "fr", "ch"], max_groups=1, **ASK))
@@ -143,7 +149,7 @@ def test_no_sum_overflows() -> None:
 
 
 AMOUNTS: dict[str, Any] = {
-    "floats": pandas.Series([1.5, 2.25, math.nan, 1e300, -0.0]),
+    "floats": pandas.Series([1.5, 2.25, math.nan, math.inf, -0.0]),
     "text": pandas.Series(["1.5", "2.25e0", "", "1e300", "-0"]),
     "text that is almost a number": pandas.Series(["1.50", "+2.25", "1,5", "0x7", "1.5\n"]),
     "objects": pandas.Series([1.5, "2.25", None, 10**400, True], dtype=object),
@@ -165,6 +171,14 @@ AMOUNTS: dict[str, Any] = {
 def test_an_amount_is_a_number_or_nothing(kind: str) -> None:
     table = pandas.DataFrame({"who": range(5), "what": "fig", "paid": AMOUNTS[kind]})
     assert _of(counts(table, sum="paid", at_most=50, **ASK)) == [375, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["object", "category", "string"])
+def test_filters_and_sums_of_pandas_take_the_same_texts_for_numbers(kind: str) -> None:
+    paid = pandas.Series(["1e150", "9" * 70, "9" * 64, "1e240"], dtype=kind)
+    table = pandas.DataFrame({"who": range(4), "what": ITEMS, "paid": paid})
+    assert _of(counts(table, where="paid >= 1", **ASK)) == [1, 0, 1, 0]
+    assert _of(counts(table, sum="paid", at_most=1, step=1, **ASK)) == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("kind", ["object", "category", "string"])

@@ -208,6 +208,21 @@ def test_an_address_is_the_same_however_it_is_spelt(tmp_path: Path) -> None:
     assert _origin(url).table == "sold"
 
 
+@pytest.mark.parametrize(
+    ("scheme", "how"),
+    [("postgresql", r"\[postgres\]"), ("mysql", r"ibis-framework\[mysql\]")],
+)
+def test_a_package_that_is_missing_is_not_a_server_that_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, how: str
+) -> None:
+    def connect(_: str) -> None:
+        raise ImportError("a package is missing")
+
+    monkeypatch.setattr(ibis, "connect", connect)
+    with pytest.raises(ImportError, match=f"kind of database are missing: .*{how}"):
+        _origin(f"{scheme}://nobody@127.0.0.1:1/none?table=sold")
+
+
 def test_an_address_leaves_out_who_connects_and_how() -> None:
     ways = [
         "postgresql://db/shop",
@@ -246,9 +261,9 @@ def test_a_domain_has_one_digest_as_list_file_column_and_frame(
 @pytest.mark.parametrize(
     ("numbers", "ways"),
     [
-        (range(3), [[0, 1, 2], ["0", "1", "2"], "0..2", [0.0, 1, "2"]]),
-        (range(7, 8), [[7], ["7"], "7..7", range(7, 9, 5)]),
-        (range(5, -6, -5), [[5, 0, -5], ["5", "0", "-5"]]),
+        (range(3), [[0, 1, 2], "0..2", [0.0, 1, 2]]),
+        (range(7, 8), [[7], "7..7", range(7, 9, 5)]),
+        (range(5, -6, -5), [[5, 0, -5]]),
         (range(2, 10, 3), [[2, 5, 8], range(2, 9, 3)]),
     ],
 )
@@ -260,6 +275,12 @@ def test_a_range_has_one_digest_however_it_is_written(numbers: range, ways: list
 def test_domains_that_differ_have_different_digests() -> None:
     domains: list[Any] = [
         [0, 1, 2],
+        ["0", "1", "2"],
+        ["0", 1, 2],
+        [7, 1],
+        ["7", "1"],
+        ["true", "x"],
+        [True, "x"],
         [0, 1, 3],
         [0, 2, 1],
         [0, 1],

@@ -296,10 +296,34 @@ REFUSED = {
     "time > '31.1.2024'": "column 'time' holds dates",
     "zoned in ('2024-01-31', 'x')": "column 'zoned' holds dates",
     "time = '2024-01-31 12:00Z'": "column 'time' knows no time zones",
+    "text >= '31.1.2024'": "column 'text' is text, which is ordered letter by letter: only dates",
+    "id = 1 or text < 'Jan 5, 2024'": "at character 11, column 'text' is text",
     "many = 1": "column 'many' cannot be compared: it must hold numbers, text, true and false,",
     "raw = 'x'": "column 'raw' cannot be compared",
     "clock = 1": "column 'clock' cannot be compared",
 }
+
+
+DATES = (
+    "31.01.2024|1/2/2024|01/31/24|2024/01/31|2024-1-5|31-01-2024|Jan 5, 2024|5 January 2024"
+    "|5-Jan-24|January 2024|Mon, 5 Jan 2024|31.01.2024 12:00|1/31/2024 5:00 PM|01/2024"
+    "|3rd march 2024|May 5"
+)
+IN_ORDER = (
+    "2024-01-31|2024-01|2024|2024-01-31 12:00|2024-01-31T12:00:00Z|2024-02-31|20240131|2024-W05"
+    "|fig|may|march hare|janet 5|5 marbles|10.0.0.1|1.5|12:30|A-10|"
+)
+
+
+@pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])
+def test_text_is_not_ordered_by_dates_that_do_not_sort_by_time(sign: str) -> None:
+    table = pyarrow.table({"at": [0], "text": ["x"]})
+    for literal in DATES.split("|"):
+        with pytest.raises(ValueError, match="only dates such as '2024-01-31' sort by time"):
+            kept_rows(table, [f"text {sign} '{literal}'"])
+        assert kept_rows(table, [f"text = '{literal}'"]) == [[]]
+    for text in IN_ORDER.split("|"):
+        assert len(kept_rows(table, [f"text {sign} '{text}'"])) == 1
 
 
 @pytest.mark.parametrize("home", sorted({*HOMES} - {"pandas"}))
@@ -374,7 +398,7 @@ def test_nan_that_is_not_guarded_against_is_caught(
 def test_numbers_in_text_that_are_compared_as_text_are_caught(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def number_in(text: nw.Expr, **_: bool) -> nw.Expr:
+    def number_in(text: nw.Expr, _: nw.Implementation) -> nw.Expr:
         return text
 
     def numbers_in_text(text: nw.Expr) -> Reading:

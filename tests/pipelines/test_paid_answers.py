@@ -10,6 +10,7 @@ import polars
 import pytest
 
 import dpgap
+import dpgap.data.domain as domains
 from dpgap.budget.account import AlreadyCharged, RefusedRequest
 from dpgap.budget.amounts import rounded_up
 from dpgap.budget.ledger import Ledger, LedgerAccount
@@ -238,3 +239,52 @@ def test_what_is_not_private_is_paid_for_by_nobody(table: str, account: LedgerAc
     with pytest.raises(RefusedRequest, match="would not be private"):
         ask(table, account, domain="observed-not-private")
     assert account.spent == 0
+
+
+def _numbered(folder: Path) -> str:
+    numbers = [(who, who % 3, who % 2) for who in range(900)]
+    path = folder / "numbered.parquet"
+    polars.DataFrame(numbers, schema=["who", "what", "where"], orient="row").write_parquet(path)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [([0, 1, 2], ["0", "1", "2"]), (range(3), ["0", "1", "2"]), ([0, 2], ["0", 2]), ([2], ["2"])],
+)
+def test_items_that_read_the_same_and_differ_are_other_questions(
+    one: Any, other: Any, tmp_path: Path, account: LedgerAccount
+) -> None:
+    table = _numbered(tmp_path)
+    for domain in (one, other, one, other):
+        labels = ask(table, account, domain=domain, k=1).labels
+        assert labels in [(label,) for label in domain if type(label) is type(labels[0])]
+    assert len(account.archive()) == 2
+
+
+def test_groups_that_read_the_same_and_differ_are_other_questions(
+    tmp_path: Path, account: LedgerAccount
+) -> None:
+    table = _numbered(tmp_path)
+    for groups in ([0, 1], ["0", "1"], ["0", 1]):
+        released = ask(table, account, domain=range(3), k=1, by="where", groups=groups)
+        assert [*released] == groups
+    assert len(account.archive()) == 3
+
+
+def test_documents_of_a_hash_that_knew_no_types_are_shown_where_they_were_asked_for(
+    tmp_path: Path, account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _numbered(tmp_path)
+
+    def hash_without_types(labels: Any, texts: Any) -> str:
+        return domains._hash([*(labels if isinstance(labels, range) else texts)])
+
+    monkeypatch.setattr(domains, "digest_of", hash_without_types)
+    first = ask(table, account, domain=["0", "2"], k=1)
+    assert ask(table, account, domain=["0", "2"], k=1).made.again
+    for domain in ([0, 2], ["0", 2]):
+        again = ask(table, account, domain=domain, k=2)
+        assert {*map(type, again.labels)} == {*map(type, domain)}
+    assert first.labels[0] in ("0", "2")
+    assert not ask(table, account, domain=[0, 2], k=1).made.again

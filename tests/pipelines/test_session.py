@@ -1,5 +1,8 @@
 """A session: one table, one budget, counted once per item, and all of it kept."""
 
+import copy
+import os
+import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -39,6 +42,35 @@ def test_a_session_never_spends_more_than_it_has() -> None:
         session.top_k("what", k=1, epsilon="0.5", delta="1e-9", max_items=1)
     assert session.spent == 0
     assert session.releases == ()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_session_spends_nothing() -> None:
+    """Every child would have the whole budget once more."""
+    with dpgap.Session(SOLD, unit="who", epsilon=1) as session:
+        session.top_k("what", domain=ITEMS, k=1, epsilon="0.5")
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for ask in (
+                lambda: session.top_k("what", domain=ITEMS, k=1, epsilon="0.5"),
+                lambda: session.above("where", domain=["CH"], threshold=1, k=1, epsilon="0.5"),
+                lambda: session.count(epsilon="0.5"),
+            ):
+                try:
+                    ask()
+                except RuntimeError as error:
+                    refused += "a session cannot be used in a forked process" in str(error)
+            os._exit(10 + refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 13
+        session.count(epsilon="0.5")
+
+
+def test_a_session_with_a_budget_of_its_own_cannot_be_copied_or_pickled() -> None:
+    session = dpgap.Session(SOLD, unit="who", epsilon=1)
+    for duplicate in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            duplicate(session)
 
 
 def test_the_table_is_counted_once_for_each_item(monkeypatch: pytest.MonkeyPatch) -> None:

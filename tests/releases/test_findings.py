@@ -367,3 +367,29 @@ def test_an_interval_without_a_lower_end_is_shown_as_at_most_its_upper_end():
     assert cells["95% high"][-1] == f"≤ {last.high:.0f}"
     assert not any("≤" in cell for cell in cells["95% high"][:-1])
     assert "≤" not in to_csv(release) + release.to_json()
+
+
+def _paid(amounts: list[Any]) -> Any:
+    """The top total of a table with these amounts, of which noise leaves little."""
+    sold = pandas.DataFrame({"what": ["fig"] * len(amounts), "paid": amounts})
+    asked = {"item": "what", "domain": ["fig", "pea"], "sum": "paid", "at_most": 50}
+    return dpgap.top_k(sold, unit="row", k=1, epsilon=1, **asked)
+
+
+def test_totals_near_0_of_a_column_of_text_may_be_those_of_amounts_that_are_no_numbers():
+    for amounts in (["16,48"] * 900, ["$16.48"] * 900):
+        first, *others = _same_again(_paid(amounts))
+        assert first.startswith("Column 'paid' is text: amounts such as '16,48' or '$16.48'")
+        assert others
+    assert not any("is text" in each for each in _same_again(_paid(["16.48"] * 900)))
+    assert not any("is text" in each for each in _same_again(_paid([0.0] * 900)))
+
+
+def test_nothing_above_a_line_says_so_too():
+    sold = pandas.DataFrame({"what": ["fig"] * 90, "paid": ["16,48"] * 90})
+    asked = {"item": "what", "domain": ["fig", "pea"], "sum": "paid", "at_most": 50}
+    release = dpgap.above(sold, unit="row", threshold=10**6, epsilon=1, k=1, **asked)
+    assert [each.split(":")[0] for each in _same_again(release)] == [
+        "Column 'paid' is text",
+        "Nothing was found above 1,000,000.",
+    ]

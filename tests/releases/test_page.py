@@ -194,6 +194,27 @@ def test_whole_numbers_have_no_point_unless_another_number_of_the_table_has() ->
     assert re.fullmatch(r"-\d+\.0", cells_of(mixed)["low"][0])
 
 
+def test_a_name_is_written_in_one_way_wherever_it_is_shown() -> None:
+    labels = ["fig\x1b[2J", "", ("pea", np.int64(3)), None]
+    release = dpgap.NoisyTopK(4, 1000).release([900, 600, 300, 0], labels=labels)
+    written = [r"fig\x1b[2J", '""', "['pea', 3]", "None"]
+    assert release.cells()["label"] == cells_of(release)["label"] == written
+    assert r"fig\x1b[2J" in str(release)
+
+
+def test_a_set_has_one_p_value_which_is_of_no_row() -> None:
+    ranked, joint = (
+        dpgap.measured_top_k([900, 600, 300, 0, 0], 3, 9, method=method, monotonic=True)
+        for method in ("ranked", "joint")
+    )
+    assert joint.is_proved_as_a_set
+    assert not ranked.is_proved_as_a_set
+    assert "p" in cells_of(ranked)
+    assert "p" not in cells_of(joint)
+    assert "p" not in joint.cells()
+    assert joint.set_p_value is not None
+
+
 def test_a_label_that_is_a_number_keeps_its_digits() -> None:
     named = dpgap.NoisyTopK(1, 9).release([1, 5000], labels=[0.25, 1.75])
     assert named.cells()["label"] == cells_of(named)["label"] == ["1.75"]

@@ -4,7 +4,9 @@ import builtins
 import copy
 import json
 import pickle
+import re
 from dataclasses import fields, is_dataclass
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +14,7 @@ import pandas
 import pytest
 
 import dpgap
+from dpgap.releases.release import factor
 
 ANSWERS = [900, 50, 800, 3]
 HOSTILE = ["<script>alert(1)</script>", "\x1b[31mred", "a\u202eb", "=cmd()"]
@@ -41,6 +44,52 @@ def test_every_release_prints_its_guarantee_in_plain_words(kind: str):
     assert "one person" in text
     assert release.guarantee in text
     assert any("index" in line for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "epsilon",
+    [
+        "700",
+        "699",
+        "50",
+        "20",
+        "5",
+        "1",
+        "0.7",
+        "0.6931",
+        "0.5",
+        "1/3",
+        "0.1",
+        "0.04",
+        "0.01",
+        "0.004",
+        "0.001",
+        "1e-6",
+        "9.99e-7",
+        "1e-9",
+        "1e-320",
+        Fraction(1, 10**6000),
+    ],
+)
+def test_the_factor_of_a_guarantee_is_never_too_small_and_a_little_too_large_at_most(epsilon):
+    epsilon = Fraction(epsilon)
+    text = factor(epsilon)
+    if text.startswith("e^"):
+        assert (text, epsilon) == ("e^700", 700)
+        return
+    found = re.fullmatch("(1 [+] )?(?:([0-9.]+)·?)?(?:10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?", text)
+    power = int((found[3] or "0").translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")))
+    said = Fraction(found[2] or 1) * Fraction(10) ** power - (0 if found[1] else 1)
+    with localcontext(prec=60) as exact:
+        exact.Emin = -(10**9)
+        true = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
+        more = Fraction(true.exp() - 1 if epsilon > Fraction(1, 10**9) else true + true * true / 2)
+    assert more <= said <= more * Fraction(12, 10)
+
+
+def test_no_guarantee_speaks_of_gaps_that_there_are_not():
+    joint = dpgap.JointTopK(2, 1).release([5, 3, 1])
+    assert "gaps" not in joint.guarantee
 
 
 @pytest.mark.parametrize("kind", RELEASES)

@@ -1,7 +1,8 @@
 """A budget in memory, for as long as a program runs: what a session spends from.
 
-It cannot be overspent from several threads. A release that ends in an error stays charged, as
-everywhere. Whoever wants a budget that outlives the program opens a ledger.
+It cannot be overspent from several threads, and a forked process cannot spend from its copy. A
+release that ends in an error stays charged, as everywhere. Whoever wants a budget that outlives the
+program opens a ledger.
 """
 
 import threading
@@ -11,9 +12,10 @@ from fractions import Fraction
 
 from dpgap.budget.account import BudgetExhausted
 from dpgap.budget.amounts import Amount
+from dpgap.exact.bits import ProcessBound
 
 
-class Purse:
+class Purse(ProcessBound):
     """An ε and a δ that releases are paid from.
 
     >>> purse = Purse(Amount(Fraction(1)))
@@ -23,6 +25,7 @@ class Purse:
     """
 
     def __init__(self, total: Amount) -> None:
+        super().__init__()
         self._total = total
         self._spent = Amount(Fraction(0))
         self._one_at_a_time = threading.Lock()
@@ -41,6 +44,7 @@ class Purse:
         self, epsilon: Fraction, purpose: str, delta: Fraction = Fraction(0)
     ) -> "_SetAside":
         """Set an amount aside, or raise `BudgetExhausted` and change nothing."""
+        self.refuse_elsewhere("a session")
         wanted = Amount(epsilon, delta)
         with self._one_at_a_time:
             if not (self._spent + wanted).fits(self._total):

@@ -200,7 +200,12 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     except ImportError:
         raise ImportError(f"tables in databases need Ibis: {how_to_get('postgres')}") from None
     connection = urlunsplit(parts._replace(query=urlencode(options)))
-    database = quietly(lambda: ibis.connect(connection), _UNREACHABLE)
+    database = quietly(lambda: _connect(ibis, connection), _UNREACHABLE)
+    if database is None:
+        is_postgres = parts.scheme in ("postgres", "postgresql")
+        other = f"pip install 'ibis-framework[{parts.scheme}]'"
+        how = how_to_get("postgres") if is_postgres else other
+        raise ImportError(f"packages for this kind of database are missing: {how}")
     resources.callback(_disconnect, database)
     require_faithful(database)
     table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
@@ -216,6 +221,14 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     require_columns(list(public.columns), column)
     beside = table_address(parts, options, {"schema": home, "table": own})
     return source._replace(domain=public.select(column), domain_address=beside)
+
+
+def _connect(ibis: Any, connection: str) -> Any:
+    """A connection; None where a package that it needs is missing."""
+    try:
+        return ibis.connect(connection)
+    except ImportError:
+        return None
 
 
 def _read_url(url: str) -> tuple[SplitResult, dict[str, str]]:

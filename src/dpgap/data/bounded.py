@@ -8,9 +8,9 @@ What a unit keeps is decided by a secret order of its own groups and items. It d
 key and on that unit's rows alone, so no unit moves what another one keeps. Privacy needs no more
 than that of the order. The key is secret and fresh so that no item is favoured.
 
-An amount is a number or nothing. NULL, NaN, infinity, numbers beyond ±10^100 and text that is no
-number are no amount, and a row without an amount is left out from the start. Each row is rounded
-by itself: floats that are added up would depend on the order of rows, and so on other units. Sums
+An amount is a number or nothing. NULL, NaN, infinity and text that is no number, as filters read
+it, are no amount, and a row without an amount is left out from the start. Each row is rounded by
+itself: floats that are added up would depend on the order of rows, and so on other units. Sums
 are of whole numbers that cannot overflow, as rows and totals lie within public bounds.
 """
 
@@ -22,7 +22,8 @@ from narwhals.dtypes import DType
 from dpgap.data.addresses import Lazy
 from dpgap.data.bounds import Bounds
 from dpgap.data.engines.base import Engine
-from dpgap.data.query import is_finite, short
+from dpgap.data.query import is_finite
+from dpgap.data.readings import LONGEST, number_in
 from dpgap.exact.bits import secure_bits
 
 MOST_OF_A_ROW = 1 << 53
@@ -31,15 +32,6 @@ MOST_OF_A_ROW = 1 << 53
 MOST_OF_ALL = 1 << 55
 """No total has more steps than this, so that it fits on the grids of all measurements."""
 
-NUMBER = r"^[+-]?([0-9]{1,100}(\.[0-9]{0,100})?|\.[0-9]{1,100})([eE][+-]?1?[0-9]{1,2})?$"
-"""Text that every engine can turn into a float, which is then neither infinite nor too small."""
-
-_LONGEST = 207
-"""So many letters that pattern can match."""
-
-_BEYOND = 1e100
-"""Larger numbers are no amounts, so that it does not matter who can write them down."""
-
 _NOTHING = 1e-100
 """Amounts below this are 0."""
 
@@ -47,8 +39,8 @@ _NOTHING = 1e-100
 def steps_of(rows: Lazy, kind: DType, bounds: Bounds) -> Lazy:
     """The rows that have an amount, which becomes whole `steps`: ⌊amount/step + ½⌋."""
     amount, others = nw.col("amount"), [name for name in rows.collect_schema() if name != "amount"]
-    floats = rows.with_columns(_as_float(kind).alias("amount"))
-    amounts = floats.filter(is_finite(amount) & amount.is_between(-_BEYOND, _BEYOND))
+    floats = rows.with_columns(_as_float(kind, rows.implementation).alias("amount"))
+    amounts = floats.filter(is_finite(amount))
     width, finer = float(bounds.step.numerator), float(bounds.step.denominator)
     most = MOST_OF_A_ROW * width / finer
     scaled = amount.clip(-most, most) * finer
@@ -58,15 +50,15 @@ def steps_of(rows: Lazy, kind: DType, bounds: Bounds) -> Lazy:
     return amounts.select(*others, (scaled + 0.5).floor().cast(nw.Int64).alias("steps"))
 
 
-def _as_float(kind: DType) -> nw.Expr:
+def _as_float(kind: DType, engine: nw.Implementation) -> nw.Expr:
     """Amounts as floats; NULL where text is no number."""
     amount = nw.col("amount")
     if kind.is_integer() or kind.is_float():
         return amount.cast(nw.Float64)
-    text = short(amount.cast(nw.String), _LONGEST)
-    # To Java "$" also stands before a last line break, which the second pattern sees.
-    is_number = text.str.contains(NUMBER) & ~text.str.contains("[^0-9eE.+-]")
-    return nw.when(is_number).then(text).otherwise(None).cast(nw.Float64)
+    text = amount.cast(nw.String)
+    if kind.is_numeric():  # decimals, maybe of any length: the first digits say enough
+        text = text.str.slice(0, LONGEST)
+    return number_in(text, engine)
 
 
 def add_up(engine: Engine, rows: Lazy, bounds: Bounds, size: int | None) -> Lazy:

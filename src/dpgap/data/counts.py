@@ -154,6 +154,7 @@ def counts(
             columns=columns,
             digest=_digest(public, source.domain_address, domain),
             unknown=domain is None,
+            sum_of_text=bounds.column is not None and not states_numbers(frame, bounds.column),
             **_bounds_told(bounds),
         )
         facts = _facts(bounds, public, origin, is_row=source.unit == "row")

@@ -5,9 +5,9 @@ domain's own labels. A range of whole numbers is never written out. A domain is 
 looks like a slip in it is named in a `DomainWarning`.
 
 A domain that is read from the private table says which items somebody has. Then nothing is private.
-This can be told, without looking at any value, where both come from one file, from one frame or
-from the same memory, and where an engine says that two expressions are the same. A copy of the
-column cannot be told from public values: the guarantee says that they must be public.
+This can be told, without looking at any value, where both come from one file or one address, where
+both are one frame, and where an engine says that two expressions are the same. Values that were
+taken from the table cannot be told from public ones: the guarantee says that they must be public.
 """
 
 import gzip
@@ -53,9 +53,6 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _LIST = "a list of {count} items"
 _MARK = "\ufeff"
 
-Span = tuple[int, int]
-"""Where memory starts and where it ends."""
-
 
 @public
 class DomainWarning(UserWarning):
@@ -93,10 +90,10 @@ class Domain:
         at, rest = np.divmod(offset, self.labels.step)
         return np.where(inside & (rest == 0), at, -1)
 
-    def require_numbers(self) -> None:
+    def require_numbers(self, name: str = "domain", role: str = "item") -> None:
         """Refuse a domain of which no label can be found in a column of numbers."""
         if not isinstance(self.labels, range) and all(whole(x) is None for x in self.labels):
-            raise ValueError("domain has no numbers, but the item column holds nothing else")
+            raise ValueError(f"{name} has no numbers, but the {role} column holds nothing else")
 
 
 Stated = Domain | Lazy | None
@@ -253,16 +250,31 @@ def _lines(path: Path) -> list[str]:
 
 
 def digest_of(labels: range | Sequence[Any], texts: Sequence[str]) -> str:
-    """A hash of a domain's items in order, by their texts; a range is hashed by its ends.
+    """A hash of a domain's items in order; a range is hashed by its ends.
 
-    >>> digest_of(range(3), ()) == digest_of(["0", 1, 2], ["0", "1", "2"])
+    Text and numbers that read the same are told apart: a release shows one or the other. Hashes
+    stay as they are for ever, so that those of text, and those of whole ranges, know no types.
+
+    >>> digest_of(range(3), ()) == digest_of([0, 1.0, 2], ["0", "1", "2"])
     True
+    >>> digest_of([1], ["1"]) == digest_of(["1"], ["1"])
+    False
     """
+    kinds = "n" if isinstance(labels, range) else "".join(map(kind_of_label, labels))
     numbers = labels if isinstance(labels, range) else _as_range(texts)
-    if numbers is None:
+    if numbers is None and set(kinds) == {"t"}:
         return _hash_of_texts(texts)
+    if numbers is None or set(kinds) != {"n"}:
+        return _hash({"texts": texts, "kinds": kinds})
     step = numbers.step if len(numbers) > 1 else 1
     return _hash({"first": numbers[0], "last": numbers[-1], "step": step})
+
+
+def kind_of_label(label: object) -> str:
+    """Whether a label is text (t), true or false (b), or a number (n)."""
+    if isinstance(label, str):
+        return "t"
+    return "b" if isinstance(label, bool | np.bool_) else "n"
 
 
 def column_digest(address: str, column: str) -> str:
@@ -313,7 +325,6 @@ def refuse_own_column(table: Any, item: str | None, domain: Any, name: str = "do
     else:
         table, domain = (nw.to_native(each, pass_through=True) for each in (table, domain))
         is_own = table is domain or _is_told(_is_same_expression, table, item, domain)
-        is_own = is_own or _is_told(_shares_memory, table, item, domain)
     if is_own:
         raise ValueError(_OWN_COLUMN.format(name=name))
 
@@ -344,44 +355,3 @@ def _is_same_expression(table: Any, item: str | None, domain: Any) -> bool:
     if hasattr(table, "equals") and hasattr(table, "get_backend"):  # Ibis
         return any(domain.equals(each) for each in (column, column.distinct(), table[item]))
     return False
-
-
-def _shares_memory(table: Any, item: str | None, domain: Any) -> bool:
-    frame = nw.from_native(table, eager_only=True)
-    known = nw.from_native(domain, pass_through=True, allow_series=True)
-    columns = known.iter_columns() if isinstance(known, nw.DataFrame) else [known]
-    # Both are held until they are compared: memory that was let go of is soon somebody else's.
-    stated = [
-        each for column in columns for each in _buffers(nw.to_native(column, pass_through=True))
-    ]
-    if not stated:
-        return False
-    own = [each for column in frame.iter_columns() for each in _buffers(column.to_native())]
-    return any(_overlap(_span(one), _span(other)) for one in own for other in stated)
-
-
-def _buffers(column: Any) -> list[Any]:
-    """Arrays that hold the values of a column, as its library tells; it may copy them."""
-    if hasattr(column, "to_physical"):  # Polars
-        import polars
-
-        column = column.to_physical().to_arrow(compat_level=polars.CompatLevel.newest())
-    elif hasattr(column, "array"):  # pandas
-        column = getattr(column.array, "codes", column.array)
-        column = column.__arrow_array__() if hasattr(column, "__arrow_array__") else column
-    if not hasattr(column, "chunks") and not hasattr(column, "buffers"):
-        return [np.asarray(column)] if hasattr(column, "__array__") else []
-    chunks = getattr(column, "chunks", [column])
-    values = [getattr(chunk, "indices", chunk) for chunk in chunks]
-    # The first buffer says which values are NULL.
-    return [buffer for chunk in values for buffer in chunk.buffers()[1:] if buffer is not None]
-
-
-def _span(buffer: Any) -> Span:
-    if isinstance(buffer, np.ndarray):
-        return np.lib.array_utils.byte_bounds(buffer)
-    return buffer.address, buffer.address + buffer.size
-
-
-def _overlap(one: Span, other: Span) -> bool:
-    return one[0] < other[1] and other[0] < one[1]

@@ -7,20 +7,17 @@ become whole numbers.
 """
 
 import math
-import re
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Any
 
 import narwhals as nw
 
+from dpgap.data import readings
 from dpgap.data.addresses import Frame, guessed
-from dpgap.data.bounded import NUMBER
 from dpgap.data.files import embedded_database
 from dpgap.data.tracebacks import UNREADABLE, quietly
 from dpgap.data.values import number_of
-
-_NUMBER = re.compile(NUMBER)
 
 
 def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
@@ -79,5 +76,5 @@ def _of_pandas(column: Any, *, is_told: bool) -> Any:
 def _float_of(value: Any) -> float:
     """The number that a value is, or says; NaN where it is none."""
     if isinstance(value, str):
-        return float(value) if _NUMBER.fullmatch(value) else math.nan
+        return float(value) if readings.is_number(value) else math.nan
     return number_of(value)

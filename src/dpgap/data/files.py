@@ -189,8 +189,11 @@ def embedded_database() -> Iterator["DuckDBPyConnection"]:
         }
         database = duckdb.connect(config=settings)
         try:
-            # How long a query takes would show in the terminal.
-            database.execute("SET enable_progress_bar = false")
+            # How long a query takes would show in the terminal. A notebook without ipywidgets has
+            # no bar, and there DuckDB refuses to be told so.
+            bar = database.execute("SELECT current_setting('enable_progress_bar')").fetchall()
+            if bar != [(False,)]:
+                database.execute("SET enable_progress_bar = false")
             yield database
         finally:
             database.close()

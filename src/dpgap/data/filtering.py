@@ -128,13 +128,20 @@ def _family(kind: DType) -> str:
 def _require_fitting(filter: Filter, comparison: Comparison, family: str) -> None:
     """Refuse literals that a column cannot be compared with."""
     for literal in comparison.literals:
-        problem = _misfit(literal, family)
+        problem = _misfit(literal, family, is_ordered=comparison.sign in ORDERS)
         if problem:
             raise filter.error_at(comparison, f"column {comparison.column!r} {problem}")
 
 
-def _misfit(literal: Literal, family: str) -> str:
+def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
     """Why a literal does not go with a column; nothing if it does."""
+    if family in ("text", ANY):
+        if is_ordered and isinstance(literal, str) and readings.is_date_out_of_order(literal):
+            return (
+                "is text, which is ordered letter by letter: only dates such as '2024-01-31' sort "
+                "by time. Write one, and if the column has dates in another form, convert it first"
+            )
+        return ""
     if family in ("number", "huge") and not isinstance(literal, Decimal):
         is_number = isinstance(literal, str) and readings.is_number(literal)
         return f"holds numbers: write {literal if is_number else 'one'} without quotes"
@@ -258,8 +265,7 @@ class _Rows:
             return readings.truths_in_text(text)
         if literal is str:
             return readings.texts(text, self._order(name, text))
-        exact = self._kind.is_duckdb() or self._kind.is_polars() or self._kind.is_pyarrow()
-        number = readings.number_in(text, ends_exactly=exact)
+        number = readings.number_in(text, self._kind)
         return readings.numbers_in_text(self._add(self._numbers, number))
 
     def _text(self, name: str) -> nw.Expr:

@@ -33,13 +33,27 @@ _NUMBER = (
     "^[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)"
     "(?:[eE][+-]?(?:0?[0-9]?[0-9]|1[0-9][0-9]|2[0-3][0-9]))?$"
 )
-_LONGEST = 64
-"""Which texts are numbers: so limited that no engine overflows."""
+LONGEST = 64
+"""Which texts are numbers, in filters and in sums: so limited that no engine overflows."""
 _TRUTHS = {True: ("true", "True", "TRUE"), False: ("false", "False", "FALSE")}
 _MOMENT = re.compile(
     "[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
     "(Z|[+-][0-9]{2}:[0-9]{2})?)?"
 )
+_IN_ORDER = re.compile("[0-9]{4}-[0-9]{2}(-[0-9]{2}([ T].*)?)?", re.DOTALL)
+_MONTH = (
+    "(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?"
+    "|oct(ober)?|nov(ember)?|dec(ember)?)[.]?"
+)
+_DAY = "[0-9]{1,2}(st|nd|rd|th|[.])?"
+_DATE = re.compile(
+    r"([a-z]{3,9}[.,] ?)?("
+    r"[0-9]{4}([./-])[0-9]{1,2}\3[0-9]{1,2}|[0-9]{1,2}([./-])[0-9]{1,2}\4([0-9]{4}|[0-9]{2})"
+    rf"|[0-9]{{1,2}}/[0-9]{{4}}|{_DAY}[ /-]?{_MONTH}([ /-]?[0-9]{{2,4}})?"
+    rf"|{_MONTH}[ /-]?({_DAY}|({_DAY},? ?)?[0-9]{{4}}))([ T,].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Text that people take for a date."""
 _EXACT = Context(prec=400)
 COMPARE = {
     "=": operator.eq,
@@ -191,21 +205,22 @@ def in_order_of_bytes(value: nw.Expr) -> Callable[[str, str], nw.Expr]:
     return lambda sign, literal: _stands(sign, value, literal)
 
 
-def number_in(text: nw.Expr, *, ends_exactly: bool) -> nw.Expr:
+def number_in(text: nw.Expr, engine: nw.Implementation) -> nw.Expr:
     """The number that a text is, NULL where it is none; in a CASE, so that no cast can fail.
 
-    To Java and Python "$" also stands before a last line break, which no cast would take.
+    The length is looked at first: no engine takes a text of any length for a pattern. To Java and
+    Python "$" also stands before a last line break, which no cast would take.
     """
-    text = short(text, _LONGEST)
+    text = short(text, LONGEST)
     is_number = text.str.contains(_NUMBER)
-    if not ends_exactly:
+    if not (engine.is_duckdb() or engine.is_polars() or engine.is_pyarrow()):
         is_number = is_number & ~text.str.contains("[^0-9.eE+-]")
     return nw.when(is_number).then(text).otherwise(None).cast(nw.Float64)
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number."""
-    return len(text) <= _LONGEST and re.fullmatch(_NUMBER[:-1], text) is not None
+    """Whether a text is a number, as `number_in` tells."""
+    return len(text) <= LONGEST and re.fullmatch(_NUMBER[:-1], text) is not None
 
 
 def numbers_in_text(number: nw.Expr) -> Reading:
@@ -236,6 +251,15 @@ def read_moment(text: str) -> datetime | None:
         return datetime.fromisoformat(text)
     except ValueError:
         return None
+
+
+def is_date_out_of_order(text: str) -> bool:
+    """Whether a literal looks like a date in a form in which text does not sort by time.
+
+    >>> [is_date_out_of_order(each) for each in ("31.01.2024", "Jan 5, 2024", "2024-01-31", "fig")]
+    [True, True, False, False]
+    """
+    return _IN_ORDER.fullmatch(text) is None and _DATE.fullmatch(text.strip()) is not None
 
 
 def moments(value: nw.Expr, kind: DType, *, in_sql: bool) -> Reading:

@@ -15,7 +15,7 @@ from dpgap.desk.desk import shares
 from dpgap.desk.expecting import about
 from dpgap.desk.visits import At, browser_visitor, desk_of
 from dpgap.exact.parameters import readable
-from dpgap.releases.rows import visible
+from dpgap.releases.printable import visible
 from dpgap.releases.standalone import STYLE
 from dpgap.releases.titles import plural
 

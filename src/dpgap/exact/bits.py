@@ -130,6 +130,32 @@ def process() -> tuple[int, int]:
     return _forks, os.getpid()
 
 
+class ProcessBound:
+    """What must never be there twice, such as budget: it cannot be copied, pickled or forked.
+
+    A child that is forked has a copy all the same, so whatever spends asks `is_elsewhere` first.
+    """
+
+    def __init__(self) -> None:
+        self._process = process()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this is the copy of a forked child."""
+        return process() != self._process
+
+    def refuse_elsewhere(self, what: str) -> None:
+        """Refuse the copy of a forked child."""
+        if self.is_elsewhere:
+            raise RuntimeError(
+                f"{what} cannot be used in a forked process, where its budget would be there once "
+                "more: start a new one there, or spend from a ledger, which all processes share"
+            )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} cannot be copied or pickled: there must be one")
+
+
 def _be_a_child() -> None:
     """Let go of the parent's bits; in the child only this thread lives on."""
     global _forks

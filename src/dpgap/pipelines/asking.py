@@ -5,7 +5,7 @@ change, how many items it reaches, whether the items are known. With groups, eve
 the same, and all of it is one release.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -15,6 +15,7 @@ import numpy as np
 
 from dpgap.budget.account import Account, AlreadyCharged, Archive, RefusedRequest, charged
 from dpgap.data.by_group import CountsByGroup
+from dpgap.data.domain import kind_of_label, text_of
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.parameters import (
     Rational,
@@ -173,7 +174,7 @@ def answer(
     question = _question(asked, pipeline, origin, counted[0])
     kind: type[Answer] = TableRelease if origin.by is None else ReleasesByGroup
     paid = _paid_before(question, account, fresh, kind)
-    if paid is not None:
+    if paid is not None and _is_named_as_asked(paid, by_group):
         return paid
     with ExitStack() as resources:
         prepared = [_prepare(pipeline, each, resources) for each in counted]
@@ -333,6 +334,27 @@ def _paid_before(
     if not isinstance(release, kind):
         raise DocumentError("the archive's document of this question is of another kind")
     return cast(R, release.again())
+
+
+def _is_named_as_asked(paid: Answer, by_group: Mapping[Any, PrivateCounts]) -> bool:
+    """Whether items and groups are called as was asked: older hashes took 1 and "1" for the same.
+
+    Items that nobody listed are private, and not looked at.
+    """
+    counts, by = next(iter(by_group.values())), isinstance(paid, ReleasesByGroup)
+    answers = paid.answers if isinstance(paid, ReleasesByGroup) else (paid,)
+    if by and {_named(each.question.group) for each in answers} != {*map(_named, by_group)}:
+        return False
+    shown = [label for each in answers for label in each.labels or ()]
+    if counts.unknown or counts.labels is None:
+        return True
+    if isinstance(counts.labels, range):
+        return all(kind_of_label(label) == "n" for label in shown)
+    return {*map(_named, shown)} <= {*map(_named, counts.labels)}
+
+
+def _named(label: Any) -> tuple[str, str]:
+    return kind_of_label(label), text_of(label)
 
 
 def _origin(answers: PrivateCounts | CountsByGroup) -> Origin:

@@ -38,7 +38,7 @@ class Session:
 
     The table is counted once for each item, however often it is asked about. All releases are kept
     in `releases`, and shown as one page by `to_html`. A `with` block lets go of what an engine
-    keeps.
+    keeps. A forked process cannot ask, unless an account pays.
 
     Parameters
     ----------
@@ -153,6 +153,7 @@ class Session:
         where
             Which rows count, as for `dpgap.top_k`.
         """
+        self._require_own_process()
         found = count(
             self._table, epsilon=epsilon, where=where, account=self._account, **self._facts
         )
@@ -164,6 +165,7 @@ class Session:
 
         Arguments may be lists or frames: `_is_same` compares them.
         """
+        self._require_own_process()
         for name in self._facts:
             if name in more:
                 raise TypeError(f"{name} must be left out: it was stated for the whole session")
@@ -178,6 +180,11 @@ class Session:
         as_said = {name: _as_is_now(each) for name, each in counting.items()}
         self._counted.append((as_said, answers))
         return answers, ask
+
+    def _require_own_process(self) -> None:
+        """Refuse a forked child before it counts; an account looks after itself."""
+        if self._purse is not None:
+            self._purse.refuse_elsewhere("a session")
 
     def _keep(self, release: Any) -> Any:
         self.releases += (release,)

@@ -135,6 +135,7 @@ def _question() -> Form:
         "step": maybe(positive(), Fraction(1)),
         "where": maybe(text()),
         "unknown": maybe(flag(), False),
+        "sum_of_text": maybe(flag(), False),
     }
     inside = parts(forms)
     other = {  # what a question or its origin calls otherwise

@@ -22,6 +22,7 @@ from dpgap.estimates.histogram import HistogramError
 from dpgap.exact.parameters import approximately
 from dpgap.releases.cutting import cut_in_words, of_what_is_left
 from dpgap.releases.numbers import in_words, ranks_in_words, separated
+from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import Release, Selected, p_text
 from dpgap.releases.results import HybridRelease, Measured, TopKRelease
 from dpgap.releases.ways import HISTOGRAM
@@ -99,12 +100,20 @@ def _nothing_is_sure(release: Measured) -> bool:
 def _kinds(release: Selected) -> tuple[Kind, ...]:
     """The kinds of sentences that are said of it, in order."""
     if not release.indices.size:
-        return (_nothing,)
+        return (_doubts, _nothing)
     if not isinstance(release, Measured):
         return (_members,)
     if _nothing_is_sure(release):
-        return (_little, _outside)
-    return (_members, _order, _without_value, _outside)
+        return (_doubts, _little, _outside)
+    return (_doubts, _members, _order, _without_value, _outside)
+
+
+def _doubts(release: Selected) -> Iterable[str]:
+    """Why all that is shown may be near 0, where it is."""
+    if not isinstance(release, TableRelease):
+        return ()
+    is_near_zero = not release.indices.size or _half_are_near_zero(release)
+    return release.question.doubts() if is_near_zero else ()
 
 
 def _claims_something(release: Selected) -> bool:

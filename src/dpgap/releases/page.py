@@ -13,12 +13,12 @@ from dpgap.releases.cutting import cut_in_words
 from dpgap.releases.findings import is_mostly_noise, own_findings, why_no_p_values
 from dpgap.releases.numbers import exact_text
 from dpgap.releases.picture import picture
-from dpgap.releases.printable import printable
+from dpgap.releases.printable import printable, visible
 from dpgap.releases.provenance import AGAIN, MechanismUsed
 from dpgap.releases.questions import Question, TableRelease
 from dpgap.releases.release import NAMES, Release, Selected
 from dpgap.releases.results import Measured
-from dpgap.releases.rows import cells_of, visible
+from dpgap.releases.rows import cells_of
 from dpgap.releases.standalone import STYLE, contents, listed, safe, section, standalone, text
 from dpgap.releases.titles import measure_of, plural, question_of, title_of, units_of
 from dpgap.releases.ways import HISTOGRAM

@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from dpgap.releases.printable import visible
 from dpgap.releases.results import Measured
-from dpgap.releases.rows import Row, rows_of, visible
+from dpgap.releases.rows import Row, rows_of
 
 _LONG = 8
 """A picture of more rows than this has an axis above as well as below."""

@@ -67,6 +67,8 @@ class Origin(NamedTuple):
     """What answers are whole numbers of."""
     where: str | None = None
     """Which rows were looked at, in words that can be read again; None for all."""
+    sum_of_text: bool = False
+    """Whether the column that was added up is text, by the schema."""
 
     @property
     def is_of_lines(self) -> bool:
@@ -211,11 +213,10 @@ class Question(NamedTuple):
         """What an ε, and a δ if there is one, promise about this table."""
         change, times = _CHANGES[self.origin.neighbours][0], factor(epsilon)
         if not delta:
-            gaps = "" if self.kind == "count" else " (gaps included)"
             return (
                 f"Pure differential privacy with ε = {readable(epsilon)} and no δ: if one unit "
-                f"{change}, nothing shown here{gaps} would become more than {times} times as "
-                "likely or unlikely."
+                f"{change}, nothing shown here would become more than {times} times as likely or "
+                "unlikely."
             )
         return (
             f"Differential privacy with ε = {readable(epsilon)} and δ = {readable(delta)}: if one "
@@ -223,6 +224,14 @@ class Question(NamedTuple):
             f"unlikely; but for a chance of at most {readable(delta)} that an item is shown "
             "which that unit alone has."
         )
+
+    def doubts(self) -> Iterator[str]:
+        """Why released totals may be near 0, whatever the true ones are."""
+        if self.origin.sum_of_text:
+            yield printable(
+                f"Column {self.origin.sum!r} is text: amounts such as '16,48' or '$16.48' are not "
+                "numbers as written, and count as nothing. See to that before you spend more ε."
+            )
 
     def conditions(self) -> tuple[str, ...]:
         """What a unit is, how much of it counts, and what is public, sentence by sentence."""

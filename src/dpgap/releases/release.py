@@ -5,7 +5,6 @@ Nothing here has ever seen a private number. Each release carries its guarantee 
 
 import html
 import importlib
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, replace
@@ -21,6 +20,7 @@ from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.parameters import approximately, confidence_level, readable, with_power
 from dpgap.releases.numbers import exact_value
 from dpgap.releases.plain import plain
+from dpgap.releases.printable import printable, visible
 from dpgap.releases.provenance import MechanismUsed, Provenance
 from dpgap.releases.words import attempted, sentences
 
@@ -54,23 +54,36 @@ class Promise(NamedTuple):
             public = "All parameters are public; which items there are is not."
         return (
             f"{kind} with ε = {readable(self.epsilon)} and {delta}: if one person's data were "
-            "added or taken away, nothing shown here (gaps included) would become more than "
+            "added or taken away, nothing shown here would become more than "
             f"{factor(self.epsilon)} times as likely or unlikely{but}. This holds provided that "
             f"one person changes {which} by at most {readable(self.sensitivity)}{direction}; "
             f"that is for you to see to. {public}"
         )
 
 
-def few_digits_up(chance: Fraction) -> str:
-    """A chance, or a little more than it, in three digits."""
-    few = Context(prec=3, rounding=ROUND_CEILING, traps=[])
-    up = few.divide(Decimal(chance.numerator), Decimal(chance.denominator))
-    return approximately(Fraction(up), 3)
+def few_digits_up(number: Fraction, digits: int = 3) -> str:
+    """A number, or a little more than it, in a few digits."""
+    few = Context(prec=digits, rounding=ROUND_CEILING, traps=[])
+    up = few.divide(Decimal(number.numerator), Decimal(number.denominator))
+    return approximately(Fraction(up), digits)
 
 
 def factor(epsilon: Fraction) -> str:
-    """How much likelier ε allows anything to become."""
-    return with_power(f"{math.exp(epsilon):.3g}") if epsilon < 700 else f"e^{readable(epsilon)}"
+    """How much likelier ε allows anything to become, or a little more; never less.
+
+    >>> [factor(Fraction(each)) for each in ("5", "1", "1/10", "1/1000", "1/10000000")]
+    ['149', '2.72', '1.11', '1.0011', '1 + 1.1·10⁻⁷']
+    """
+    if epsilon >= 700:
+        return f"e^{readable(epsilon)}"
+    if epsilon < Fraction(1, 10**6):  # then e^ε − 1 is less than ε + ε²
+        return f"1 + {with_power(few_digits_up(epsilon + epsilon**2, 2))}"
+    up = Context(prec=40, rounding=ROUND_CEILING)
+    exact = up.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
+    times = Fraction(up.next_plus(up.exp(exact)))  # `exp` rounds to the nearest
+    if times >= 2:
+        return with_power(few_digits_up(times))
+    return f"{(1 + Decimal(few_digits_up(times - 1, 2))).normalize():f}"
 
 
 def _refuse_attribute(release: object, name: str, value: object = None) -> NoReturn:
@@ -125,12 +138,15 @@ class Table(ABC):
         """What may be believed, in plain sentences, the most important first."""
         return ()
 
-    def cells(self) -> dict[str, list[str]]:
-        """The rows as they are shown, column by column; columns of no numbers are left out."""
+    def cells(self, separator: str = "") -> dict[str, list[str]]:
+        """The rows as they are shown, column by column; columns of no numbers are left out.
+
+        `separator` stands between thousands.
+        """
         columns = self.columns()
         digits = digits_of(columns)
         return {
-            name: list(_texts(cells, name, digits))
+            name: [_shown(cell, name, f"{separator}.{digits}f") for cell in cells]
             for name, cells in columns.items()
             if name in NAMES or any(cell is not None for cell in cells) or not cells
         }
@@ -178,18 +194,17 @@ def digits_of(columns: Mapping[str, Sequence[Any]]) -> int:
     return int(not all(cell.is_integer() for cell in floats))
 
 
-def _texts(column: Sequence[Any], name: str, digits: int) -> Iterator[str]:
-    """The cells of a column as they are shown."""
-    for cell in column:
-        if cell is None:
-            yield ""
-        elif name == "p":
-            yield p_text(cell)
-        elif isinstance(cell, float) and name not in NAMES:
-            yield f"{cell:.{digits}f}" if abs(float(cell)) < 1e15 else f"{cell:.6g}"
-        else:
-            # An item's name is untrusted: no control characters in a terminal.
-            yield "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(cell))
+def _shown(cell: Any, name: str, form: str) -> str:
+    """A cell as it is shown; `form` is that of its number. Names are untrusted."""
+    if name in NAMES:
+        return visible(plain(cell))
+    if not isinstance(cell, float | None):
+        return printable(str(plain(cell)))
+    if cell is None:
+        return ""
+    if name == "p":
+        return p_text(cell)
+    return f"{cell:{form}}" if abs(cell) < 1e15 else f"{cell:.6g}"
 
 
 def p_text(p: float) -> str:

@@ -18,7 +18,7 @@ from dpgap.releases.numbers import number
 from dpgap.releases.plain import plain
 from dpgap.releases.printable import printable
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.release import NAMES, Release, digits_of, named, p_text
+from dpgap.releases.release import Release, named
 from dpgap.releases.results import Measured
 from dpgap.releases.words import attempted
 
@@ -68,7 +68,8 @@ def rows_of(release: Measured, level: float = 0.95) -> list[Row]:
     estimates, leads, within = _leads(release, level)
     names = release.indices.tolist() if release.labels is None else release.labels
     gaps = release.gaps.tolist() if release.gaps.size == len(order) else [None] * len(order)
-    p_values = release.p_values
+    is_set = release.is_proved_as_a_set and len(order) > 1  # its one p-value is of no row
+    p_values = None if is_set else release.p_values
     certain = [None] * len(order) if p_values is None else p_values.tolist()
     return [
         Row(rank + 1, plain(names[at]), value, _end(low), high, gaps[at], lead, half, certain[at])
@@ -109,42 +110,17 @@ def columns_of(release: Measured) -> dict[str, Sequence[Any]]:
     return columns
 
 
-def visible(name: object) -> str:
-    r"""A name in which everything can be seen, and nothing moves the text around it.
-
-    >>> print(visible("fig\x1b[2J\u202egnp"))
-    fig\x1b[2J\u202egnp
-    """
-    return printable(str(name)) or '""'
-
-
 def cells_of(release: Release) -> dict[str, list[str]]:
     """The rows as people read them, column by column; columns of no numbers are left out."""
     return attempted("rows", lambda: _cells(release), {})
 
 
 def _cells(release: Release) -> dict[str, list[str]]:
-    columns = release.columns()
-    digits = digits_of(columns)
-    shown = {
-        name: [_shown(cell, name, digits) for cell in column]
-        for name, column in columns.items()
-        if name in NAMES or not column or any(cell is not None for cell in column)
-    }
+    shown = release.cells(",")
     low, high = shown.get(HEADINGS["low"], []), HEADINGS["high"]
-    for place, cell in enumerate(low):
-        shown[high][place] = (_AT_MOST if cell == _NO_END else "") + shown[high][place]
+    for place in (place for place, cell in enumerate(low) if not cell):
+        low[place], shown[high][place] = _NO_END, _AT_MOST + shown[high][place]
     return shown
-
-
-def _shown(cell: Any, name: str, digits: int) -> str:
-    if isinstance(cell, float) and name not in NAMES:
-        if name == "p":
-            return p_text(cell)
-        return f"{cell:,.{digits}f}" if abs(cell) < 1e15 else f"{cell:.6g}"
-    if cell is None and name not in NAMES:
-        return _NO_END if name == HEADINGS["low"] else ""
-    return visible(plain(cell))
 
 
 def to_json(release: Release, remaining: Fraction | None) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from importlib.resources import files
 
-from dpgap.releases.rows import visible
+from dpgap.releases.printable import visible
 
 STYLE = files("dpgap.releases").joinpath("page.css").read_text(encoding="utf-8")
 """The one stylesheet, for a `<style>` element."""

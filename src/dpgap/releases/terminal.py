@@ -18,11 +18,11 @@ from dpgap.exact.parameters import readable
 from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.cutting import cut_in_words
 from dpgap.releases.findings import is_mostly_noise, own_findings
-from dpgap.releases.printable import printable
+from dpgap.releases.printable import printable, visible
 from dpgap.releases.provenance import AGAIN
 from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import NAMES, Release
-from dpgap.releases.rows import HEADINGS, cells_of, visible
+from dpgap.releases.rows import HEADINGS, cells_of
 from dpgap.releases.titles import question_of, title_of
 from dpgap.releases.words import attempted, sentences
 

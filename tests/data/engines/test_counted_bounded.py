@@ -29,6 +29,7 @@ KINDS = {
     "string": pyarrow.string(),
     "bigint": pyarrow.int64(),
     "double": pyarrow.float64(),
+    "boolean": pyarrow.bool_(),
     "decimal(38,10)": pyarrow.decimal128(38, 10),
 }
 COLUMNS = ("who", "what", "land", "paid")
@@ -168,6 +169,37 @@ def test_text_that_says_a_number_is_that_number_everywhere(put: Any) -> None:
     assert _of(found) == [150 + 225 + 25 + 500 + 1000 - 250 + 5 + 700, 0, 0, 0]
 
 
+LIMITS = {
+    "1e150": 1,
+    "1e239": 1,
+    "1e240": 0,
+    "9" * 64: 1,
+    "9" * 65: 0,
+    "9" * 70: 0,
+    "1." + "0" * 62: 1,
+    "1." + "0" * 63: 0,
+    "9" * 60 + "e239": 1,
+}
+"""Whether a long text is a number."""
+
+
+@everywhere
+def test_filters_and_sums_take_the_same_texts_for_numbers(put: Any) -> None:
+    rows = [(1, f"text {at}", "ch", text) for at, text in enumerate(LIMITS)]
+    table = put(("bigint", "string", "string", "string"), rows)
+    asked = {"unit": "row", "item": "what", "domain": [row[1] for row in rows]}
+    assert _of(counts(table, where="paid >= 1", **asked)) == [*LIMITS.values()]
+    assert _of(counts(table, sum="paid", at_most=1, step=1, **asked)) == [*LIMITS.values()]
+
+
+def test_decimals_of_any_length_are_amounts(database: Any) -> None:
+    amounts = ["1e70", "-1e200", "1.5" + "0" * 90, "1e-90", "'NaN'", "'Infinity'"]
+    rows = ", ".join(f"({who}, 'fig', {paid}::numeric)" for who, paid in enumerate(amounts))
+    database.raw_sql(f"CREATE TEMP TABLE long AS SELECT * FROM (VALUES {rows}) AS t(who,what,paid)")
+    found = counts(database.table("long"), sum="paid", at_most=9, at_least=-4, **ASK)
+    assert _of(found) == [900 - 400 + 150 + 0, 0, 0, 0]
+
+
 @everywhere
 def test_decimals_and_whole_numbers_are_amounts(put: Any) -> None:
     from decimal import Decimal
@@ -193,6 +225,27 @@ def test_items_and_groups_may_be_numbers(put: Any, domain: Any) -> None:
         groups = found[group].groups()
         values = dict(zip(groups.values.tolist(), groups.sizes.tolist(), strict=True))
         assert values.get(size, 0) == (3 if size else len(domain or ()))
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("kind", "value", "groups", "why"),
+    [
+        ("bigint", 1, ["ch", "de"], "groups has no numbers, but the group column"),
+        ("double", 1.0, ["ch", "de"], "groups has no numbers, but the group column"),
+        ("double", 1.0, [1, 2.5], "groups must be whole numbers: cast the group column"),
+        ("boolean", True, [0, 1], "groups must hold true and false, like the group column"),
+    ],
+)
+def test_groups_that_their_column_cannot_have_are_refused_as_items_are(
+    put: Any, kind: str, value: Any, groups: list[Any], why: str
+) -> None:
+    table = put(("bigint", "string", kind, "double"), [(1, "fig", value, 1.0)])
+    with pytest.raises(ValueError, match=why):
+        counts(table, by="land", groups=groups, **ASK)
+    asked = {"unit": "who", "item": "land", "domain": groups}
+    with pytest.raises(ValueError, match=why.replace("groups", "domain").replace("group", "item")):
+        counts(table, max_items=1, **asked)
 
 
 @everywhere

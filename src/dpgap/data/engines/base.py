@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dpgap.data.addresses import Frame, Lazy
 from dpgap.data.tracebacks import quietly
-from dpgap.exact.bits import process
+from dpgap.exact.bits import ProcessBound
 
 T = TypeVar("T")
 
@@ -53,19 +53,14 @@ class EngineError(RuntimeError):
     """An engine failed after counting; nothing was released."""
 
 
-class Engine(ABC):
+class Engine(ProcessBound, ABC):
     """What is asked of an engine. Frames are Narwhals' lazy frames, whatever is inside."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.fetched = 0
         """How many rows have crossed from the engine to the driver."""
-        self._process = process()
         self._one_at_a_time = threading.RLock()
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether this is a forked child's copy, which must not touch the parent's connection."""
-        return process() != self._process
 
     def rows(self, frame: Lazy) -> list[Row]:
         """All rows of a small frame."""

@@ -41,14 +41,16 @@ def count_bounded(
     `rows` has a row's `item` and maybe its `unit`, `group` and `amount`. All else is as for
     `count_in_engine`; with groups a domain is stated, or whatever is present.
     """
-    wanted = narrow_rows(engine, quietly(lambda: engine.plain(rows), UNREADABLE), domain)
+    plain = quietly(lambda: engine.plain(rows), UNREADABLE)
+    wanted, of_groups = (
+        narrow_rows(engine, plain, domain),
+        narrow_groups(engine, plain, bounds.groups),
+    )
     labels = domain.labels if isinstance(domain, Domain) else None
     size = None if labels is None else len(labels)
 
     def query() -> Lazy:
-        narrowed = wanted()
-        if bounds.groups is not None:
-            narrowed = narrow_groups(engine, narrowed, bounds.groups)
+        narrowed = of_groups(wanted())
         if bounds.column is not None:
             narrowed = steps_of(narrowed, narrowed.collect_schema()["amount"], bounds)
         added = add_up(engine, narrowed, bounds, size)

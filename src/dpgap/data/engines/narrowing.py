@@ -49,10 +49,13 @@ def narrow_rows(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[], Lazy
     return lambda: keep_listed(rows, "item", kind, _listed(engine, domain, kind))
 
 
-def narrow_groups(engine: Engine, rows: Lazy, groups: Domain) -> Lazy:
-    """The rows of public groups, which are called by their position."""
-    kind = rows.collect_schema()["group"]
-    return keep_listed(rows, "group", kind, _listed(engine, groups, kind))
+def narrow_groups(engine: Engine, rows: Lazy, groups: Domain | None) -> Callable[[Lazy], Lazy]:
+    """How rows are narrowed to those of public groups, which are called by their position."""
+    if groups is None:
+        return lambda narrowed: narrowed
+    kind = quietly(lambda: rows.collect_schema()["group"], UNREADABLE)
+    _require_list(groups, kind, "groups", "group")
+    return lambda narrowed: keep_listed(narrowed, "group", kind, _listed(engine, groups, kind))
 
 
 def _known(engine: Engine, domain: Lazy, kind: DType) -> tuple[Lazy, DType]:
@@ -95,11 +98,13 @@ def _require_range(labels: range, kind: DType) -> None:
         raise ValueError("domain must lie within ±10^18 where the item column is text")
 
 
-def _require_list(domain: Domain, kind: DType) -> None:
+def _require_list(domain: Domain, kind: DType, name: str = "domain", role: str = "item") -> None:
     if kind.is_numeric():
-        domain.require_numbers()
+        domain.require_numbers(name, role)
+    if kind == nw.Boolean and not {"true", "false"} & {*domain.texts}:
+        raise ValueError(f"{name} must hold true and false, like the {role} column")
     if kind.is_float() and any("." in text for text in domain.texts):
-        raise ValueError("domain must be whole numbers: cast the item column to text for others")
+        raise ValueError(f"{name} must be whole numbers: cast the {role} column to text for others")
 
 
 def _require_column(own: DType, kind: DType) -> None:

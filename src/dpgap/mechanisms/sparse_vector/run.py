@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dpgap.budget.account import Account, BudgetExhausted, Request, reserved
 from dpgap.data.tracebacks import errors_without_answers
-from dpgap.exact.bits import process
+from dpgap.exact.bits import ProcessBound
 from dpgap.exact.draws import GridNoise
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import confidence_level, readable
@@ -61,7 +61,7 @@ class _Feed(Iterator[int]):
         return self.waiting.pop()
 
 
-class Run:
+class Run(ProcessBound):
     """Ask with `ask`, look at `spent`, `remaining` and `exhausted`, stop with `close`.
 
     >>> from dpgap import AdaptiveSparseVector
@@ -71,6 +71,7 @@ class Run:
     """
 
     def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
+        super().__init__()
         self._mechanism = mechanism
         request = Request(mechanism.epsilon, mechanism)
         self._reservation = reserved(account, request)
@@ -86,7 +87,6 @@ class Run:
         self._closed = False
         self._interrupted = False
         self._lock = threading.Lock()
-        self._process = process()
         self._below = Answer(above=False, gap=None, branch=None, charge=Fraction(0))
 
     @property
@@ -107,8 +107,7 @@ class Run:
     @errors_without_answers
     def ask(self, answer: object) -> Answer:
         """Is this private answer above the threshold?"""
-        if self._process != process():
-            raise RuntimeError("a run cannot be asked in a forked process: start a new one there")
+        self.refuse_elsewhere("a run")
         steps = self._grid.steps_of_one(answer)
         with self._lock:
             if self._closed or self._interrupted:
@@ -157,7 +156,7 @@ class Run:
         self._end(credit=True)
 
     def _end(self, *, credit: bool) -> None:
-        if self._process != process():  # a forked child's copy settles nothing
+        if self.is_elsewhere:  # a forked child's copy settles nothing
             return
         with self._lock:
             closed, self._closed = self._closed, True
@@ -177,6 +176,3 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<run of {self._mechanism!r}, {readable(self.remaining)} left>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a run holds budget and cannot be copied or pickled")
