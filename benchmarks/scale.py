@@ -245,9 +245,9 @@ def peers(items: int = 10**6) -> list[Row]:
         )
         pipeline = dpgap.MeasuredTopK(K, EPSILON, monotonic=True)
         (local_s,) = medians(lambda: pipeline.release(answers), times=3, warm_up=False)
-        listed = answers.expanded().tolist()
+        expanded = answers.expanded()
     peer = opendp_top_k()
-    opendp_s, _ = timed(lambda: peer(listed))
+    opendp_s, _ = timed(lambda: peer(expanded))
     moved = sum(column.nbytes for column in columns.values())
     common = {"part": "peers", "items": items}
     return [

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 
-def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+def timed(
+    call: Callable[[], Any], clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, Any]:
     """The seconds of one call, and what it returned."""
-    started = time.perf_counter()
+    started = clock()
     result = call()
-    return time.perf_counter() - started, result
+    return clock() - started, result
 
 
 def rounds(
@@ -19,6 +21,7 @@ def rounds(
     at_least_seconds: float = 0.0,
     at_most: int = 1_000,
     warm_up: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[list[float]]:
     """The seconds of every call, which take turns: so many times, or until each had its seconds."""
     if warm_up:
@@ -27,7 +30,7 @@ def rounds(
     taken: list[list[float]] = [[] for _ in calls]
     while len(taken[0]) < times or min(map(sum, taken)) < at_least_seconds:
         for own, call in zip(taken, calls, strict=True):
-            own.append(timed(call)[0])
+            own.append(timed(call, clock)[0])
         if len(taken[0]) >= at_most:
             break
     return taken
