@@ -289,12 +289,9 @@ def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats,
 
 
 def _mean(values: Floats, weights: Floats) -> Floats:
-    """Of each winner, over the line.
-
-    A product of matrices would do, but its last bits depend on where arrays lie in memory.
-    """
-    means: Floats = np.einsum("rkp,rp->rk", values, weights)
-    return means
+    """Of each winner, over the line."""
+    means: Floats = values @ weights[:, :, None]
+    return means[:, :, 0]
 
 
 def _weights(logs: Floats) -> Floats:
