@@ -32,6 +32,7 @@ def bits_of_the_thread(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at marks in a hook of its own, and only once
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep every server to one process, but for budgets' PostgreSQL, which starts in no time."""
     folders = {Path(__file__).parent / name for name in ("data", "data/engines", "twins")}
