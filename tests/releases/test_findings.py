@@ -378,7 +378,8 @@ def _paid(amounts: list[Any]) -> Any:
 
 def test_totals_near_0_of_a_column_of_text_may_be_those_of_amounts_that_are_no_numbers():
     for amounts in (["16,48"] * 900, ["$16.48"] * 900):
-        first, *others = _same_again(_paid(amounts))
+        of_what, first, *others = _same_again(_paid(amounts))
+        assert of_what.startswith("Each row adds")
         assert first.startswith("Column 'paid' is text: amounts such as '16,48' or '$16.48'")
         assert others
     assert not any("is text" in each for each in _same_again(_paid(["16.48"] * 900)))
@@ -390,6 +391,15 @@ def test_nothing_above_a_line_says_so_too():
     asked = {"item": "what", "domain": ["fig", "pea"], "sum": "paid", "at_most": 50}
     release = dpgap.above(sold, unit="row", threshold=10**6, epsilon=1, k=1, **asked)
     assert [each.split(":")[0] for each in _same_again(release)] == [
+        "Each row adds at least 0 and at most 50 to each what, whatever its amounts are",
         "Column 'paid' is text",
         "Nothing was found above 1,000,000.",
     ]
+
+
+def test_where_nothing_can_be_told_from_0_items_may_be_written_otherwise():
+    sold = pandas.DataFrame({"who": range(900), "what": [1, 2, 3] * 300})
+    asked = {"unit": "who", "item": "what", "k": 2, "epsilon": 4}
+    expected = "If you expected more: items must be written as they are in the table."
+    assert expected in dpgap.top_k(sold, domain=["fig", "pea", "oat"], **asked).findings
+    assert expected not in dpgap.top_k(sold, domain=[1, 2, 3], **asked).findings

@@ -104,16 +104,22 @@ def _kinds(release: Selected) -> tuple[Kind, ...]:
     if not isinstance(release, Measured):
         return (_members,)
     if _nothing_is_sure(release):
-        return (_doubts, _little, _outside)
+        return (_doubts, _little, _doubts_of_names, _outside)
     return (_doubts, _members, _order, _without_value, _outside)
 
 
-def _doubts(release: Selected) -> Iterable[str]:
+def _doubts(release: Selected) -> Iterator[str]:
     """Why all that is shown may be near 0, where it is."""
     if not isinstance(release, TableRelease):
-        return ()
-    is_near_zero = not release.indices.size or _half_are_near_zero(release)
-    return release.question.doubts() if is_near_zero else ()
+        return
+    if not release.indices.size or _half_are_near_zero(release):
+        yield from release.question.doubts()
+
+
+def _doubts_of_names(release: Measured) -> Iterator[str]:
+    """That items may be written otherwise, where nothing can be told from 0."""
+    if isinstance(release, TableRelease) and _near_zero(release).all():
+        yield from release.question.doubts_of_names()
 
 
 def _claims_something(release: Selected) -> bool:

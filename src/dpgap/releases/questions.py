@@ -233,6 +233,12 @@ class Question(NamedTuple):
                 "numbers as written, and count as nothing. See to that before you spend more ε."
             )
 
+    def doubts_of_names(self) -> Iterator[str]:
+        """Why all counts may be near 0 although the table is large."""
+        if not self.origin.unknown:
+            groups = "" if self.origin.by is None else " and groups"
+            yield f"If you expected more: items{groups} must be written as they are in the table."
+
     def conditions(self) -> tuple[str, ...]:
         """What a unit is, how much of it counts, and what is public, sentence by sentence."""
         return (*self._counting(), *self._public(_CHANGES[self.origin.neighbours][1]))
