@@ -172,7 +172,8 @@ def _why_little(release: Measured) -> str:
     whole = f"{in_words(close)} of the {in_words(count)} values cannot"
     if close == count:
         whole = "its value cannot" if count == 1 else _none_of(count, "values ")
-    return f"This is mostly noise: {', '.join(said)}, and {whole} be told from 0."
+    before = f"{', '.join(said)}, and " if said else ""
+    return f"This is mostly noise: {before}{whole} be told from 0."
 
 
 def _members(release: Selected) -> Iterator[str]:

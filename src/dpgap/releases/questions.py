@@ -229,8 +229,9 @@ class Question(NamedTuple):
         """Why released totals may be near 0, whatever the true ones are."""
         if self.origin.sum_of_text:
             yield printable(
-                f"Column {self.origin.sum!r} is text: amounts such as '16,48' or '$16.48' are not "
-                "numbers as written, and count as nothing. See to that before you spend more ε."
+                "Amounts such as '16,48' or '$16.48' are not numbers as written. If column "
+                f"{self.origin.sum!r} has such text, it counts as nothing: see to that before you "
+                "spend more ε."
             )
 
     def doubts_of_names(self) -> Iterator[str]:
