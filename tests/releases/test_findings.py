@@ -396,12 +396,10 @@ def test_nothing_above_a_line_says_so_too():
     sold = pandas.DataFrame({"what": ["fig"] * 90, "paid": ["16,48"] * 90})
     asked = {"item": "what", "domain": ["fig", "pea"], "sum": "paid", "at_most": 50}
     release = dpgap.above(sold, unit="row", threshold=10**6, epsilon=1, k=1, **asked)
-    assert [each.split(":")[0] for each in _same_again(release)] == [
-        "Each row adds at least 0 and at most 50 to each what, whatever its amounts are",
-        "Amounts such as '16,48' or '$16.48' are not numbers as written. If column 'paid' has such "
-        "text, it counts as nothing",
-        "Nothing was found above 1,000,000.",
-    ]
+    cut, amounts, nothing = _same_again(release)
+    assert cut.startswith("Each row adds at least 0 and at most 50 to each what")
+    assert "If column 'paid' has such text, it counts as nothing" in amounts
+    assert nothing == "Nothing was found above 1,000,000."
 
 
 def test_where_nothing_can_be_told_from_0_items_may_be_written_otherwise():
