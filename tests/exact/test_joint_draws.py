@@ -1,5 +1,6 @@
 """Shell noise: the exact law on whole steps, its moments and tails, and its exact draws."""
 
+import decimal
 import itertools
 import math
 from fractions import Fraction
@@ -12,7 +13,7 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.joint_draws import below, shells
 from dpgap.exact.joint_laws import CubeNoise, HullNoise, ShellNoise
 from dpgap.mechanisms.measuring.count_hull import CountHull
-from law_tests import LEVEL, chi_square_p, tally_p
+from law_tests import LEVEL, chi_square_p, homogeneous_p, tally_p
 from seams import words_drawn
 
 HULL = HullNoise(Fraction(1), 3)
@@ -203,3 +204,41 @@ def test_any_epsilon_is_drawn_in_reasonable_time() -> None:
     for epsilon in ("0.001", "0.1", "1", "10", "100", "1000"):
         release = CountHull(epsilon, monotonic=True).release(np.arange(2000))
         assert release.values.size == 2000
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        HullNoise(Fraction(1, 348), 501),
+        CubeNoise(Fraction(1, 219), 200),
+        CubeNoise(Fraction(1, 1095), 1_000),
+        HullNoise(Fraction(1, 400), 100_001),
+    ],
+    ids=repr,
+)
+def test_where_few_shells_are_likely_a_draw_takes_no_more_words_than_it_has_coordinates(
+    law: ShellNoise,
+) -> None:
+    """By arrivals, hardly any try was accepted: a release was charged and did not come."""
+    bits = InsecureSeededBits(4)
+    with decimal.localcontext(decimal.Context(prec=2)):  # the caller's settings change nothing
+        radius = int(np.abs(shells(law, bits, 1)).max())
+    assert words_drawn(bits) < 6 * law.dimension + 10
+    below, above = (float(law.scale) * law.dimension + each for each in (-3, 3))
+    assert below < radius < above
+
+
+def test_a_table_and_arrivals_give_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the border either way serves: radii are as likely by both, and a wrong scale is seen."""
+    law, wrong, runs = HullNoise(Fraction(1, 3), 30), HullNoise(Fraction(10, 33), 30), 30_000
+    assert shell_draws._cells(law).are_few
+    table = np.bincount(shells(law, InsecureSeededBits(5), runs).max(axis=1), minlength=40)
+    off = np.bincount(shells(wrong, InsecureSeededBits(6), runs).max(axis=1), minlength=40)
+    shell_draws._cells.cache_clear()
+    monkeypatch.setattr(shell_draws, "_ONE_CELL", 10**9)
+    arrivals = np.bincount(shells(law, InsecureSeededBits(7), runs).max(axis=1), minlength=40)
+    shell_draws._cells.cache_clear()
+    assert (
+        homogeneous_p(np.repeat(np.arange(40), table), np.repeat(np.arange(40), arrivals)) > LEVEL
+    )
+    assert homogeneous_p(np.repeat(np.arange(40), off), np.repeat(np.arange(40), arrivals)) < LEVEL

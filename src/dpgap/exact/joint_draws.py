@@ -8,9 +8,10 @@ that cell, λ·(R+1), there are exactly d arrivals, and fewer before it:
     P(R) = e^(−λ(R+1)) · λ^d · [(R+1)^d − R^d] / d!
 
 which is e^(−λR) times the number of points of the shell (max = R), up to a constant. Otherwise
-try again; the chance of success is about (1 − e^(−λ))/λ. Where λ is large, an arrival rate below
-1/λ a cell wastes less, and the rest of the weight goes into the test: with cells of length
-μ = min(λ, d), accept where T + E > λR + μ. That gives the same law for every μ ≤ λ.
+try again; the chance of success is about (1 − e^(−λ))/λ, as long as T is spread over several cells:
+its standard deviation is √d. Where λ is larger than that, hardly any arrival may be the last of its
+cell. But then few shells are likely, and R is read from a table of the sums P(0) + … + P(R), which
+are enclosed as closely as one uniform number needs.
 
 Arrival times are sums of exact exponentials (see `dpgap.exact.draws`): floats that provably enclose
 them decide nearly always, and exact fractions the rest.
@@ -20,12 +21,15 @@ are frequent, take points of the box until one has a coordinate at an end. Where
 put one coordinate at an end, the others anywhere; that favours points with c ends c-fold, so
 keep it with chance 1/c. Both are exact, and take less than two tries on average.
 
-So a draw takes linear time for λ ≤ 1, that is ε ≤ sensitivity in steps; for larger ε up to about
-√(2π·dimension) times that.
+So a draw takes linear time for λ ≤ 1, that is ε ≤ sensitivity in steps; for larger ε at most about
+√dimension times that.
 """
 
+import itertools
 import math
+from bisect import bisect_right
 from collections.abc import Callable
+from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -41,6 +45,7 @@ from dpgap.exact.draws import (
     Integers,
     Uniform,
     decide,
+    decimals,
     exponential_bounds,
     quick_exponential,
 )
@@ -50,6 +55,8 @@ Flags = NDArray[np.bool_]
 
 _ROUNDING = 2.0**-49
 _COORDINATES_AT_ONCE = 1 << 18
+_ONE_CELL = 1
+"""Up to this length of a cell arrivals are the better way."""
 _FEW = 64
 """A single draw of no more coordinates is quicker without NumPy."""
 
@@ -86,12 +93,13 @@ class _Cells:
 
     def __init__(self, law: ShellNoise) -> None:
         self.start = 1 - Fraction(law.first)
-        self.fall = 1 / law.scale
-        self.length = min(self.fall, law.dimension / (1 - self.start))
+        self.length = 1 / law.scale
+        self.are_few = self.length > max(_ONE_CELL, math.sqrt(law.dimension) / 2)
+        """Whether the table is the better way."""
         self.floats = (
             float(1 / self.length),
             float(self.start),
-            float(self.fall),
+            float(self.length),
             float(self.length * (1 - self.start)),
         )
 
@@ -101,7 +109,7 @@ class _Cells:
 
     def bar(self, cell: int) -> Fraction:
         """What the next arrival must exceed."""
-        return self.fall * cell + self.length * (1 - self.start)
+        return self.length * (cell + 1 - self.start)
 
 
 @lru_cache(maxsize=64)  # laws are public
@@ -109,8 +117,62 @@ def _cells(law: ShellNoise) -> _Cells:
     return _Cells(law)
 
 
+def _decimal(number: Fraction, digits: Context) -> Decimal:
+    return digits.divide(Decimal(number.numerator), Decimal(number.denominator))
+
+
+@lru_cache(maxsize=64)
+def _table(law: ShellNoise, level: int) -> tuple[list[Fraction], list[Fraction]]:
+    """Numbers below and above P(0), P(0) + P(1), …, up to where hardly anything is left.
+
+    A shell has (R + 1 − start)^d − (R − start)^d points, up to a constant. From R on, the next one
+    is at most `ratio` times as likely. Where that is at most a half, all that follow are together
+    no likelier than R itself.
+    """
+    size = 40 * (level + 1)
+    digits, first = decimals(2 * size), Fraction(law.first)
+    d, fall = Decimal(law.dimension), _decimal(1 / law.scale, digits)
+
+    def power(radius: int) -> Decimal:
+        """The logarithm of e^(−λR) · ((R + 1 − start) / (1 − start))^d."""
+        wider = digits.ln(_decimal(1 + radius / first, digits))
+        return digits.fma(d, wider, digits.multiply(Decimal(-radius), fall))
+
+    peak = power(math.floor(law.dimension * law.scale))
+    weight = digits.exp(digits.minus(peak))
+    sums, ratio, radius = [weight], 1.0, 0
+    while ratio > 0.5 or digits.scaleb(weight, size) > sums[-1]:
+        radius += 1
+        growth = digits.ln(_decimal(1 + 1 / (first + radius - 1), digits))
+        points = digits.subtract(Decimal(1), digits.exp(digits.multiply(digits.minus(d), growth)))
+        weight = digits.multiply(digits.exp(digits.subtract(power(radius), peak)), points)
+        ratio = float(
+            digits.exp(digits.fma(digits.subtract(d, Decimal(1)), growth, digits.minus(fall)))
+        )
+        sums.append(digits.add(sums[-1], weight))
+    shares = (digits.divide(each, sums[-1]) for each in sums)
+    whole = [int(digits.scaleb(each, size)) for each in shares]
+    # Rounding down, what is left out, and digits are off by less than two in the last place.
+    low, high = ([Fraction(each + off, 10**size) for each in whole] for off in (-2, 2))
+    return low, high
+
+
+def _from_table(law: ShellNoise, word: int, bits: Bits) -> int:
+    """The radius for one uniform number, which is how many of the sums are below it."""
+    uniform = Uniform(word, 64, bits)
+    for level in itertools.count():
+        (low, high), (least, most) = _table(law, level), uniform.enclosure(level)
+        radius = bisect_right(high, least)
+        if radius == bisect_right(low, most) < len(low):
+            return radius
+    raise AssertionError("unreachable")
+
+
 def _try_radii(law: ShellNoise, bits: Bits, runs: int) -> tuple[Integers, Flags]:
     cells = _cells(law)
+    if cells.are_few:
+        found = [_from_table(law, word, bits) for word in bits.words(runs).tolist()]
+        return np.array(found, dtype=np.int64), np.ones(runs, dtype=bool)
     words = bits.words(runs, law.dimension + 1)
     low, high = exponential_bounds(1.0, words)
     first, last = _sums(low[:, :-1], high[:, :-1])
@@ -187,7 +249,10 @@ def _one_shell(law: ShellNoise, bits: Bits) -> list[int]:
 
 def _try_radius(law: ShellNoise, bits: Bits) -> tuple[int, bool]:
     """As `_try_radii`."""
-    cells, words = _cells(law), bits.words(law.dimension + 1)
+    cells = _cells(law)
+    if cells.are_few:
+        return _from_table(law, int(bits.words(1)[0]), bits), True
+    words = bits.words(law.dimension + 1)
     reads = [word & LOW_BITS for word in words.tolist()]
     if not all(reads):  # nothing is known of how large such a wait is
         return _decided(cells, words, bits)

@@ -181,7 +181,7 @@ def answer(
         answering = Answering(question, pipeline, tuple(by_group))
 
         def draw() -> Answer:
-            return answering.build([pipeline.draw(each) for each in prepared])
+            return answering.build([pipeline.draw_paid(each) for each in prepared])
 
         return _pay(question, account, draw, kind)
 
@@ -202,7 +202,9 @@ def counted(
         return paid
     candidates = histogram.prepare(answers, None)
     counting = Counting(question, histogram)
-    return _pay(question, account, lambda: counting.build(histogram.draw(candidates)), UnitCount)
+    return _pay(
+        question, account, lambda: counting.build(histogram.draw_paid(candidates)), UnitCount
+    )
 
 
 def _require_enough(asked: Asked, answers: PrivateCounts) -> None:

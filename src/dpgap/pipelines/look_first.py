@@ -52,17 +52,17 @@ class LookFirst:
         looking = _measuring(ranked.selection, terms.look * epsilon)
         return cls(epsilon, looking, (ranked, *sets), terms)
 
-    def draw(self, candidates: Candidates) -> Measuring[Any]:
+    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Look, then take the route that follows; the caller has paid."""
         looked = self.look(candidates)
         route = self.route(looked, candidates.size)
-        drawn = self.routes[route].draw(candidates)
+        drawn = self.routes[route].draw_paid(candidates)
         return replace(drawn, looked=looked, among=candidates.size, route=route)
 
     def look(self, candidates: Candidates) -> Values:
         """Measure the answers at a few ranks; the caller has paid."""
         ranks = ranks_for(self.routes[0].k, candidates.size)
-        return self.measurement.draw(candidates.at_ranks(ranks))
+        return self.measurement.draw_paid(candidates.at_ranks(ranks))
 
     def route(self, looked: Values, n: int) -> int:
         """The number of the route to take among n answers: a function of the look alone."""

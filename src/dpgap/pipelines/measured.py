@@ -160,17 +160,17 @@ class MeasuredTopK:
         """
         candidates = self.prepare(answers, labels)
         with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.build(self.draw(candidates)))
+            return charge.keep(self.build(self.draw_paid(candidates)))
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
         return self.route.prepare(answers, labels)
 
-    def draw(self, candidates: Candidates) -> Measuring[Any]:
+    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Look if the method does, select and measure; the caller has paid."""
         if self.looking is None or self.k >= candidates.size:
-            return self.route.draw(candidates)
-        return self.looking.draw(candidates)
+            return self.route.draw_paid(candidates)
+        return self.looking.draw_paid(candidates)
 
     def build(self, drawn: Measuring[Any]) -> Measured:
         """The release of what was drawn, with estimates."""
@@ -265,7 +265,7 @@ class MeasuredAbove:
         """
         stream = self.prepare(answers, labels)
         with charged(account, Request(self.epsilon, self)) as charge:
-            release = charge.keep(self.build(self.draw(stream)))
+            release = charge.keep(self.build(self.draw_paid(stream)))
             charge.spent = release.spent
         return release
 
@@ -277,9 +277,9 @@ class MeasuredAbove:
         self.measurement.require_room(stream.extremes)
         return stream
 
-    def draw(self, stream: Stream) -> Measuring[Above]:
+    def draw_paid(self, stream: Stream) -> Measuring[Above]:
         """Select and measure; the caller has paid."""
-        above, private_answers = self.selection.draw(stream)
+        above, private_answers = self.selection.draw_paid(stream)
         if not private_answers.size:
             return Measuring(above)
         return Measuring(above, self.measurement.draw_selected(private_answers))

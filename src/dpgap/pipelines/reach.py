@@ -64,9 +64,9 @@ class HistogramRoute:
             answers, labels, k=self.k, at_least=self.line, delta=self.delta
         )
 
-    def draw(self, candidates: Candidates) -> Measuring[ReadOff]:
+    def draw_paid(self, candidates: Candidates) -> Measuring[ReadOff]:
         """Read off the largest; the caller has paid."""
-        return Measuring(self.histogram.draw(candidates, k=self.k, at_least=self.line))
+        return Measuring(self.histogram.draw_paid(candidates, k=self.k, at_least=self.line))
 
     def build(self, drawn: Measuring[ReadOff]) -> RouteResult:
         """What is released."""

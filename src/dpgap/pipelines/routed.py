@@ -37,9 +37,9 @@ class Routed:
         """The answers in steps, and their labels; refused before anything is charged."""
         return self.route.prepare(answers, None)
 
-    def draw(self, candidates: Candidates) -> Measuring[Any]:
+    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Take the route; the caller has paid."""
-        return self.route.draw(candidates)
+        return self.route.draw_paid(candidates)
 
     def build(self, drawn: Measuring[Any]) -> Measured:
         """The release of what was drawn."""

@@ -122,7 +122,7 @@ class Route(Protocol):
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
 
-    def draw(self, candidates: Candidates) -> Measuring[Any]:
+    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Draw; the caller has paid."""
 
     def build(self, drawn: Measuring[Any]) -> RouteResult:
@@ -169,9 +169,9 @@ class SelectThenMeasure(Generic[S, M]):
         self.measurement.require_room(candidates.private_answers)
         return candidates
 
-    def draw(self, candidates: Candidates) -> Measuring[Any]:
+    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Select and measure; the caller has paid. Where nothing was found, nothing is measured."""
-        chosen, private_answers = self.selection.draw(candidates)
+        chosen, private_answers = self.selection.draw_paid(candidates)
         if not private_answers.size:
             return Measuring(chosen)
         return Measuring(chosen, self.measurement.draw_selected(private_answers))

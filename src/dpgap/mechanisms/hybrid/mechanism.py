@@ -230,7 +230,7 @@ class HybridTopK:
         candidates = self.prepare(answers, labels)
         delta = self.delta_of(answers)
         with charged(account, Request(self.epsilon, self, delta)) as charge:
-            release = charge.keep(self.build(self.draw(candidates).drawn, delta))
+            release = charge.keep(self.build(self.draw_paid(candidates).drawn, delta))
             charge.spent = release.spent
         return release
 
@@ -265,7 +265,7 @@ class HybridTopK:
         steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
         return InGroups(steps, None, groups)
 
-    def draw(self, candidates: Candidates) -> Draw[Ranking]:
+    def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
         return choose_above(self.in_steps(), candidates, secure_bits())
 

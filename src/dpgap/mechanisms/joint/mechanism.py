@@ -169,7 +169,7 @@ class JointTopK:
         """
         candidates = self.prepare(answers, labels)
         with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.build(self.draw(candidates).drawn))
+            return charge.keep(self.build(self.draw_paid(candidates).drawn))
 
     def prepare(
         self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
@@ -183,7 +183,7 @@ class JointTopK:
             )
         return candidates
 
-    def draw(self, candidates: Candidates) -> Draw[TopSet]:
+    def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
         """Select; the caller has paid."""
         return choose_set(self, candidates, secure_bits())
 

@@ -120,7 +120,7 @@ class Measurement(ABC, Generic[L]):
         """
         steps = self.prepare(values)
         with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.build(self.draw(steps)))
+            return charge.keep(self.build(self.draw_paid(steps)))
 
     def build(self, drawn: Values) -> MeasuredValues:
         """The release of what was drawn."""
@@ -150,9 +150,9 @@ class Measurement(ABC, Generic[L]):
 
     def draw_selected(self, steps: Integers) -> Values:
         """Measure answers given in a selection's steps; the caller has paid."""
-        return self.draw(steps * self.finer)
+        return self.draw_paid(steps * self.finer)
 
-    def draw(self, steps: Integers) -> Values:
+    def draw_paid(self, steps: Integers) -> Values:
         """Measure; the caller has paid."""
         return Values(steps + self.draws(steps.size, 1, secure_bits())[0])
 

@@ -269,7 +269,7 @@ class SparseVector:
         stream = self.prepare(answers, labels)
         most = None if max_answers is None else positive_integer("max_answers", max_answers)
         with charged(account, Request(self.epsilon, self)) as charge:
-            release = charge.keep(self.build(self.draw(stream, most).drawn))
+            release = charge.keep(self.build(self.draw_paid(stream, most).drawn))
             charge.spent = release.spent
         return release
 
@@ -297,7 +297,7 @@ class SparseVector:
         array = Grid(self.grid).steps(answers)
         return Stream.of(array, require_labels(labels, array.size, answers))
 
-    def draw(self, stream: Stream, max_answers: int | None = None) -> Draw[Above]:
+    def draw_paid(self, stream: Stream, max_answers: int | None = None) -> Draw[Above]:
         """Go through the stream; the caller has paid."""
         sifting = Sifting(self.in_steps(), 1, secure_bits(), max_answers)
         parts = []

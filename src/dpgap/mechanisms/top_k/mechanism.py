@@ -180,7 +180,7 @@ class NoisyTopK:
         """
         candidates = self.prepare(answers, labels)
         with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.build(self.draw(candidates).drawn))
+            return charge.keep(self.build(self.draw_paid(candidates).drawn))
 
     def prepare(
         self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
@@ -225,7 +225,7 @@ class NoisyTopK:
             unknown=unknown,
         )
 
-    def draw(self, candidates: Candidates) -> Draw[Ranking]:
+    def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
         return candidates.choose(self.in_steps(), secure_bits())
 
