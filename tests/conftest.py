@@ -15,6 +15,7 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 from dpgap.exact.bits import InsecureSeededBits
+from repetitions import leave_to_long
 from seams import bits_are
 from servers import ON_SERVERS, connection_to, postgres_server, spark_session
 
@@ -34,7 +35,11 @@ def bits_of_the_thread(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at marks in a hook of its own, and only once
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep every server to one process, but for budgets' PostgreSQL, which starts in no time."""
+    """Leave repetitions to `make long`, and keep every server to one process.
+
+    Budgets' PostgreSQL may be in several: it starts in no time.
+    """
+    leave_to_long(items)
     folders = {Path(__file__).parent / name for name in ("data", "data/engines", "twins")}
     for item in (each for each in items if each.path.parent in folders):
         for name in ON_SERVERS:

@@ -1,0 +1,58 @@
+"""Cases that differ from others by numbers or names only: `make test` runs some, `make long` all.
+
+Every n-th case of a test in `EVERY` is run by `make test`. Of the tests in `NOT_ON_SPARK` the cases
+on Spark are left to `make long`: each of them takes seconds there, and others show the same way
+through Spark.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+EVERY = {
+    "test_a_mutation_makes_a_proof_fail_or_is_excused": 2,
+    "test_a_page_fits_a_phone_and_can_be_read_in_the_dark": 3,
+    "test_a_page_fits_and_can_be_read": 3,
+    "test_a_picture_is_what_its_program_draws": 2,
+    "test_a_shipped_mechanism_stays_within_its_epsilon_and_fits_its_law": 3,
+    "test_a_tenth_less_noise_is_caught": 3,
+    "test_a_unit_at_any_time_is_counted_like_others": 2,
+    "test_a_much_finer_grid_changes_nothing": 3,
+    "test_all_pairs_of_what_is_found_above_are_covered": 3,
+    "test_any_key_is_found_and_no_other": 4,
+    "test_each_extra_alone_brings_what_it_is_for": 2,
+    "test_every_comparison_keeps_the_rows_that_plain_python_keeps": 2,
+    "test_every_kind_of_release_is_shown_whatever_it_found": 2,
+    "test_events_are_as_likely_as_was_derived": 3,
+    "test_no_trick_in_a_field_gets_anywhere": 3,
+    "test_odd_records_of_csv_change_no_other": 3,
+    "test_one_line_of_json_moves_its_own_item_and_nothing_else": 4,
+    "test_releases_cover_all_pairs_of_their_winners": 3,
+    "test_releases_themselves_are_audited": 2,
+    "test_what_is_said_with_confidence_is_wrong_at_most_as_often": 2,
+}
+NOT_ON_SPARK = {
+    "test_a_top_k_fetches_the_count_of_counts_and_the_winners",
+    "test_bounds_cut_everywhere",
+    "test_every_order_of_a_domain_is_equally_likely",
+    "test_five_thousand_winners_are_looked_up_at_once",
+    "test_nan_is_no_unit_and_no_group",
+    "test_no_float_makes_an_engine_fail",
+    "test_no_item_and_no_group_is_favoured_anywhere",
+    "test_decimals_and_whole_numbers_are_amounts",
+    "test_streams_go_through_the_whole_domain",
+}
+
+
+def leave_to_long(items: Iterable[pytest.Item]) -> None:
+    """Mark the cases that `make test` does not run."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if item.get_closest_marker("long") is not None:
+            continue
+        name = getattr(item, "originalname", item.name)
+        is_again = seen[name] % EVERY.get(name, 1) > 0
+        seen[name] += 1
+        if is_again or (name in NOT_ON_SPARK and "spark" in item.name):
+            item.add_marker(pytest.mark.long)
