@@ -93,6 +93,10 @@ def _kind_of_label(true: int, noisy: int, draw: random.Random) -> Any:
     return [(1.0, noisy)] if true > 0 else [(1, noisy)]
 
 
+def _kind_of_number(true: int, noisy: int, draw: random.Random) -> Any:
+    return np.int64(noisy) if true > 0 else noisy
+
+
 def _kind_of_output(true: int, noisy: int, draw: random.Random) -> Any:
     return (noisy,) if true > 0 else [noisy]
 
@@ -131,6 +135,7 @@ LEAKS: dict[str, Callable[[int, int, random.Random], Any]] = {
     "field that is there or not": _field,
     "order of fields": _order,
     "type of a label": _kind_of_label,
+    "type of a number": _kind_of_number,
     "type of the output": _kind_of_output,
     "zero below zero": _zero_below_zero,
     "denominator": _denominator,

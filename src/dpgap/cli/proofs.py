@@ -80,7 +80,8 @@ def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
     rows = _collected(_Auditing(chosen), len(chosen), "Auditing", as_json)
     verdicts = [_audit_verdict(row) for row in rows]
     good = list(map(_is_audited_well, rows))
-    _end(rows, good, verdicts, None if as_json else _audit_columns, _NO_PROOF)
+    note = None if all(row["caught"] for row in rows) else _NO_PROOF
+    _end(rows, good, verdicts, None if as_json else _audit_columns, note)
 
 
 def _end(

@@ -2,11 +2,11 @@
 
 To have a new mechanism proved, add its cases to `shipped`, and to `every.theorems` how it is proved
 for every number of answers; to have it audited, add it to
-`dpgap.proof.auditing.designs`.
+`dpgap.proof.auditing.designs`, and its release to `documents`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import product
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpgap.data.by_group import CountsByGroup
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.exact.laws import NOISES, REAL_NOISES
 from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
@@ -25,6 +26,7 @@ from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import measured_above, measured_top_k
+from dpgap.pipelines.asking import Asked, counted
 from dpgap.pipelines.tables import above, top_k
 from dpgap.proof.audit import audit
 from dpgap.proof.auditing.above_line import audit_delta
@@ -160,6 +162,9 @@ def documents() -> Iterator[Document]:
     unknown = partial(top_k, k=1, epsilon=1, delta="0.01")
     lone = rows | {"delta": "0.01"}
     yield Document("top_k", "unknown", lambda a: unknown(_counted(a, unknown=True)), lone)
+    yield Document("top_k", "groups", lambda a: top_k(_in_groups(a), k=1, epsilon=1), rows)
+    units = partial(counted, Asked.count(1), account=None, fresh=True)
+    yield Document("count", "units", lambda a: units(_counted(a[:1])), rows)
 
 
 def _counted(answers: Sequence[int], *, unknown: bool = False) -> CountsInMemory:
@@ -173,6 +178,15 @@ def _counted(answers: Sequence[int], *, unknown: bool = False) -> CountsInMemory
     return CountsInMemory(
         names.tolist(), places, counts[there], Fraction(1), origin=origin, **facts
     )
+
+
+def _in_groups(answers: Sequence[int]) -> CountsByGroup:
+    """A table whose rows are in two groups, which have the same items."""
+    half = (len(answers) + 1) // 2
+    split = answers[:half], [*answers[half:], 0][:half]
+    origin = Origin("row", "item", "a list", ADD_OR_REMOVE, is_private=True, by="by", groups=2)
+    counts = [replace(_counted(each), origin=origin) for each in split]
+    return CountsByGroup(("a", "b"), counts.__getitem__, origin)
 
 
 def audit_document(document: Document, samples: int) -> Audit:

@@ -85,6 +85,7 @@ class Calls:
         else:
             with warnings.catch_warnings(record=True) as self._warned:
                 warnings.simplefilter("always")
+                warnings.simplefilter("ignore", ResourceWarning)  # comes whenever memory is tidied
                 for row in range(runs):
                     outputs.put(row, found(lambda: self._function(list(answers)), False))
         self.made += runs

@@ -67,6 +67,8 @@ def leaves(part: Any, path: str = ALL) -> Iterator[tuple[str, Any]]:
             yield f"denominator of {path}", part.denominator
         elif isinstance(part, Decimal):
             yield f"places of {path}", str(part.as_tuple().exponent)
+        if shape != type(part).__name__:  # a number of NumPy's
+            yield TYPE_OF + path, shape
         return
     yield TYPE_OF + path, shape if names is None else f"{shape} of {', '.join(map(repr, names))}"
     yield f"len({path})", len(inner)

@@ -113,7 +113,8 @@ def _sums(sides: Sequence[Outputs], moves: Sequence[float]) -> Iterator[Part]:
     up = np.sign(np.subtract(moves, np.mean(moves))) if len(moves) else np.empty(0)
     for family, places in _families(sides).items():
         looks: dict[str, list[Look]] = {f"sum of {family}": [number(path) for path in places]}
-        kinds = np.unique([_column(kind(path), sides) for path in places])
+        some = list(places)[:_MOST_NUMBERS]
+        kinds = np.unique([_column(kind(path), sides) for path in some])
         if 1 < kinds.size <= _FEW:
             for code in kinds:
                 how_many = f"how many of {family} are {codes.thing(code)}"
