@@ -432,6 +432,26 @@ def test_the_lowest_bit_is_the_last_that_is_set():
     assert lowest_bit(values)[5] == -2
 
 
+@pytest.mark.parametrize(("kind", "is_leak"), [(float, True), (Fraction, False)])
+def test_only_bits_of_floats_make_a_floating_point_leak(kind, is_leak):
+    side = Outputs(2, Codes())
+    for row in (0, 1):
+        side.put(row, list(leaves(kind(row) + kind("0.25"))))
+    (lowest,) = (p for p in parts_of([side], bits=True) if p.words.endswith("lowest bit of output"))
+    assert lowest.in_floats == is_leak
+
+
+def test_sums_are_of_all_places_and_of_those_that_rise_less_the_others():
+    side = Outputs(2, Codes())
+    side.put(0, list(leaves([1, 2, 4, 8])))
+    side.put(1, list(leaves([1, "no", 4])))
+    parts = {part.words: part for part in parts_of([side], bits=False, moves=[1, 1, -1, -1])}
+    assert parts["sum of output[·]"].look(side).tolist() == [15, 5]
+    signed = parts["sum of output[·], places 0–1 less the others"]
+    assert signed.look(side).tolist() == [-9, -3]
+    assert parts["how many of output[·] are no"].look(side).tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("monotonic", [False, True])
 def test_neighbours_move_by_the_sensitivity_at_most(monotonic):
     both_ways = 0

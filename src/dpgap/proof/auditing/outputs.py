@@ -97,6 +97,9 @@ class Kind:
         return self.words
 
 
+FLOAT = Kind("of type float")
+
+
 class Codes:
     """Numbers for what is not a number, and for the types of those that are, if they are told."""
 

@@ -14,7 +14,7 @@ from itertools import combinations, groupby, pairwise
 import numpy as np
 
 from dpgap.exact.draws import Floats
-from dpgap.proof.auditing.outputs import ALL, Outputs, kind, number
+from dpgap.proof.auditing.outputs import ALL, FLOAT, Outputs, kind, number
 
 _MOST_NUMBERS = 40
 _MOST_COMPARED = 6
@@ -98,9 +98,11 @@ def _bits_of(path: str, sides: Sequence[Outputs]) -> Iterator[Part]:
     has_fractions = bool((known != np.rint(known)).any())
     if known.size > _FEW_NUMBERS or has_fractions:
         look = number(path)
+        kinds = set(map(sides[0].codes.thing, np.unique(_column(kind(path), sides))))
+        in_floats = has_fractions and FLOAT in kinds
         words = f"log₂ of the lowest bit of {path}"
         yield Part(f"exponent of {path}", lambda side: exponent(look(side)))
-        yield Part(words, lambda side: lowest_bit(look(side)), in_floats=has_fractions)
+        yield Part(words, lambda side: lowest_bit(look(side)), in_floats=in_floats)
 
 
 def _sums(sides: Sequence[Outputs], moves: Sequence[float]) -> Iterator[Part]:
