@@ -90,6 +90,18 @@ def present_items_first(answers):
     return None
 
 
+def coin_beside_the_largest(answers):
+    """Our own, in 0.2.0: what breaks ties was a float, computed beside the largest true answer.
+
+    Claims ε = 1 where one person moves one answer: `--reach 1`.
+    """
+    largest = max(answers)
+    noisy = [(answer - largest + laplace(1), place) for place, answer in enumerate(answers)]
+    (best, winner), (loser, _) = sorted(noisy, reverse=True)[:2]
+    line = math.floor(loser)
+    return winner, largest + math.floor(best), largest + line, loser - line
+
+
 def opendp_threshold(answers):
     """OpenDP's counts above a threshold, one row per person: states ε = 1 and δ = 0.0049."""
     if any(answer < 0 for answer in answers):

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "bugs-found.md").read_text(encoding="utf-8")
 SOON = {
     "no_noise_on_answers": 10_000,
-    "no_limit": 50_000,
+    "no_limit": 10_000,
     "noise_without_the_limit": 50_000,
     "one_draw_for_all": 10_000,
     "laplace_in_floats": 10_000,
@@ -40,6 +40,24 @@ def test_a_published_bug_that_takes_more_samples_is_found_untold(name):
     result = audit(BUGS[name], epsilon=1, samples=1_000_000, bits=False)
     assert result.rejected
     assert f"`{name}`" in PAGE
+
+
+def test_a_sparse_vector_that_never_stops_is_found_by_a_sum_over_forty_answers():
+    """Each answer loses little; the sum over those that rise, less the others, loses all of it."""
+    random.seed(4)
+    right_but_for_that = {"threshold_scale": 2, "answer_scale": 4, "most_above": None}
+    found = audit(lambda a: BUGS["sparse_vector"](a, **right_but_for_that), 1, samples=20_000)
+    assert found.rejected
+    assert "sum of output[·], places 0–19 less the others" in found.event
+
+
+def test_our_coin_is_found_by_its_lowest_bit():
+    random.seed(5)
+    found = audit(BUGS["coin_beside_the_largest"], epsilon=1, reach=1, samples=10_000)
+    assert found.rejected
+    assert found.in_floats
+    assert "lowest bit of output[3]" in found.event
+    assert "`coin_beside_the_largest`" in PAGE
 
 
 def test_the_right_sparse_vector_is_not_rejected():

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from dpgap import how_to_get
 from dpgap.cli.app import app
 from dpgap.proof import parallel
+from dpgap.proof.auditing.finding import Audit
 
 
 def call(*arguments):
@@ -66,6 +67,15 @@ def test_audits_as_a_table():
     result = call("audit", "right scale")
     assert result.exit_code == 0
     assert result.stdout.endswith("1 in all: 1 caught; all as they must be.\n")
+
+
+def test_audits_say_that_what_they_do_not_catch_is_not_proved(monkeypatch):
+    sound = Audit("made up", "shipped", "general", "document", 1.0, 0.4, 2_000, None, 0.1)
+    monkeypatch.setattr("dpgap.proof.cases.audits", lambda: [("made up", lambda: sound)])
+    result = call("audit")
+    assert result.exit_code == 0
+    assert "Within its ε is no proof" in result.stdout
+    assert result.stdout.endswith("1 in all: 1 within its ε; all as they must be.\n")
 
 
 def test_both_commands_know_every_mechanism_by_the_same_name():

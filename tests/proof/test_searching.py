@@ -23,7 +23,8 @@ from dpgap.proof.auditing.designs import designs
 from dpgap.proof.auditing.events import IS, Clause
 from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value, upper_chance
 from dpgap.proof.auditing.neighbours import NOT_ONE, changes_of_mind, pairs
-from dpgap.proof.auditing.outputs import Codes, Outputs, leaves, lowest_bit, parts_of
+from dpgap.proof.auditing.outputs import Codes, Outputs, leaves
+from dpgap.proof.auditing.parts import lowest_bit, parts_of
 from dpgap.proof.mutants.catalogue import mutants
 from seams import bits_are, quick_in
 
@@ -315,7 +316,12 @@ class Point:
 
 def test_an_output_of_any_shape_is_taken_apart():
     output = (Point(0.5, frozenset({"a"})), {"b": None}, (i for i in (1, 2)), np.array([3]))
-    assert dict(leaves(output)) == {
+    found = dict(leaves(output))
+    types = {path: found.pop(path) for path in list(found) if path.startswith("type of ")}
+    assert list(types.values()) == [
+        "tuple", "Point", "frozenset", "dict of 'b'", "generator", "ndarray",
+    ]  # fmt: skip
+    assert found == {
         "len(output)": 4,
         "len(output[0])": 2,
         "output[0].x": 0.5,
@@ -416,7 +422,7 @@ def test_parts_are_numbers_differences_bits_kinds_and_all_at_once():
     whole = next(part for part in parts_of([side], bits=False) if part.words == "output")
     first = Clause(whole, IS, side.discrete[0])
     assert first.holds(side).tolist() == [True, False]
-    assert first.in_words(side.codes) == "(len(output) 2, output[0] 1)"
+    assert first.in_words(side.codes) == "(output[0] 1)"  # the length is the same in both
 
 
 def test_the_lowest_bit_is_the_last_that_is_set():
@@ -424,6 +430,26 @@ def test_the_lowest_bit_is_the_last_that_is_set():
     assert lowest_bit(values).tolist()[:3] == [0, -1, -60]
     assert np.isnan(lowest_bit(values)[3:5]).all()
     assert lowest_bit(values)[5] == -2
+
+
+@pytest.mark.parametrize(("kind", "is_leak"), [(float, True), (Fraction, False)])
+def test_only_bits_of_floats_make_a_floating_point_leak(kind, is_leak):
+    side = Outputs(2, Codes())
+    for row in (0, 1):
+        side.put(row, list(leaves(kind(row) + kind("0.25"))))
+    (lowest,) = (p for p in parts_of([side], bits=True) if p.words.endswith("lowest bit of output"))
+    assert lowest.in_floats == is_leak
+
+
+def test_sums_are_of_all_places_and_of_those_that_rise_less_the_others():
+    side = Outputs(2, Codes())
+    side.put(0, list(leaves([1, 2, 4, 8])))
+    side.put(1, list(leaves([1, "no", 4])))
+    parts = {part.words: part for part in parts_of([side], bits=False, moves=[1, 1, -1, -1])}
+    assert parts["sum of output[·]"].look(side).tolist() == [15, 5]
+    signed = parts["sum of output[·], places 0–1 less the others"]
+    assert signed.look(side).tolist() == [-9, -3]
+    assert parts["how many of output[·] are no"].look(side).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("monotonic", [False, True])

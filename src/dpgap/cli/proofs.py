@@ -34,7 +34,10 @@ Name = Annotated[
 ]
 
 Row = dict[str, Any]
-
+_NO_PROOF = (
+    "Within its ε is no proof: it is so on the answers that were tried, for what happens often "
+    "enough in so many samples to be counted. Time, memory and logs are no output."
+)
 
 SMT = Annotated[
     Path | None,
@@ -76,7 +79,9 @@ def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
     chosen = _chosen(name, [task for task, _ in audits()])
     rows = _collected(_Auditing(chosen), len(chosen), "Auditing", as_json)
     verdicts = [_audit_verdict(row) for row in rows]
-    _end(rows, list(map(_is_audited_well, rows)), verdicts, None if as_json else _audit_columns)
+    good = list(map(_is_audited_well, rows))
+    note = None if all(row["caught"] for row in rows) else _NO_PROOF
+    _end(rows, good, verdicts, None if as_json else _audit_columns, note)
 
 
 def _end(
@@ -84,6 +89,7 @@ def _end(
     good: Sequence[bool],
     verdicts: Sequence[str],
     columns: Callable[[Sequence[Row]], Sequence[Column]] | None,
+    note: str | None = None,
 ) -> None:
     """Show rows as a table, or as JSON without columns; sum them up; end with the right code."""
     if columns is None:
@@ -91,6 +97,8 @@ def _end(
     else:
         console = Console(highlight=False)
         console.print(fitted(columns(rows), console))
+        if note is not None:
+            console.print(note)
         found = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).items())
         wrong = good.count(False)
         judged = f"{wrong} NOT as they must be" if wrong else "all as they must be"

@@ -9,9 +9,10 @@ What is not rejected is not proved. An audit sees leaks that happen often enough
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 from dpgap.exact.parameters import positive_integer, rational
@@ -28,6 +29,10 @@ _FEWEST = 2_000
 _SEARCHING = 0.6
 """The share of calls that search; the others test."""
 _AT_ONCE = 50_000
+_IN_A_ROW = 8
+_HITS = 100
+"""So often must an event happen in the test, as a rule, to be seen."""
+_FLOATS = "This is a floating-point leak: low bits of a float tell what it was computed from.\n"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,6 +62,14 @@ class AuditResult:
     """What it said to the first of them."""
     not_looked_at: int
     """How many numbers of an output were not looked at one by one, because there were too many."""
+    pairs: int
+    """How many pairs of neighbours were tried."""
+    sizes: tuple[int, int]
+    """How few answers these have, and how many."""
+    in_floats: bool
+    """Whether the event is one on bits that real numbers do not have: a floating-point leak."""
+    raised: Mapping[str, int]
+    """How often it raised what, on answers that it does not refuse. Whoever asked got nothing."""
     seconds: float = field(compare=False)
 
     @property
@@ -70,10 +83,13 @@ class AuditResult:
         return (
             f"{said} (p = {self.p_value:.2g}, level {self.level:.2g}). "
             f"ε is at least {self.lower_bound:.3g}.\n"
+            f"{_FLOATS * (self.rejected and self.in_floats)}"
             f"event      {self.event}\n"
             f"answers    {_spelt(self.answers)}: {self.hits:,} times in {self.runs:,}\n"
             f"neighbour  {_spelt(self.neighbour)}: {self.hits_neighbour:,} times in {self.runs:,}\n"
+            f"tried      {_many(self.pairs, 'pair')} of {self._sizes()}\n"
             f"{self._omissions()}"
+            f"{self._unsaid() * (not self.rejected)}"
             f"{self.samples:,} calls in {self.seconds:.1f} s"
         )
 
@@ -82,7 +98,22 @@ class AuditResult:
     def _omissions(self) -> str:
         pairs = f"left out   {_many(self.left_out, 'pair')} of answers: {self.why_left_out}\n"
         numbers = f"left out   {_many(self.not_looked_at, 'number')} of the output, of too many\n"
-        return pairs * bool(self.left_out) + numbers * bool(self.not_looked_at)
+        raised = "".join(
+            f"raised     {name} in {times:,} calls: who asks gets that for an answer\n"
+            for name, times in self.raised.items()
+        )
+        return pairs * bool(self.left_out) + numbers * bool(self.not_looked_at) + raised
+
+    def _sizes(self) -> str:
+        few, many = self.sizes
+        return _many(many, "answer") if few == many else f"{few} to {many} answers"
+
+    def _unsaid(self) -> str:
+        return (
+            "This is no proof. It says nothing of other answers and more of them, of what happens "
+            f"less often than about {_many(_HITS, 'time')} in {self.runs:,},\n"
+            "or of what is no output: time, memory, logs.\n"
+        )
 
 
 def _many(count: int, thing: str) -> str:
@@ -90,7 +121,10 @@ def _many(count: int, thing: str) -> str:
 
 
 def _spelt(answers: Answers) -> str:
-    return f"[{', '.join(map(str, answers))}]"
+    """The answers; many equal ones in a row as one and their number."""
+    runs = [(each, len(list(same))) for each, same in groupby(answers)]
+    said = (f"{each} × {n}" if n > _IN_A_ROW else ", ".join([str(each)] * n) for each, n in runs)
+    return f"[{', '.join(said)}]"
 
 
 def audit(
@@ -115,7 +149,8 @@ def audit(
     ----------
     function
         Takes a list of answers and returns an output: numbers, words, or lists, mappings and
-        dataclasses of them; to raise is an output, too. Or a mechanism as `prove` takes it, with
+        dataclasses of them, or a release, of which the document is looked at. To raise is an
+        output, too, and so is a warning. Or a mechanism as `prove` takes it, with
         `run(answers, noise)`; many of its runs are then taken together. Calls must be independent.
     epsilon, delta
         What is claimed. A mechanism may say it itself.
@@ -138,8 +173,8 @@ def audit(
         Whether the function is called with the answers and a number of runs, and returns as many
         outputs.
     bits
-        Whether to look at the lowest bit of numbers, too: noise that was added in floats, or in
-        steps of two, shows there which answer it was added to.
+        Whether to look at the lowest bit and the exponent of numbers, too: noise that was added in
+        floats, or in steps of two, shows there which answer it was added to.
     progress
         Is told how many calls were made, again and again.
 
@@ -182,6 +217,7 @@ def audit(
         sum(found.event.count(calls(side, size, to_test=True)) for size in _chunks(runs))
         for side in (found.answers, found.neighbour)
     )
+    sizes = [len(one) for one, _ in tried.pairs]
     return AuditResult(
         claimed,
         allowed,
@@ -198,6 +234,10 @@ def audit(
         tried.left_out,
         tried.reason,
         found.not_looked_at,
+        len(tried.pairs),
+        (min(sizes), max(sizes)),
+        found.event.in_floats,
+        dict(calls.raised),
         time.perf_counter() - start,
     )
 

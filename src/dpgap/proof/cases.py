@@ -2,16 +2,20 @@
 
 To have a new mechanism proved, add its cases to `shipped`, and to `every.theorems` how it is proved
 for every number of answers; to have it audited, add it to
-`dpgap.proof.auditing.designs`.
+`dpgap.proof.auditing.designs`, and its release to `documents`.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from dpgap.data.by_group import CountsByGroup
+from dpgap.data.private_counts import CountsInMemory
 from dpgap.exact.laws import NOISES, REAL_NOISES
 from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.mechanisms.hybrid.mechanism import HybridTopK
@@ -21,10 +25,14 @@ from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
+from dpgap.pipelines.arrays import measured_above, measured_top_k
+from dpgap.pipelines.asking import Asked, counted
+from dpgap.pipelines.tables import above, top_k
+from dpgap.proof.audit import audit
 from dpgap.proof.auditing.above_line import audit_delta
 from dpgap.proof.auditing.design import audit_design
 from dpgap.proof.auditing.designs import designs
-from dpgap.proof.auditing.finding import Audit
+from dpgap.proof.auditing.finding import LEVEL, Audit
 from dpgap.proof.checker.density import check_density
 from dpgap.proof.checker.families import altered, any_sparse_vector
 from dpgap.proof.checker.hybrid import check_hybrid
@@ -41,6 +49,7 @@ from dpgap.proof.checker.proving import (
 from dpgap.proof.every.theorems import EVERY, judged, shipped_for_every_n, theorems_of
 from dpgap.proof.mutants.catalogue import catalogue, mutants
 from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry, audit_mutant
+from dpgap.releases.questions import ADD_OR_REMOVE, Origin
 
 SHIPPED = "shipped"
 RELEASED = ("laplace, general", "sets, general", "geometric, reach 2", "a line, general")
@@ -102,21 +111,98 @@ def _listed(entry: CatalogueEntry) -> Case:
 
 
 def audits(
-    *, kernel_samples: int = 10_000_000, release_samples: int = 100_000
+    *,
+    kernel_samples: int = 10_000_000,
+    release_samples: int = 100_000,
+    document_samples: int = 20_000,
 ) -> list[tuple[str, Callable[[], Audit]]]:
     """All there is to audit, by name, what takes longest first.
 
     `release` itself is sampled with Laplace noise, of sets, of a histogram, or with a line; the
-    kernel that it calls, with every noise.
+    kernel that it calls, with every noise. Of every kind of release the whole document is looked
+    at, for neighbours and an event that nobody named.
     """
     plain = [each for each in designs() if each.variant in RELEASED]
     reaches = ((HybridTopK.__name__, partial(audit_delta, m, kernel_samples)) for m in (1, 10))
     return [
         *((each.name, partial(audit_design, each, "release", release_samples)) for each in plain),
+        *((each.name, partial(audit_document, each, document_samples)) for each in documents()),
         *((each.name, partial(audit_design, each, "kernel", kernel_samples)) for each in designs()),
         *reaches,
         *((each.name, partial(audit_mutant, each)) for each in mutants()),
     ]
+
+
+class Document(NamedTuple):
+    """A release whose document is audited: all that is in it, whatever `run` returns."""
+
+    name: str
+    variant: str
+    release: Callable[[list[int]], Any]
+    how: Mapping[str, Any]
+    """Further arguments of the audit."""
+
+
+def documents() -> Iterator[Document]:
+    """Every kind of release, on answers or on the counts of a table's rows; ε is 1."""
+    for each in designs():
+        if each.variant in RELEASED:
+            how = {"reach": getattr(each.mechanism, "reach", None)}
+            yield Document(each.name, each.variant, each.mechanism.release, how)
+    counts: dict[str, Any] = {"monotonic": True}
+    for method in ("best", "joint", "ranked", "paper"):
+        winners = partial(measured_top_k, k=2, epsilon=1, monotonic=True, method=method)
+        yield Document("measured_top_k", method, winners, counts)
+    over = partial(measured_above, threshold=4, k=2, epsilon=1, monotonic=True)
+    yield Document("measured_above", "best", over, counts)
+    rows = counts | {"reach": 1}
+    yield Document("top_k", "rows", lambda a: top_k(_counted(a), k=1, epsilon=1), rows)
+    lined = partial(above, threshold=4, k=2, epsilon=1)
+    yield Document("above", "rows", lambda a: lined(_counted(a)), rows)
+    unknown = partial(top_k, k=1, epsilon=1, delta="0.01")
+    lone = rows | {"delta": "0.01"}
+    yield Document("top_k", "unknown", lambda a: unknown(_counted(a, unknown=True)), lone)
+    yield Document("top_k", "groups", lambda a: top_k(_in_groups(a), k=1, epsilon=1), rows)
+    units = partial(counted, Asked.count(1), account=None, fresh=True)
+    yield Document("count", "units", lambda a: units(_counted(a[:1])), rows)
+
+
+def _counted(answers: Sequence[int], *, unknown: bool = False) -> CountsInMemory:
+    """A table in which each row has one item, after counting. Who is absent is in no table."""
+    counts = np.array(answers)
+    there = np.flatnonzero(counts)
+    names = there if unknown else np.arange(counts.size)
+    origin = Origin("row", "item", "a list", ADD_OR_REMOVE, is_private=True, unknown=unknown)
+    facts: dict[str, Any] = {"monotonic": True, "reach": 1, "unknown": unknown}
+    places = np.arange(there.size) if unknown else there
+    return CountsInMemory(
+        names.tolist(), places, counts[there], Fraction(1), origin=origin, **facts
+    )
+
+
+def _in_groups(answers: Sequence[int]) -> CountsByGroup:
+    """A table whose rows are in two groups, which have the same items."""
+    half = (len(answers) + 1) // 2
+    split = answers[:half], [*answers[half:], 0][:half]
+    origin = Origin("row", "item", "a list", ADD_OR_REMOVE, is_private=True, by="by", groups=2)
+    counts = [replace(_counted(each), origin=origin) for each in split]
+    return CountsByGroup(("a", "b"), counts.__getitem__, origin)
+
+
+def audit_document(document: Document, samples: int) -> Audit:
+    """Audit all that a release holds. One that raises fits no law."""
+    found = audit(document.release, 1, samples=samples, level=LEVEL, **document.how)
+    return Audit(
+        document.name,
+        SHIPPED,
+        document.variant,
+        "document",
+        found.epsilon,
+        found.lower_bound,
+        found.samples,
+        0.0 if found.raised else None,
+        found.seconds,
+    )
 
 
 def shipped() -> Iterator[Case]:

@@ -11,7 +11,8 @@ scales (χ²).
 For what is not known beforehand, the search of `dpgap.proof.audit`:
 
 - `neighbours`: which answers to try. `calling` calls the function. `outputs` takes apart what it
-  returns. `events` makes up events. `searching` chooses a pair and an event.
+  returns, raises and warns of. `parts` says what there is to look at. `events` makes up events.
+  `searching` chooses a pair and an event.
 
 For what dpgap ships, where the event and the law are known:
 

@@ -1,5 +1,7 @@
 """Calls of what is audited: a function, a function of many runs, or a program with its noise."""
 
+import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -32,8 +34,11 @@ class Calls:
         self._function, self._event, self._batch = function, event, batch
         self._progress = progress
         self.bits = bits and self._run is None  # a program's noise stands for real numbers
-        self.codes = Codes()
+        self.codes = Codes(types=self._run is None)
         self.made = 0
+        self.raised: Counter[str] = Counter()
+        """How often it raised what, on answers that it does not refuse."""
+        self._warned: list[warnings.WarningMessage] = []
         self._together: dict[Answers, bool] = {}
 
     def __call__(self, answers: Answers, runs: int, *, to_test: bool = False) -> Outputs:
@@ -78,8 +83,11 @@ class Calls:
             for row in range(runs):
                 outputs.put(row, self._found(lambda: next(returned), True))
         else:
-            for row in range(runs):
-                outputs.put(row, found(lambda: self._function(list(answers)), False))
+            with warnings.catch_warnings(record=True) as self._warned:
+                warnings.simplefilter("always")
+                warnings.simplefilter("ignore", ResourceWarning)  # comes whenever memory is tidied
+                for row in range(runs):
+                    outputs.put(row, found(lambda: self._function(list(answers)), False))
         self.made += runs
         self._progress(self.made)
         return outputs
@@ -91,18 +99,32 @@ class Calls:
         return returned
 
     def _found(self, call: Callable[[], Any], raises: bool) -> Leaves:
-        """What is looked at: everything, an exception, or whether the given event happened."""
+        """What is looked at: everything, an exception, or whether the given event happened.
+
+        Of a program, words are not: where numbers stand for many runs, these would say other ones.
+        """
+        self._warned.clear()
         try:
             output = call()
             if self._event is None:
-                return list(leaves(output))  # a generator runs here
+                return [*leaves(output), *self._warnings()]  # a generator runs here
         except PASSED_ON:
             raise
         except Exception as error:
             if raises:
                 raise
-            return list(leaves(f"raised {type(error).__name__}"))
+            raised = list(leaves(f"raised {type(error).__name__}"))
+            if self._run is None:
+                self.raised[type(error).__name__] += 1
+                raised.append(("message", str(error)))
+            return raised + self._warnings()
         return list(leaves(bool(self._event(output))))
+
+    def _warnings(self) -> Leaves:
+        return [
+            (f"warning {place}", f"{each.category.__name__}: {each.message}")
+            for place, each in enumerate(self._warned)
+        ]
 
     def _found_or_raises(self, call: Callable[[], Any], raises: bool) -> Leaves:
         return self._found(call, True)

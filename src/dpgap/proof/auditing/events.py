@@ -14,7 +14,8 @@ import numpy as np
 
 from dpgap.exact.draws import Floats, Integers
 from dpgap.proof.auditing.finding import BEYOND_COUNTS
-from dpgap.proof.auditing.outputs import Codes, Outputs, Part, differs
+from dpgap.proof.auditing.outputs import Codes, Outputs
+from dpgap.proof.auditing.parts import Part, differs
 
 AT_MOST, AT_LEAST, IS, IS_NOT = "≤", "≥", "is", "is not"
 _MOST_CLAUSES = 12
@@ -48,7 +49,8 @@ class Clause:
         thing = codes.thing(self.value)
         if not isinstance(thing, tuple):
             return f"{words} {self.sign} {thing}"
-        said = ", ".join(f"{path} {value}" for path, value in thing) or f"floats alone in {words}"
+        telling = codes.telling(thing) or thing
+        said = ", ".join(f"{path} {value}" for path, value in telling) or f"floats alone in {words}"
         return f"{'' if self.sign == IS else 'not '}({said})"
 
 
@@ -63,6 +65,11 @@ class OutputEvent(NamedTuple):
         for clause in self.clauses:
             rows &= clause.holds(outputs)
         return int(rows.sum())
+
+    @property
+    def in_floats(self) -> bool:
+        """Whether real numbers would not have it."""
+        return any(clause.part.in_floats for clause in self.clauses)
 
     def in_words(self, codes: Codes) -> str:
         """The event as a person would say it."""

@@ -14,6 +14,8 @@ Pair = tuple[Answers, Answers]
 
 NOT_ONE = "one thing or another"
 _SIZES = (2, 5, 1, 3, 6)
+_LONG, _LONG_AT = 40, 5
+"""So many answers show what each of them loses a little of; how many pairs are more usual."""
 _FINER_AT = 2
 """How many pairs are more usual than those that move by less than the sensitivity."""
 _FARTHEST = 7
@@ -29,7 +31,8 @@ def pairs(
     [((0, 0), (1, 0)), ((0, 0, 0, 0, 0), (1, 0, 0, 0, 0))]
     """
     by_size = [list(_of_size(size, levels, monotonic, reach, far)) for size in _SIZES]
-    turns = (pair for turn in zip_longest(*by_size) for pair in turn if pair is not None)
+    turns = [pair for turn in zip_longest(*by_size) for pair in turn if pair is not None]
+    turns[_LONG_AT:_LONG_AT] = _long(levels, monotonic, reach)
     scaled: list[Pair] = [
         (tuple(x * sensitivity for x in one), tuple(x * sensitivity for x in other))
         for one, other in turns
@@ -48,6 +51,14 @@ def _finer(level: int, sensitivity: Any) -> Iterator[Pair]:
     move = 1 if sensitivity == int(sensitivity) else sensitivity / 2
     for n in (2, 1):
         yield (level * sensitivity,) * n, (level * sensitivity + move,) * n
+
+
+def _long(levels: Sequence[int], monotonic: bool, reach: int | None) -> Iterator[Pair]:
+    """Many equal answers, of which half rise and half fall; or stay, if all move one way."""
+    half = _LONG // 2
+    if reach is None or reach >= (half if monotonic else _LONG):
+        for level in levels:
+            yield (level,) * _LONG, (level + 1,) * half + (level - (not monotonic),) * half
 
 
 def _of_size(

@@ -1,63 +1,76 @@
 """Outputs of any shape as columns of numbers, so that events can be searched for.
 
-An output is taken apart down to numbers and words: `output[1].gap`, `len(output[0])`. What is no
-number gets a code. A *part* is something to look at: a number, what it is if it is none, the
-difference of two numbers, the lowest bit of a number, or everything discrete at once.
+An output is taken apart down to numbers and words: `output[1].gap`, `len(output[0])`. A release is
+taken apart as its document. What is no number gets a code. `parts` says what there is to look at.
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 
 from dpgap.exact.draws import Floats, Integers
 from dpgap.proof.checker.numbers import Affine, Condition
+from dpgap.releases.release import Table
 
-_MOST_NUMBERS = 40
-_MOST_COMPARED = 6
-"""So many numbers are compared each with each; of more, only those that follow each other."""
-_FEW = 3
-"""So few different whole numbers are told apart one by one."""
-_ALL = "output"
+ALL = "output"
+TYPE_OF = "type of "
 _ABSENT, _NUMBER = 0, 1
-_DIGITS = 53
+_EXACT, _LOW_BITS = 1 << 53, 1 << 32
+"""Larger whole numbers are no floats; so many of their bits are looked at besides."""
+_WHEN = "made"
+"""The field of a document that says when: calls are not independent in that."""
 _NOT_BY_VALUE: tuple[Any, ...] = (None, object.__hash__)
 """How things hash that equal none but themselves."""
 
 Leaves = list[tuple[str, Any]]
 
 
-def leaves(part: Any, path: str = _ALL) -> Iterator[tuple[str, Any]]:
+def leaves(part: Any, path: str = ALL) -> Iterator[tuple[str, Any]]:
     """The numbers and words that an output is made of, each with its path.
 
-    >>> list(leaves((2, [0.5, None])))[1:]
-    [('output[0]', 2), ('len(output[1])', 2), ('output[1][0]', 0.5), ('output[1][1]', None)]
+    >>> list(leaves((2, [0.5, None])))[2:4]
+    [('output[0]', 2), ('type of output[1]', 'list')]
+    >>> list(leaves([0.5, None]))[1:]
+    [('len(output)', 2), ('output[0]', 0.5), ('output[1]', None)]
     """
     if type(part) in (int, float, bool, str):  # what most outputs are made of
         yield path, part
+        if type(part) is int and not -_EXACT < part < _EXACT:
+            yield f"{path} mod 2³²", part % _LOW_BITS
         return
-    if isinstance(part, np.ndarray | np.generic):
+    shape = type(part).__name__
+    names: Iterable[Any] | None = None
+    if isinstance(part, Table):
+        part = {name: value for name, value in part.to_dict().items() if name != _WHEN}
+    elif isinstance(part, np.ndarray | np.generic):
         part = part.tolist()
     elif hasattr(part, "to_numpy"):
         part, names = _table(part)
-        if names is not None:
-            yield f"order of {path}", ", ".join(map(repr, names))
     if is_dataclass(part) and not isinstance(part, type):
         inner = {f".{field.name}": getattr(part, field.name) for field in fields(part)}
     elif isinstance(part, Mapping):
         inner = {f"[{key!r}]": value for key, value in part.items()}
+        names = part if names is None else names
     elif isinstance(part, Set):
         inner = {f"[{key!r}]": True for key in part}
     elif isinstance(part, Sequence | Iterator) and not isinstance(part, str | bytes):
         inner = {f"[{place}]": value for place, value in enumerate(part)}
     else:
         yield path, bool(part) if isinstance(part, Condition) else part
+        if isinstance(part, Fraction):
+            yield f"denominator of {path}", part.denominator
+        elif isinstance(part, Decimal):
+            yield f"places of {path}", str(part.as_tuple().exponent)
+        if shape != type(part).__name__:  # a number of NumPy's
+            yield TYPE_OF + path, shape
         return
+    yield TYPE_OF + path, shape if names is None else f"{shape} of {', '.join(map(repr, names))}"
     yield f"len({path})", len(inner)
     for step, value in inner.items():
         yield from leaves(value, path + step)
@@ -74,12 +87,39 @@ def _table(part: Any) -> tuple[Any, list[Any] | None]:
     return part.to_numpy().tolist(), None
 
 
-class Codes:
-    """Numbers for what is not a number."""
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What something is that is no word of an output: absent, or a number of some type."""
 
-    def __init__(self) -> None:
-        self._codes: dict[Hashable, int] = {"absent": _ABSENT, "a number": _NUMBER}
-        self._things: list[Any] = list(self._codes)
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
+
+
+FLOAT = Kind("of type float")
+
+
+class Codes:
+    """Numbers for what is not a number, and for the types of those that are, if they are told."""
+
+    def __init__(self, *, types: bool = True) -> None:
+        self._types = types
+        self._names: dict[str, int] = {}
+        self._things: list[Any] = [Kind("absent"), Kind("a number")]
+        self._codes: dict[Hashable, int] = {kind: at for at, kind in enumerate(self._things)}
+
+    def number(self, number: Any) -> int:
+        """The code of a number's type; a zero below zero is told from others."""
+        if not self._types:
+            return _NUMBER
+        name = type(number).__name__
+        if number == 0 and name == "float" and math.copysign(1, number) < 0:
+            name = "float, −0"
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = self.code(Kind(f"of type {name}"))
+        return known
 
     def code(self, thing: Any) -> int:
         """The number of a thing; it must be one that equals its like."""
@@ -96,6 +136,12 @@ class Codes:
     def thing(self, code: float) -> Any:
         """What has this number."""
         return self._things[int(code)]
+
+    def telling(self, pairs: Iterable[Any]) -> list[Any]:
+        """Of what is discrete in an output, that which is not the same in all of them."""
+        seen = [thing for thing in self._things if isinstance(thing, tuple)]
+        often = Counter(pair for thing in seen for pair in thing)
+        return [pair for pair in pairs if often[pair] < len(seen)]
 
 
 class Outputs:
@@ -121,14 +167,13 @@ class Outputs:
                 self.numbers[path] = np.full(self.runs, np.nan)
                 self.kinds[path] = np.full(self.runs, float(_ABSENT))
             numbers, kinds = self.numbers[path], self.kinds[path]
-            kinds[rows] = _NUMBER
             if isinstance(leaf, Affine) and value_of is not None:
-                numbers[rows] = value_of(leaf)
+                numbers[rows], kinds[rows] = value_of(leaf), _NUMBER
             elif isinstance(leaf, int | float | Fraction | Decimal):
-                numbers[rows] = _float(leaf)
+                numbers[rows], kinds[rows] = _float(leaf), self.codes.number(leaf)
             else:
                 kinds[rows] = self.codes.code(leaf)
-            if not isinstance(leaf, float | Affine):
+            if not isinstance(leaf, float | Affine) and not path.startswith(TYPE_OF):
                 discrete.append((path, leaf))
         self.discrete[rows] = self.codes.code(tuple(discrete))
 
@@ -162,107 +207,18 @@ def joined(one: Outputs, two: Outputs) -> Outputs:
     """The runs of both."""
     both = Outputs(one.runs + two.runs, one.codes)
     for path in {**one.numbers, **two.numbers}:
-        number, kind = _number(path), _kind(path)
-        both.numbers[path] = np.concatenate([number(one), number(two)])
-        both.kinds[path] = np.concatenate([kind(one), kind(two)])
+        numbers, kinds = number(path), kind(path)
+        both.numbers[path] = np.concatenate([numbers(one), numbers(two)])
+        both.kinds[path] = np.concatenate([kinds(one), kinds(two)])
     both.discrete = np.concatenate([one.discrete, two.discrete])
     return both
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Something to look at in an output."""
-
-    words: str
-    look: Callable[[Outputs], Floats]
-    is_ordered: bool = True
-
-
-def parts_of(sides: Sequence[Outputs], *, bits: bool) -> list[Part]:
-    """All there is to look at in outputs that look like these; lowest bits if asked."""
-    paths = list(dict.fromkeys(path for side in sides for path in side.numbers))
-    numbers = _spread(varying(sides))
-    compared = combinations if len(numbers) <= _MOST_COMPARED else lambda some, _: pairwise(some)
-    return [
-        *(Part(path, _number(path)) for path in numbers),
-        *(
-            Part(f"{two} − {one}", _difference(one, two))
-            for one, two in compared([each for each in numbers if "len(" not in each], 2)
-        ),
-        *(
-            Part(f"log₂ of the lowest bit of {path}", _lowest_bit_of(path))
-            for path in numbers
-            if bits and "len(" not in path and _has_bits(path, sides)
-        ),
-        *(Part(path, _kind(path), False) for path in _spread(paths)),
-        Part(_ALL, lambda side: side.discrete, False),
-    ]
-
-
-def varying(sides: Sequence[Outputs]) -> list[str]:
-    """The numbers that are not the same in all outputs."""
-    paths = dict.fromkeys(path for side in sides for path in side.numbers)
-    columns = {path: np.concatenate([_number(path)(side) for side in sides]) for path in paths}
-    return [path for path, column in columns.items() if differs(column)]
-
-
-def differs(column: Floats) -> bool:
-    """Whether there are different numbers, or a number and none."""
-    first = column[0]
-    return not bool((column == first).all() if first == first else np.isnan(column).all())
-
-
-def not_looked_at(sides: Sequence[Outputs]) -> int:
-    """How many numbers are not looked at, because there are too many."""
-    return max(0, len(varying(sides)) - _MOST_NUMBERS)
-
-
-def _spread(paths: list[str]) -> list[str]:
-    """As many as are looked at, taken evenly from the first to the last."""
-    if len(paths) <= _MOST_NUMBERS:
-        return paths
-    last = len(paths) - 1
-    return [paths[place * last // (_MOST_NUMBERS - 1)] for place in range(_MOST_NUMBERS)]
-
-
-def _has_bits(path: str, sides: Sequence[Outputs]) -> bool:
-    """Whether its lowest bit may tell more: there are fractions, or several whole numbers."""
-    column = np.concatenate([_number(path)(side) for side in sides])
-    known = np.unique(column[np.isfinite(column)])
-    return known.size > _FEW or bool((known != np.rint(known)).any())
-
-
-def _number(path: str) -> Callable[[Outputs], Floats]:
+def number(path: str) -> Callable[[Outputs], Floats]:
+    """What looks at the numbers with this path."""
     return lambda side: side.numbers.get(path, np.full(side.runs, np.nan))
 
 
-def _kind(path: str) -> Callable[[Outputs], Floats]:
+def kind(path: str) -> Callable[[Outputs], Floats]:
+    """What looks at what there is with this path."""
     return lambda side: side.kinds.get(path, np.full(side.runs, float(_ABSENT)))
-
-
-def _difference(one: str, two: str) -> Callable[[Outputs], Floats]:
-    first, second = _number(one), _number(two)
-
-    def look(side: Outputs) -> Floats:
-        with np.errstate(invalid="ignore"):
-            return second(side) - first(side)
-
-    return look
-
-
-def _lowest_bit_of(path: str) -> Callable[[Outputs], Floats]:
-    number = _number(path)
-    return lambda side: lowest_bit(number(side))
-
-
-def lowest_bit(values: Floats) -> Floats:
-    """The largest e for which a float is a multiple of 2**e; none for zero.
-
-    >>> lowest_bit(np.array([6.0, 0.75, 0.1])).tolist()
-    [1.0, -2.0, -55.0]
-    """
-    known = np.isfinite(values) & (values != 0)
-    mantissa, exponent = np.frexp(np.where(known, values, 1.0))
-    whole = np.ldexp(mantissa, _DIGITS).astype(np.int64)
-    lowest = np.log2((whole & -whole).astype(np.float64)) + exponent - _DIGITS
-    return np.where(known, lowest, np.nan)

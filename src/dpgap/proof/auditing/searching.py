@@ -14,7 +14,8 @@ from dpgap.exact.draws import Floats
 from dpgap.proof.auditing.calling import Calls
 from dpgap.proof.auditing.events import OutputEvent, events, excess, promise
 from dpgap.proof.auditing.neighbours import NOT_ONE, Answers, Pair, changes_of_mind, pairs
-from dpgap.proof.auditing.outputs import Outputs, joined, not_looked_at, parts_of
+from dpgap.proof.auditing.outputs import Outputs, joined
+from dpgap.proof.auditing.parts import not_looked_at, parts_of
 
 _A_PAIR = 2_000
 """How many calls of the search a pair of neighbours should get, on the whole."""
@@ -95,7 +96,8 @@ def _suspicions(
     pair: Pair, sides: Sequence[Outputs], epsilon: float, delta: float, bits: bool, caution: float
 ) -> Iterator[Suspicion]:
     """Events in both directions, made up on even rows and judged on odd ones."""
-    parts = parts_of(sides, bits=bits)
+    moves = [after - before for before, after in zip(*pair, strict=True)]
+    parts = parts_of(sides, bits=bits, moves=moves)
     made, judged = ([side.rows(slice(start, None, 2)) for side in sides] for start in (0, 1))
     yield Suspicion(-math.inf, -math.inf, *pair, OutputEvent(()))
     runs, unseen = judged[0].runs, not_looked_at(sides)
