@@ -91,10 +91,13 @@ def test_rows_are_filtered_before_a_unit_is_cut() -> None:
     assert _of(counts(table, where="land = 'p'", max_items=1, **ASK)) == [0, 40, 0, 0]
 
 
-def test_words_are_no_groups_of_a_column_of_numbers() -> None:
+def test_words_are_no_groups_of_a_column_that_states_numbers() -> None:
     table = _frame([(who, "fig", who % 2, 1.0) for who in range(9)])
-    with pytest.raises(ValueError, match="groups has no numbers, but the group column"):
-        counts(table, by="land", groups=["ch", "de"], **ASK)
+    asked = {"by": "land", "groups": ["ch", "de"], "max_groups": 1, **ASK}
+    for typed in (polars.from_pandas(table), table.astype({"land": "Int64"})):
+        with pytest.raises(ValueError, match="groups has no numbers, but the group column"):
+            counts(typed, **asked)
+    assert _of(counts(table, **asked))["ch"] == [0] * 4  # pandas' own types follow the rows
 
 
 def test_a_unit_counts_in_one_group_with_all_its_items() -> None:
@@ -363,9 +366,12 @@ def test_a_unit_at_any_time_is_counted_like_others(kind: pyarrow.DataType) -> No
     listed = table.set_column(0, "who", table["who"].dictionary_encode())
     frames = [table, listed, table.to_pandas(), polars.from_arrow(table)]
     for frame in frames[: 3 if kind.unit == "s" else 4]:  # Polars has no seconds
-        assert _of(counts(frame, **ASK))[0] == 4
-        assert _of(counts(frame, max_items=1, **ASK))[0] == 4
-        assert _of(counts(frame, by="land", groups=["ch"], max_groups=1, **ASK))["ch"][0] == 4
-        assert _of(counts(frame, sum="paid", at_most=2, **ASK))[0] == 8 * 100
+        # To pandas a time with a zone after the year 9999 is no value.
+        is_told = not (frame is frames[2] and getattr(kind, "tz", None) and kind.unit != "ns")
+        many = 4 if is_told else 2
+        assert _of(counts(frame, **ASK))[0] == many
+        assert _of(counts(frame, max_items=1, **ASK))[0] == many
+        assert _of(counts(frame, by="land", groups=["ch"], max_groups=1, **ASK))["ch"][0] == many
+        assert _of(counts(frame, sum="paid", at_most=2, **ASK))[0] == 2 * many * 100
         unknown = counts(frame, unit="who", item="what", max_items=1)
-        assert _by_value(unknown) == {4: 1}
+        assert _by_value(unknown) == {many: 1}

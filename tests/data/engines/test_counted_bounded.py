@@ -242,7 +242,7 @@ def test_groups_that_their_column_cannot_have_are_refused_as_items_are(
 ) -> None:
     table = put(("bigint", "string", kind, "double"), [(1, "fig", value, 1.0)])
     with pytest.raises(ValueError, match=why):
-        counts(table, by="land", groups=groups, **ASK)
+        counts(table, by="land", groups=groups, max_groups=1, **ASK)
     asked = {"unit": "who", "item": "land", "domain": groups}
     with pytest.raises(ValueError, match=why.replace("groups", "domain").replace("group", "item")):
         counts(table, max_items=1, **asked)
