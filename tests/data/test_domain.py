@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import ibis
+import numpy as np
 import pandas
 import polars
 import pyarrow
@@ -15,7 +18,7 @@ import pytest
 
 import dpgap
 from dpgap.data.counts import counts
-from dpgap.data.domain import DomainWarning, read_domain
+from dpgap.data.domain import DomainWarning, kind_of_label, read_domain, text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Ibis
 
@@ -165,3 +168,11 @@ def test_what_was_observed_is_private_and_is_not_warned_of() -> None:
     assert counts(table, unit="who", item="what", domain="observed-not-private").labels == (
         ' "fig" ',
     )
+
+
+def test_labels_that_read_the_same_and_are_not_equal_are_of_other_kinds():
+    day, midnight = date(2024, 1, 1), datetime(2024, 1, 1)
+    assert text_of(day) == text_of(midnight)
+    assert kind_of_label(day) != kind_of_label(midnight)
+    assert {kind_of_label(each) for each in (7, 7.0, Decimal(7), np.int64(7))} == {"n"}
+    assert len({kind_of_label(each) for each in ("7", 7, True, day)}) == 4

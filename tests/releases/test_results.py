@@ -2,7 +2,9 @@
 
 import builtins
 import copy
+import decimal
 import json
+import math
 import pickle
 import re
 from dataclasses import fields, is_dataclass
@@ -14,7 +16,7 @@ import pandas
 import pytest
 
 import dpgap
-from dpgap.releases.release import factor
+from dpgap.releases.release import Promise, factor
 
 ANSWERS = [900, 50, 800, 3]
 HOSTILE = ["<script>alert(1)</script>", "\x1b[31mred", "a\u202eb", "=cmd()"]
@@ -380,3 +382,16 @@ def test_labels_that_are_given_are_taken_by_position_before_any_index(entry: str
     answers = pandas.Series(ANSWERS, index=["w", "x", "y", "z"])
     assert LABELLED[entry](answers, labels=labels).labels[0] == "fig"
     assert LABELLED[entry](ANSWERS, labels=labels).labels[0] == "fig"
+
+
+@pytest.mark.parametrize("epsilon", ["0.004", "0.03", "0.5", "2", "0.1234565", "800.1234567"])
+def test_a_guarantee_is_never_rounded_down_whatever_the_callers_decimals_are(epsilon: str):
+    said = str(Promise(Fraction(epsilon), Fraction(1), monotonic=True))
+    for rough in (decimal.Context(prec=2), decimal.Context(prec=3, traps=[decimal.Inexact])):
+        with decimal.localcontext(rough):
+            assert str(Promise(Fraction(epsilon), Fraction(1), monotonic=True)) == said
+    (stated,) = re.findall(r"ε = ≈?([0-9.]+) ", said)
+    assert Fraction(stated) >= Fraction(epsilon)
+    (times,) = re.findall(r"more than (?:e\^≈?)?([0-9.]+) times", said)
+    exact = Fraction(epsilon) if "e^" in said else Fraction(math.exp(Fraction(epsilon)))
+    assert Fraction(times) >= exact

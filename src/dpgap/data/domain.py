@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from numbers import Number
 from operator import eq
 from pathlib import Path
 from typing import Any
@@ -271,10 +272,12 @@ def digest_of(labels: range | Sequence[Any], texts: Sequence[str]) -> str:
 
 
 def kind_of_label(label: object) -> str:
-    """Whether a label is text (t), true or false (b), or a number (n)."""
+    """Whether a label is text (t), true or false (b), a number (n), or of which other type."""
     if isinstance(label, str):
         return "t"
-    return "b" if isinstance(label, bool | np.bool_) else "n"
+    if isinstance(label, bool | np.bool_):
+        return "b"
+    return "n" if isinstance(label, Number | np.number) else type(label).__name__
 
 
 def column_digest(address: str, column: str) -> str:

@@ -8,7 +8,7 @@ merely resembles one: an ε that is read as ten times what was meant is a leak.
 import math
 import operator
 import re
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -62,6 +62,20 @@ def approximately(number: Fraction, digits: int) -> str:
     few = Context(prec=digits)
     divided = few.divide(Decimal(number.numerator), Decimal(number.denominator))
     return f"{few.normalize(divided):.{digits}g}"
+
+
+def readable_up(number: Fraction) -> str:
+    """As `readable`, but no less than the number: for what is promised.
+
+    >>> readable_up(Fraction("0.12345612")), readable_up(Fraction(7, 10))
+    ('≈0.123457', '0.7')
+    """
+    up = Context(prec=6, rounding=ROUND_CEILING, traps=[])
+    said = readable(number)
+    if not said.startswith("≈"):
+        return said
+    least = up.divide(Decimal(number.numerator), Decimal(number.denominator))
+    return f"≈{with_power(approximately(Fraction(least), 6))}"
 
 
 def readable(number: Fraction) -> str:

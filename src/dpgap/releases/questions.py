@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from dpgap.budget.account import Request
-from dpgap.exact.parameters import readable
+from dpgap.exact.parameters import readable, readable_up
 from dpgap.releases.numbers import exact_text
 from dpgap.releases.printable import printable
 from dpgap.releases.release import factor
@@ -214,14 +214,14 @@ class Question(NamedTuple):
         change, times = _CHANGES[self.origin.neighbours][0], factor(epsilon)
         if not delta:
             return (
-                f"Pure differential privacy with ε = {readable(epsilon)} and no δ: if one unit "
+                f"Pure differential privacy with ε = {readable_up(epsilon)} and no δ: if one unit "
                 f"{change}, nothing shown here would become more than {times} times as likely or "
                 "unlikely."
             )
         return (
-            f"Differential privacy with ε = {readable(epsilon)} and δ = {readable(delta)}: if one "
-            f"unit {change}, nothing shown here would become more than {times} times as likely or "
-            f"unlikely; but for a chance of at most {readable(delta)} that an item is shown "
+            f"Differential privacy with ε = {readable_up(epsilon)} and δ = {readable_up(delta)}: if "
+            f"one unit {change}, nothing shown here would become more than {times} times as likely or "
+            f"unlikely; but for a chance of at most {readable_up(delta)} that an item is shown "
             "which that unit alone has."
         )
 

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.parameters import approximately, confidence_level, readable, with_power
+from dpgap.exact.parameters import (
+    approximately,
+    confidence_level,
+    readable,
+    readable_up,
+    with_power,
+)
 from dpgap.releases.numbers import exact_value
 from dpgap.releases.plain import plain
 from dpgap.releases.printable import printable, visible
@@ -53,7 +59,7 @@ class Promise(NamedTuple):
             but = ", but for a chance of at most δ that an item shows which that person alone has"
             public = "All parameters are public; which items there are is not."
         return (
-            f"{kind} with ε = {readable(self.epsilon)} and {delta}: if one person's data were "
+            f"{kind} with ε = {readable_up(self.epsilon)} and {delta}: if one person's data were "
             "added or taken away, nothing shown here would become more than "
             f"{factor(self.epsilon)} times as likely or unlikely{but}. This holds provided that "
             f"one person changes {which} by at most {readable(self.sensitivity)}{direction}; "
@@ -75,15 +81,15 @@ def factor(epsilon: Fraction) -> str:
     ['149', '2.72', '1.11', '1.0011', '1 + 1.1·10⁻⁷']
     """
     if epsilon >= 700:
-        return f"e^{readable(epsilon)}"
+        return f"e^{readable_up(epsilon)}"
     if epsilon < Fraction(1, 10**6):  # then e^ε − 1 is less than ε + ε²
         return f"1 + {with_power(few_digits_up(epsilon + epsilon**2, 2))}"
-    up = Context(prec=40, rounding=ROUND_CEILING)
+    up = Context(prec=40, rounding=ROUND_CEILING, Emin=-999, Emax=999, clamp=0, traps=[])
     exact = up.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
     times = Fraction(up.next_plus(up.exp(exact)))  # `exp` rounds to the nearest
     if times >= 2:
         return with_power(few_digits_up(times))
-    return f"{(1 + Decimal(few_digits_up(times - 1, 2))).normalize():f}"
+    return f"{up.normalize(up.add(Decimal(1), Decimal(few_digits_up(times - 1, 2)))):f}"
 
 
 def _refuse_attribute(release: object, name: str, value: object = None) -> NoReturn:
