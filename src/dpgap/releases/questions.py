@@ -218,11 +218,12 @@ class Question(NamedTuple):
                 f"{change}, nothing shown here would become more than {times} times as likely or "
                 "unlikely."
             )
+        chance = readable_up(delta)
         return (
-            f"Differential privacy with ε = {readable_up(epsilon)} and δ = {readable_up(delta)}: if "
-            f"one unit {change}, nothing shown here would become more than {times} times as likely or "
-            f"unlikely; but for a chance of at most {readable_up(delta)} that an item is shown "
-            "which that unit alone has."
+            f"Differential privacy with ε = {readable_up(epsilon)} and δ = {chance}: if one unit "
+            f"{change}, nothing shown here would become more than {times} times as likely or "
+            f"unlikely; but for a chance of at most {chance} that an item is shown which that unit "
+            "alone has."
         )
 
     def doubts(self) -> Iterator[str]:
