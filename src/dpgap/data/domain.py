@@ -368,6 +368,8 @@ def _buffers(column: Any) -> list[Any]:
         column = column.to_physical().to_arrow(compat_level=polars.CompatLevel.newest())
     elif hasattr(column, "array"):  # pandas
         column = getattr(column.array, "codes", column.array)
+        if getattr(column.dtype, "tz", None) is not None:  # a zone of its own has fewer years
+            column = column.view("i8")
         column = column.__arrow_array__() if hasattr(column, "__arrow_array__") else column
     if not hasattr(column, "chunks") and not hasattr(column, "buffers"):
         return [np.asarray(column)] if hasattr(column, "__array__") else []
