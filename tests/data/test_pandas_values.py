@@ -205,7 +205,7 @@ def test_every_odd_value_may_stand_in_every_column() -> None:
     more: list[dict[str, Any]] = [
         {},
         {"max_items": 1, "where": "land != 'x' and what != 7 and who != true"},
-        {"by": "land", "groups": ["ch"], "sum": "paid", "at_most": 3},
+        {"by": "land", "groups": ["ch"], "max_groups": 1, "sum": "paid", "at_most": 3},
     ]
     for name in table:
         odd = pandas.DataFrame({each: table[each].tolist() * len(OBJECTS) for each in table})
