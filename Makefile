@@ -71,7 +71,7 @@ long: twins
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m long
 
 twins: .venv/.test
-	PYTHONPATH=tests $(BIN)/python -m twins --twins 2000
+	PYTHONPATH=tests $(BIN)/python -m twins --twins 2000 --jobs 2
 
 # The oldest versions that pyproject.toml allows; a fresh `make test` takes the newest.
 OLDEST := .venv/oldest/bin/python

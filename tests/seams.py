@@ -1,20 +1,44 @@
-"""What tests put in the place of the real thing: a thread's bits, and an account.
+"""What tests put in the place of the real thing: a thread's bits, an account, and what builds.
 
 No release has a parameter for its bits. `bits_are` replaces those of the thread, where every
 release finds them; `secure_bits()` then returns the stand-in, after it called its `freshen`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NoReturn
+from unittest import mock
 
 import pytest
 
 import dpgap
+from dpgap.budget.account import Request
 from dpgap.exact import bits as bits_of_threads
 from dpgap.exact.bits import Bits, InsecureSeededBits
+from dpgap.mechanisms.measuring.measurement import Measurement
+from dpgap.pipelines.asking import Answering, Counting
+from dpgap.pipelines.routed import Routed
+
+MAKERS = (
+    Answering,
+    Counting,
+    Measurement,
+    Routed,
+    dpgap.HybridTopK,
+    dpgap.JointTopK,
+    dpgap.MeasuredAbove,
+    dpgap.MeasuredTopK,
+    dpgap.NoisyHistogram,
+    dpgap.NoisyMax,
+    dpgap.NoisyTopK,
+    dpgap.SparseVector,
+)
+"""Whatever has a `build` that makes a release."""
+
+Built = tuple[Any, tuple[Any, ...]]
+"""What made a release, and the whole numbers and public facts that it was made of."""
 
 
 @contextmanager
@@ -42,6 +66,24 @@ class WatchedBits(InsecureSeededBits):
 
     def freshen(self) -> None:
         self._asked()
+
+
+class FollowedBits(InsecureSeededBits):
+    """Seeded bits that keep how many words were asked for each time."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self, seed: int = 1) -> None:
+        super().__init__(seed)
+        self.asked: list[tuple[int, ...]] = []
+
+    def words(self, *shape: int) -> Any:
+        self.asked.append(shape)
+        return super().words(*shape)
+
+    def word(self) -> int:
+        self.asked.append(())
+        return super().word()
 
 
 def words_drawn(bits: Bits) -> int:
@@ -85,6 +127,58 @@ class SpyAccount:
     def moves(self) -> list[tuple[str, Fraction]]:
         """What was reserved and settled, in order."""
         return [(each[0], each[1]) for each in self.diary if len(each) > 1]
+
+
+@dataclass
+class SpyArchive(SpyAccount):
+    """The same for an account that is told all that a ledger is told, and so all it can show."""
+
+    reference: dict[str, Any] = field(
+        default_factory=lambda: {
+            "dataset": "spied",
+            "entry": 1,
+            "hash": "0" * 64,
+            "time": "2026-11-16T08:00:00Z",
+        }
+    )
+
+    def reserve_for(self, request: Request) -> "SpyArchive":
+        self.reserve(request.epsilon, request.purpose)
+        self.diary.append(("request", request.delta, request.facts, request.identity, request.key))
+        return self
+
+    def settle(self, epsilon: Fraction, document: str | None = None) -> None:
+        self.diary.append(("settle", epsilon, document))
+
+    def paid(self, identity: str) -> None:
+        """Nothing was asked before."""
+
+    def answered(self, key: str) -> None:
+        """Nothing was sent before."""
+
+
+@contextmanager
+def builds_kept() -> Iterator[list[Built]]:
+    """Each release that is built, as its maker and what it was built from; the outermost alone."""
+    built: list[Built] = []
+    depth = [0]
+
+    def watched(build: Callable[..., Any]) -> Callable[..., Any]:
+        def watch(maker: Any, *arguments: Any) -> Any:
+            if not depth[0]:
+                built.append((maker, arguments))
+            depth[0] += 1
+            try:
+                return build(maker, *arguments)
+            finally:
+                depth[0] -= 1
+
+        return watch
+
+    with ExitStack() as patches:
+        for each in MAKERS:
+            patches.enter_context(mock.patch.object(each, "build", watched(each.build)))
+        yield built
 
 
 def quick_in(cases: Iterable[Any], quick: Collection[Any]) -> list[Any]:

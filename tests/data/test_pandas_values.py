@@ -141,6 +141,29 @@ def test_no_value_of_pandas_decides_how_others_are_filtered(name: str) -> None:
             assert _kept([*COLUMNS[name], odd], text) == alone, (text, type(odd))
 
 
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Lima", None])
+@pytest.mark.parametrize("kind", [None, "category"])
+def test_a_time_beyond_the_years_of_its_zone_refuses_no_call(zone: str | None, kind: Any) -> None:
+    utc = "" if zone is None else "+00:00"
+    beyond = {10**15: f"33658-09-27T01:46:40{utc}", 2**63 - 1: None, -(2**63) + 1: None}
+    for odd, text in beyond.items():
+        times = pyarrow.array([10**12, 10**12, odd], pyarrow.timestamp("ms", zone))
+        column = pyarrow.table({"x": times}).to_pandas()["x"]
+        column = column if kind is None else column.astype(kind)
+        found = pandas_columns.coded_texts(column).tolist()
+        assert found[:2] == [f"2001-09-09T01:46:40{utc}"] * 2
+        assert text is None or found[2] == text
+        assert pandas_columns.arrow_texts(column).to_pylist() == found
+
+
+@pytest.mark.parametrize("time", [10**12, 2**63 - 1])
+def test_a_column_of_the_table_is_no_domain_beside_any_time(time: int) -> None:
+    times = pyarrow.array([10**12, time], pyarrow.timestamp("ms", "Asia/Tokyo"))
+    sold = pyarrow.table({"who": times, "what": [1, 2]}).to_pandas()
+    with pytest.raises(ValueError, match="domain must"):
+        dpgap.counts(sold, unit="who", item="what", domain=sold["what"])
+
+
 PURE = [
     ["fig", "fig\0", "fig", "", "\0", None, math.nan, pandas.NA, "7", "true", "žluť", "🍐", " fig"],
     ["fig", "\ud800", "fig\udc80", None],

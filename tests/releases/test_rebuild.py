@@ -9,7 +9,6 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,27 +19,10 @@ import polars as pl
 import pytest
 
 import dpgap
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.measuring.measurement import Measurement
 from dpgap.mechanisms.sparse_vector.run import Run
-from dpgap.pipelines.asking import Answering, Counting
-from dpgap.pipelines.routed import Routed
 from dpgap.releases.drawn import Drawn, Measuring, Ranking, ReadOff, Values
+from seams import builds_kept
 
-MAKERS = (
-    Answering,
-    Counting,
-    Measurement,
-    NoisyHistogram,
-    Routed,
-    dpgap.HybridTopK,
-    dpgap.JointTopK,
-    dpgap.MeasuredAbove,
-    dpgap.MeasuredTopK,
-    dpgap.NoisyMax,
-    dpgap.NoisyTopK,
-    dpgap.SparseVector,
-)
 ANSWERS = np.array([9_000, 7_100, 6_800, 40, 39, 5, 0, 0])
 NAMES = [f"item {place}" for place in range(ANSWERS.size)]
 SOLD = pl.DataFrame(
@@ -133,34 +115,6 @@ for maker, arguments in pickle.load(sys.stdin.buffer):
 """
 
 
-@contextmanager
-def _keeping() -> Iterator[list[tuple[Any, tuple[Any, ...]]]]:
-    """Each release that is built, as its maker and what it was built from; the outermost alone."""
-    built: list[tuple[Any, tuple[Any, ...]]] = []
-    depth = [0]
-
-    def watched(build: Callable[..., Any]) -> Callable[..., Any]:
-        def watch(maker: Any, *arguments: Any) -> Any:
-            if not depth[0]:
-                built.append((maker, arguments))
-            depth[0] += 1
-            try:
-                return build(maker, *arguments)
-            finally:
-                depth[0] -= 1
-
-        return watch
-
-    patches = [mock.patch.object(each, "build", watched(each.build)) for each in MAKERS]
-    for patch in patches:
-        patch.start()
-    try:
-        yield built
-    finally:
-        for patch in patches:
-            patch.stop()
-
-
 def _in_another_process(built: list[Any]) -> list[str]:
     handed = pickle.dumps(built)
     assert b"secret" not in handed
@@ -179,7 +133,7 @@ def _document(release: Any) -> str:
 def test_another_process_builds_every_release_again_from_whole_numbers_alone():
     shown, kept = {}, []
     for name, make in RELEASES.items():
-        with _keeping() as built:
+        with builds_kept() as built:
             shown[name] = _document(make())
         assert len(built) == 1, name
         kept += built
@@ -192,7 +146,7 @@ def test_another_process_builds_every_release_again_from_whole_numbers_alone():
 
 def test_what_is_built_is_whole_numbers_and_names_all_the_way_down():
     for name, make in RELEASES.items():
-        with _keeping() as built:
+        with builds_kept() as built:
             make()
         for drawn in np.atleast_1d(np.array(built[0][1][0], dtype=object)):
             assert list(_not_whole(drawn)) == [], name

@@ -5,11 +5,13 @@ are shown with reader, question and seed, which make them again with `--question
 """
 
 import argparse
+import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import cycle, islice
+from itertools import cycle, islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +35,20 @@ def main() -> int:
     parser.add_argument("--question", choices=list(QUESTIONS), action="append")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--show", type=int, default=SHOWN, help="how many differences to print")
+    parser.add_argument("--jobs", type=int, default=1, help="how many readers at a time")
     given = parser.parse_args()
-    differing = 0
-    for name in given.reader or READERS:
-        differing += _drive(name, given)
-    return 1 if differing else 0
+    names = sorted(given.reader or READERS, key=lambda name: -READERS[name].cost)
+    if given.jobs == 1:
+        return 1 if sum(_drive(name, given) for name in names) else 0
+    with ThreadPoolExecutor(given.jobs) as pool:
+        return max(pool.map(_in_a_process, names, repeat(given)))
+
+
+def _in_a_process(name: str, given: argparse.Namespace) -> int:
+    asked = [f"--question={each}" for each in given.question or ()]
+    stated = [f"--{each}={getattr(given, each)}" for each in ("twins", "seed", "show")]
+    command = [sys.executable, "-m", "twins", f"--reader={name}", *stated, *asked]
+    return abs(subprocess.run(command, check=False).returncode)
 
 
 def _drive(name: str, given: argparse.Namespace) -> int:

@@ -10,8 +10,11 @@
 - Both are refused or neither, before any charge, in words that show nothing of a row. What is no
   record may be refused.
 - Items are asked in a fresh random order over the whole domain.
+- What is shown after the charge is what `twins.eyes` says, warnings and logs are the same, and
+  nothing fails.
 """
 
+import logging
 import math
 import os
 import sys
@@ -26,7 +29,9 @@ import numpy as np
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from seams import SpyAccount, bits_are
+from dpgap.releases.by_group import ReleasesByGroup
+from seams import FollowedBits, SpyArchive, bits_are, builds_kept
+from twins.eyes import Shown, in_both, in_numbers, in_one, ranks_of, room, shown
 from twins.neighbours import FIRST_UNIT, Row, Twins
 from twins.odd_values import MARK
 from twins.questions import QUESTIONS, parts_of
@@ -45,6 +50,7 @@ class Side(NamedTuple):
     leaks: bool = False
     printed: str = ""
     warned: list[str] | None = None
+    """Warnings, and what was logged."""
     counts: dict[Any, int] | None = None
     limits: Any = None
     """By how much one unit may move answers, and how many."""
@@ -54,10 +60,11 @@ class Side(NamedTuple):
     before: Record | None = None
     after: Record | None = None
     winners: list[Any] | None = None
-    route: str | None = None
-    decided: str | None = None
-    """The route that follows from what was released."""
+    route: list[str | None] | None = None
+    decided: list[str | None] | None = None
+    """The routes that follow from what was released."""
     order: str = ""
+    shown: Shown | None = None
 
 
 class Verdict(NamedTuple):
@@ -100,23 +107,30 @@ def _differences(base: Side, twin: Side, malformed: bool) -> list[str]:
         found += _decisions("up to the count of counts", base.before, twin.before)
         if _same_winners(base, twin):
             found += _decisions("after the count of counts", base.after, twin.after)
+            found += _of_same_winners(base, twin)
         if base.order != twin.order:
             found.append(f"another order: base {base.order}, twin {twin.order}")
+        if base.shown and twin.shown:
+            found += [*in_both(base.shown, twin.shown), *_other_types(base, twin)]
     return found
 
 
 def look(reader: Reader, question: str, twins: Twins, rows: list[Row]) -> Side:
     """Ask one table."""
     asked = reader.load(twins, rows)
-    with _printing() as printed, warnings.catch_warnings(record=True) as warned:
+    with (
+        _printing() as printed,
+        _logging() as logged,
+        warnings.catch_warnings(record=True) as warned,
+    ):
         warnings.simplefilter("always")
         side = _ask(asked, question, twins)
         said = {f"{each.category.__name__}: {each.message}" for each in warned}
-        return side._replace(printed=printed(), warned=sorted(said))
+        return side._replace(printed=printed(), warned=sorted(said | logged))
 
 
 def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
-    account, seen = SpyAccount(), dict[str, Any]()
+    account, seen, bits = SpyArchive(), dict[str, Any](), FollowedBits()
     try:
         with bits_are(InsecureSeededBits(1)), recorded() as seen["before"]:
             options = asked | dict(QUESTIONS[question].options)
@@ -126,10 +140,19 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
             seen["facts"] = answers.origin._replace(table=None, address=None)
             seen["counts"], seen["twice"] = _present(answers)
             seen["limits"] = _limits(answers)
-            with bits_are(InsecureSeededBits(1)), recorded() as seen["after"]:
+            with builds_kept() as built, bits_are(bits), recorded() as seen["after"]:
                 release = QUESTIONS[question].ask(answers, account)
             seen["winners"] = _winners(release)
-            seen["route"], seen["decided"] = getattr(release, "route", None), _decided(release)
+            if release is not None:
+                won = dict(_parts(release))
+                ranks = [
+                    ranks_of(part, len(getattr(won[group], "labels", None) or ()))
+                    for group, part in parts_of(answers)
+                ]
+                seen["shown"] = shown(release, built, bits, ranks, account)
+            each = [part for _, part in _parts(release)]
+            seen["route"] = [getattr(part, "route", None) for part in each]
+            seen["decided"] = [_decided(part) for part in each]
             if question == "order":
                 seen["order"] = _order(answers, twins)
     except Exception as error:
@@ -139,8 +162,27 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
             charged=bool(account.diary),
             leaks=any(mark in said for mark in (MARK, str(FIRST_UNIT)[:5])),
             counts=seen.get("counts"),
+            limits=seen.get("limits"),
         )
     return Side(**seen)
+
+
+@contextmanager
+def _logging() -> Iterator[set[str]]:
+    """What dpgap logs while the block lasts."""
+    logged: set[str] = set()
+    handler, logger = logging.Handler(), logging.getLogger("dpgap")
+    handler.emit = lambda record: logged.add(  # type: ignore[method-assign]
+        f"{record.name} {record.levelname}: {record.getMessage()}"
+    )
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield logged
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 @contextmanager
@@ -188,6 +230,8 @@ def _alone(name: str, side: Side) -> list[str]:
         found.append(f"{name}: takes another route than its look decides on: {side.route}")
     if side.order not in ("", "random"):
         found.append(f"{name}: items are asked in an order that is {side.order}")
+    if side.shown:
+        found += [f"{name}: {each}" for each in in_one(side.shown)]
     return found
 
 
@@ -238,6 +282,25 @@ def _same_winners(base: Side, twin: Side) -> bool:
     return all((cell in base.counts) == (cell in twin.counts) for cell in base.winners or ())
 
 
+def _of_same_winners(base: Side, twin: Side) -> Iterator[str]:
+    """What may differ only as far as counts do: both have the same winners."""
+    if base.shown and twin.shown and base.counts is not None and twin.counts is not None:
+        most = twin.limits.most
+        far = room(base.counts, twin.counts, base.winners or (), most)
+        yield from in_numbers(base.shown, twin.shown, far, most)
+
+
+def _other_types(base: Side, twin: Side) -> list[str]:
+    """Labels that are written alike and are of different types."""
+    types = [
+        {(group, item.split(" ", 1)[1].strip("'")): item.split(" ", 1)[0] for group, item in won}
+        for won in (base.winners or (), twin.winners or ())
+    ]
+    both = types[0].keys() & types[1].keys()
+    found = sorted({(types[0][each], types[1][each]) for each in both})
+    return [f"labels of other types: {a}, {b}" for a, b in found if a != b]
+
+
 def _decisions(when: str, base: Record | None, twin: Record | None) -> list[str]:
     found: list[str] = []
     if base is None or twin is None:
@@ -286,11 +349,15 @@ def _stream(chunks: Any) -> Iterator[tuple[Any, int, int]]:
 
 def _winners(release: Any) -> list[Any]:
     """The cells that won: pairs of a group, or None, and an item."""
-    released = release if isinstance(release, list) else [(None, release)]
-    named = ((group, getattr(each, "labels", None) or ()) for group, each in released)
+    named = ((group, getattr(each, "labels", None) or ()) for group, each in _parts(release))
     return sorted(
         ((group, _written(label)) for group, labels in named for label in labels), key=str
     )
+
+
+def _parts(release: Any) -> list[tuple[Any, Any]]:
+    """The release of every group; or all of it, of none."""
+    return list(release.items()) if isinstance(release, ReleasesByGroup) else [(None, release)]
 
 
 def _written(label: Any) -> str:
@@ -302,10 +369,15 @@ def _decided(release: Any) -> str | None:
     """The route that a release must have taken, as everybody can tell who sees it."""
     if not getattr(release, "looked", ()):
         return getattr(release, "route", None)
-    asked = release.question
-    made = dpgap.MeasuredTopK(asked.k, asked.epsilon, monotonic=release.promise.monotonic)
+    asked, promise = release.question, release.promise
+    made = dpgap.MeasuredTopK(
+        asked.k,
+        asked.epsilon / asked.origin.max_groups,
+        monotonic=promise.monotonic,
+        sensitivity=promise.sensitivity / asked.origin.step,
+    )
     assert made.looking is not None
-    values = np.array([[value for _, value in release.looked]])
+    values = np.rint([[value / float(asked.origin.step) for _, value in release.looked]])
     return made.looking.routes[int(made.looking.decide(values, asked.items)[0])].name
 
 

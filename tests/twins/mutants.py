@@ -3,9 +3,12 @@
 They are written against what readers and answers do, so that they outlive how it is done.
 """
 
+import logging
 import re
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -23,7 +26,14 @@ from dpgap.data.engines.base import Engine
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.engines.in_duckdb import DuckDB
 from dpgap.data.private_counts import CountsInMemory
+from dpgap.estimates.histogram import COINS
+from dpgap.mechanisms.histogram.kernel import _Contenders
+from dpgap.mechanisms.top_k.candidates import InGroups
 from dpgap.pipelines.look_first import LookFirst
+from dpgap.pipelines.measured import MeasuredTopK
+from dpgap.pipelines.routed import Routed
+from dpgap.releases import document, drawn, findings, words
+from seams import SpyArchive
 
 
 class Mutant(NamedTuple):
@@ -209,6 +219,132 @@ def _floats_with_a_point() -> AbstractContextManager[Any]:
     return mock.patch.dict(values._EXACT, {float: repr})
 
 
+def _coin_beside_the_largest() -> AbstractContextManager[Any]:
+    """A coin that is what is left of a float when the largest true answer was taken from it."""
+
+    def loser(contenders: Any, at: int, origin: int) -> tuple[int, float]:
+        (value,) = contenders._values(np.array([at]), origin).tolist()
+        coin = float(contenders._low[at]) - (value - origin)
+        return value, min(max(coin, 0.0), 1.0) * COINS
+
+    return _all_of(
+        mock.patch.object(_Contenders, "_loser", loser),
+        mock.patch.object(drawn, "_is_whole", return_value=True),
+    )
+
+
+def _divided_by_nothing() -> AbstractContextManager[Any]:
+    """Advice that divides by how far two estimates are apart, and words that are not caught."""
+
+    def advice(release: Any, groups: Any) -> str:
+        estimates = release.estimates[release.order]
+        apart = [float(estimates[at - 1] - estimates[at]) for group in groups for at in group[:-1]]
+        wanted, width = sorted(apart, reverse=True)[len(apart) // 2], release.half_width_of_pairs()
+        return "" if wanted * 10 < width else f"; about {width / wanted} times this ε"
+
+    def attempted(part: str, make: Callable[[], Any], otherwise: Any) -> Any:
+        return make()
+
+    return _all_of(
+        mock.patch.object(findings, "_advice", advice),
+        mock.patch.object(words, "attempted", attempted),
+        mock.patch.object(document, "attempted", attempted),
+    )
+
+
+def _after_drawing(do: Callable[[int], object]) -> Callable[[], AbstractContextManager[Any]]:
+    """Something that is done after the charge with a private number: the sum of all values."""
+
+    def then(kind: Any) -> AbstractContextManager[Any]:
+        right = kind.draw
+
+        def draw(pipeline: Any, candidates: Any) -> Any:
+            do(int(candidates.private_answers.sum()))
+            return right(pipeline, candidates)
+
+        return mock.patch.object(kind, "draw", draw)
+
+    return lambda: _all_of(then(MeasuredTopK), then(Routed))
+
+
+_known = [0]
+"""The private number of the last draw."""
+
+
+def _knowing(*patches: Callable[[], AbstractContextManager[Any]]) -> Any:
+    """What knows the private number of the last draw."""
+
+    def remember(number: int) -> None:
+        _known[:] = [number]
+
+    return lambda: _all_of(_after_drawing(remember)(), *(each() for each in patches))
+
+
+def _shown_by(change: Callable[[dict[str, Any], int], dict[str, Any]]) -> Any:
+    """Words of a document that follow a private number."""
+    right = document._shown
+
+    def shown(release: Any) -> dict[str, Any]:
+        return change(right(release), _known[0])
+
+    return _knowing(lambda: mock.patch.object(document, "_shown", shown))
+
+
+def _padded(fields: dict[str, Any], private: int) -> dict[str, Any]:
+    """A text with more or fewer spaces at its end."""
+    return fields | {"guarantee": fields["guarantee"] + " " * (private % 3)}
+
+
+def _without_rows(fields: dict[str, Any], private: int) -> dict[str, Any]:
+    """A field that is there or not."""
+    return {name: each for name, each in fields.items() if name != "items" or private % 2}
+
+
+def _warned(private: int) -> None:
+    if private % 2:
+        warnings.warn("the noise is large for such counts", stacklevel=2)
+
+
+def _logged(private: int) -> None:
+    if private % 2:
+        logging.getLogger("dpgap.words").info("rows are left out")
+
+
+def _refused(private: int) -> None:
+    if private % 2:
+        raise ValueError("there are too few units")
+
+
+def _settled_by_total() -> AbstractContextManager[Any]:
+    """A ledger that is told of a cost that follows a private number."""
+    right = SpyArchive.settle
+
+    def settle(account: Any, epsilon: Any, document: Any = None) -> None:
+        right(account, epsilon - _known[0] % 2, document)
+
+    return mock.patch.object(SpyArchive, "settle", settle)
+
+
+def _labels_by_total() -> AbstractContextManager[Any]:
+    """Labels that are whole numbers or texts."""
+    right = InGroups.found
+
+    def found(candidates: Any, selection: Any) -> Any:
+        made = right(candidates, selection)
+        told = tuple(map(str, made.drawn.labels)) if _known[0] % 2 else made.drawn.labels
+        return made._replace(drawn=replace(made.drawn, labels=told))
+
+    return mock.patch.object(InGroups, "found", found)
+
+
+@contextmanager
+def _all_of(*patches: AbstractContextManager[Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for each in patches:
+            stack.enter_context(each)
+        yield
+
+
 _JSON = "read_json('{path}', format = 'nd', sample_size = -1)"
 _CSV = "read_csv('{path}', header = true, delim = ',', quote = '\"', escape = '\"', {more})"
 _GUESSED = _CSV.format(path="{path}", more="auto_detect = true")
@@ -226,26 +362,26 @@ MUTANTS: dict[str, Mutant] = {
         _order_by_absence(CountsInMemory), "pandas", "order", 2, "another order"
     ),
     "order-in-engine": Mutant(
-        _order_by_absence(CountsInEngine), "duckdb", "order", 2, "another order"
+        _order_by_absence(CountsInEngine), "duckdb", "order", 5, "another order"
     ),
     "present-first": Mutant(_present_first, "polars", "order", 0, "only over parts"),
-    "json-without-case": Mutant(_read_by(_JSON), "json", "counts", 414, "counts move"),
-    "json-columns-seen": Mutant(_read_by(_JSON), "json", "counts", 15, "only one is refused"),
-    "guessed-types": Mutant(_read_by(_GUESSED), "csv", "counts", 9, "other statements"),
+    "json-without-case": Mutant(_read_by(_JSON), "json", "counts", 166, "counts move"),
+    "json-columns-seen": Mutant(_read_by(_JSON), "json", "counts", 26, "only one is refused"),
+    "guessed-types": Mutant(_read_by(_GUESSED), "csv", "counts", 11, "other statements"),
     "short-lines": Mutant(_read_by(_SHORT), "csv", "counts", 1, "only one is refused"),
     "columns-by-rows": Mutant(_columns_by_rows, "polars", "counts", 0, "other facts"),
     "width-of-literals": Mutant(_by_width, "duckdb", "top-1", 0, "other statements"),
-    "fixed-width": Mutant(_FIXED, "pyarrow", "counts", 8, _TWO),
-    "without-case": Mutant(_LOWER, "pandas", "counts", 25, _TWO),
+    "fixed-width": Mutant(_FIXED, "pyarrow", "counts", 11, _TWO),
+    "without-case": Mutant(_LOWER, "pandas", "counts", 50, _TWO),
     "route-by-total": Mutant(
         _route_by_total, "pandas", "top-4", 0, "another route than its look decides on"
     ),
     "everything-kept": Mutant(_everything_kept, "csv", "reach", 0, "too many items move"),
     "all-groups-kept": Mutant(_everything_kept, "polars", "by", 0, "too many groups move"),
-    "all-pairs-kept": Mutant(_everything_kept, "duckdb", "reach+by-two", 0, "too many"),
-    "unknown-kept": Mutant(_everything_kept, "pandas", "unknown", 0, "too many items move"),
-    "kept-by-position": Mutant(_kept_by_position, "pyarrow", "reach", 0, "counts move"),
-    "moments": Mutant(_moments_as_they_are, "polars", "reach", 0, "only one is refused"),
+    "all-pairs-kept": Mutant(_everything_kept, "duckdb", "reach+by-two", 2, "too many"),
+    "unknown-kept": Mutant(_everything_kept, "pandas", "unknown", 7, "too many items move"),
+    "kept-by-position": Mutant(_kept_by_position, "pyarrow", "reach", 1, "counts move"),
+    "moments": Mutant(_moments_as_they_are, "polars", "reach", 8, "only one is refused"),
     "lines-by-place": Mutant(_lines_by_place, "fimi", "reach", 0, "counts move"),
     "clipped-together": Mutant(_clipped_together, "parquet", "sum", 0, "counts move"),
     "fetched-if-few": Mutant(_fetched_if_few, "duckdb", "by", 12, "another kind"),
@@ -253,7 +389,24 @@ MUTANTS: dict[str, Mutant] = {
         _refused_if_mixed, "pandas-objects", "counts", 1, "only one is refused"
     ),
     "floats-with-a-point": Mutant(
-        _floats_with_a_point, "pandas-objects", "unknown", 21, "counts move"
+        _floats_with_a_point, "pandas-objects", "unknown", 28, "counts move"
     ),
     "dollar": Mutant(_dollar, "polars", "counts", 13, _TWO),
+    "coin": Mutant(_coin_beside_the_largest, "pandas", "first", 2, "coin has nothing to do"),
+    "divided-by-nothing": Mutant(
+        _divided_by_nothing, "pandas", "top-all", 6, "fails after the charge: ZeroDivision"
+    ),
+    "length-of-text": Mutant(_shown_by(_padded), "polars", "top-4", 0, "guarantee str of length"),
+    "field-or-none": Mutant(_shown_by(_without_rows), "pandas", "top-4", 0, r"fields \['items'\]"),
+    "warning": Mutant(_after_drawing(_warned), "pyarrow", "top-4", 3, "other warnings"),
+    "log": Mutant(_after_drawing(_logged), "pandas", "reach", 7, "other warnings"),
+    "refused-after-the-charge": Mutant(
+        _after_drawing(_refused), "polars", "top-4-joint", 4, "only one is refused"
+    ),
+    "settled-by-total": Mutant(
+        _knowing(_settled_by_total), "pandas", "top-4", 0, "of another cost"
+    ),
+    "labels-by-total": Mutant(
+        _knowing(_labels_by_total), "pandas", "top-4-ranked", 59, "labels of other types: int, str"
+    ),
 }

@@ -2,7 +2,8 @@
 
 Some items are far ahead of the others, so that the same ones win on both sides. The numbers are
 chosen at edges: the first item has 127 units and the next unit makes it 128, which needs a wider
-type; of a wide range 20 items are present, and one more makes the rest fit into 65,536.
+type; it is 64 ahead of the second, and floats between them lose a binary place at 65; of a wide
+range 20 items are present, and one more makes the rest fit into 65,536.
 """
 
 import math
@@ -14,12 +15,14 @@ from typing import Any, NamedTuple
 
 from twins.odd_values import FLOATS, MARK, TEXTS, TWISTS, WHOLE, odd_value
 
-LEADERS = (127, 60, 44, 30)
+LEADERS = (127, 63, 44, 30)
 """How many units the first items have. The others have at most `FEW`, so that 15 lies between."""
 FEW = 6
 THRESHOLD = 15
 
 NUMBER_OF_UNITS = 140
+MOST_LETTERS = 10**7
+"""How long all texts of a unit may be together that has many rows."""
 FIRST_UNIT = 77_000_000
 """Units that are numbers are from here on, so that no message may show these digits."""
 
@@ -113,6 +116,8 @@ def widen(rng: Random, twins: Twins, amounts: Sequence[str]) -> Twins:
     """The same twins with a group and an amount in each row; the new unit does its worst there."""
     kind = rng.choice(amounts)
     many = rng.choice([1, 1, 1, 10_000]) if len(twins.more) in range(1, 31) else 1
+    longest = max((len(str(each)) for row in twins.more for each in row), default=1)
+    many = min(many, MOST_LETTERS // longest)
     more: list[Row] = [
         (*row[:2], _odd_land(rng), _odd_amount(rng, kind))
         for row in twins.more

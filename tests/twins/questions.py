@@ -83,20 +83,11 @@ def parts_of(answers: Any) -> list[tuple[Any, Any]]:
     return list(answers.items()) if isinstance(answers, CountsByGroup) else [(None, answers)]
 
 
-def _top_of_each(answers: Any, pays: Any) -> list[tuple[Any, Any]]:
-    """The largest two of every group; nothing where nobody listed the items."""
-    released = []
-    for group, part in parts_of(answers):
-        if not part.unknown:
-            top = dpgap.NoisyTopK(
-                2,
-                EPSILON,
-                monotonic=part.monotonic,
-                sensitivity=part.sensitivity,
-                noise="exponential",
-            )
-            released.append((group, top.release(part, account=pays)))
-    return released
+def _top_of_each(answers: Any, pays: Any) -> Any:
+    """The largest two, of every group where there are groups."""
+    _, first = parts_of(answers)[0]
+    delta = "1e-9" if first.unknown else 0
+    return dpgap.top_k(answers, k=2, epsilon=EPSILON, delta=delta, account=pays)
 
 
 _KEYWORDS: dict[str, dict[str, Any]] = {
@@ -116,7 +107,15 @@ def _bounded(*names: str) -> tuple[str, Question]:
     return "+".join(names), Question(_top_of_each, (*SHORT, *LONG, "many"), options)
 
 
-BOUNDED: dict[str, Question] = dict(
+def _first(answers: Any, pays: Any) -> Any:
+    """The largest, read off a histogram of all that units have."""
+    ask = {"k": 1, "epsilon": 100 * EPSILON, "method": "histogram"}
+    return dpgap.top_k(answers, account=pays, **ask)
+
+
+BOUNDED: dict[str, Question] = {
+    "first": Question(_first, (*SHORT, *LONG, "many"), {"max_items": 100})
+} | dict(
     _bounded(*names)
     for names in [
         *combinations(_KEYWORDS, 1),

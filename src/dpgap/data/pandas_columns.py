@@ -102,10 +102,10 @@ def _distinct(column: Any) -> tuple[Integers, Iterable[Any]]:
     """
     kind = column.dtype
     if str(kind) == "category":
-        return column.cat.codes.to_numpy(), column.cat.categories.astype(object)
+        return column.cat.codes.to_numpy(), _in_utc(column.cat.categories).astype(object)
     if kind == "bool" or is_number(kind) or kind.kind in ("m", "M"):
         codes, values = column.factorize()
-        return codes, values
+        return codes, _in_utc(values)
     pure = _pure_text(column)
     if pure is None:
         return np.arange(len(column)), column.astype(object).tolist()
@@ -113,6 +113,11 @@ def _distinct(column: Any) -> tuple[Integers, Iterable[Any]]:
     if hasattr(coded, "combine_chunks"):
         coded = coded.combine_chunks()
     return coded.indices.fill_null(-1).to_numpy(), coded.dictionary.to_pylist()
+
+
+def _in_utc(values: Any) -> Any:
+    """The same values; a zone of its own has fewer years, and one time beyond them would fail."""
+    return values if getattr(values.dtype, "tz", None) is None else values.tz_convert("UTC")
 
 
 def _pure_text(column: Any) -> "pyarrow.Array | pyarrow.ChunkedArray | None":
