@@ -256,13 +256,13 @@ def _after_drawing(do: Callable[[int], object]) -> Callable[[], AbstractContextM
     """Something that is done after the charge with a private number: the sum of all values."""
 
     def then(kind: Any) -> AbstractContextManager[Any]:
-        right = kind.draw
+        right = kind.draw_paid
 
-        def draw(pipeline: Any, candidates: Any) -> Any:
+        def draw_paid(pipeline: Any, candidates: Any) -> Any:
             do(int(candidates.private_answers.sum()))
             return right(pipeline, candidates)
 
-        return mock.patch.object(kind, "draw", draw)
+        return mock.patch.object(kind, "draw_paid", draw_paid)
 
     return lambda: _all_of(then(MeasuredTopK), then(Routed))
 
