@@ -130,6 +130,22 @@ def test_any_key_is_found_and_no_other(tmp_path: Path, key: str) -> None:
     assert _counts(path, item="who", unit=key, domain=[1, 2]) == [1, 0]
 
 
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ["7", "7.0", "7e0", "70E-1", '"7"', '"\\u0037"'],
+        ["0", "-0", "0.0", "-0.0", "0e9"],
+        ["10000000000000000000", "1e19"],
+        ["10000000000000000000000", "1e22"],
+    ],
+)
+def test_numbers_in_json_that_are_equal_are_one_unit(tmp_path: Path, spellings: list[str]) -> None:
+    others = ["8", "1e300", "123456789012345678901234567890", "123456789012345678901234567891"]
+    lines = [f'{{"who": {who}, "what": "fig"}}' for who in [*spellings, *others]]
+    path = _write(tmp_path / "sold.jsonl", "\n".join(lines).encode())
+    assert _counts(path, domain=["fig"]) == [1 + len(others)]
+
+
 def test_the_first_of_two_equal_keys_counts(tmp_path: Path) -> None:
     path = _write(tmp_path / "sold.jsonl", b'{"who": 1, "what": "fig", "what": "pea", "who": 2}\n')
     assert _counts(path) == [1, 0, 0, 0]

@@ -64,6 +64,7 @@ _NULLABLE = {
     pyarrow.int64(): pandas.Int64Dtype(),
     pyarrow.int16(): pandas.Int16Dtype(),
     pyarrow.bool_(): pandas.BooleanDtype(),
+    pyarrow.float32(): pandas.Float32Dtype(),
     **{
         kind: pandas.ArrowDtype(kind)
         for kind, _, _ in COLUMNS.values()

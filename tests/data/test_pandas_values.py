@@ -33,6 +33,7 @@ PANDAS_2 = ROOT / ".venv" / "pandas2"
 """What `make test` installs beside pandas 3."""
 
 NOON = datetime(2024, 1, 31, 12)
+EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9)))
 SAME: dict[str, list[Any]] = {
     "7": [7, 7.0, Decimal(7), Decimal("7.00"), Decimal("70e-1"), np.int8(7), np.float32(7), "7"],
     "-7": [-7, np.longdouble(-7), -7 + 0j, np.complex64(-7), np.str_("-7")],
@@ -49,6 +50,8 @@ SAME: dict[str, list[Any]] = {
     "2024-01-31": [date(2024, 1, 31), datetime(2024, 1, 31), np.datetime64("2024-01-31", "ns")],
     "2024-01-31T12:00:00": [NOON, pandas.Timestamp(NOON), np.datetime64("2024-01-31T12", "h")],
     "2024-01-31T12:00:00.5": [NOON.replace(microsecond=500_000), np.datetime64(NOON, "ms") + 500],
+    "12000-01-01": [np.datetime64("12000-01-01"), pandas.Series([np.datetime64("12000-01-01")])[0]],
+    "0000-12-31T15:00:00+00:00": [EARLY, pandas.Series([EARLY])[0]],
     "2024-01-31T12:00:00+00:00": [
         NOON.replace(tzinfo=UTC),
         datetime(2024, 1, 31, 21, tzinfo=timezone(timedelta(hours=9))),
@@ -67,7 +70,7 @@ SAME: dict[str, list[Any]] = {
 NOTHING = [
     *(None, math.nan, np.float32("nan"), pandas.NA, pandas.NaT, np.datetime64("NaT"), b"7", [7]),
     *(Decimal("NaN"), Decimal("sNaN"), Decimal("1e999999"), 10**5000, 7 + 1j, (7,), {7: 7}, object),
-    *("\ud800", np.ma.masked, datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9))), _Hostile()),
+    *("\ud800", np.ma.masked, _Hostile()),
     *(np.timedelta64("NaT"), np.array(7), np.array([7])),
 ]
 
@@ -113,32 +116,57 @@ def test_labels_that_nobody_listed_are_alike_whatever_the_type_of_their_column(
 
 COLUMNS: dict[str, list[Any]] = {
     "whole": [7, 8, 2**53 - 1, -3],
-    "floats": [7.5, 8.0, math.inf, 0.1],
+    "floats": [7.5, 8.0, math.inf, 0.1, -0.0],
+    "short floats": [np.float32(number) for number in (0.1, 7, "inf", 1e-45)],
+    "shorter floats": [np.float16(number) for number in (0.1, 7, "inf")],
+    "long floats": [np.longdouble(7), np.longdouble(1) / 10],
+    "decimals": [Decimal("7"), Decimal("0.1"), Decimal(2**53 + 1)],
     "truths": [True, False, True, False],
     "texts": ["7", "fig", "2024-01-31", "true"],
     "days": [NOON, datetime(2024, 1, 31), datetime(1969, 1, 1), NOON],
+    "spans": [timedelta(7), timedelta(0, 7)],
+    "far days": [np.datetime64(day, "s") for day in ("12000-01-01", "-044-03-15", "2024-01-31")],
     "zoned": [NOON.replace(tzinfo=UTC)] * 2 + [datetime(1969, 1, 1, tzinfo=UTC)] * 2,
+    "early": [EARLY, EARLY.replace(year=2024)],
 }
 FILTERS = [
     *("x = 7", "x != 7", "x < 8", "x < 7.0000000000000000001", "x > 5", "x in (7, 0.1)"),
+    *("x = 0.1", "x <= 0.1", "x != 0.1", "x > 0.1", "x >= '0.1'", "x not in (0.1, 0)"),
     *("x = '7'", "x > '7'", "x != 'fig'", "x >= 'a'", "x in ('fig', 'true')", "x = true"),
     *("x != false", "x = '2024-01-31'", "x > '2024-01-31'", "x = '2024-01-31T12:00'"),
-    *("x <= '2024-01-31 13:00+01:00'", "not x < '2024-01-31 12:00:00.000001'"),
+    *("x < '2024-01-31'", "x >= '0001-01-01 00:00+09:00'", "x < '9999-12-31 23:00-09:00'"),
+    *("x <= '2024-01-31 13:00+01:00'", "not x < '2024-01-31 12:00:00.000001'", "x <= 'PT7S'"),
 ]
+ODD = (None, "x", 7, 0.5, True, 1j, NOON, date(2024, 1, 31), b"x", NOON.replace(tzinfo=UTC))
 
 
-def _kept(values: list[Any], text: str) -> list[int]:
+def _kept(values: list[Any], text: str, known: int) -> list[int]:
     table = pandas.DataFrame({"at": range(len(values)), "x": values})
     kept = keep(nw.from_native(table), read_filter(text))
-    return [at for at in kept.to_native()["at"].tolist() if at < 4]
+    return [at for at in kept.to_native()["at"].tolist() if at < known]
 
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_no_value_of_pandas_decides_how_others_are_filtered(name: str) -> None:
+    values = COLUMNS[name]
     for text in FILTERS:
-        alone = _kept(COLUMNS[name], text)
-        for odd in (None, "x", 7, 0.5, True, 1j, NOON, date(2024, 1, 31), b"x"):
-            assert _kept([*COLUMNS[name], odd], text) == alone, (text, type(odd))
+        together = _kept(values, text, len(values))
+        alone = [at for at, value in enumerate(values) if _kept([value], text, 1)]
+        assert together == alone, text
+        for odd in ODD:
+            assert _kept([*values, odd], text, len(values)) == alone, (text, type(odd))
+
+
+def test_times_with_a_zone_beyond_the_year_9999_are_read() -> None:
+    far = pandas.Series(np.array([2**40, 5, -(2**60)], "datetime64[s]")).dt.tz_localize("UTC")
+    for zone in ("UTC", "Europe/Zurich"):
+        when = far.dt.tz_convert(zone)
+        table = pandas.DataFrame({"who": [1, 2, 3], "when": when})
+        found = dpgap.counts(table, unit="when", item="who", domain=[1, 2, 3], where="who != 7")
+        assert found.expanded().tolist() == [1, 1, 1]
+        assert [form_of(each) for each in pandas_columns.coded_texts(when)][
+            1
+        ] == "1970-01-01T00:00:05+00:00"
 
 
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Lima", None])

@@ -121,6 +121,7 @@ OBJECTS: list[Any] = [
     *(datetime(2024, 1, 31, 12, tzinfo=UTC), pandas.Timestamp("2024-01-31", tz="Asia/Tokyo")),
     *(np.datetime64("2024-01-31"), pandas.Timestamp(7), datetime(9999, 12, 31), timedelta(7)),
     *(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9))), pandas.Period("2024-01")),
+    *(np.datetime64("12000-01-01", "s"), np.datetime64("-044-03-15", "s"), np.float16(0.1)),
     *(pandas.Interval(0, 7), UUID(int=7), "7", "true", "fig\0", f"{MARK} \udc80", "x" * 10**5),
 ]
 """What an object column of pandas may hold beside what its other rows do."""

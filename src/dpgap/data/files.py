@@ -228,18 +228,26 @@ def _table(
 
 
 _HAS = {"csv": "named columns", "parquet": "named columns", "json": "a JSON object on each line"}
+_NEAR = "TRY_CAST(texts[{place}] AS DOUBLE)"
+_JSON_TEXT = f"""
+    CASE WHEN kinds[{{place}}] IN ('OBJECT', 'ARRAY') THEN NULL
+        WHEN kinds[{{place}}] <> 'DOUBLE' THEN texts[{{place}}]
+        WHEN texts[{{place}}] ILIKE '%nan' THEN NULL
+        WHEN regexp_matches(texts[{{place}}], '[.e]') AND {_NEAR} = trunc({_NEAR})
+        THEN coalesce(CAST(TRY_CAST({_NEAR} AS HUGEINT) AS VARCHAR), texts[{{place}}])
+        ELSE texts[{{place}}] END"""
+"""A value as text, without a point if it is whole; long numbers stay as they are written."""
 
 
 def _from_json(path: str, names: dict[str, str]) -> str:
     """A query for the values that lines have under these keys, as text.
 
-    Nothing is asked of all lines together. The first of two equal keys counts, and 7 is "7".
-    Objects, lists and NaN are no values, and a line that is no JSON is no object.
+    Nothing is asked of all lines together. The first of two equal keys counts. 7, 7.0, 7e0 and "7"
+    are "7". Objects, lists and NaN are no values, and a line that is no JSON is no object.
     """
     pointers = ", ".join(_sql_text(_pointer(name)) for name in names.values())
     values = ", ".join(
-        f"CASE WHEN kinds[{place}] IN ('OBJECT', 'ARRAY') OR kinds[{place}] = 'DOUBLE' AND "
-        f"texts[{place}] ILIKE '%nan' THEN NULL ELSE texts[{place}] END AS {quoted(alias)}"
+        f"{_JSON_TEXT.format(place=place)} AS {quoted(alias)}"
         for place, alias in enumerate(names, 1)
     )
     return f"""

@@ -13,14 +13,13 @@ Every row is looked at by itself, and a comparison is true or false, never unkno
 
 Whether there is an error depends on the filter and the schema alone. The types of pandas follow the
 rows, so there each value is compared by itself, as what it is: numbers with numbers, quoted or not,
-dates with dates, and text as in columns of text.
+short floats as long ones, dates with dates, and text as in columns of text.
 """
 
 import math
 import operator
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC
 from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
@@ -46,11 +45,10 @@ from dpgap.data.filters import (
 )
 from dpgap.data.readings import Reading
 from dpgap.data.tracebacks import UNREADABLE, quietly
-from dpgap.data.values import form_of, is_moment, number_of
+from dpgap.data.values import form_of, moment_of, number_of
 
 _TEXTS = ("String", "Categorical", "Enum")
 _VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
-_UTC = "+00:00"
 
 
 def keep(frame: Frame, filter: Filter, engine: Engine | None = None) -> Frame:
@@ -242,17 +240,21 @@ class _Rows:
 
     def _reading_of_pandas(self, name: str, literal: type) -> "Reading | _ByValue":
         """A column whose type follows its rows: value by value, or quicker and the same."""
-        from dpgap.data.pandas_columns import is_number, judging
+        from dpgap.data.pandas_columns import is_number, judging, since_1970
 
         column, kind = self._frame.to_native()[name], self._schema[name]
         family = _family(kind)
         if kind == nw.String and str(column.dtype) != "object":
             return self._reading_of_text(name, literal)
         if literal is str and family in ("date", "zoned"):
-            reading = readings.moments(nw.col(name), kind, in_sql=False)
+            unit, since = since_1970(column)
+            ticks = readings.whole_numbers(self._add(self._native, since), nw.Int64())
             return replace(
-                reading,
-                test=lambda sign, each: not _misfit(each, family) and reading.test(sign, each),
+                ticks,
+                test=lambda sign, each: (
+                    not _misfit(each, family)
+                    and ticks.test(sign, readings.since_1970(each) / readings.UNITS[unit])
+                ),
             )
         if literal is Decimal and is_number(column.dtype):
             return readings.numbers(nw.col(name), kind)
@@ -301,7 +303,7 @@ class _ByValue(NamedTuple):
 def _key(literal: type, value: Any) -> Any:
     """What a value is compared by with a literal of this type; None if it cannot be.
 
-    For text that is a number, a text, or a time and whether it has a zone.
+    For text that is a number, a text, or whether a time has a zone and when it is.
     """
     text, number = form_of(value), number_of(value)
     if literal is bool:
@@ -310,20 +312,16 @@ def _key(literal: type, value: Any) -> Any:
         return float(value) if readings.is_number(value) else None
     if not math.isnan(number):
         return int(value) if isinstance(value, int | np.integer) else number
-    if literal is str and text is not None and is_moment(value):
-        return text.endswith(_UTC), text.removesuffix(_UTC)
-    return text if literal is str else None
+    return moment_of(value) or text if literal is str else None
 
 
 def _stands(sign: str, key: Any, literal: Literal) -> bool:
     """How the key of a value stands to a literal."""
     if isinstance(key, tuple):
-        edge = readings.read_moment(str(literal))
-        zoned, told = key
-        if edge is None or (edge.tzinfo and not zoned):
+        is_zoned, since = key
+        if _misfit(literal, "zoned" if is_zoned else "date"):
             return False
-        at = form_of(edge if edge.tzinfo or not zoned else edge.replace(tzinfo=UTC))
-        return bool(readings.COMPARE[sign](told, str(at).removesuffix(_UTC)))
+        return bool(readings.COMPARE[sign](since, readings.since_1970(str(literal)) * 1000))
     if not isinstance(key, int | float) or isinstance(literal, bool):
         return bool(readings.COMPARE[sign](key, literal))
     if isinstance(literal, str) and not readings.is_number(literal):

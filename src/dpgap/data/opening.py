@@ -38,6 +38,7 @@ from dpgap.data.files import (
     whole_words,
 )
 from dpgap.data.tracebacks import UNREADABLE, quietly
+from dpgap.data.utf8 import with_valid_text
 
 if TYPE_CHECKING:
     from dpgap.data.filters import Filter
@@ -85,6 +86,9 @@ def open_rows(
     if engine is not None and source.database is None:  # files have no collations
         engine.require_faithful()
         _require_exact(engine, frame, roles, bounds)
+    if source.database is None:  # DuckDB has looked at the text of files
+        text = partial(with_valid_text, frame, (*roles.values(), *filtered))
+        frame = quietly(text, UNREADABLE)
     if bounds.where is not None:
         frame = _filtered(frame, bounds.where, engine)
     is_fimi = source.item == FIMI_ITEM

@@ -70,6 +70,15 @@ def each_value(column: Any, function: Callable[[Any], float]) -> NDArray[np.floa
     return np.array([*map(function, values), math.nan])[codes]
 
 
+def since_1970(column: Any) -> tuple[str, Any]:
+    """The unit of a column of times, and how many of it have passed since 1970."""
+    import pandas
+
+    times = pandas.DatetimeIndex(column)
+    since = pandas.arrays.IntegerArray(times.asi8, times.isna())
+    return times.unit, pandas.Series(since, index=column.index)
+
+
 def judging(column: Any, key: Callable[[Any], Any]) -> Callable[[Callable[[Any], bool]], Any]:
     """How to judge rows by a test of their value's key; a row whose key is None never passes."""
     import pandas
@@ -101,6 +110,8 @@ def _distinct(column: Any) -> tuple[Integers, Iterable[Any]]:
     in pandas 2 one text for another.
     """
     kind = column.dtype
+    if getattr(kind, "tz", None) is not None:  # in other zones pandas refuses years beyond 9999
+        column = column.dt.tz_convert("UTC")
     if str(kind) == "category":
         return column.cat.codes.to_numpy(), _in_utc(column.cat.categories).astype(object)
     if kind == "bool" or is_number(kind) or kind.kind in ("m", "M"):

@@ -62,7 +62,8 @@ COMPARE = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_UNITS = {
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNITS = {
     "s": Fraction(10**6),
     "ms": Fraction(10**3),
     "us": Fraction(1),
@@ -171,7 +172,9 @@ def numbers(column: nw.Expr, kind: DType) -> Reading:
 
     So a column of whole numbers up to 2^53 is read as the same numbers in floats are.
     """
-    near = floats(column, kind)
+    near = floats(
+        column, nw.Float64()
+    )  # short floats too: one longer number makes all of them long
     if kind.is_float():
         return near
     exact = whole_numbers(column, kind)
@@ -253,6 +256,13 @@ def read_moment(text: str) -> datetime | None:
         return None
 
 
+def since_1970(literal: str) -> int:
+    """The microseconds to a date or time; in UTC unless it says another zone."""
+    moment = datetime.fromisoformat(literal)
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+    return since // timedelta(microseconds=1)
+
+
 def is_date_out_of_order(text: str) -> bool:
     """Whether a literal looks like a date in a form in which text does not sort by time.
 
@@ -264,15 +274,13 @@ def is_date_out_of_order(text: str) -> bool:
 
 def moments(value: nw.Expr, kind: DType, *, in_sql: bool) -> Reading:
     """Dates and times, exactly."""
-    unit = _UNITS[kind.time_unit if isinstance(kind, nw.Datetime) else "day"]
+    unit = UNITS[kind.time_unit if isinstance(kind, nw.Datetime) else "day"]
     zone = UTC if isinstance(kind, nw.Datetime) and kind.time_zone else None
     limit = (1 << 63) - 1 if unit < 1 else 1 << 64
     epoch = datetime(1970, 1, 1, tzinfo=zone)
 
     def test(sign: str, literal: str) -> nw.Expr | bool:
-        moment = datetime.fromisoformat(literal)
-        since = (moment if moment.tzinfo else moment.replace(tzinfo=zone)) - epoch
-        found = _settled(sign, since // timedelta(microseconds=1) / unit, -limit, limit)
+        found = _settled(sign, since_1970(literal) / unit, -limit, limit)
         if isinstance(found, bool):
             return found
         edge = epoch + timedelta(microseconds=int(found[1] * unit))

@@ -29,6 +29,7 @@ _MOST_BITS = 4096
 _SPANS = {"W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9}
 _SPANS |= {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 """How many nanoseconds."""
+_FIRST_DAY, _UTC = date(1970, 1, 1).toordinal(), "+00:00"
 _OF_PANDAS = ("Period", "Interval")
 
 
@@ -62,9 +63,34 @@ def number_of(value: Any) -> float:
         return math.nan
 
 
-def is_moment(value: object) -> bool:
-    """Whether a value is a day, or a time with its day."""
-    return issubclass(type(value), date | np.datetime64)
+def moment_of(value: Any) -> tuple[bool, int] | None:
+    """Whether a time has a zone, and its nanoseconds since 1970; None for all that is no time.
+
+    A day is its first moment. Years need not be of four digits.
+    """
+    try:
+        return _instant(value) if issubclass(type(value), date | np.datetime64) else None
+    except Exception:
+        return None
+
+
+def _instant(value: Any) -> tuple[bool, int] | None:
+    if value != value:  # pandas and NumPy have a time that is none
+        return None
+    is_zoned, told = False, getattr(value, "to_datetime64", lambda: value)()  # as pandas has it
+    if isinstance(told, np.datetime64):
+        is_zoned = getattr(value, "tzinfo", None) is not None
+        if (unit := np.datetime_data(told)[0]) not in _SPANS:
+            told = told.astype(f"datetime64[{'s' if unit in 'YM' else 'ns'}]")
+        unit, many = np.datetime_data(told)
+        return is_zoned, int(told.astype(np.int64)) * many * _SPANS[unit]
+    day = (date.toordinal(value) - _FIRST_DAY) * _SPANS["D"]
+    if not isinstance(value, datetime):
+        return False, day
+    since = timedelta(0, value.second, value.microsecond, 0, value.minute, value.hour)
+    zone = value.utcoffset()
+    since -= zone or timedelta(0)
+    return zone is not None, day + since // timedelta(microseconds=1) * _SPANS["us"]
 
 
 def _writer(kind: type) -> Callable[[Any], str | None]:
@@ -129,18 +155,13 @@ def _decimal(value: Decimal) -> str | None:
     return repr(near) if is_float else str(Decimal((sign, tuple(map(int, kept)), shift)))
 
 
-def _moment(value: datetime) -> str | None:
-    if value != value:  # pandas has a time that is none
+def _moment(value: Any) -> str | None:
+    told = _instant(value)
+    if told is None:
         return None
-    if value.utcoffset() is not None:
-        value = value.astimezone(UTC)
-    return _trimmed(value.isoformat())
-
-
-def _numpy_moment(value: np.datetime64) -> str | None:
-    is_short = np.datetime_data(value)[0] in "YMWDhm"
-    text = str(np.datetime_as_string(value.astype("datetime64[s]") if is_short else value))
-    return None if np.isnat(value) else _trimmed(text)
+    seconds, rest = divmod(told[1], 10**9)
+    fraction = f".{rest:09}" if rest else ""
+    return _trimmed(f"{np.datetime64(seconds, 's')!s}{fraction}{_UTC if told[0] else ''}")
 
 
 def _trimmed(text: str) -> str:
@@ -179,15 +200,13 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
     (str, _text),
     (bool | np.bool_, _truth),
     (int, _whole),
-    (np.datetime64, _numpy_moment),
+    (np.datetime64 | date, _moment),
     (np.timedelta64, _numpy_span),
     (np.integer, lambda value: _whole(int(value))),
     (float, _float),
     (np.floating, _long_float),
     (complex | np.complexfloating, _complex),
     (Decimal, _decimal),
-    (datetime, _moment),
-    (date, date.isoformat),
     (time, _time),
     (timedelta, _span),
     (UUID, str),
