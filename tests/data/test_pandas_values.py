@@ -184,14 +184,6 @@ def test_a_time_beyond_the_years_of_its_zone_refuses_no_call(zone: str | None, k
         assert pandas_columns.arrow_texts(column).to_pylist() == found
 
 
-@pytest.mark.parametrize("time", [10**12, 2**63 - 1])
-def test_a_column_of_the_table_is_no_domain_beside_any_time(time: int) -> None:
-    times = pyarrow.array([10**12, time], pyarrow.timestamp("ms", "Asia/Tokyo"))
-    sold = pyarrow.table({"who": times, "what": [1, 2]}).to_pandas()
-    with pytest.raises(ValueError, match="domain must"):
-        dpgap.counts(sold, unit="who", item="what", domain=sold["what"])
-
-
 PURE = [
     ["fig", "fig\0", "fig", "", "\0", None, math.nan, pandas.NA, "7", "true", "žluť", "🍐", " fig"],
     ["fig", "\ud800", "fig\udc80", None],

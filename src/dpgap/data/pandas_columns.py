@@ -110,8 +110,6 @@ def _distinct(column: Any) -> tuple[Integers, Iterable[Any]]:
     in pandas 2 one text for another.
     """
     kind = column.dtype
-    if getattr(kind, "tz", None) is not None:  # in other zones pandas refuses years beyond 9999
-        column = column.dt.tz_convert("UTC")
     if str(kind) == "category":
         return column.cat.codes.to_numpy(), _in_utc(column.cat.categories).astype(object)
     if kind == "bool" or is_number(kind) or kind.kind in ("m", "M"):
