@@ -227,12 +227,13 @@ class _Places:
         x = (self.for_close(self.places) - measured) / self.winners.deviation
         moved = x - tilt
         below = np.exp(tilt * (x - tilt / 2))
-        below *= ndtr(x)
+        chance, chance_moved = ndtr(np.array([x, moved]))
+        below *= chance
         at_line = moved * moved
         at_line *= -0.5
         np.exp(at_line, out=at_line)
         at_line *= 1 / _ROOT_TWO_PI
-        return below - ndtr(moved), below, at_line
+        return below - chance_moved, below, at_line
 
 
 def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:

@@ -2,7 +2,7 @@
 
 A release must be a function of what was drawn, down to its last bit: not of what else a process has
 loaded or worked out before. So nothing here asks whether SciPy is there. The C library's erfc gives
-a few values. Many are read from a table, by the Taylor series of log Φ around the middle of cells:
+a few values. Many are read from a table, by the Taylor series of log Φ from where cells begin:
 Φ's derivatives follow from each other, and five terms agree with SciPy to 12 digits.
 """
 
@@ -20,6 +20,8 @@ _FEW = 100
 _FEW_FOR_A_TABLE = 2_000
 _FAR = -30.0
 _END = 37.0
+_ONE = 9.0
+"""From here on Φ is 1, as far as floats can tell."""
 _CELLS = 256
 _TERMS = 5
 _erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -71,7 +73,7 @@ def tabled_log_ndtr(place: Floats) -> Floats:
     """
     if place.size <= _FEW or not place.min() >= -_END:
         return log_ndtr(place)
-    return _by_table(place, 3)
+    return _by_table(place, 4)
 
 
 def _by_table(place: Floats, terms: int) -> Floats:
@@ -88,28 +90,27 @@ def rough_log_ndtr(place: Floats) -> Floats:
     """Log Φ(x) to a few per cent."""
     if place.size <= _FEW_FOR_A_TABLE:
         return log_ndtr(place)
-    logs: Floats = _table()[0].take(_cells(place)[0])
+    logs: Floats = _table()[0].take(_cells(np.maximum(place, -_END))[0])
     return logs
 
 
 def _cells(place: Floats) -> tuple[NDArray[np.intp], Floats]:
-    """The cell of the table, and how far from its middle, in cells."""
-    within = np.clip(place, -_END, _END)
+    """The cell of the table, and how far from its beginning, in cells."""
+    within = np.minimum(place, _ONE)
     within += _END
     within *= _CELLS
     cells = within.astype(np.intp)
     within -= cells
-    within -= 0.5
     return cells, within
 
 
 @cache
 def _table() -> Floats:
-    """The Taylor series of log Φ in the middle of cells, in cells.
+    """The Taylor series of log Φ where cells begin, in cells.
 
     Its slope is h = φ/Φ, with h′ = −h·(x + h); further derivatives follow by the product rule.
     """
-    x = (np.arange(2 * int(_END) * _CELLS + 1) + 0.5) / _CELLS - _END
+    x = np.arange(int(_END + _ONE) * _CELLS + 1) / _CELLS - _END
     value = log_ndtr(x)
     slopes = [np.exp(-(x**2) / 2 - value) / math.sqrt(2 * math.pi)]
     for n in range(_TERMS - 2):

@@ -9,7 +9,7 @@ the numbers, builds every kind of release anew in another process, and compares 
 Lengths are in whole steps of the mechanism's grid.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -22,11 +22,11 @@ class Drawn:
     """Whole numbers that were drawn; a float is refused."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name != "labels" and not _is_whole(value):
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if name != "labels" and not _is_whole(value):
                 kind = type(value).__name__
-                raise TypeError(f"{each.name} must be whole numbers, not of type {kind}")
+                raise TypeError(f"{name} must be whole numbers, not of type {kind}")
 
 
 def _is_whole(value: object) -> bool:
