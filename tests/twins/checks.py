@@ -31,7 +31,7 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.releases.by_group import ReleasesByGroup
 from seams import FollowedBits, SpyArchive, bits_are, builds_kept
-from twins.eyes import Shown, in_both, in_numbers, in_one, ranks_of, room, shown
+from twins.eyes import Shown, in_both, in_numbers, in_one, order_of, ranks_of, room, shown
 from twins.neighbours import FIRST_UNIT, Row, Twins
 from twins.odd_values import MARK
 from twins.questions import QUESTIONS, parts_of
@@ -132,6 +132,17 @@ def look(reader: Reader, question: str, twins: Twins, rows: list[Row]) -> Side:
 def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
     account, seen, bits = SpyArchive(), dict[str, Any](), FollowedBits()
     try:
+        if QUESTIONS[question].of_table:
+            with builds_kept() as built, bits_are(bits), recorded() as seen["before"]:
+                release = QUESTIONS[question].ask(asked, account)
+            return Side(
+                counts={} if question == "count" else None,
+                limits=Limits(least=0, most=1, items=math.inf, groups=math.inf),
+                winners=[],
+                kind=f"{type(release).__name__} {getattr(release, 'route', '')}",
+                before=seen["before"],
+                shown=shown(release, built, bits, None, account, []),
+            )
         with bits_are(InsecureSeededBits(1)), recorded() as seen["before"]:
             options = asked | dict(QUESTIONS[question].options)
             answers = dpgap.counts(options.pop("table"), **options)
@@ -149,7 +160,8 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
                     ranks_of(part, len(getattr(won[group], "labels", None) or ()))
                     for group, part in parts_of(answers)
                 ]
-                seen["shown"] = shown(release, built, bits, ranks, account)
+                order = [order_of(part) for _, part in parts_of(answers)]
+                seen["shown"] = shown(release, built, bits, ranks, account, order)
             each = [part for _, part in _parts(release)]
             seen["route"] = [getattr(part, "route", None) for part in each]
             seen["decided"] = [_decided(part) for part in each]

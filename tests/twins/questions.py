@@ -25,6 +25,8 @@ class Question(NamedTuple):
     domains: Sequence[str] = (*SHORT, *LONG)
     options: Mapping[str, Any] = {}
     """What is asked beside plain counts, of a wide table."""
+    of_table: bool = False
+    """Whether the table itself is asked: `ask` gets all that was stated of it, with the table."""
 
     @property
     def columns(self) -> int:
@@ -50,6 +52,17 @@ def _bare(mechanism: Any, domains: Sequence[str] = SHORT) -> Question:
     return Question(lambda a, pays: mechanism.release(a, account=pays), domains)
 
 
+def _in_a_session(asked: dict[str, Any], pays: Any) -> Any:
+    stated = {name: value for name, value in asked.items() if name != "item"}
+    table, unit = stated.pop("table"), stated.pop("unit", None)
+    session = dpgap.Session(table, unit=unit, account=pays)
+    return session.top_k(asked.get("item"), k=SEVERAL, epsilon=EPSILON, **stated)
+
+
+def _count(asked: dict[str, Any], pays: Any) -> Any:
+    return dpgap.count(asked["table"], unit=asked.get("unit"), epsilon=EPSILON, account=pays)
+
+
 QUESTIONS: dict[str, Question] = {
     "counts": Question(lambda answers, pays: None),
     "order": Question(
@@ -72,6 +85,8 @@ QUESTIONS: dict[str, Question] = {
     "sparse-vector": _bare(dpgap.SparseVector(THRESHOLD, SEVERAL, EPSILON, monotonic=True)),
     "laplace": _bare(dpgap.Laplace(EPSILON)),
     "count-hull": _bare(dpgap.CountHull(EPSILON, monotonic=True)),
+    "count": Question(_count, SHORT, of_table=True),
+    "session": Question(_in_a_session, (*SHORT, *LONG), of_table=True),
 }
 
 PLAIN = tuple(QUESTIONS)
