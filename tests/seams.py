@@ -19,7 +19,7 @@ from dpgap.exact import bits as bits_of_threads
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring.measurement import Measurement
 from dpgap.pipelines.asking import Answering, Counting
-from dpgap.pipelines.routed import Routed
+from dpgap.pipelines.routes import Routed
 
 MAKERS = (
     Answering,

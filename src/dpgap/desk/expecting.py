@@ -13,7 +13,7 @@ from dpgap.data.private_counts import PrivateCounts
 from dpgap.desk.asking import DeskQuestion
 from dpgap.exact.parameters import approximately
 from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.pipelines.routed import Routed
+from dpgap.pipelines.routes import Routed
 
 _STEPS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 _LEVEL = 0.05

@@ -7,16 +7,15 @@ the same, and all of it is one release.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, TypeVar, cast
-
-import numpy as np
 
 from dpgap.budget.account import Account, AlreadyCharged, Archive, RefusedRequest, charged
 from dpgap.data.by_group import CountsByGroup
 from dpgap.data.domain import kind_of_label, text_of
 from dpgap.data.private_counts import PrivateCounts
+from dpgap.estimates.certificates import Evidence
 from dpgap.exact.parameters import (
     Rational,
     boolean,
@@ -29,7 +28,7 @@ from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.pipelines.measured import ABOVE_METHODS, MeasuredAbove, MeasuredTopK, require_method
 from dpgap.pipelines.reach import histogram_route, unknown_route
-from dpgap.pipelines.routed import Routed
+from dpgap.pipelines.routes import Routed
 from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.counted import UnitCount
 from dpgap.releases.document import read_archived
@@ -38,7 +37,6 @@ from dpgap.releases.faults import DocumentError
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.questions import REPLACE, Origin, Question, TableRelease
 from dpgap.releases.results import Measured
-from dpgap.releases.units import in_units
 from dpgap.releases.ways import HISTOGRAM, METHODS
 
 Answer = TableRelease | ReleasesByGroup
@@ -269,12 +267,11 @@ class Answering:
     def build(self, drawn: Sequence[Measuring[Any]]) -> Answer:
         """The answer, largest estimates first; one for each group where there are groups."""
         question, origin = self.question, self.question.origin
-        found = [in_units(self.pipeline.build(each), origin.step) for each in drawn]
         if origin.by is None:
-            return of_table(question, found[0])
+            return of_table(question, self.pipeline.build(drawn[0]))
         releases = [
-            of_table(question._replace(group=group), each)
-            for group, each in zip(self.groups, found, strict=True)
+            of_table(question._replace(group=group), self.pipeline.build(each))
+            for group, each in zip(self.groups, drawn, strict=True)
         ]
         # A unit counts in so many groups at most: at worst in those that cost the most.
         parts = sorted((release.spent for release in releases), reverse=True)[: origin.max_groups]
@@ -366,17 +363,38 @@ def _origin(answers: PrivateCounts | CountsByGroup) -> Origin:
 
 
 def of_table(question: Question, release: Measured) -> TableRelease:
-    """The answer to a question, the largest estimate first."""
-    order = release.order
-    places = order.tolist()
-    values = {field.name: getattr(release, field.name) for field in fields(release)}
-    for name, each in values.items():
-        if isinstance(each, np.ndarray) and each.size == order.size:
-            values[name] = each[order]
-    for name in ("labels", "errors"):
-        if values[name] is not None and len(values[name]) == order.size:
-            values[name] = tuple(values[name][place] for place in places)
-    if release.evidence is not None:
-        values["evidence"] = release.evidence.reordered(places)
-    values["promise"] = release.promise._replace(delta=question.delta)
-    return TableRelease(**values, question=question)
+    """The answer to a question: the largest estimate first, in units of what is counted.
+
+    Sums are added up in whole steps, such as cents, of which mechanisms know nothing. So every
+    number that was released, and what it may be off by, is multiplied by the step. Gaps are one
+    fewer where every item was selected: then they stay in the order of the selection.
+    """
+    order, step = release.order, question.origin.step
+    width, places = float(step), order.tolist()
+    values = {each.name: getattr(release, each.name) for each in fields(release)}
+    gaps, errors = release.gaps, [replace(each, grid=each.grid * step) for each in release.errors]
+    if release.labels is not None:
+        values["labels"] = tuple(release.labels[place] for place in places)
+    if (evidence := release.evidence) is not None:
+        leads = tuple(lead * width for lead in evidence.leads)
+        scaled = Evidence(leads, tuple(scale * step for scale in evidence.scales))
+        values["evidence"] = scaled.reordered(places)
+    if (measured_by := release.measured_by) is not None:
+        values["measured_by"] = replace(measured_by, grid=measured_by.grid * step)
+    sensitivity = release.promise.sensitivity * step
+    return TableRelease(
+        **values
+        | {
+            "indices": release.indices[order],
+            "gaps": (gaps[order] if gaps.size == order.size else gaps) * width,
+            "measurements": release.measurements[order] * width,
+            "estimates": release.estimates[order] * width,
+            "variances": release.variances[order] * width**2,
+            "errors": tuple(errors if len(errors) < 2 else (errors[place] for place in places)),
+            "looked": tuple((rank, value * width) for rank, value in release.looked),
+            "lead": None if release.lead is None else release.lead * width,
+            "rounding": release.rounding * width,
+            "promise": release.promise._replace(sensitivity=sensitivity, delta=question.delta),
+            "question": question,
+        }
+    )

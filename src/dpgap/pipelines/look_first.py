@@ -19,9 +19,8 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute
 from dpgap.pipelines.rule import Rule, Terms, ranks_for, terms_for
 from dpgap.releases.drawn import Measuring, Values
-
-Looked = tuple[tuple[int, float], ...]
-"""Ranks and what was measured there."""
+from dpgap.releases.provenance import MechanismUsed
+from dpgap.releases.results import Measured
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +58,21 @@ class LookFirst:
         drawn = self.routes[route].draw_paid(candidates)
         return replace(drawn, looked=looked, among=candidates.size, route=route)
 
+    def build(self, drawn: Measuring[Any], method: str) -> Measured:
+        """The release of what was drawn: that of its route, with the look."""
+        release = self.routes[drawn.route or 0].build(drawn, method)
+        ranks = ranks_for(self.routes[0].k, drawn.among or 0)
+        looked = self.measurement.lengths(drawn.looked).tolist()
+        return replace(
+            release,
+            epsilon=self.epsilon,
+            spent=self.epsilon,
+            promise=release.promise._replace(epsilon=self.epsilon),
+            mechanisms=(MechanismUsed.of(self.measurement), *release.mechanisms),
+            parts=(("look", self.measurement.epsilon), *release.parts),
+            looked=tuple(zip(ranks, looked, strict=True)),
+        )
+
     def look(self, candidates: Candidates) -> Values:
         """Measure the answers at a few ranks; the caller has paid."""
         ranks = ranks_for(self.routes[0].k, candidates.size)
@@ -67,11 +81,6 @@ class LookFirst:
     def route(self, looked: Values, n: int) -> int:
         """The number of the route to take among n answers: a function of the look alone."""
         return int(self.decide(self.measurement.lengths(looked)[None], n)[0])
-
-    def looked(self, drawn: Measuring[Any]) -> Looked:
-        """Which ranks were looked at, and what was measured there."""
-        ranks = ranks_for(self.routes[0].k, drawn.among or 0)
-        return tuple(zip(ranks, self.measurement.lengths(drawn.looked).tolist(), strict=True))
 
     def decide(self, looks: Floats, n: int) -> Integers:
         """For every row of looks, which of the routes."""

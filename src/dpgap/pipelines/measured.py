@@ -41,14 +41,14 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.pipelines.routed import built, measured
 from dpgap.pipelines.routes import (
     Answers,
     Facts,
     JointRoute,
     PaperRoute,
     RankedRoute,
-    RouteResult,
+    measured,
+    winners_of,
 )
 from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.results import Measured
@@ -172,11 +172,12 @@ class MeasuredTopK:
             return self.route.draw_paid(candidates)
         return self.looking.draw_paid(candidates)
 
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[Any]) -> Measured:
         """The release of what was drawn, with estimates."""
         if self.looking is None or drawn.route is None:
-            return built(self.route, drawn, self.method)
-        return built(self.looking.routes[drawn.route], drawn, self.method, self.looking)
+            return self.route.build(drawn, self.method)
+        return self.looking.build(drawn, self.method)
 
 
 @public
@@ -295,8 +296,8 @@ class MeasuredAbove:
             estimate = _ABOVE[self.method].above_estimates
             found = estimate(self.selection, self.measurement, selected, values)
         steps = (("select", self.selection), ("measure", self.measurement))
-        won = RouteResult.of(selected, values, found, spent)
-        return measured(won, self.epsilon, self.selection.grid, self.method, steps)
+        own = {**winners_of(selected), "measurements": values, "spent": spent}
+        return measured(steps, self.method, self.selection.grid, found, **own)
 
 
 def require_method(method: object, methods: Sequence[str]) -> str:

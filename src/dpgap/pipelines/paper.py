@@ -5,7 +5,7 @@ its measurement by inverse variance (Section 6.2). Both ignore that the noise al
 selected. So they are off where winners are hard to tell from losers.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -29,6 +29,12 @@ class EstimatedWinners(NamedTuple):
     errors: tuple[MeasurementError | LaplaceSum | HistogramError, ...]
     measured_by: MeasurementError | None = None
     """What measurements may be off by, where errors are about something else."""
+
+    @classmethod
+    def plain(cls, values: Floats, error: MeasurementError | HistogramError) -> Self:
+        """The measurements themselves, and what each is off by."""
+        errors = (error,) if values.size else ()
+        return cls(values, np.full(values.size, error.variance), "measurements", errors)
 
 
 def top_k_estimates(

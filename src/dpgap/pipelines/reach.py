@@ -25,8 +25,17 @@ from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.top_k.candidates import Candidates
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.pipelines.routes import Answers, Expectation, Route, RouteResult, SelectThenMeasure
+from dpgap.pipelines.routes import (
+    Answers,
+    Expectation,
+    Route,
+    SelectThenMeasure,
+    Steps,
+    measured,
+    winners_of,
+)
 from dpgap.releases.drawn import Measuring, Ranking, ReadOff
+from dpgap.releases.results import Measured
 
 if TYPE_CHECKING:
     from dpgap.pipelines.asking import Asked
@@ -54,7 +63,7 @@ class HistogramRoute:
         return self.histogram.epsilon
 
     @property
-    def steps(self) -> tuple[tuple[str, Any], ...]:
+    def steps(self) -> Steps:
         """It only measures."""
         return (("measure", self.histogram),)
 
@@ -68,20 +77,20 @@ class HistogramRoute:
         """Read off the largest; the caller has paid."""
         return Measuring(self.histogram.draw_paid(candidates, k=self.k, at_least=self.line))
 
-    def build(self, drawn: Measuring[ReadOff]) -> RouteResult:
-        """What is released."""
+    def build(self, drawn: Measuring[ReadOff], method: str) -> Measured:
+        """The release of what was drawn."""
         read_off = drawn.chosen
         values = self.histogram.lengths(read_off.values)
-        variances = np.full(values.size, self.histogram.variance)
-        errors = (self.histogram.error_of(read_off),) if values.size else ()
-        return RouteResult(
+        return measured(
+            self.steps,
+            method,
+            self.grid,
+            EstimatedWinners.plain(values, self.histogram.error_of(read_off)),
+            route=self.name,
             indices=read_off.indices,
             labels=read_off.labels,
             gaps=np.empty(0),
-            lead=None,
-            evidence=None,
             measurements=values,
-            found=EstimatedWinners(values, variances, "measurements", errors),
             promise=self.histogram.promise,
         )
 
@@ -101,17 +110,14 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
         """The answers in steps; refused before anything is charged."""
         return self.selection.prepare(answers, labels)
 
-    def build(self, drawn: Measuring[Ranking]) -> RouteResult:
-        """What is released."""
+    def build(self, drawn: Measuring[Ranking], method: str) -> Measured:
+        """The release of what was drawn; measuring nothing costs nothing."""
         selected = self.selection.build(drawn.chosen)
-        spent, values = selected.spent, self.measurement.lengths(drawn.values)
-        found = EstimatedWinners(values, values, "measurements", ())
-        if values.size:
-            spent += self.measurement.epsilon
-            error = self.measurement.error(values.size)
-            variances = np.full(values.size, error.variance)
-            found = EstimatedWinners(values, variances, "measurements", (error,))
-        return RouteResult.of(selected, values, found, spent)
+        values = self.measurement.lengths(drawn.values)
+        found = EstimatedWinners.plain(values, self.measurement.error(max(values.size, 1)))
+        own = {**winners_of(selected), "measurements": values, "route": self.name}
+        own["spent"] = selected.spent + (self.measurement.epsilon if values.size else 0)
+        return measured(self.steps, method, self.grid, found, **own)
 
     def expectation(self) -> Expectation:
         """Which errors to expect, if as many are found as are looked for."""

@@ -24,7 +24,8 @@ from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
-from dpgap.exact.draws import Floats, Integers, require_scale
+from dpgap.exact.draws import Floats, require_scale
+from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational
 from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.mechanisms.joint.mechanism import JointTopK
@@ -37,7 +38,8 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.releases.drawn import Measuring, Ranking, TopSet
-from dpgap.releases.results import AboveRelease, Promise, TopKRelease
+from dpgap.releases.provenance import MechanismUsed
+from dpgap.releases.results import AboveRelease, Measured, Promise, TopKRelease
 
 Answers = ArrayLike | PrivateCounts | GroupedAnswers
 """What a top k may be asked of."""
@@ -61,32 +63,43 @@ class Facts(NamedTuple):
         return {name: getattr(self, name) for name in ("monotonic", "sensitivity", "grid")}
 
 
-class RouteResult(NamedTuple):
-    """What a route releases."""
+Steps = tuple[tuple[str, Any], ...]
+"""What is done, in order, and the mechanism that does it."""
 
-    indices: Integers
-    labels: tuple[Any, ...] | None
-    gaps: Floats
-    lead: float | None
-    """By how much a set leads every other; None where winners are ranked."""
-    evidence: Evidence | None
-    measurements: Floats
-    found: EstimatedWinners
-    promise: Promise
-    spent: Fraction | None = None
-    """What it came to; None for all of its ε."""
 
-    @classmethod
-    def of(
-        cls,
-        selected: TopKRelease | AboveRelease,
-        values: Floats,
-        found: EstimatedWinners,
-        spent: Fraction | None = None,
-    ) -> Self:
-        """From what was selected, measured and estimated, in the order of the selection."""
-        own = selected.indices, selected.labels, selected.gaps, None, selected.evidence
-        return cls(*own, values, found, selected.promise, spent)
+def measured(
+    steps: Steps,
+    method: str,
+    grid: Fraction | None,
+    found: EstimatedWinners,
+    *,
+    promise: Promise,
+    route: str | None = None,
+    **own: Any,
+) -> Measured:
+    """The release of what was selected, measured and estimated in some steps.
+
+    `own` is what the selection says of its winners, what was measured, and what it came to if
+    that is not all of ε.
+    """
+    epsilon = sum((each.epsilon for _, each in steps), Fraction(0))
+    return Measured(
+        **found._asdict(),
+        **{"spent": epsilon, **own},
+        epsilon=epsilon,
+        promise=promise._replace(epsilon=epsilon),
+        rounding=Grid(grid).rounding,
+        method=method,
+        mechanisms=tuple(MechanismUsed.of(each) for _, each in steps),
+        route=route,
+        parts=() if route is None else tuple((step, each.epsilon) for step, each in steps),
+    )
+
+
+def winners_of(selected: TopKRelease | AboveRelease) -> dict[str, Any]:
+    """What a selection says of its winners, in its order."""
+    names = ("indices", "labels", "gaps", "evidence", "promise")
+    return {name: getattr(selected, name) for name in names}
 
 
 class Expectation(NamedTuple):
@@ -116,7 +129,7 @@ class Route(Protocol):
         """Where answers lie, if a grid was declared."""
 
     @property
-    def steps(self) -> tuple[tuple[str, Any], ...]:
+    def steps(self) -> Steps:
         """What is done, in order, and the mechanism that does it."""
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
@@ -125,8 +138,8 @@ class Route(Protocol):
     def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Draw; the caller has paid."""
 
-    def build(self, drawn: Measuring[Any]) -> RouteResult:
-        """What is released of what was drawn."""
+    def build(self, drawn: Measuring[Any], method: str) -> Measured:
+        """The release of what was drawn."""
 
     def expectation(self) -> Expectation:
         """Which errors to expect."""
@@ -140,6 +153,7 @@ M = TypeVar("M", Laplace, Joint)
 class SelectThenMeasure(Generic[S, M]):
     """A route in two steps, each with its part of ε."""
 
+    name: ClassVar[str]
     selection: S
     measurement: M
 
@@ -159,7 +173,7 @@ class SelectThenMeasure(Generic[S, M]):
         return self.selection.grid
 
     @property
-    def steps(self) -> tuple[tuple[str, Any], ...]:
+    def steps(self) -> Steps:
         """It selects, then measures."""
         return (("select", self.selection), ("measure", self.measurement))
 
@@ -189,25 +203,27 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
         selection = JointTopK(facts.k, to_select, **facts.of_answers())
         return cls(selection, _together(selection, to_measure))
 
-    def build(self, drawn: Measuring[TopSet]) -> RouteResult:
-        """What is released. The order is that of the measurements."""
+    def build(self, drawn: Measuring[TopSet], method: str) -> Measured:
+        """The release of what was drawn. The order is that of the measurements."""
         selected = self.selection.build(drawn.chosen)
         values = self.measurement.lengths(drawn.values)
         order = np.argsort(-values, kind="stable")
         values, labels = values[order], selected.labels
         if labels is not None:
             labels = tuple(labels[at] for at in order.tolist())
-        error = self.measurement.error(self.k)
-        found = EstimatedWinners(values, np.full(self.k, error.variance), "measurements", (error,))
-        return RouteResult(
-            selected.indices[order],
-            labels,
-            np.empty(0),
-            selected.lead,
-            Evidence.of([selected.lead], [self.selection.law]),
-            values,
-            found,
-            selected.promise,
+        return measured(
+            self.steps,
+            method,
+            self.grid,
+            EstimatedWinners.plain(values, self.measurement.error(self.k)),
+            route=self.name,
+            indices=selected.indices[order],
+            labels=labels,
+            gaps=np.empty(0),
+            lead=selected.lead,
+            evidence=Evidence.of([selected.lead], [self.selection.law]),
+            measurements=values,
+            promise=selected.promise,
         )
 
     def expectation(self) -> Expectation:
@@ -222,11 +238,12 @@ class _Ranking(SelectThenMeasure[NoisyTopK, M], ABC):
 
     __slots__ = ()
 
-    def build(self, drawn: Measuring[Ranking]) -> RouteResult:
-        """What is released."""
+    def build(self, drawn: Measuring[Ranking], method: str) -> Measured:
+        """The release of what was drawn."""
         selected = self.selection.build(drawn.chosen)
         values = self.measurement.lengths(drawn.values)
-        return RouteResult.of(selected, values, self._estimate(selected, values))
+        own = {**winners_of(selected), "measurements": values, "route": self.name}
+        return measured(self.steps, method, self.grid, self._estimate(selected, values), **own)
 
     @abstractmethod
     def _estimate(self, selected: TopKRelease, values: Floats) -> EstimatedWinners:
@@ -293,3 +310,31 @@ def _together(selection: NoisyTopK | JointTopK, epsilon: Fraction) -> Joint:
 
 def _selection_variance(selection: NoisyTopK) -> float:
     return selection.in_steps().law.floor_variance * float(selection.grid or 1) ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """One route, as a pipeline that takes it whatever the data are."""
+
+    route: Route
+    method: str
+    split: Fraction | None = None
+    """The share of ε that selects, where one was stated."""
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What it costs."""
+        return self.route.epsilon
+
+    def prepare(self, answers: Answers) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
+        return self.route.prepare(answers, None)
+
+    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
+        """Take the route; the caller has paid."""
+        return self.route.draw_paid(candidates)
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def build(self, drawn: Measuring[Any]) -> Measured:
+        """The release of what was drawn."""
+        return self.route.build(drawn, self.method)
