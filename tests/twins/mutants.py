@@ -31,7 +31,7 @@ from dpgap.mechanisms.histogram.kernel import _Contenders
 from dpgap.mechanisms.top_k.candidates import InGroups
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.measured import MeasuredTopK
-from dpgap.pipelines.routed import Routed
+from dpgap.pipelines.routes import Routed
 from dpgap.releases import document, drawn, findings, words
 from seams import SpyArchive
 
