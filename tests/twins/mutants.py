@@ -17,8 +17,7 @@ import narwhals as nw
 import numpy as np
 from pandas.api.types import infer_dtype
 
-from dpgap.data import bounded, domain, embedded, files, pandas_columns, values
-from dpgap.data import opening as sources
+from dpgap.data import bounded, domain, embedded, files, opening, pandas_columns, values
 from dpgap.data.addresses import Source
 from dpgap.data.domain import Domain
 from dpgap.data.engines import counted_bounded
@@ -89,7 +88,7 @@ def _read_by(sql: str) -> Callable[[], AbstractContextManager[Any]]:
             table = database.sql(f"SELECT * FROM {sql.format(path=path)}")
             yield Source(table, unit, item, columns=(), database=database)
 
-    return lambda: mock.patch.object(sources, "read_file", read_file)
+    return lambda: mock.patch.object(opening, "read_file", read_file)
 
 
 def _columns_by_rows() -> AbstractContextManager[Any]:
@@ -98,7 +97,7 @@ def _columns_by_rows() -> AbstractContextManager[Any]:
     def columns_of(frame: Any) -> Any:
         return tuple((name, frame[name].n_unique()) for name in frame.columns)
 
-    return mock.patch.object(sources, "columns_of", columns_of)
+    return mock.patch.object(opening, "columns_of", columns_of)
 
 
 def _by_width() -> AbstractContextManager[Any]:
@@ -187,7 +186,7 @@ def _lines_by_place() -> AbstractContextManager[Any]:
         words = files._words(database, path, "row_number() OVER ()")
         return words.project(f"line, TRY_CAST({word} AS BIGINT) AS {word}")
 
-    return mock.patch.object(sources, "whole_words", whole_words)
+    return mock.patch.object(opening, "whole_words", whole_words)
 
 
 def _fetched_if_few() -> AbstractContextManager[Any]:
