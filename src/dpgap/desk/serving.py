@@ -43,7 +43,7 @@ class Connection(H11Protocol):
         self._waiting = waiting
         """All connections whose clients have to do something next, the longest first."""
         self._awaited = ""
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline = self.loop.call_later(0, lambda: None)  # none yet
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Where there are too many, drop the one that waits longest for its client."""
@@ -60,7 +60,7 @@ class Connection(H11Protocol):
         """Forget it."""
         super().connection_lost(exc)
         self._waiting.pop(self, None)
-        self._expect("")
+        self._deadline.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
@@ -83,32 +83,23 @@ class Connection(H11Protocol):
         self._update()
 
     def _update(self) -> None:
-        """Note what the client has to do next, if anything."""
+        """Note what the client has to do next, if anything, and by when."""
+        state, seconds = self.conn.their_state, None
         if self.flow.write_paused:
-            self._expect("to read", self._limits.unread)
-        elif self.conn.their_state is h11.SEND_BODY:
-            self._expect("a body")
-        elif self.conn.their_state is not h11.IDLE:
-            self._expect("")
-        elif self.timeout_keep_alive_task is not None:
-            self._expect("another request")
+            awaited, seconds = "to read", self._limits.unread
+        elif state is h11.IDLE and self.timeout_keep_alive_task is None:
+            awaited, seconds = "headers", self._limits.seconds
         else:
-            self._expect("headers", self._limits.seconds)
-        if self._awaited:
+            awaited = "more" if state in (h11.IDLE, h11.SEND_BODY) else ""
+        if awaited:
             self._waiting.setdefault(self)
         else:
             self._waiting.pop(self, None)
-
-    def _expect(self, awaited: str, seconds: float | None = None) -> None:
-        """Drop the client after some seconds. What was awaited before keeps its deadline."""
-        if awaited == self._awaited:
-            return
-        self._awaited = awaited
-        if self._deadline is not None:
+        if awaited != self._awaited:
+            self._awaited = awaited
             self._deadline.cancel()
-            self._deadline = None
-        if seconds is not None:
-            self._deadline = self.loop.call_later(seconds, self.transport.abort)
+            if seconds is not None:
+                self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
 
 def place_of(desk: Desk, host: str, port: int) -> Place:
