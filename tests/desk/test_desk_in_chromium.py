@@ -59,6 +59,7 @@ def test_from_the_link_to_a_kept_release_in_eight_clicks(tab: Any, tmp_path: Pat
             clicks += 1
 
         tab.goto(f"{desk.url}/enter?link={desk.desk.door.link}")
+        click("main button >> text=Enter")
         click("a.button >> text=Ask")
         before = tab.inner_text("#expect .big")
         tab.fill("#k", "2")

@@ -23,7 +23,7 @@ def desk(
     """Serve pages and an API where people ask about data sets that they never hold."""
     try:
         from dpgap.desk.app import open_desk
-        from dpgap.desk.serving import serve
+        from dpgap.desk.serving import note_hangups, serve
         from dpgap.desk.stewards_file import FileFaults, read_stewards_file
         from dpgap.desk.tokens import hash_of_token, new_token
     except ModuleNotFoundError:
@@ -45,9 +45,10 @@ def desk(
             if check:
                 typer.echo(printable(f"{file}: nothing is wrong"))
                 return
+            hangup = note_hangups()
             opened = open_desk(listed)
     except FileFaults as faults:
         for line in faults.lines:
             say_error(line)
         raise typer.Exit(1) from None
-    serve(opened, host, port, typer.echo)
+    serve(opened, host, port, typer.echo, hangup)

@@ -1,24 +1,30 @@
 """The pages for stewards: what was spent by whom, and forms over the ledger's own functions."""
 
-import asyncio
-
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
 from dpgap.desk.acts import ACTS, REFRESH, act
 from dpgap.desk.desk import Page
 from dpgap.desk.refusals import Refused
 from dpgap.desk.rendering import html, shown
-from dpgap.desk.visits import At, Paged, StewardAtData, desk_of, form_of, older, steward_of
+from dpgap.desk.visits import (
+    AStewardsBrowser,
+    At,
+    Paged,
+    StewardAtData,
+    desk_of,
+    form_of,
+    older,
+)
 from dpgap.releases.ledger_page import ledger_fragment
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/steward")
-def overview(request: Request) -> Response:
+def overview(request: Request, visitor: AStewardsBrowser) -> Response:
     """Everything that was spent at this desk."""
-    visitor = steward_of(request)
     desk = desk_of(request)
     listed = desk.datasets(visitor)
     books = [desk.ledger.entries(data.budget) for data in listed]
@@ -38,9 +44,9 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
     """Do something with a budget, then show it again."""
     said = await form_of(request, at.visitor)
     try:
-        await asyncio.to_thread(act, *at, what, said)
+        await run_in_threadpool(act, *at, what, said)
     except Refused as refused:
-        return await asyncio.to_thread(_page, request, at, refused.words, Page(100), refused.status)
+        return await run_in_threadpool(_page, request, at, refused.words, Page(100), refused.status)
     return RedirectResponse(f"/steward/{at.data.name}?done={what}", status_code=303)
 
 
