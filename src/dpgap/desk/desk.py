@@ -76,7 +76,7 @@ class Archived(NamedTuple):
     @property
     def is_shown(self) -> bool:
         """Whether there is a release to see: streams, for one, settle without any."""
-        return self.settlement is not None and "document" in self.settlement.more
+        return self.settlement is not None and "document" in self.settlement.extra
 
 
 class Desk:
@@ -100,10 +100,10 @@ class Desk:
 
     def left(self, visitor: Visitor, data: ListedData) -> Left:
         """What this person can still spend."""
-        last, own = Steward(self.ledger, data.budget).standing(visitor.name)
+        last, mine = Steward(self.ledger, data.budget).balance_of(visitor.name)
         left = NOTHING if last.closed else last.left
-        if own is not None and own.allowance is not None:
-            rest = own.allowance - own.own
+        if mine is not None and mine.allowance is not None:
+            rest = mine.allowance - mine.person_spent
             delta = max(NOTHING.delta, rest.delta)  # without any, questions without δ go on
             left = Amount(min(left.epsilon, rest.epsilon), min(left.delta, delta))
         return Left(left, last)
