@@ -215,10 +215,13 @@ def test_archived_releases_are_listed_and_printed() -> None:
 
 
 def test_an_archived_document_with_a_float_coin_is_printed_without_it() -> None:
-    old = (DOCUMENTS / "measured-histogram.json").read_text(encoding="utf-8")
+    said = json.loads((DOCUMENTS / "measured-histogram.json").read_text(encoding="utf-8"))
     _create()
     account = Ledger("budget.db").account("sales")
-    account.reserve(Fraction(1), "top 3").settle(Fraction(1), old)
+    charge = account.reserve(Fraction(said["epsilon"]), "top 3")
+    said["made"]["ledger"] = {"dataset": "sales", "entry": 1, "hash": charge.entry.hash}
+    old = json.dumps(said)
+    charge.settle(Fraction(said["epsilon"]), old)
     printed = _run("ledger", "archive", *BUDGET, "--entry", "1")
     assert '"coin"' in old
     assert "coin" not in json.loads(printed)["errors"][0]

@@ -37,8 +37,9 @@ from dpgap.budget.requests import (
     asked_by,
     charged_before,
     document_of,
+    edited_documents,
     facts_of,
-    lost_documents,
+    reference_of,
     refuse_if_under_way,
     require_words,
 )
@@ -152,9 +153,13 @@ class Ledger:
                 found.append(f"{name}: {error}")
                 continue
             with self._store.reading() as rows:
-                lost = lost_documents(rows, name, book)
+                lost = edited_documents(rows, name, book)
             found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
             is_there = is_there or (head is not None and has_head(book, head))
+        with self._store.reading() as rows:
+            orphans = rows.orphans(None if dataset is None else names[0])
+        for name, number in orphans:
+            found.append(f"{name}: entry {number} is missing, though its document is there")
         if head is not None and not is_there:
             found.append(
                 f"no entry has the hash {head}: the ledger was rewritten, truncated or restored "
@@ -344,12 +349,7 @@ class LedgerReservation:
     @property
     def reference(self) -> dict[str, Any]:
         """Where the charge stands, for the release to state."""
-        return {
-            "dataset": self.entry.dataset,
-            "entry": self.entry.number,
-            "hash": self.entry.hash,
-            "time": self.entry.at[:19] + "Z",
-        }
+        return {**reference_of(self.entry), "time": self.entry.at[:19] + "Z"}
 
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:
         """Record what the release did cost, and archive it, in one transaction, once and for all.

@@ -201,6 +201,19 @@ class Rows:
             found = _documents(dataset).order_by(_DOCUMENTS.c.number)
             yield from (Document(*row) for row in self._connection.execute(found))
 
+    def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
+        """The data sets and numbers of documents that have no entry: all, or of one data set."""
+        if self.layout == FIRST:
+            return []
+        kept, entry = _DOCUMENTS.c, self._table.c
+        paired = (kept.dataset == entry.dataset) & (kept.number == entry.number)
+        joined = _DOCUMENTS.outerjoin(self._table, paired)
+        found = sql.select(kept.dataset, kept.number).select_from(joined)
+        found = found.where(entry.number.is_(None)).order_by(kept.dataset, kept.number)
+        if dataset is not None:
+            found = found.where(kept.dataset == dataset)
+        return [(name, number) for name, number in self._connection.execute(found)]
+
     def archived(self, dataset: str) -> int:
         """How many characters the documents of a data set have, added up."""
         if self.layout == FIRST:
@@ -292,6 +305,8 @@ class Store:
         """A transaction that writes; in SQLite the only one."""
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
         with writer.begin() as connection:
+            if connection.dialect.name == "postgresql":  # else a crash may forget what was charged
+                connection.execute(sql.text("SET LOCAL synchronous_commit = on"))
             yield connection
 
     def _layout(self, connection: sql.Connection) -> int | None:
