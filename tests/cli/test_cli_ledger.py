@@ -280,5 +280,28 @@ def test_the_page_shows_data_sets_people_and_time_and_runs_nothing() -> None:
     assert page == _run("ledger", "page", "--ledger", "budget.db")
 
 
+def test_budgets_for_one_table_are_refused_unless_meant_and_then_shown_together() -> None:
+    Path("sold.csv").write_text("who,what\nann,fig\n")
+    stated = ["--ledger", "budget.db", "--table", "sold.csv", "--unit", "who", "--epsilon"]
+    _run("ledger", "create", "--dataset", "sales", *stated, "2")
+    again = ["ledger", "create", "--dataset", "survey", *stated, "3"]
+    assert "'sales' has a budget for the same table and unit" in _refusal(*again)
+    _run(*again, "--beside", "sales")
+    _run("ledger", "create", "--dataset", "another", "--ledger", "budget.db", "--epsilon", "1")
+    bind = ["ledger", "bind", "--dataset", "another", *stated[:-1], *WHY]
+    assert "--beside" in _refusal(*bind)
+    Ledger("budget.db").account("sales").reserve(Fraction(1), "top 1").settle(Fraction(1))
+    assert "beside     survey   (for the same table: their ε add up)" in _run(
+        "ledger", "show", *BUDGET
+    )
+    said = json.loads(_run("ledger", "show", "--ledger", "budget.db", "--json"))["datasets"]
+    assert [each["beside"] for each in said] == [[], ["survey"], ["sales"]]
+    page = _run("ledger", "page", "--ledger", "budget.db")
+    assert "<bdi>sales + survey</bdi>" in page
+    assert "1 <small>of 5 (one table, so they add up)</small>" in page
+    _run(*bind, "--beside", "sales")
+    assert "<bdi>another + sales + survey</bdi>" in _run("ledger", "page", "--ledger", "budget.db")
+
+
 def test_an_empty_ledger_has_a_page_as_well() -> None:
     assert "Nothing yet." in ledger_page([])

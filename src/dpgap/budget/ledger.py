@@ -35,6 +35,7 @@ from dpgap.budget.names import look_alike, require_name, system_user
 from dpgap.budget.requests import (
     answered_by,
     asked_by,
+    beside,
     charged_before,
     document_of,
     edited_documents,
@@ -42,6 +43,7 @@ from dpgap.budget.requests import (
     reference_of,
     refuse_if_under_way,
     require_words,
+    stating,
 )
 from dpgap.budget.store import Document, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
@@ -81,6 +83,7 @@ class Ledger:
         unit: str | None = None,
         neighbours: str | None = None,
         columns: Iterable[tuple[str, str]] | None = None,
+        beside: str | None = None,
         reason: str = "",
     ) -> "LedgerAccount":
         """Open a budget for a data set that has none yet.
@@ -91,7 +94,8 @@ class Ledger:
         `table` (an address, a file or a name), `unit`, `neighbours` and `columns` (names and
         families of types) state what the budget is for: a release that contradicts them is
         refused before it is charged. Where a table is stated and neighbours are not, they are
-        "add-or-remove". `reason` is kept.
+        "add-or-remove". A second budget for the same table and unit is refused, unless `beside`
+        names the data set that has the other. `reason` is kept.
         """
         name = require_name(dataset)
         total = granted(epsilon, delta)
@@ -104,7 +108,7 @@ class Ledger:
                 raise ValueError(
                     f"dataset {name!r} looks like {other!r}, which has a budget already"
                 )
-            extra = None if facts is None else {"facts": facts}
+            extra = stating(rows, name, facts, beside)
             rows.append(opening(name, total, self._author("", reason), extra))
         return LedgerAccount(self, name)
 
@@ -126,6 +130,13 @@ class Ledger:
         """The names of all data sets."""
         with self._store.reading() as rows:
             return rows.datasets()
+
+    def beside(self, dataset: str) -> list[str]:
+        """The other data sets whose budget is for the same table and unit as that of `dataset`."""
+        name = require_name(dataset)
+        with self._store.reading() as rows:
+            found = require_entry(rows.find(name), name, self._store.where)
+            return beside(rows, name, facts_of(rows, found))
 
     def entries(
         self, dataset: str, *, last: int | None = None, before: int | None = None

@@ -1,11 +1,13 @@
 """What a ledger makes of a request: what it keeps of it, and what became of one sent before."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Answered, RefusedRequest, Request
 from dpgap.budget.amounts import rounded_up
+from dpgap.budget.binding import is_one_table
 from dpgap.budget.entries import (
     RESERVE,
     SETTLE,
@@ -44,6 +46,39 @@ def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
         return None
     stating = _entry_at(rows, last.dataset, last.bound)
     return None if stating is None else dict(stating.extra["facts"])
+
+
+def beside(rows: Rows, dataset: str, facts: Mapping[str, Any] | None) -> list[str]:
+    """The other data sets whose budget is for the same units of the same table."""
+    if facts is None or facts.get("table") is None:
+        return []
+    others = (name for name in rows.datasets() if name != dataset)
+    return [it for it in others if is_one_table(facts, facts_of(rows, rows.find(it)[-1]))]
+
+
+def stating(
+    rows: Rows, dataset: str, facts: Mapping[str, Any] | None, meant: str | None
+) -> dict[str, Any]:
+    """What an entry keeps of the table that a budget is for.
+
+    A second budget for the same units is refused unless it is `meant` to stand beside the other:
+    what both pay for adds up for the same people.
+    """
+    others = beside(rows, dataset, facts)
+    if meant is None and others:
+        raise ValueError(
+            f"data set {others[0]!r} has a budget for the same table and unit, and the ε of both "
+            f"add up for the same people: use it, or state beside={others[0]!r} (--beside) if this "
+            "is meant"
+        )
+    if meant is not None and meant not in others:
+        known = f": {', '.join(map(repr, others))}" if others else ", and there is none"
+        raise ValueError(
+            f"beside must name a data set whose budget is for the same table and unit{known}; it "
+            f"is {meant!r}"
+        )
+    found = {"facts": facts, "beside": meant}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:

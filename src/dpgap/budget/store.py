@@ -257,11 +257,15 @@ class Store:
             yield Rows(connection, self._layout(connection) or THIRD)
 
     @contextmanager
-    def writing(self, dataset: str) -> Iterator[Rows]:
-        """A transaction that no other writer to this data set can overlap."""
+    def writing(self, dataset: str, alone: bool = False) -> Iterator[Rows]:
+        """A transaction that no other writer to this data set can overlap.
+
+        If it is `alone`, no creation can either.
+        """
         self._require_file()
-        with self._plain_errors(), self._locking() as connection:
-            if not self._is_current:
+        begun = self._alone() if alone else self._locking()
+        with self._plain_errors(), begun as connection:
+            if not (self._is_current or alone):
                 _let_migrations_end(connection)
             rows = Rows(connection, self._current(self._layout(connection) or THIRD))
             rows.lock(dataset)

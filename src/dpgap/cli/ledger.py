@@ -34,6 +34,9 @@ Unit = Annotated[str | None, typer.Option(help="The column that says whose row i
 Relation = Annotated[
     str | None, typer.Option("--neighbours", help="add-or-remove, or replace another.")
 ]
+Beside = Annotated[
+    str | None, typer.Option(help="The data set whose budget is for the same table and unit.")
+]
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; else print.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
@@ -53,13 +56,14 @@ def create(
     table: Table = None,
     unit: Unit = None,
     neighbours: Relation = None,
+    beside: Beside = None,
     reason: Reason = "",
     json: AsJSON = False,
 ) -> None:
     """Open a budget for a data set that has none yet, and state the table that it is for."""
     from dpgap.budget.ledger import Ledger
 
-    facts = _facts(table, unit, neighbours)
+    facts = _facts(table, unit, neighbours) | {"beside": beside}
     account = Ledger(ledger).create(dataset, epsilon, delta=delta or 0, reason=reason, **facts)
     _tell(account.balance, json)
 
@@ -81,10 +85,9 @@ def show(
     if not json:
         texts = (_words(book, _purpose_of_budget(store, book), few) for book in books)
         typer.echo("\n\n".join(texts) or "The ledger has no data sets yet.")
-    elif dataset is None:
-        typer.echo(json_format.dumps({"datasets": [_summary(book) for book in books]}, indent=2))
-    else:
-        typer.echo(json_format.dumps(_summary(books[0]), indent=2))
+        return
+    shown = [_summary(book) | {"beside": store.beside(book[-1].dataset)} for book in books]
+    typer.echo(json_format.dumps({"datasets": shown} if dataset is None else shown[0], indent=2))
 
 
 @ledger_app.command()
@@ -178,10 +181,11 @@ def bind(
     table: Table = None,
     unit: Unit = None,
     neighbours: Relation = None,
+    beside: Beside = None,
     json: AsJSON = False,
 ) -> None:
     """State the table that a budget is for, instead of what was stated before."""
-    facts = _facts(table, unit, neighbours)
+    facts = _facts(table, unit, neighbours) | {"beside": beside}
     _tell(_steward(ledger, dataset).bind(**facts, reason=reason), json)
 
 
@@ -325,7 +329,10 @@ def _purpose_of_budget(store: Any, book: "list[Entry]") -> list[str]:
     facts = LedgerAccount(store, book[-1].dataset).facts or {}
     words = [f"{name} {facts[name]}" for name in ("table", "unit", "neighbours") if facts.get(name)]
     columns = fingerprint(facts)
-    return [f"for        {', '.join(words + ([f'columns {columns}'] if columns else []))}"]
+    lines = [f"for        {', '.join(words + ([f'columns {columns}'] if columns else []))}"]
+    if others := store.beside(book[-1].dataset):
+        lines.append(f"beside     {', '.join(others)}   (for the same table: their ε add up)")
+    return lines
 
 
 def _words(book: "list[Entry]", purpose: list[str], few: int | None) -> str:
