@@ -175,3 +175,28 @@ def test_what_is_charged_is_on_the_disk_though_the_server_is_told_to_be_quick(
     ledger.steward("sales").close(reason="done")
     assert seen == ["on"] * 4
     postgres.psql(f"DROP DATABASE {name} WITH (FORCE);")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("//postgres:", "//nobody_here:", "its server has no role 'nobody_here'"),
+        ("empty_", "no_", "its server has no database 'no_"),
+        ("", "", "is no ledger yet: it has no table 'dpgap_entries'"),
+    ],
+)
+def test_a_role_a_database_or_a_table_that_is_not_there_is_named(
+    postgres: Any, old: str, new: str, words: str
+) -> None:
+    name = f"empty_{uuid.uuid4().hex}"
+    postgres.psql(f"CREATE DATABASE {name};")
+    with pytest.raises(LedgerError, match=words):
+        Ledger(postgres.get_uri(database=name).replace(old, new)).datasets()
+    postgres.psql(f"DROP DATABASE {name} WITH (FORCE);")
+
+
+def test_a_ledger_that_lost_a_table_says_which(account: LedgerAccount) -> None:
+    with account.ledger._store.engine.begin() as connection:
+        connection.execute(sql.text("DROP TABLE dpgap_documents"))
+    with pytest.raises(LedgerError, match="no table 'dpgap_documents'"):
+        account.paid("a question")

@@ -152,7 +152,9 @@ def test_an_allowance_a_closed_budget_and_an_empty_one_refuse_a_release_before_a
     _create()
     _run("ledger", "allow", *BUDGET, "--person", getpass.getuser(), "--epsilon", "0.5")
     said = _refusal("top-k", *ASK, "--epsilon", "1", *BUDGET)
-    assert "may spend ε = 0.5 of data set 'sales' and has spent or reserved ε = 0" in said
+    assert (
+        "may spend ε = 0.5 of data set 'sales' and has spent or reserved 0, so 0.5 is left" in said
+    )
     assert "a steward can allow more" in said
     _run("ledger", "allow", *BUDGET, "--person", getpass.getuser(), "--epsilon", "9")
     assert "cannot cover" in _refusal("top-k", *ASK, "--epsilon", "3", *BUDGET)
@@ -278,6 +280,27 @@ def test_the_page_shows_data_sets_people_and_time_and_runs_nothing() -> None:
         assert harm not in page
     assert page.count("<style>") == 1
     assert page == _run("ledger", "page", "--ledger", "budget.db")
+
+
+def test_allowances_are_shown_and_so_are_people_who_spent_nothing() -> None:
+    _create()
+    ledger = Ledger("budget.db")
+    ledger.steward("sales").of("sue").allow("eve", 0)
+    ledger.steward("sales").of("sue").allow("ann", "0.5")
+    ledger.account("sales").of("ann").reserve(Fraction(1, 4), "top 1")
+    ledger.account("sales").of("bob").reserve(Fraction(1, 4), "top 2").settle(Fraction(1, 8))
+    said = _run("ledger", "show", *BUDGET)
+    assert "sue  allow for eve ε = 0\n" in said
+    for line in (
+        "  ann  ε = 0.25 spent or reserved, of ε = 0.5, ε = 0.25 left\n",
+        "  bob  ε = 0.125 spent or reserved, without an allowance, ε = ",
+        "  eve  ε = 0 spent or reserved, of ε = 0, ε = 0 left\n",
+    ):
+        assert line in said
+    people = json.loads(_run("ledger", "show", *BUDGET, "--json"))["people"]
+    assert people[2] == {"person": "eve", "spent": ["0", "0"], "allowance": ["0", "0"]}
+    done = _run("ledger", "allow", *BUDGET, "--person", "dan", "--epsilon", "0")
+    assert "allow for dan ε = 0" in done
 
 
 def test_budgets_for_one_table_are_refused_unless_meant_and_then_shown_together() -> None:

@@ -24,6 +24,7 @@ another place: a chain that no longer contains a head noted earlier is not the o
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from dpgap.budget.account import BudgetExhausted
@@ -66,6 +67,18 @@ class Balance(NamedTuple):
     last: Entry
     mine: Entry | None
 
+    @property
+    def left(self) -> Amount:
+        """What this person can still spend: no more than the budget and their allowance have."""
+        left = NOTHING if self.last.closed else self.last.left
+        if self.mine is None or self.mine.allowance is None:
+            return left
+        rest = self.mine.allowance - self.mine.person_spent  # below 0 if it was lowered since
+        return Amount(
+            max(Fraction(0), min(left.epsilon, rest.epsilon)),
+            max(Fraction(0), min(left.delta, rest.delta)),
+        )
+
 
 def opening(
     dataset: str,
@@ -100,18 +113,15 @@ def reserving(
         raise ValueError(f"what is reserved must not be less than 0, not {charge}")
     if last.closed:
         raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
-    if not charge.fits(last.left):
+    if short := _short(charge, last.left):
         raise BudgetExhausted(
             f"data set {last.dataset!r} cannot cover this release: "
-            + _figures("ε", last, charge, "epsilon")
-            + (f"; {_figures('δ', last, charge, 'delta')}" if charge.delta else "")
+            + "; ".join(_figures(name, part, last, charge) for name, part in short)
         )
-    spent = before.person_spent + charge if author.person else NOTHING
-    if before.allowance is not None and not _is_allowed(spent, charge, before.allowance):
+    if before.allowance is not None and (short := _short(charge, balance.left)):
         raise BudgetExhausted(
-            f"{author.person!r} may spend {before.allowance} of data set {last.dataset!r} and has "
-            f"spent or reserved {before.person_spent}, so {charge} is too much: a steward can "
-            "allow more"
+            "; ".join(_share(name, part, balance, author.person, charge) for name, part in short)
+            + ": a steward can allow more"
         )
     return _next(
         balance,
@@ -121,19 +131,21 @@ def reserving(
         held=last.held + charge,
         purpose=purpose,
         key=key,
-        person_spent=spent,
+        person_spent=before.person_spent + charge if author.person else NOTHING,
         extra=extra or {},
     )
 
 
-def _is_allowed(spent: Amount, charge: Amount, allowance: Amount) -> bool:
-    """Whether an allowance covers a charge; one without a δ needs no allowance of δ."""
-    return spent.epsilon <= allowance.epsilon and (
-        not charge.delta or spent.delta <= allowance.delta
-    )
+def _short(charge: Amount, left: Amount) -> list[tuple[str, str]]:
+    """What there is not enough of: the names of ε and δ, and of the parts of an amount.
+
+    A charge without a δ needs none, even if an allowance was lowered below what is spent.
+    """
+    parts = ("ε", "epsilon"), ("δ", "delta")
+    return [it for it in parts if getattr(charge, it[1]) > getattr(left, it[1])]
 
 
-def _figures(name: str, last: Entry, charge: Amount, part: str) -> str:
+def _figures(name: str, part: str, last: Entry, charge: Amount) -> str:
     total, spent, reserved, remaining, requested = (
         readable(getattr(amount, part))
         for amount in (last.granted, last.used, last.held, last.left, charge)
@@ -141,6 +153,18 @@ def _figures(name: str, last: Entry, charge: Amount, part: str) -> str:
     return (
         f"total {name} = {total}, spent {spent}, reserved {reserved}, remaining {remaining}, "
         f"requested {requested}"
+    )
+
+
+def _share(name: str, part: str, balance: Balance, person: str, charge: Amount) -> str:
+    before = _before(balance)
+    most, spent, left, requested = (
+        readable(getattr(amount, part))
+        for amount in (before.allowance, before.person_spent, balance.left, charge)
+    )
+    return (
+        f"{person!r} may spend {name} = {most} of data set {balance.last.dataset!r} and has spent "
+        f"or reserved {spent}, so {left} is left for them and {requested} is too much"
     )
 
 

@@ -131,6 +131,11 @@ class Ledger:
         with self._store.reading() as rows:
             return rows.datasets()
 
+    def people(self, dataset: str) -> list[Entry]:
+        """The last entry of each person: their `person_spent` and `allowance` as of now."""
+        with self._store.reading() as rows:
+            return rows.people(require_name(dataset))
+
     def beside(self, dataset: str) -> list[str]:
         """The other data sets whose budget is for the same table and unit as that of `dataset`."""
         name = require_name(dataset)
@@ -340,9 +345,16 @@ class LedgerAccount:
         return self.balance.reserved
 
     @property
+    def left(self) -> Amount:
+        """The ε and δ that this person can still reserve: no more than their allowance."""
+        ledger, person = self.ledger, self.person or self.ledger._user()
+        with ledger._store.reading() as rows:
+            return ledger._balance(rows, self.dataset, person)[0].left
+
+    @property
     def remaining(self) -> Fraction:
-        """The ε that can still be reserved."""
-        return self.balance.remaining
+        """The ε that this person can still reserve; `balance.remaining` is that of everybody."""
+        return self.left.epsilon
 
     @property
     def head(self) -> str:

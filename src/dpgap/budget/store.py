@@ -169,6 +169,16 @@ class Rows:
         rows = self._connection.execute(found.order_by(entry.number))
         return [_entry(row, self.layout) for row in rows]
 
+    def people(self, dataset: str) -> list[Entry]:
+        """The last entry of each person, by their names."""
+        entry = self._table.c
+        if "person" not in entry:
+            return []
+        named = (entry.dataset == dataset) & (entry.person != "")
+        newest = sql.select(sql.func.max(entry.number)).where(named).group_by(entry.person)
+        found = self._of(dataset).where(entry.number.in_(newest)).order_by(entry.person)
+        return [_entry(row, self.layout) for row in self._connection.execute(found)]
+
     def ending(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
         return next(iter(self.book(dataset, reservation=[_findable(number)])), None)

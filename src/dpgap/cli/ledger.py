@@ -1,6 +1,7 @@
 """`dpgap ledger`: open a budget, look at it, change it, check that nobody tampered with it."""
 
 import json as json_format
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from dpgap.releases.printable import printable
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry
+    from dpgap.budget.ledger import Ledger
     from dpgap.budget.steward import Steward
 
 ledger_app = typer.Typer(
@@ -43,6 +45,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace a file that is the
 _BALANCE = ("total", "spent", "reserved", "remaining")
 _SHOWN = ("number", "kind", "reservation", "epsilon", "delta", "purpose", "reason")
 _PEOPLE = ("person", "actor", "who", "at", "key", "hash")
+_WITHOUT_AMOUNT = ("close", "bind", "migrate")
 _FEW = 10
 _LONGEST = 60
 
@@ -83,10 +86,17 @@ def show(
     few = None if all_entries or json else _FEW
     books = [store.entries(name, last=few) for name in names]
     if not json:
-        texts = (_words(book, _purpose_of_budget(store, book), few) for book in books)
+        texts = (
+            _words(book, _purpose_of_budget(store, book), few, _people(store, book[-1]))
+            for book in books
+        )
         typer.echo("\n\n".join(texts) or "The ledger has no data sets yet.")
         return
-    shown = [_summary(book) | {"beside": store.beside(book[-1].dataset)} for book in books]
+    shown = [
+        _summary(book)
+        | {"people": [*map(_person, store.people(name))], "beside": store.beside(name)}
+        for name, book in zip(names, books, strict=True)
+    ]
     typer.echo(json_format.dumps({"datasets": shown} if dataset is None else shown[0], indent=2))
 
 
@@ -319,6 +329,12 @@ def _summary(book: "list[Entry]") -> dict[str, Any]:
     }
 
 
+def _person(mine: "Entry") -> dict[str, Any]:
+    """What a person has spent and may spend, exact; nobody limits whoever has no allowance."""
+    spent, most = mine.person_spent.exact(), mine.allowance and mine.allowance.exact()
+    return {"person": mine.person, "spent": spent, "allowance": most}
+
+
 def _purpose_of_budget(store: Any, book: "list[Entry]") -> list[str]:
     """What the budget is for, in one line."""
     from dpgap.budget.binding import fingerprint
@@ -335,19 +351,34 @@ def _purpose_of_budget(store: Any, book: "list[Entry]") -> list[str]:
     return lines
 
 
-def _words(book: "list[Entry]", purpose: list[str], few: int | None) -> str:
+def _people(store: "Ledger", last: "Entry") -> list[str]:
+    """What each person has spent and may spend, a line each; also of those who spent nothing."""
+    from dpgap.budget.book import Balance
+
+    lines = []
+    for mine in store.people(last.dataset):
+        most = f"of {mine.allowance}" if mine.allowance is not None else "without an allowance"
+        left = Balance(last, mine).left
+        lines.append(f"  {mine.person}  {mine.person_spent} spent or reserved, {most}, {left} left")
+    return ["", "people", *lines] if lines else []
+
+
+def _words(
+    book: "list[Entry]", purpose: list[str], few: int | None, people: Sequence[str] = ()
+) -> str:
     from dpgap.exact.parameters import readable
 
     last = book[-1]
     notes = {"reserved": "   (under way or broken off; counts as spent)"}
     earlier = book[0].number
-    left = last.left.delta
+    left, total = last.left.delta, last.granted.delta
     lines = [
         f"data set   {last.dataset}{'   (closed)' if last.closed else ''}",
         *purpose,
         *(f"{it:<9}  {readable(getattr(last, it))}{notes.get(it, '')}" for it in _BALANCE),
-        *([f"δ left     {readable(left)} of {readable(last.granted.delta)}"] if left else []),
+        *([f"δ left     {readable(left)} of {readable(total)}"] if total else []),
         f"head       {last.hash}",
+        *people,
         "",
         *([f"  …  {earlier} earlier entries: --all shows them"] if few and earlier else []),
         *(_line(entry, _LONGEST if few else None) for entry in book),
@@ -356,14 +387,15 @@ def _words(book: "list[Entry]", purpose: list[str], few: int | None) -> str:
 
 
 def _line(entry: "Entry", longest: int | None) -> str:
-    from dpgap.exact.parameters import readable
-
     ended = "" if entry.reservation is None else f" of {entry.reservation}"
-    amount = f" ε = {readable(entry.epsilon)}".replace("= ≈", "≈ ") if entry.epsilon else ""
+    amount = "" if entry.kind in _WITHOUT_AMOUNT else f" {entry.charge}".replace("= ≈", "≈ ")
+    concerned = f" for {entry.person}" if entry.kind == "allow" else ""
     reason = f" ({entry.reason})" if entry.reason else ""
     said = f"{entry.purpose}{reason}".strip()
     if longest is not None and len(said) > longest:
         said = said[: longest - 1] + "…"
     who = entry.actor or entry.person or entry.who
     at = (entry.at[:16] if longest else entry.at[:19]).replace("T", " ")
-    return f"{entry.number:>5}  {at}  {who}  {entry.kind}{ended}{amount}  {said}".rstrip()
+    return (
+        f"{entry.number:>5}  {at}  {who}  {entry.kind}{ended}{concerned}{amount}  {said}".rstrip()
+    )

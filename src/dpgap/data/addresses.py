@@ -65,6 +65,7 @@ _ROLES = {
 }
 _MOST_NAMES, _MOST_LETTERS = 20, 60
 _NO_TABLE = "table must name a table in its address: postgresql://user@host/database?table=sales"
+_NOT_THERE = "there is no such table in the database: see to table= and schema= in its address"
 _UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
 
 
@@ -184,7 +185,12 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         raise ImportError(f"packages for this kind of database are missing: {how}")
     resources.callback(_disconnect, database)
     require_faithful(database)
-    table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
+    try:
+        table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
+    except ValueError:
+        if name in quietly(lambda: database.list_tables(database=schema), _UNREACHABLE):
+            raise
+        raise ValueError(_NOT_THERE) from None
     home = schema or _current(database, "current_database")
     options = {"dbname": _current(database, "current_catalog"), **options}
     address = table_address(parts, options, {"schema": home, "table": name})
