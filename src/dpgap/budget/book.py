@@ -113,16 +113,14 @@ def reserving(
         raise ValueError(f"what is reserved must not be less than 0, not {charge}")
     if last.closed:
         raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
-    if short := _short(charge, last.left):
-        raise BudgetExhausted(
-            f"data set {last.dataset!r} cannot cover this release: "
-            + "; ".join(_figures(name, part, last, charge) for name, part in short)
-        )
-    if before.allowance is not None and (short := _short(charge, balance.left)):
-        raise BudgetExhausted(
-            "; ".join(_share(name, part, balance, author.person, charge) for name, part in short)
-            + ": a steward can allow more"
-        )
+    amounts = [last.granted, last.used, last.held, last.left]
+    if short := _short(charge, _OF_ALL, amounts):
+        raise BudgetExhausted(f"data set {last.dataset!r} cannot cover this release: {short}")
+    if before.allowance is not None:
+        amounts = [before.allowance, before.person_spent, balance.left]
+        names = {"person": author.person, "dataset": last.dataset}
+        if short := _short(charge, _OF_ONE, amounts, **names):
+            raise BudgetExhausted(f"{short}: a steward can allow more")
     return _next(
         balance,
         RESERVE,
@@ -136,35 +134,19 @@ def reserving(
     )
 
 
-def _short(charge: Amount, left: Amount) -> list[tuple[str, str]]:
-    """What there is not enough of: the names of ε and δ, and of the parts of an amount.
-
-    A charge without a δ needs none, even if an allowance was lowered below what is spent.
-    """
-    parts = ("ε", "epsilon"), ("δ", "delta")
-    return [it for it in parts if getattr(charge, it[1]) > getattr(left, it[1])]
+_OF_ALL = "total {} = {}, spent {}, reserved {}, remaining {}, requested {}"
+_OF_ONE = (
+    "{person!r} may spend {} = {} of data set {dataset!r} and has spent or reserved {}, so {} is "
+    "left for them and {} is too much"
+)
 
 
-def _figures(name: str, part: str, last: Entry, charge: Amount) -> str:
-    total, spent, reserved, remaining, requested = (
-        readable(getattr(amount, part))
-        for amount in (last.granted, last.used, last.held, last.left, charge)
-    )
-    return (
-        f"total {name} = {total}, spent {spent}, reserved {reserved}, remaining {remaining}, "
-        f"requested {requested}"
-    )
-
-
-def _share(name: str, part: str, balance: Balance, person: str, charge: Amount) -> str:
-    before = _before(balance)
-    most, spent, left, requested = (
-        readable(getattr(amount, part))
-        for amount in (before.allowance, before.person_spent, balance.left, charge)
-    )
-    return (
-        f"{person!r} may spend {name} = {most} of data set {balance.last.dataset!r} and has spent "
-        f"or reserved {spent}, so {left} is left for them and {requested} is too much"
+def _short(charge: Amount, words: str, amounts: list[Amount], **names: str) -> str:
+    """The words with the figures of ε or δ if what is left, the last amount, does not cover it."""
+    return "; ".join(
+        words.format(symbol, *(readable(getattr(it, part)) for it in (*amounts, charge)), **names)
+        for symbol, part in (("ε", "epsilon"), ("δ", "delta"))
+        if getattr(charge, part) > getattr(amounts[-1], part)
     )
 
 

@@ -84,6 +84,7 @@ _TROUBLES = {
     "malformed": "is damaged or no ledger at all",
     "column": "was given another layout meanwhile",
     "unable to open": "cannot be opened",
+    "depend on it": "has tables that views of yours depend on: drop those views first",
     "permission denied": "does not let you do this",
     "connection": "cannot be reached",
 }

@@ -389,6 +389,8 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
     """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
     if connection.dialect.name == "postgresql":
         connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
+        # dpgap before 0.3 could make roles that work through views of the tables.
+        connection.execute(sql.text("DROP SCHEMA IF EXISTS dpgap_spender CASCADE"))
     rows = Rows(connection, layout)
     books = [rows.book(name) for name in rows.datasets()]
     for book in books:

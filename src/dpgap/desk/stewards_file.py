@@ -5,10 +5,11 @@ It is TOML. Every fault that is found names its line. Paths are meant from the f
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
@@ -194,7 +195,7 @@ class _FileReader:
             self._fault(("datasets",), "must name at least one data set")
         if not self.faults:
             self._require_one_archive(datasets)
-            self._require_one_budget([*datasets.values()])
+            self._require_one_budget(datasets.values())
         if self.faults:
             raise FileFaults(self.path, self.faults)
         desk["ledger"] = self._place(desk["ledger"], "sqlite:///")
@@ -218,20 +219,15 @@ class _FileReader:
                 words = "must list the same people as the other data set with this budget:"
                 self._fault(("datasets", data.name, "people"), f"{words} they share an archive")
 
-    def _require_one_budget(self, datasets: list[ListedData]) -> None:
+    def _require_one_budget(self, datasets: Iterable[ListedData]) -> None:
         """The ε of two budgets for the same units add up, so it must be stated that it is meant."""
-        for place, data in enumerate(datasets):
-            facts = {"table": data.table, "unit": data.unit}
-            for other in datasets[:place]:
-                stated = {(data.beside, other.budget), (other.beside, data.budget)}
-                is_meant = any(beside == budget for beside, budget in stated)
-                is_one = is_one_table(facts, {"table": other.table, "unit": other.unit})
-                if is_one and data.budget != other.budget and not is_meant:
-                    words = (
-                        f"has the table and unit of datasets.{other.name}, and the ε of both add"
-                    )
-                    mend = f"state the same budget, or beside = {other.budget!r} if this is meant"
-                    self._fault(("datasets", data.name, "table"), f"{words} up: {mend}")
+        for other, data in combinations(datasets, 2):
+            one, two = ({"table": it.table, "unit": it.unit} for it in (other, data))
+            is_meant = data.beside == other.budget or other.beside == data.budget
+            if data.budget != other.budget and is_one_table(one, two) and not is_meant:
+                words = f"has the table and unit of datasets.{other.name}, and the ε of both add up"
+                mend = f"state the same budget, or beside = {other.budget!r} if this is meant"
+                self._fault(("datasets", data.name, "table"), f"{words}: {mend}")
 
     def _person(self, name: str, content: Any) -> Person:
         self._pass(("people", name), check.words, name)
