@@ -40,8 +40,6 @@ _CHARGING = 0x64706761
 
 _MOST = (1 << 31) - 1
 """The largest number that a database holds."""
-_LATELY = 8
-"""How many reservations of the same question are looked at."""
 
 _TABLES = sql.MetaData()
 
@@ -149,23 +147,21 @@ class Rows:
     ) -> list[Entry]:
         """The last entry, the last of a person, that with a key and that with a number, if any.
 
-        With an `identity`, a hash, also the last reservations that asked this question. They come
-        in the order of their numbers, in one question to the database.
+        With an `identity`, a hash, also the last reservation that asked this question. They come in
+        the order of their numbers, in one question to the database.
         """
-        table, entry = self._table, self._table.c
+        entry = self._table.c
         newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == dataset)
-        wanted = [entry.number == newest.scalar_subquery()]
-        if number is not None:
-            wanted.append(entry.number == _findable(number))
-        if person and "person" in entry:
-            wanted.append(entry.number == newest.where(entry.person == person).scalar_subquery())
-        if key is not None and "key" in entry:
-            wanted.append(entry.key == key)
-        if identity is not None:
-            same = (entry.dataset == dataset) & (entry.identity == identity)
-            lately = sql.select(entry.number).where(same).order_by(entry.number.desc())
-            wanted.append(entry.number.in_(lately.limit(_LATELY)))
-        found = sql.select(table).where(entry.dataset == dataset, sql.or_(*wanted))
+        looked_up = {"person": person or None, "key": key, "identity": identity}
+        wanted = [newest] + [
+            newest.where(entry[name] == value)
+            for name, value in looked_up.items()
+            if value is not None and name in entry
+        ]
+        # A list of numbers: with OR, SQLite would look at every entry.
+        numbers = [each.scalar_subquery() for each in wanted]
+        place = [] if number is None else [sql.literal(_findable(number))]
+        found = self._of(dataset).where(entry.number.in_([*numbers, *place]))
         rows = self._connection.execute(found.order_by(entry.number))
         return [_entry(row, self.layout) for row in rows]
 
