@@ -292,9 +292,9 @@ def test_allowances_are_shown_and_so_are_people_who_spent_nothing() -> None:
     said = _run("ledger", "show", *BUDGET)
     assert "sue  allow for eve ε = 0\n" in said
     for line in (
-        "  ann  ε = 0.25 spent or reserved, of ε = 0.5, ε = 0.25 left\n",
-        "  bob  ε = 0.125 spent or reserved, without an allowance, ε = ",
-        "  eve  ε = 0 spent or reserved, of ε = 0, ε = 0 left\n",
+        "  ann: spent or reserved ε = 0.25; allowance ε = 0.5; left ε = 0.25\n",
+        "  bob: spent or reserved ε = 0.125; allowance none; left ε = ",
+        "  eve: spent or reserved ε = 0; allowance ε = 0; left ε = 0\n",
     ):
         assert line in said
     people = json.loads(_run("ledger", "show", *BUDGET, "--json"))["people"]

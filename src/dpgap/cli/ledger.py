@@ -357,9 +357,9 @@ def _people(store: "Ledger", last: "Entry") -> list[str]:
 
     lines = []
     for mine in store.people(last.dataset):
-        most = f"of {mine.allowance}" if mine.allowance is not None else "without an allowance"
-        left = Balance(last, mine).left
-        lines.append(f"  {mine.person}  {mine.person_spent} spent or reserved, {most}, {left} left")
+        most = "none" if mine.allowance is None else mine.allowance
+        amounts = f"spent or reserved {mine.person_spent}; allowance {most}"
+        lines.append(f"  {mine.person}: {amounts}; left {Balance(last, mine).left}")
     return ["", "people", *lines] if lines else []
 
 
@@ -394,7 +394,8 @@ def _line(entry: "Entry", longest: int | None) -> str:
     said = f"{entry.purpose}{reason}".strip()
     if longest is not None and len(said) > longest:
         said = said[: longest - 1] + "…"
-    who = entry.actor or entry.person or entry.who
+    concerns_another = entry.kind in ("allow", "write-off")  # older entries name only them
+    who = entry.actor or ("" if concerns_another else entry.person) or entry.who
     at = (entry.at[:16] if longest else entry.at[:19]).replace("T", " ")
     return (
         f"{entry.number:>5}  {at}  {who}  {entry.kind}{ended}{concerned}{amount}  {said}".rstrip()
