@@ -2,7 +2,6 @@
 
 import difflib
 import fcntl
-import fnmatch
 import hashlib
 import json
 import logging
@@ -11,8 +10,10 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
+from fnmatch import fnmatch
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,24 @@ Values = dict[str, dict[str, str]]
 Hashes = dict[str, dict[str, str]]
 
 
-def make(pattern: str = "*", *, quick: bool = False) -> dict[str, Any]:
-    """The values of the cases whose names match; and the names of all, and of those left out."""
-    from golden.cases import cases
+def make(patterns: Sequence[str] = (), *, quick: bool = False) -> dict[str, Any]:
+    """The values of the cases that are chosen; and the names of all, and of those left out.
+
+    A pattern chooses the cases whose names match; with a `!` in front it leaves them out.
+    """
+    import dpgap
+    from golden.cases import TESTS, cases
+
+    assert Path(dpgap.__file__).is_relative_to(TESTS.parent), "this is another dpgap"
+    wanted = [each for each in patterns if not each.startswith("!")] or ["*"]
+    unwanted = [each[1:] for each in patterns if each.startswith("!")]
+
+    def is_chosen(name: str) -> bool:
+        matches = partial(fnmatch, name)
+        return any(map(matches, wanted)) and not any(map(matches, unwanted))
 
     every = cases()
-    chosen = [n for n in every if fnmatch.fnmatch(n, pattern) and (every[n].quick or not quick)]
+    chosen = [name for name in every if is_chosen(name) and (every[name].quick or not quick)]
     missing = [name for name in chosen if every[name].needs and not shutil.which(every[name].needs)]
     values = {name: take(name) for name in chosen if name not in missing}
     return {"names": list(every), "missing": missing, "values": values}
