@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo desk docs test lint chromium long twins oldest benchmark clean
+.PHONY: demo desk docs test lint chromium long golden twins oldest benchmark clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -67,8 +67,12 @@ test: lint chromium .venv/pandas2
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 # More repetitions of what `make test` checks: for a night, or before a release.
-long: twins
+long: twins golden
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m long
+
+# All that dpgap says and draws from the same bits, beside the record of it that is committed.
+golden: .venv/.test
+	PYTHONPATH=tests $(BIN)/python -m golden
 
 twins: .venv/.test
 	PYTHONPATH=tests $(BIN)/python -m twins --twins 2000 --jobs 2

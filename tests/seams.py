@@ -4,10 +4,25 @@ No release has a parameter for its bits. `bits_are` replaces those of the thread
 release finds them; `secure_bits()` then returns the stand-in, after it called its `freshen`.
 """
 
+import getpass
+import hashlib
+import inspect
+import itertools
+import pkgutil
+import platform
+import secrets
+import time
+import uuid
+import warnings
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
+from functools import cache, partialmethod
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 from unittest import mock
 
@@ -15,6 +30,7 @@ import pytest
 
 import dpgap
 from dpgap.budget.account import Request
+from dpgap.cli.app import app as app
 from dpgap.exact import bits as bits_of_threads
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring.measurement import Measurement
@@ -53,6 +69,80 @@ def bits_are(bits: Bits) -> Iterator[None]:
         vars(threads).pop("bits", None)
         if before is not None:
             threads.bits = before
+
+
+IN_ORDER = {"maintain_order": True}
+MOMENT = datetime(2026, 11, 16, 8, tzinfo=UTC)
+
+
+@contextmanager
+def fixed_world(name: str, moment: datetime = MOMENT) -> Iterator[None]:
+    """Give all threads the same bits, and stop the clock; fix user, machine, version and tokens.
+
+    Bits and tokens follow from `name`. Modules are found by what they use, so that they may move.
+    Engines of this process give groups in one order: DuckDB has one thread, Polars keeps the rows'.
+    """
+    import duckdb
+    import polars
+
+    number = itertools.count()
+
+    def token(size: int | None = None) -> bytes:
+        return hashlib.shake_256(f"{name} {next(number)}".encode()).digest(size or 32)
+
+    def in_base64(size: int | None = None) -> str:
+        return urlsafe_b64encode(token(size)).rstrip(b"=").decode()
+
+    class Class(type):
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, datetime)
+
+    class Clock(datetime, metaclass=Class):
+        @classmethod
+        def now(cls, zone: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return moment.astimezone(zone)
+
+    with ExitStack() as patches:
+        for owner, attribute, value in (
+            (bits_of_threads, "_threads", SimpleNamespace(bits=InsecureSeededBits(name))),
+            (secrets, "token_bytes", token),
+            (secrets, "token_hex", lambda size=None: token(size).hex()),
+            (secrets, "token_urlsafe", in_base64),
+            (uuid, "uuid4", lambda: uuid.UUID(bytes=token(16), version=4)),
+            (time, "time", moment.timestamp),
+            (duckdb, "connect", _with_one_thread(duckdb.connect)),
+            (polars.DataFrame, "group_by", partialmethod(polars.DataFrame.group_by, **IN_ORDER)),
+            (polars.LazyFrame, "group_by", partialmethod(polars.LazyFrame.group_by, **IN_ORDER)),
+            (getpass, "getuser", lambda: "ann"),
+            (platform, "node", lambda: "machine"),
+            *((module, "datetime", Clock) for module in _modules() if _asks_for_time(module)),
+            *((each, "__version__", "1.2.3") for each in _modules() if "__version__" in vars(each)),
+        ):
+            patches.enter_context(mock.patch.object(owner, attribute, value))
+        yield
+
+
+def _with_one_thread(connect: Callable[..., Any]) -> Callable[..., Any]:
+    def connect_slowly(*given: Any, config: Any = None, **options: Any) -> Any:
+        return connect(*given, config={"threads": 1, **(config or {})}, **options)
+
+    return connect_slowly
+
+
+@cache
+def _modules() -> list[ModuleType]:
+    """All of dpgap, loaded: what is loaded later would not be patched."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of libraries, once for each process
+        names = [each.name for each in pkgutil.walk_packages(dpgap.__path__, "dpgap.")]
+        return [dpgap, *(import_module(name) for name in names if not name.endswith("__main__"))]
+
+
+@cache
+def _asks_for_time(module: ModuleType) -> bool:
+    """Whether it calls `datetime.now`; others are left alone, as they may compare types."""
+    has_class = vars(module).get("datetime") is datetime
+    return has_class and "datetime.now(" in inspect.getsource(module)
 
 
 class WatchedBits(InsecureSeededBits):
