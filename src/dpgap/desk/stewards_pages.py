@@ -5,7 +5,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from dpgap.desk.acts import ACTS, REFRESH, act
+from dpgap.desk.acts import ACTS, REFRESH, act, listed_people
 from dpgap.desk.desk import Page
 from dpgap.desk.refusals import Refused
 from dpgap.desk.rendering import html, shown
@@ -58,5 +58,5 @@ def _page(request: Request, at: At, words: str, page: Page, status: int = 200) -
         stale=desk.ledger.steward(data.budget).stale(),
         entries=entries,
         older=older(entries, page),
-        people=sorted(desk.door.people().keys() | data.people.keys()),
+        people=sorted(listed_people(desk, data)),
     )
