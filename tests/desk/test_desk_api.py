@@ -94,6 +94,7 @@ def test_the_same_by_forms(desk: Running) -> None:
         ("lower", {"epsilon": "0"}),
         ("allow", {"epsilon": -1, "person": "bob"}),
         ("allow", {"epsilon": 1, "person": ""}),
+        ("allow", {"epsilon": 1, "person": "nobody"}),
         ("write-off", {"entry": 0}),
         ("write-off", {}),
     ],
@@ -174,3 +175,19 @@ def test_programs_see_what_nobody_settled_and_verify_the_book(desk: Running) -> 
         assert "entry 1 was edited" in flaw
         for what in ("stale", "verify", "entries"):
             assert ann.get(api + what).status_code == 403
+
+
+def test_a_key_that_was_used_and_a_budget_for_another_unit_are_refused_in_words_of_their_own(
+    desk: Running,
+) -> None:
+    with desk.program("ann") as ann:
+        asked = question(key="number-one")
+        assert ann.post("/api/v1/datasets/sales/ask", json=asked).status_code == 200
+        used = ann.post("/api/v1/datasets/sales/ask", json={**asked, "epsilon": "0.2"})
+        desk.desk.ledger.steward("sales").bind(unit="city", reason="a slip")
+        other = ann.post("/api/v1/datasets/sales/ask", json=question(k=1))
+    assert (used.status_code, other.status_code) == (409, 409)
+    assert "key was used for another question" in used.json()["error"]
+    assert "budget is for another table, unit or columns" in other.json()["error"]
+    assert "key" not in other.json()["error"]
+    assert "table" not in used.json()["error"]

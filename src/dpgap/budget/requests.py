@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Answered, RefusedRequest, Request
+from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Answered, KeyUsed, Request
 from dpgap.budget.amounts import rounded_up
 from dpgap.budget.entries import RESERVE, SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.store import Document, Rows
@@ -94,7 +94,7 @@ def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
     """Why a request with a key that was used before is not charged."""
     same = (entry.charge.epsilon, entry.more.get("identity"), entry.purpose)
     if same != (rounded_up(request.epsilon), request.identity, request.purpose):
-        return RefusedRequest(
+        return KeyUsed(
             f"request key {entry.key!r} was used for another request, {entry.purpose!r}: use a "
             "key of its own for each request"
         )
