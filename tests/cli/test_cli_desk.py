@@ -46,10 +46,36 @@ def test_a_token_and_its_line_for_the_file_belong_together() -> None:
     assert token[0] not in _dpgap("--token").stdout
 
 
+def test_a_key_is_one_that_the_file_takes(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    line = _dpgap("--key").stdout.removeprefix("for the file:   ")
+    path.write_text(FILE.replace("[desk]", f"[desk]\n{line}"))
+    path.chmod(0o604)
+    done = _dpgap(str(path), "--check")
+    assert done.stdout.startswith(f"{path}: nothing is wrong\n")
+    assert re.fullmatch(f"dpgap: note: everybody .* can read .*{path}.*chmod 600.*\n", done.stderr)
+    assert line.split('"')[1] not in done.stderr
+
+
 def test_a_file_is_checked_without_opening_anything(tmp_path: Path) -> None:
     path = _write(tmp_path)
-    assert _dpgap(str(path), "--check").stdout == f"{path}: nothing is wrong\n"
+    said = _dpgap(str(path), "--check").stdout
+    assert said == f"{path}: nothing is wrong\nA start would open the budgets: sales\n"
     assert not (tmp_path / "budget.db").exists()
+
+
+def test_a_check_says_what_a_start_would_say(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    path.write_text(FILE.replace('unit = "who"', 'unit = "whom"'))
+    path.chmod(0o600)
+    said = [_dpgap(str(path), *check) for check in ((), ("--check",))]
+    assert [done.returncode for done in said] == [1, 1]
+    assert said[0].stderr == said[1].stderr
+    assert "line 10: sales.what: " in said[0].stderr
+    assert "whom" in said[0].stderr
+    assert not (tmp_path / "budget.db").exists()
+    refused = _dpgap(str(path), "--check", "--host", "0.0.0.0")
+    assert refused.stderr.startswith("dpgap: host must be one of 127.0.0.1")
 
 
 def test_every_fault_is_one_line_with_its_line(tmp_path: Path) -> None:

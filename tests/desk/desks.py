@@ -26,7 +26,7 @@ from dpgap.desk.tokens import hash_of_token
 
 PEOPLE = ("ann", "bob", "eve", "sue")
 """Ann and Bob may ask about sales, Eve about nothing; Sue is the steward."""
-KEY = "0123456789abcdef" * 4
+KEY = hash_of_token("the key of every desk here").removeprefix("sha256:")
 PLANTED = 3177
 """How many have an item that is not public: no response and no log may hold this number."""
 PRIVATE = ("secret-item", "who-8675309-")

@@ -11,6 +11,7 @@ import uvicorn
 from dpgap.desk.app import application
 from dpgap.desk.desk import Desk
 from dpgap.desk.guard import Place, log
+from dpgap.desk.stewards_file import StewardsFile
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -18,21 +19,19 @@ _KEEP_ALIVE = 15
 _QUEUE = 512
 
 
+def require_hosts(file: StewardsFile, host: str) -> None:
+    """Refuse to listen where others reach the desk, unless the file says how they call it."""
+    if host not in LOOPBACK and not file.hosts:
+        raise ValueError(
+            f"host must be one of {', '.join(LOOPBACK)}: others can reach {host}, and the "
+            "steward's file has no hosts, the names that people call the desk by"
+        )
+
+
 def place_of(desk: Desk, host: str, port: int) -> Place:
     """Where the desk is to be reached, if it may be reached from there."""
-    file = desk.file
-    needed = {
-        "people with tokens": file.has_tokens,
-        "hosts, the names that people call it by": file.hosts,
-        "a key, so that passes outlive a restart": file.key,
-    }
-    missing = [words for words, is_there in needed.items() if not is_there]
-    if missing and (host not in LOOPBACK or file.hosts):
-        raise ValueError(
-            f"{host} can be reached by others, or hosts says so: the steward's file must then "
-            f"also have {'; '.join(missing)}"
-        )
-    return Place(port, file.hosts, file.https and bool(file.hosts))
+    require_hosts(desk.file, host)
+    return Place(port, desk.file.hosts, desk.file.https and bool(desk.file.hosts))
 
 
 def listening(host: str, port: int) -> socket.socket:
