@@ -97,11 +97,14 @@ def test_a_desk_opens_with_a_link_and_counts_again_when_it_is_hung_up(tmp_path: 
         assert process.stderr is not None
         lines = [process.stdout.readline().strip() for _ in range(4)]
         link, token = lines[1], lines[3]
-        base = link.partition("/enter")[0]
+        base = f"http://127.0.0.1:{re.findall(':([0-9]+)/', link)[0]}"
+        name = {"host": link.split("/")[2]}
+        link = base + link.removeprefix(f"http://{name['host']}")
         try:
-            entered = httpx.get(link)
-            assert entered.status_code == 303
-            assert httpx.get(link).status_code == 401
+            assert re.fullmatch(r"[0-9a-f]{20}\.localhost:[0-9]+", name["host"])
+            assert httpx.get(link).status_code == 421
+            assert httpx.get(link, headers=name).status_code == 303
+            assert httpx.get(link, headers=name).status_code == 401
             headers = {"authorization": f"Bearer {token}"}
             with httpx.Client(base_url=f"{base}/api/v1", headers=headers) as client:
                 ask = {"topic": "what", "k": 1, "epsilon": 100, "fresh": True}

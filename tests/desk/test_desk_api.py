@@ -24,7 +24,7 @@ def test_the_client_of_the_documentation_works_and_has_ten_lines(desk: Running) 
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", given],
         env={
-            "DPGAP_DESK": desk.url,
+            "DPGAP_DESK": f"http://127.0.0.1:{desk.port}",
             "DPGAP_DESK_TOKEN": token_of("ann"),
             "PYTHONPATH": ":".join(sys.path),
             "PYTHONIOENCODING": "utf-8",
@@ -76,6 +76,7 @@ def test_the_same_by_forms(desk: Running) -> None:
         for what, said in SAID.items():
             form = form_in(sue.get("/steward/sales").text, f"/steward/sales/{what}")
             sent = {**form, **{name: str(value) for name, value in said.items()}, "reason": "why"}
+            sent["token"] = token_of("sue")
             done = sue.post(f"/steward/sales/{what}", data=sent)
             assert done.headers["location"] == f"/steward/sales?done={what}", done.text
     kinds = [entry.kind for entry in desk.desk.ledger.entries("sales")]

@@ -20,6 +20,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("dpgap.desk")
 
+_FOR_PROGRAMS = ("/api/", "/health", "/static/")
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -43,7 +45,7 @@ WORDS = {
     413: "The request is too long.",
     414: "The address is too long.",
     431: "The headers are too long.",
-    421: "This desk does not answer to that name.",
+    421: "The desk does not answer to this name. Open the address that it printed at its start.",
     500: "Something went wrong inside the desk. Nothing more is shown of it.",
     503: "Too much is under way. Try again in a moment.",
 }
@@ -72,17 +74,31 @@ class Place:
     """The names that it has to the world; none: only this machine reaches it."""
     https: bool = False
     limits: Limits = field(default_factory=Limits)
+    label: str = "desk"
+    """What is before ".localhost" in the name of a desk that only this machine reaches."""
 
     @property
-    def names(self) -> frozenset[str]:
-        """What a Host may say."""
-        own = (f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
-        return frozenset(map(str.lower, self.hosts or own))
+    def page_names(self) -> tuple[str, ...]:
+        """The names that pages, and so cookies, are under.
+
+        A browser sends a cookie of 127.0.0.1 to every port there, whoever listens. So pages are
+        under a name that others cannot guess.
+        """
+        return self.hosts or (f"{self.label}.localhost:{self.port}",)
+
+    def names_for(self, path: str) -> frozenset[str]:
+        """What a Host may say. Programs have no cookie: they may call this machine by any name."""
+        names = self.page_names
+        if not self.hosts and path.startswith(_FOR_PROGRAMS):
+            local = ("127.0.0.1", "localhost", "[::1]")
+            names = (*names, *(f"{name}:{self.port}" for name in local))
+        return frozenset(map(str.lower, names))
 
     @property
     def origins(self) -> frozenset[str]:
         """What an Origin may say."""
-        return frozenset(f"{'https' if self.https else 'http'}://{name}" for name in self.names)
+        scheme = "https" if self.https else "http"
+        return frozenset(f"{scheme}://{name.lower()}" for name in self.page_names)
 
 
 class Guard:
@@ -116,9 +132,10 @@ class Guard:
         """Why a request is refused before its body is looked at."""
         limits, hosts = self._limits, headers.get(b"host", [])
         (stated,) = headers.get(b"content-length", [b"0"])[:1]
+        names = self._place.names_for(scope["path"])
         refused = {
             503: self._under_way > limits.under_way,
-            421: [name.decode("latin-1").lower() in self._place.names for name in hosts] != [True],
+            421: [name.decode("latin-1").lower() in names for name in hosts] != [True],
             414: len(scope["raw_path"]) + len(scope["query_string"]) > limits.address,
             431: sum(len(name + value) for name, value in scope["headers"]) > limits.body,
             405: scope["method"] not in ("GET", "HEAD", "POST"),

@@ -1,10 +1,12 @@
 """Serving the desk: where it listens, what it prints, and what makes it count again."""
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import uvicorn
 
@@ -31,7 +33,9 @@ def require_hosts(file: StewardsFile, host: str) -> None:
 def place_of(desk: Desk, host: str, port: int) -> Place:
     """Where the desk is to be reached, if it may be reached from there."""
     require_hosts(desk.file, host)
-    return Place(port, desk.file.hosts, desk.file.https and bool(desk.file.hosts))
+    hosts = desk.file.hosts
+    label = desk.door.passes.label()
+    return Place(port, hosts, desk.file.https and bool(hosts), label=label)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -42,16 +46,37 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         found.bind((host, port))
         found.listen(_QUEUE)  # from here on whoever comes waits, and is not refused
-    except OSError:
+    except OSError as error:
         found.close()
-        raise OSError(f"port {port} of {host} is taken, or not ours to take") from None
+        words = f"port {port} of {host} is taken, or not ours to take"
+        raise OSError(error.errno, words) from None
     return found
+
+
+def listening_locally(host: str, port: int) -> list[socket.socket]:
+    """Sockets on both loopback addresses: for a local name browsers try both, ::1 first.
+
+    So nobody else can wait at the other one for what a browser sends.
+    """
+    bound = [listening(host, port)]
+    try:
+        other = "127.0.0.1" if host == "::1" else "::1"
+        bound.append(listening(other, bound[0].getsockname()[1]))
+    except OSError as error:
+        if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # there is no IPv6
+            bound[0].close()
+            raise
+    return bound
 
 
 def serve(desk: Desk, host: str, port: int, say: Callable[[str], None]) -> None:
     """Serve until somebody stops it; `say` prints where the desk is."""
-    with listening(host, port) as bound:
-        place = place_of(desk, host, bound.getsockname()[1])
+    is_local = host in LOOPBACK and not desk.file.hosts
+    bound = listening_locally(host, port) if is_local else [listening(host, port)]
+    with ExitStack() as opened:
+        for each in bound:
+            opened.enter_context(each)
+        place = place_of(desk, host, bound[0].getsockname()[1])
         for line in greeting(desk, place, host):
             say(line)
         server = uvicorn.Server(configured(desk, place))
@@ -80,23 +105,25 @@ def configured(desk: Desk, place: Place) -> uvicorn.Config:
 
 def greeting(desk: Desk, place: Place, host: str) -> list[str]:
     """What the desk prints when it starts."""
-    if desk.door.link is None:
-        names = place.hosts or (f"{host}:{place.port}",)
-        scheme = "https" if place.https else "http"
-        return [f"The desk is open: {scheme}://{name}/" for name in names]
+    scheme = "https" if place.https else "http"
+    pages = [f"{scheme}://{name}/" for name in place.page_names]
     shown = f"[{host}]" if ":" in host else host
+    programs = f"http://{shown}:{place.port}/api/v1"
+    if desk.door.link is None:
+        lines = [f"The desk is open: {each}" for each in pages]
+        return lines if place.hosts else [*lines, f"Programs on this machine call {programs}"]
     return [
         "The desk is open. This link lets one browser in, once:",
-        f"  http://{shown}:{place.port}/enter?link={desk.door.link}",
-        "Programs on this machine send this token, until the desk stops:",
+        f"  {pages[0]}enter?link={desk.door.link}",
+        f"Stewards' forms, and programs at {programs}, send this token until the desk stops:",
         f"  {desk.door.local_token}",
     ]
 
 
-async def _run(server: uvicorn.Server, desk: Desk, bound: socket.socket) -> None:
+async def _run(server: uvicorn.Server, desk: Desk, bound: list[socket.socket]) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, _refresh, desk))
-    await server.serve(sockets=[bound])
+    await server.serve(sockets=bound)
 
 
 def _refresh(desk: Desk) -> None:

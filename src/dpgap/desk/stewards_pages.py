@@ -1,6 +1,8 @@
 """The pages for stewards: what was spent by whom, and forms over the ledger's own functions."""
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -13,6 +15,8 @@ from dpgap.desk.visits import At, Paged, StewardAtData, desk_of, form_of, older,
 from dpgap.releases.ledger_page import ledger_fragment
 
 router = APIRouter(include_in_schema=False)
+
+_TOKEN = "token must be your own: each change asks for it again. Nothing was changed."
 
 
 @router.get("/steward")
@@ -37,14 +41,28 @@ def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
 async def change(request: Request, at: StewardAtData, what: str) -> Response:
     """Do something with a budget, then show it again."""
     said = await form_of(request, at.visitor)
+    again = at.desk.door.with_token(said.pop("token", ""))
     try:
+        if again is None or again.name != at.visitor.name:
+            raise Refused(403, _TOKEN)
         await asyncio.to_thread(act, *at, what, said)
     except Refused as refused:
-        return await asyncio.to_thread(_page, request, at, refused.words, Page(100), refused.status)
+        given = {what: said}
+        return await asyncio.to_thread(
+            _page, request, at, refused.words, Page(100), refused.status, given
+        )
     return RedirectResponse(f"/steward/{at.data.name}?done={what}", status_code=303)
 
 
-def _page(request: Request, at: At, words: str, page: Page, status: int = 200) -> Response:
+def _page(
+    request: Request,
+    at: At,
+    words: str,
+    page: Page,
+    status: int = 200,
+    given: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> Response:
+    """The page of a budget. `given` is what was typed into the form of a refused act."""
     desk, _, data = at
     entries = desk.entries(data, page)
     flaws = desk.ledger.verify(data.budget) if "verify" in request.query_params else None
@@ -54,6 +72,7 @@ def _page(request: Request, at: At, words: str, page: Page, status: int = 200) -
         at,
         status=status,
         words=words,
+        given=given,
         flaws=flaws,
         stale=desk.ledger.steward(data.budget).stale(),
         entries=entries,
