@@ -1,6 +1,7 @@
 """The steward's file is checked as a whole, and each fault names its line."""
 
 import re
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
@@ -139,10 +140,60 @@ def test_the_ledger_holds_against_the_file(tmp_path: Path) -> None:
     ledger.steward("sales").allow("ann", 7, reason="more")
     again = open_desk(read_stewards_file(path)).ledger
     assert again.account("sales").total == 20
-    standing = again.steward("sales").standing("ann").mine
-    assert standing is not None
-    assert standing.allowance is not None
-    assert standing.allowance.epsilon == 7
+    mine = again.steward("sales").balance_of("ann").mine
+    assert mine is not None
+    assert mine.allowance is not None
+    assert mine.allowance.epsilon == 7
+
+
+SECOND = GOOD[GOOD.index("[datasets.sales]") :].replace("datasets.sales", "datasets.survey")
+
+
+def test_a_second_budget_for_a_table_must_be_meant(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("who,what\nann,fig\n")
+    both = GOOD + SECOND
+    line = both.splitlines().index("[datasets.survey]") + 2
+    words = (
+        "datasets.survey.table has the table and unit of datasets.sales, and the ε of both add up"
+    )
+    mend = "state the same budget, or beside = 'sales' if this is meant"
+    assert _faults(tmp_path, both) == [f"line {line}: {words}: {mend}"]
+    for good in (
+        both.replace("[datasets.survey]", '[datasets.survey]\nbeside = "sales"'),
+        both.replace("[datasets.sales]", '[datasets.sales]\nbeside = "survey"'),
+    ):
+        (tmp_path / "desk.toml").write_text(good, encoding="utf-8")
+        (tmp_path / "budget.db").unlink(missing_ok=True)
+        ledger = open_desk(read_stewards_file(tmp_path / "desk.toml")).ledger
+        assert ledger.beside("sales") == ["survey"]
+    other = both.replace('unit = "who"', 'unit = "row"', 1)
+    (tmp_path / "desk.toml").write_text(other, encoding="utf-8")
+    assert read_stewards_file(tmp_path / "desk.toml").datasets["survey"].beside is None
+
+
+def test_a_budget_that_the_ledger_has_for_the_table_already_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("who,what\nann,fig\n")
+    (tmp_path / "desk.toml").write_text(GOOD, encoding="utf-8")
+    file = read_stewards_file(tmp_path / "desk.toml")
+    Ledger(file.ledger).create("old", 1, table=str(tmp_path / "sales.csv"), unit="who")
+    with pytest.raises(ValueError, match="'old' has a budget for the same table and unit"):
+        open_desk(file)
+    (tmp_path / "desk.toml").write_text(GOOD.replace("epsilon", 'beside = "old"\nepsilon'))
+    assert open_desk(read_stewards_file(tmp_path / "desk.toml")).ledger.beside("old") == ["sales"]
+
+
+@pytest.mark.parametrize("layout", [1, 2])
+def test_a_desk_on_a_ledger_of_an_older_layout_asks_for_the_migration(
+    tmp_path: Path, layout: int
+) -> None:
+    data = 'epsilon = 1\nbudget = "of the desk"'
+    file = read_stewards_file(write_file(tmp_path, people={}, shares="{}", data=data))
+    stored = Path(__file__).parents[1] / "budget" / "fixtures" / f"layout-{layout}.db"
+    shutil.copy(stored, file.ledger.removeprefix("sqlite:///"))
+    with pytest.raises(LedgerError, match=rf"has layout {layout}, .* `dpgap ledger migrate`"):
+        open_desk(file)
+    Ledger(file.ledger).migrate()
+    assert open_desk(file).ledger.verify() == []
 
 
 def test_a_desk_that_others_can_reach_needs_names_tokens_and_a_key(tmp_path: Path) -> None:
@@ -232,8 +283,8 @@ def test_names_have_one_spelling_before_anything_is_opened(tmp_path: Path) -> No
     ("wrong", "words"),
     [
         ('unit = "whom"', "line 32: sales.what: "),
-        ('unit = "who"\ndelta = 1', "datasets.sales: delta must be at least 0 and less than 1"),
-        ('unit = "who"\nbudget = "Clinic "', "'Clinic ' looks like 'clinic'"),
+        ('unit = "row"\ndelta = 1', "datasets.sales: delta must be at least 0 and less than 1"),
+        ('unit = "row"\nbudget = "Clinic "', "'Clinic ' looks like 'clinic'"),
     ],
 )
 def test_nothing_is_bound_before_everything_is_right(

@@ -18,7 +18,6 @@ steward does with a budget: `dpgap.budget.steward`.
 """
 
 import platform
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,29 +28,28 @@ from dpgap import public
 from dpgap.budget.account import Answered, Request
 from dpgap.budget.amounts import Amount, granted, rounded_up
 from dpgap.budget.binding import refuse_contradiction, refuse_if_not_private, stated_facts
-from dpgap.budget.book import Hand, Standing, flaws, has_head, opening, reserving, settling
-from dpgap.budget.entries import FIRST, RESERVE, SECOND, Entry, UnreadableEntry, hash_of
+from dpgap.budget.book import Author, Balance, flaws, has_head, opening, reserving, settling
+from dpgap.budget.entries import RESERVE, Entry, UnreadableEntry, hash_of
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.names import look_alike, require_name, system_user
 from dpgap.budget.requests import (
     answered_by,
     asked_by,
+    beside,
     charged_before,
     document_of,
+    edited_documents,
     facts_of,
-    lost_documents,
+    reference_of,
     refuse_if_under_way,
     require_words,
+    stating,
 )
 from dpgap.budget.store import Document, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
 
 if TYPE_CHECKING:
     from dpgap.budget.steward import Steward
-
-
-class OldLayoutWarning(UserWarning):
-    """A ledger of the first layout is charged as before, but archives nothing."""
 
 
 @public
@@ -85,6 +83,7 @@ class Ledger:
         unit: str | None = None,
         neighbours: str | None = None,
         columns: Iterable[tuple[str, str]] | None = None,
+        beside: str | None = None,
         reason: str = "",
     ) -> "LedgerAccount":
         """Open a budget for a data set that has none yet.
@@ -95,7 +94,8 @@ class Ledger:
         `table` (an address, a file or a name), `unit`, `neighbours` and `columns` (names and
         families of types) state what the budget is for: a release that contradicts them is
         refused before it is charged. Where a table is stated and neighbours are not, they are
-        "add-or-remove". `reason` is kept.
+        "add-or-remove". A second budget for the same table and unit is refused, unless `beside`
+        names the data set that has the other. `reason` is kept.
         """
         name = require_name(dataset)
         total = granted(epsilon, delta)
@@ -108,22 +108,14 @@ class Ledger:
                 raise ValueError(
                     f"dataset {name!r} looks like {other!r}, which has a budget already"
                 )
-            if rows.layout == FIRST and (facts or reason or total.delta):
-                raise self._too_old("a budget with a δ, a table or a reason")
-            hand = self._hand(rows.layout, self._user(), reason)
-            rows.append(opening(name, total, hand, facts, version=rows.layout))
+            extra = stating(rows, name, facts, beside)
+            rows.append(opening(name, total, self._author("", reason), extra))
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":
         """The account of the data set called `dataset`; pass it as `account=` to a release."""
         name = require_name(dataset)
-        if self._last(name).version == FIRST:
-            warnings.warn(
-                f"the ledger {self._store.where} has the first layout: releases are charged as "
-                "before, but not archived. `dpgap ledger migrate` gives it the second",
-                OldLayoutWarning,
-                stacklevel=2,
-            )
+        self._last(name)
         return LedgerAccount(self, name)
 
     def steward(self, dataset: str) -> "Steward":
@@ -138,6 +130,18 @@ class Ledger:
         """The names of all data sets."""
         with self._store.reading() as rows:
             return rows.datasets()
+
+    def people(self, dataset: str) -> list[Entry]:
+        """The last entry of each person: their `person_spent` and `allowance` as of now."""
+        with self._store.reading() as rows:
+            return rows.people(require_name(dataset))
+
+    def beside(self, dataset: str) -> list[str]:
+        """The other data sets whose budget is for the same table and unit as that of `dataset`."""
+        name = require_name(dataset)
+        with self._store.reading() as rows:
+            found = require_entry(rows.find(name), name, self._store.where)
+            return beside(rows, name, facts_of(rows, found))
 
     def entries(
         self, dataset: str, *, last: int | None = None, before: int | None = None
@@ -165,9 +169,13 @@ class Ledger:
                 found.append(f"{name}: {error}")
                 continue
             with self._store.reading() as rows:
-                lost = lost_documents(rows, name, book)
+                lost = edited_documents(rows, name, book)
             found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
             is_there = is_there or (head is not None and has_head(book, head))
+        with self._store.reading() as rows:
+            orphans = rows.orphans(None if dataset is None else names[0])
+        for name, number in orphans:
+            found.append(f"{name}: entry {number} is missing, though its document is there")
         if head is not None and not is_there:
             found.append(
                 f"no entry has the hash {head}: the ledger was rewritten, truncated or restored "
@@ -176,13 +184,16 @@ class Ledger:
         return found
 
     def migrate(self) -> list[str]:
-        """Give a ledger of the first layout the second, for good; the data sets that it has.
+        """Give a ledger of an older layout the third, for good; the data sets that it has.
 
         It happens in one transaction. Every entry keeps its hash, so heads that were noted before
         stay valid. Programs with an older dpgap cannot use the ledger any more.
         """
-        hand = self._hand(SECOND, self._user())
-        return [entry.dataset for entry in self._store.migrate(hand)]
+        return [entry.dataset for entry in self._store.migrate(self._author(""))]
+
+    def require_current(self) -> None:
+        """Raise `LedgerError` if the ledger has an older layout, which is only read."""
+        self._store.require_current()
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.where})"
@@ -191,29 +202,23 @@ class Ledger:
         with self._store.reading() as rows:
             return require_entry(rows.find(dataset), dataset, self._store.where)
 
-    def _standing(
+    def _balance(
         self, rows: Rows, dataset: str, person: str, **wanted: Any
-    ) -> tuple[Standing, list[Entry]]:
-        """Where a book stands for a person, and all entries that were found on the way."""
+    ) -> tuple[Balance, list[Entry]]:
+        """The balance of a book for a person, and all entries that were found on the way."""
         found = rows.find(dataset, person, **wanted)
         last = require_entry(found, dataset, self._store.where)
-        own = [entry for entry in found if person and entry.person == person]
-        return Standing(last, own[-1] if own else None), found
+        mine = [entry for entry in found if person and entry.person == person]
+        return Balance(last, mine[-1] if mine else None), found
 
     def _user(self) -> str:
         """Whose request it is unless somebody says so: the database's user, else the system's."""
         return self._store.user or system_user()
 
-    def _hand(self, version: int, person: str, reason: str = "") -> Hand:
+    def _author(self, person: str, reason: str = "", actor: str | None = None) -> Author:
         who = f"{system_user()}@{platform.node()}"
         at = datetime.now(UTC).isoformat(timespec="microseconds")
-        return Hand(who, at) if version == FIRST else Hand(who, at, person, reason)
-
-    def _too_old(self, what: str) -> LedgerError:
-        return LedgerError(
-            f"the ledger {self._store.where} has the first layout, which cannot hold {what}: "
-            "`dpgap ledger migrate` gives it the second"
-        )
+        return Author(who, at, person, reason, actor or self._user())
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,18 +269,15 @@ class LedgerAccount:
         ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user()
         with ledger._store.writing(name) as rows:
             same = request.identity if self.joins else None
-            standing, found = ledger._standing(rows, name, person, key=key, identity=same)
-            version = standing.last.version
-            if version == FIRST and (key is not None or charge.delta):
-                raise ledger._too_old("request keys and δ")
+            balance, found = ledger._balance(rows, name, person, key=key, identity=same)
             for entry in (each for each in found if key is not None and each.key == key):
                 raise charged_before(rows, entry, request)
             if same is not None:
                 refuse_if_under_way(rows, found, same)
-            refuse_contradiction(name, facts_of(rows, standing.last), request.facts)
-            hand = ledger._hand(version, person, self.reason)
-            more = {} if version == FIRST else asked_by(request)
-            entry = reserving(standing, charge.up(), request.purpose, hand, key, more)
+            refuse_contradiction(name, facts_of(rows, balance.last), request.facts)
+            author = ledger._author(person, self.reason, person)
+            extra = asked_by(request)
+            entry = reserving(balance, charge.up(), request.purpose, author, key, extra)
             rows.append(entry)
         return LedgerReservation(ledger, entry)
 
@@ -298,17 +300,18 @@ class LedgerAccount:
         with self.ledger._store.reading() as rows:
             charged = rows.book(self.dataset, last, before, kind=[RESERVE])
             numbers = [entry.number for entry in charged]
-            ended = {entry.about: entry for entry in rows.book(self.dataset, about=numbers)}
+            ending = rows.book(self.dataset, reservation=numbers)
+            ended = {entry.reservation: entry for entry in ending}
         return [(entry, ended.get(entry.number)) for entry in charged]
 
     def archive(self) -> list[Entry]:
         """The entries that have a document, oldest first; `document` shows one."""
-        return [entry for entry in self.ledger.entries(self.dataset) if "document" in entry.more]
+        return [entry for entry in self.ledger.entries(self.dataset) if "document" in entry.extra]
 
     def document(self, number: int) -> str:
         """What was released, by the number of the entry that reserved or settled it."""
         with self.ledger._store.reading() as rows:
-            settlement = rows.about(self.dataset, number)
+            settlement = rows.ending(self.dataset, number)
             place = number if settlement is None else settlement.number
             kept = document_of(rows, self.dataset, number=place)
         if kept is None:
@@ -342,9 +345,16 @@ class LedgerAccount:
         return self.balance.reserved
 
     @property
+    def left(self) -> Amount:
+        """The ε and δ that this person can still reserve: no more than their allowance."""
+        ledger, person = self.ledger, self.person or self.ledger._user()
+        with ledger._store.reading() as rows:
+            return ledger._balance(rows, self.dataset, person)[0].left
+
+    @property
     def remaining(self) -> Fraction:
-        """The ε that can still be reserved."""
-        return self.balance.remaining
+        """The ε that this person can still reserve; `balance.remaining` is that of everybody."""
+        return self.left.epsilon
 
     @property
     def head(self) -> str:
@@ -362,12 +372,7 @@ class LedgerReservation:
     @property
     def reference(self) -> dict[str, Any]:
         """Where the charge stands, for the release to state."""
-        return {
-            "dataset": self.entry.dataset,
-            "entry": self.entry.number,
-            "hash": self.entry.hash,
-            "time": self.entry.at[:19] + "Z",
-        }
+        return {**reference_of(self.entry), "time": self.entry.at[:19] + "Z"}
 
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:
         """Record what the release did cost, and archive it, in one transaction, once and for all.
@@ -377,19 +382,19 @@ class LedgerReservation:
         ledger, name, reservation = self.ledger, self.entry.dataset, self.entry
         spent = _settled(Fraction(epsilon), reservation.charge)
         with ledger._store.writing(name) as rows:
-            standing, found = ledger._standing(
+            balance, found = ledger._balance(
                 rows, name, reservation.person, number=reservation.number
             )
             if reservation.hash not in [each.hash for each in found]:
                 raise LedgerError(f"{ledger._store.where} was rewritten: it has lost a reservation")
-            version = standing.last.version
-            keeps = document is not None and version != FIRST
-            more = {"document": hash_of(document)} if keeps and document is not None else {}
-            hand = ledger._hand(version, reservation.person)
-            entry = settling(standing, reservation, spent, hand, more)
+            extra: dict[str, Any] = {}
+            if document is not None:
+                extra = {"document": hash_of(document), "length": len(document)}
+            author = ledger._author(reservation.person, actor=reservation.actor)
+            entry = settling(balance, reservation, spent, author, extra)
             rows.append(entry)
-            if keeps and document is not None:
-                identity = reservation.more.get("identity")
+            if document is not None:
+                identity = reservation.extra.get("identity")
                 rows.keep(name, Document(entry.number, identity, document))
 
 

@@ -1,14 +1,26 @@
 """What a ledger makes of a request: what it keeps of it, and what became of one sent before."""
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Answered, KeyUsed, Request
 from dpgap.budget.amounts import rounded_up
-from dpgap.budget.entries import RESERVE, SETTLE, Entry, LedgerError, hash_of
+from dpgap.budget.binding import is_one_table
+from dpgap.budget.entries import (
+    RESERVE,
+    SETTLE,
+    Entry,
+    LedgerError,
+    hash_of,
+    read_number,
+)
 from dpgap.budget.store import Document, Rows
 
 _LONGEST = 200
+_RELEASE = "dpgap release"
+"""The format of release documents. A ledger keeps any text, but only these are read again."""
 _LATELY = timedelta(minutes=1)
 """How long a question that nobody settled is taken to be under way."""
 
@@ -24,7 +36,7 @@ def asked_by(request: Request) -> dict[str, Any]:
     """What an entry keeps of a request besides its cost and its line of words."""
     facts = request.facts or {}
     asked = {name: facts[name] for name in ("table", "unit", "neighbours") if facts.get(name)}
-    found = {"asked": asked, "identity": request.identity}
+    found = {**(request.extra or {}), "asked": asked, "identity": request.identity}
     return {name: value for name, value in found.items() if value}
 
 
@@ -33,46 +45,116 @@ def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
     if last.bound is None:
         return None
     stating = _entry_at(rows, last.dataset, last.bound)
-    return None if stating is None else dict(stating.more["facts"])
+    return None if stating is None else dict(stating.extra["facts"])
+
+
+def beside(rows: Rows, dataset: str, facts: Mapping[str, Any] | None) -> list[str]:
+    """The other data sets whose budget is for the same units of the same table."""
+    if facts is None or facts.get("table") is None:
+        return []
+    others = (name for name in rows.datasets() if name != dataset)
+    return [it for it in others if is_one_table(facts, facts_of(rows, rows.find(it)[-1]))]
+
+
+def stating(
+    rows: Rows, dataset: str, facts: Mapping[str, Any] | None, meant: str | None
+) -> dict[str, Any]:
+    """What an entry keeps of the table that a budget is for.
+
+    A second budget for the same units is refused unless it is `meant` to stand beside the other:
+    what both pay for adds up for the same people.
+    """
+    require_meant(beside(rows, dataset, facts), meant)
+    found = {"facts": facts, "beside": meant}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def require_meant(others: list[str], meant: str | None) -> None:
+    """Refuse a budget for the same units as `others` unless it is `meant` to stand beside one."""
+    if meant is None and others:
+        raise ValueError(
+            f"data set {others[0]!r} has a budget for the same table and unit, and the ε of both "
+            f"add up for the same people: use it, or state beside={others[0]!r} (--beside) if this "
+            "is meant"
+        )
+    if meant is not None and meant not in others:
+        known = f": {', '.join(map(repr, others))}" if others else ", and there is none"
+        raise ValueError(
+            f"beside must name a data set whose budget is for the same table and unit{known}; it "
+            f"is {meant!r}"
+        )
 
 
 def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
-    """A document, by the number of its settlement or by its question, if it is what was settled."""
+    """A document, by the number of its settlement or by its question, if it is what was paid for.
+
+    It must agree with its entries, and they with their hashes, else it is a `LedgerError`.
+    """
     kept = rows.document(dataset, **wanted)
     if kept is None:
         return None
     settlement = _entry_at(rows, dataset, kept.number)
-    about = None if settlement is None else settlement.about
-    reservation = None if about is None else _entry_at(rows, dataset, about)
-    if settlement is None or not _matches(kept, settlement, reservation):
-        raise LedgerError(f"the document of entry {kept.number} was edited: see `verify`")
+    ended = None if settlement is None else settlement.reservation
+    reservation = None if ended is None else _entry_at(rows, dataset, ended)
+    is_sealed = all(it is not None and it.hash == it.seal() for it in (settlement, reservation))
+    if settlement is None or not is_sealed or not _matches(kept, settlement, reservation):
+        raise LedgerError(
+            f"the document of entry {kept.number} does not agree with the entry that paid for it: "
+            "it is not shown, see `verify`"
+        )
     return kept.document
 
 
-def lost_documents(rows: Rows, dataset: str, book: list[Entry]) -> list[str]:
-    """Documents that were edited, removed or put in."""
+def edited_documents(rows: Rows, dataset: str, book: list[Entry]) -> list[str]:
+    """Documents that were edited, put to another entry, or removed."""
     by_number = {entry.number: entry for entry in book}
-    archived = {entry.number for entry in book if "document" in entry.more}
+    archived = {entry.number for entry in book if "document" in entry.extra}
     found = []
     for kept in rows.documents(dataset):
         archived.discard(kept.number)
         if kept.number not in by_number:  # it may be younger than the book that was read
             by_number = {entry.number: entry for entry in rows.book(dataset)}
         settlement = by_number.get(kept.number)
-        about = -1 if settlement is None else settlement.about or -1
-        if settlement is None:
-            found.append(f"entry {kept.number} is missing, though its document is there")
-        elif not _matches(kept, settlement, by_number.get(about)):
-            found.append(f"the document of entry {kept.number} was edited")
+        ended = -1 if settlement is None else settlement.reservation or -1
+        if settlement is not None and not _matches(kept, settlement, by_number.get(ended)):
+            found.append(f"the document of entry {kept.number} was edited, or contradicts it")
     return found + [f"the document of entry {number} is missing" for number in archived]
 
 
 def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
-    """Whether a document is the one that its entries speak of."""
+    """Whether a document is the one that its entries speak of, and says so itself."""
     if reservation is None or not isinstance(kept.document, str):  # SQLite keeps any type
         return False
-    hashed = settlement.more.get("document")
-    return (hashed, reservation.more.get("identity")) == (hash_of(kept.document), kept.identity)
+    hashed, identity = settlement.extra.get("document"), reservation.extra.get("identity")
+    if (hashed, identity) != (hash_of(kept.document), kept.identity):
+        return False
+    try:
+        said = json.loads(kept.document)
+    except (ValueError, RecursionError):
+        return True  # it is no release, and nobody reads it as one
+    if not isinstance(said, dict) or said.get("format") != _RELEASE:
+        return True
+    try:
+        most, charged = read_number(said["epsilon"]), reservation.charge.epsilon
+        spent = read_number(said.get("spent", said["epsilon"]))
+        return (
+            said["made"]["ledger"] == reference_of(reservation)
+            and said.get("question", {}).get("identity") == identity
+            and charged in (most, rounded_up(most))
+            and settlement.charge.epsilon in (spent, min(rounded_up(spent), charged))
+            and read_number(said["delta"]) <= reservation.charge.delta
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return False
+
+
+def reference_of(reservation: Entry) -> dict[str, Any]:
+    """How a release names the entry that paid for it."""
+    return {
+        "dataset": reservation.dataset,
+        "entry": reservation.number,
+        "hash": reservation.hash,
+    }
 
 
 def _entry_at(rows: Rows, dataset: str, number: int) -> Entry | None:
@@ -82,7 +164,7 @@ def _entry_at(rows: Rows, dataset: str, number: int) -> Entry | None:
 
 def answered_by(rows: Rows, reservation: Entry) -> Answered:
     """What became of the request that made a reservation."""
-    ended = rows.about(reservation.dataset, reservation.number)
+    ended = rows.ending(reservation.dataset, reservation.number)
     if ended is None:
         return Answered(reservation.number, UNDER_WAY, None)
     kept = document_of(rows, reservation.dataset, number=ended.number)
@@ -92,7 +174,7 @@ def answered_by(rows: Rows, reservation: Entry) -> Answered:
 
 def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
     """Why a request with a key that was used before is not charged."""
-    same = (entry.charge.epsilon, entry.more.get("identity"), entry.purpose)
+    same = (entry.charge.epsilon, entry.extra.get("identity"), entry.purpose)
     if same != (rounded_up(request.epsilon), request.identity, request.purpose):
         return KeyUsed(
             f"request key {entry.key!r} was used for another request, {entry.purpose!r}: use a "
@@ -112,7 +194,7 @@ def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
     since, until = (at.isoformat(timespec="microseconds") for at in (now - _LATELY, now + _LATELY))
     for entry in found:
         is_recent = since < entry.at < until  # a clock that is far ahead blocks nobody
-        if is_recent and (entry.kind, entry.more.get("identity")) == (RESERVE, identity):
+        if is_recent and (entry.kind, entry.extra.get("identity")) == (RESERVE, identity):
             answered = answered_by(rows, entry)
             if answered.document is not None or answered.state == UNDER_WAY:
                 words = f"entry {entry.number} asks the same, and is {answered.state}"

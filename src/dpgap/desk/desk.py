@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged
-from dpgap.budget.amounts import NOTHING, Amount
+from dpgap.budget.amounts import Amount
 from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.budget.steward import Steward
@@ -76,7 +76,7 @@ class Archived(NamedTuple):
     @property
     def is_shown(self) -> bool:
         """Whether there is a release to see: streams, for one, settle without any."""
-        return self.settlement is not None and "document" in self.settlement.more
+        return self.settlement is not None and "document" in self.settlement.extra
 
 
 class Desk:
@@ -100,13 +100,8 @@ class Desk:
 
     def left(self, visitor: Visitor, data: ListedData) -> Left:
         """What this person can still spend."""
-        last, own = Steward(self.ledger, data.budget).standing(visitor.name)
-        left = NOTHING if last.closed else last.left
-        if own is not None and own.allowance is not None:
-            rest = own.allowance - own.own
-            delta = max(NOTHING.delta, rest.delta)  # without any, questions without δ go on
-            left = Amount(min(left.epsilon, rest.epsilon), min(left.delta, delta))
-        return Left(left, last)
+        balance = Steward(self.ledger, data.budget).balance_of(visitor.name)
+        return Left(balance.left, balance.last)
 
     def charge(
         self, visitor: Visitor, data: ListedData, question: DeskQuestion, key: str

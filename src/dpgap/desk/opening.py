@@ -4,34 +4,38 @@ What the ledger has holds: it is changed by a steward's act, never by the file. 
 contradict it, and nothing is written before all of the file is known to be right.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from dpgap.budget.amounts import granted
-from dpgap.budget.binding import refuse_contradiction, stated_facts
+from dpgap.budget.binding import is_one_table, refuse_contradiction, stated_facts
 from dpgap.budget.ledger import Ledger
 from dpgap.budget.names import look_alike
+from dpgap.budget.requests import require_meant
 from dpgap.budget.store import Store
 from dpgap.desk.shelf import Shelf
 from dpgap.desk.stewards_file import FileFaults, ListedData, StewardsFile
 
 _REASON = "stated in the steward's file"
 
-Missing = dict[str, tuple[ListedData, dict[str, Any]]]
+Facts = dict[str, Any]
+Missing = dict[str, tuple[ListedData, Facts]]
 """Budgets that must be opened, by name, and the table, unit and columns that each is for."""
 
 
 def missing_budgets(file: StewardsFile, ledger: Ledger, shelf: Shelf) -> Missing:
     """The budgets that a start opens; `FileFaults` if one cannot be, or is for another table."""
     known = ledger.datasets() if Store(file.ledger).is_there() else []
-    listed = {data.budget for data in file.datasets.values()}
-    stated = {name: ledger.account(name).facts if name in listed else None for name in known}
+    if known:
+        ledger.require_current()
+    stated = {name: ledger.account(name).facts for name in known}
     missing: Missing = {}
     faults = []
-    for data in file.datasets.values():
+    for data in sorted(file.datasets.values(), key=lambda it: it.beside is not None):
         facts = _facts(data, shelf)
         try:
             if data.budget not in stated:
-                _require_new(data, [*stated])
+                _require_new(data, facts, stated)
                 missing[data.budget] = data, facts
                 stated[data.budget] = stated_facts(**facts)
             refuse_contradiction(data.budget, stated[data.budget], facts)
@@ -46,19 +50,20 @@ def open_budgets(file: StewardsFile, ledger: Ledger, missing: Missing) -> None:
     """Open each budget that is missing, and give each person an allowance that has none yet."""
     for name, (data, facts) in missing.items():
         try:
-            ledger.create(name, data.epsilon or 0, delta=data.delta, reason=_REASON, **facts)
+            amount: dict[str, Any] = {"epsilon": data.epsilon or 0, "delta": data.delta}
+            ledger.create(name, **amount, beside=data.beside, reason=_REASON, **facts)
         except ValueError:
             if name not in ledger.datasets():  # another desk may have been quicker
                 raise
     for data in file.datasets.values():
         steward = ledger.steward(data.budget)
         for person, share in data.people.items():
-            last, own = steward.standing(person)
-            if share is not None and (own is None or own.allowance is None):
+            last, mine = steward.balance_of(person)
+            if share is not None and (mine is None or mine.allowance is None):
                 steward.allow(person, share, delta=last.granted.delta, reason=_REASON)
 
 
-def _facts(data: ListedData, shelf: Shelf) -> dict[str, Any]:
+def _facts(data: ListedData, shelf: Shelf) -> Facts:
     """What a budget is for: the table as it was counted, which every question states."""
     origin = shelf.slot(data, next(iter(data.topics.values()))).facts.origin
     assert origin is not None  # it was counted from a table
@@ -66,9 +71,12 @@ def _facts(data: ListedData, shelf: Shelf) -> dict[str, Any]:
     return {"table": origin.address, "columns": origin.columns or None, **named}
 
 
-def _require_new(data: ListedData, others: list[str]) -> None:
+def _require_new(data: ListedData, facts: Facts, stated: Mapping[str, Facts | None]) -> None:
+    """Refuse what `Ledger.create` would refuse."""
     if data.epsilon is None:
         raise ValueError("has no budget in the ledger: state its epsilon")
     granted(data.epsilon, data.delta)
-    if (other := look_alike(data.budget, others)) is not None:
+    if (other := look_alike(data.budget, stated)) is not None:
         raise ValueError(f"the budget {data.budget!r} looks like {other!r}, which is another one")
+    same = [name for name, other in stated.items() if is_one_table(stated_facts(**facts), other)]
+    require_meant(same, data.beside)
