@@ -87,9 +87,26 @@ def test_every_fault_is_one_line_with_its_line(tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in lines] == [f"{path}, line 3", f"{path}, line 7"]
 
 
+HUNG_UP_WHILE_IT_COUNTS = """
+import os, signal
+from dpgap.cli.app import app
+from dpgap.desk import shelf
+
+count = shelf._count
+def hung_up(*given):
+    shelf._count = count
+    os.kill(os.getpid(), signal.SIGHUP)
+    return count(*given)
+shelf._count = hung_up
+app()
+"""
+
+
 def test_a_desk_opens_with_a_link_and_counts_again_when_it_is_hung_up(tmp_path: Path) -> None:
+    """Also when it was hung up before it is open."""
     path = _write(tmp_path)
-    command = [sys.executable, "-W", "ignore", "-m", "dpgap", "desk", str(path), "--port", "0"]
+    command = [sys.executable, "-W", "ignore", "-c", HUNG_UP_WHILE_IT_COUNTS, "desk", str(path)]
+    command += ["--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:
@@ -102,9 +119,15 @@ def test_a_desk_opens_with_a_link_and_counts_again_when_it_is_hung_up(tmp_path: 
         link = base + link.removeprefix(f"http://{name['host']}")
         try:
             assert re.fullmatch(r"[0-9a-f]{20}\.localhost:[0-9]+", name["host"])
+            assert any("counted again" in line for line in process.stderr)
+            form, origin = (
+                {"link": link.partition("=")[2]},
+                {"origin": f"http://{name['host']}", **name},
+            )
             assert httpx.get(link).status_code == 421
-            assert httpx.get(link, headers=name).status_code == 303
-            assert httpx.get(link, headers=name).status_code == 401
+            assert httpx.get(link, headers=name).status_code == 200
+            assert httpx.post(f"{base}/enter", data=form, headers=origin).status_code == 303
+            assert httpx.post(f"{base}/enter", data=form, headers=origin).status_code == 401
             headers = {"authorization": f"Bearer {token}"}
             with httpx.Client(base_url=f"{base}/api/v1", headers=headers) as client:
                 ask = {"topic": "what", "k": 1, "epsilon": 100, "fresh": True}
@@ -112,8 +135,7 @@ def test_a_desk_opens_with_a_link_and_counts_again_when_it_is_hung_up(tmp_path: 
                 assert first.json()["release"]["labels"] == ["fig"]
                 _write(tmp_path, figs=1000)
                 process.send_signal(signal.SIGHUP)
-                while "counted again" not in process.stderr.readline():
-                    pass
+                assert any("counted again" in line for line in process.stderr)
                 second = client.post("/datasets/sales/ask", json={**ask, "key": "number-two"})
                 assert second.json()["release"]["labels"] == ["pea"]
         finally:

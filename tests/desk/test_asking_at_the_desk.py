@@ -1,5 +1,6 @@
 """Questions at the desk: charged once each, archived before they are seen, free ever after."""
 
+import asyncio
 import html
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -12,6 +13,8 @@ import dpgap
 from dpgap.budget.ledger import LedgerReservation
 from dpgap.desk.asking import DeskQuestion
 from dpgap.desk.desk import own_key
+from dpgap.desk.serving import count_when_hung_up, refresh_all
+from dpgap.desk.stewards_file import ListedData
 
 ASK = "/api/v1/datasets/sales/ask"
 
@@ -144,6 +147,49 @@ def test_no_question_counts_the_table_and_a_steward_does(desk: Running, tmp_path
         assert sue.post(act, json={}).status_code == 200
         after = ann.post(ASK, json=asked | {"key": "another-key"}).json()["release"]
         assert "pea" in str(after["labels"])
+
+
+def test_a_table_that_cannot_be_counted_again_is_told_and_its_older_counts_stay(
+    desk: Running, tmp_path: Path
+) -> None:
+    (tmp_path / "sales.csv").unlink()
+    words = "sales was not counted again, and its older counts stay: there is no file 'sales.csv'"
+    with desk.program("sue") as sue, desk.browser("sue") as page, desk.program("ann") as ann:
+        answer = sue.post("/api/v1/datasets/sales/acts/refresh", json={})
+        assert (answer.status_code, answer.json()) == (503, {"error": words})
+        form = form_in(page.get("/steward/sales").text, "/steward/sales/refresh")
+        answer = page.post("/steward/sales/refresh", data={**form, "token": token_of("sue")})
+        assert answer.status_code == 503
+        assert html.escape(words).replace("&#x27;", "&#39;") in answer.text
+        refresh_all(desk.desk)
+        assert words in desk.lines
+        assert "fig" in str(ann.post(ASK, json=question(epsilon=2)).json()["release"]["labels"])
+
+
+def test_any_number_of_signals_while_it_counts_make_one_more_count(
+    desk: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[str] = []
+
+    async def hang_up() -> None:
+        loop, hangup, counted = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+
+        def refresh(data: ListedData) -> None:
+            counts.append(data.name)
+            for _ in range(5 if len(counts) == 1 else 0):
+                loop.call_soon_threadsafe(hangup.set)
+            if len(counts) == 2:
+                loop.call_soon_threadsafe(counted.set)
+
+        monkeypatch.setattr(desk.desk.shelf, "refresh", refresh)
+        counting = asyncio.create_task(count_when_hung_up(desk.desk, hangup))
+        hangup.set()
+        await counted.wait()
+        await asyncio.sleep(0.05)
+        counting.cancel()
+
+    asyncio.run(asyncio.wait_for(hang_up(), 30))
+    assert counts == ["sales"] * 2
 
 
 def test_a_release_that_was_never_settled_is_shown_as_charged(tmp_path: Path) -> None:

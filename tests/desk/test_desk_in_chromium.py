@@ -59,6 +59,7 @@ def test_from_the_link_to_a_kept_release_in_eight_clicks(tab: Any, tmp_path: Pat
             clicks += 1
 
         tab.goto(f"{desk.url}/enter?link={desk.desk.door.link}")
+        click("main button >> text=Enter")
         click("a.button >> text=Ask")
         before = tab.inner_text("#expect .big")
         tab.fill("#k", "2")
@@ -106,6 +107,7 @@ def test_no_server_at_another_port_gets_the_cookie(
             tab = context.new_page()
             if person is None:
                 tab.goto(f"{desk.url}/enter?link={desk.desk.door.link}")
+                tab.click("main button >> text=Enter")
             else:
                 _enter(tab, desk, person)
             tab.goto(f"{desk.url}/steward")

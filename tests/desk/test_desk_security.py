@@ -2,8 +2,11 @@
 
 import http.client
 import re
+import resource
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -391,6 +394,45 @@ def strict(tmp_path: Path) -> Any:
         yield found
 
 
+@pytest.mark.parametrize("https", [True, False])
+def test_a_host_may_name_its_default_port(tmp_path: Path, https: bool) -> None:
+    scheme, port, other = ("https", 443, 80) if https else ("http", 80, 443)
+    said = f'hosts = ["desk.test", "b.test:{port}"]\nhttps = {str(https).lower()}'
+    with running(write_file(tmp_path, desk=said)) as desk, desk.client() as client:
+        for name in ("desk.test", "b.test"):
+            for host in (name, f"{name}:{port}"):
+                headers = {"host": host, "origin": f"{scheme}://{name}"}
+                answer = client.post("/enter", data={"token": token_of("ann")}, headers=headers)
+                assert answer.status_code == 303
+                promised = answer.headers.get("strict-transport-security")
+                assert promised == ("max-age=31536000" if https else None)
+            assert client.get("/enter", headers={"host": f"{name}:{other}"}).status_code == 421
+
+
+def test_head_is_get_without_the_body(desk: Running) -> None:
+    with desk.browser("ann") as ann:
+        for place in ("/health", "/data/sales/archive", "/static/desk.css", "/nothing"):
+            head, got = ann.head(place), ann.get(place)
+            assert head.status_code == got.status_code
+            assert head.content == b""
+            assert head.headers.get("content-length") == got.headers.get("content-length")
+
+
+def test_fetching_the_link_does_not_use_it_up(tmp_path: Path) -> None:
+    with running(write_file(tmp_path, people={}, shares="{}")) as desk:
+        place = f"/enter?link={desk.desk.door.link}"
+        with desk.client() as scanner:
+            for method in ("GET", "HEAD", "GET"):
+                assert not scanner.request(method, place).cookies
+        with desk.client(headers={"origin": desk.url}) as person:
+            form = form_in(person.get(place).text, "/enter")
+            for _ in range(2):  # a second press
+                assert person.post("/enter", data=form).headers["location"] == "/"
+            assert person.get(place).headers["location"] == "/"
+        with desk.client(headers={"origin": desk.url}) as thief:
+            assert thief.post("/enter", data=form).status_code == 401
+
+
 def test_a_body_that_is_too_long_is_refused_however_it_is_sent(strict: Running) -> None:
     with strict.program("ann") as ann:
         assert ann.post(ASK, content=b"x" * 2001).status_code == 413
@@ -411,6 +453,20 @@ def _raw(desk: Running, text: str) -> http.client.HTTPResponse:
 def _head(desk: Running, *more: str) -> str:
     lines = f"POST {ASK} HTTP/1.1", f"Host: 127.0.0.1:{desk.port}", "Authorization: Bearer x", *more
     return "\r\n".join(lines) + "\r\n\r\n"
+
+
+def test_two_lengths_of_one_body_are_refused(strict: Running) -> None:
+    lengths = ("Content-Length: 5", "Transfer-Encoding: chunked")
+    for more in (lengths, lengths[::-1]):
+        assert _raw(strict, _head(strict, *more) + "0\r\n\r\n").status == 400
+
+
+@pytest.mark.parametrize("more", ["Content-Length: 5", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_only_a_post_has_a_body(strict: Running, method: str, more: str) -> None:
+    head = _head(strict, more).replace("POST", method)
+    assert _raw(strict, head).status == 400
+    assert _raw(strict, _head(strict, "Content-Length: 0").replace("POST", method)).status != 400
 
 
 def test_a_body_that_does_not_come_is_refused(strict: Running) -> None:
@@ -447,16 +503,20 @@ def test_the_server_has_the_limits_that_the_documentation_states(
     strict: Running,
 ) -> None:
     docs = (Path(__file__).parents[2] / "docs" / "desk.md").read_text(encoding="utf-8")
+    limits = Limits()
     config = configured(strict.desk, Place(strict.port))
     assert f"more than {config.h11_max_incomplete_event_size // 1024} KiB" in " ".join(docs.split())
     assert f"idle connections after {config.timeout_keep_alive} s" in " ".join(docs.split())
-    assert config.backlog == 512
+    assert config.backlog == max(64, min(512, limits.connections // 2))
     told_or_believed = (config.proxy_headers, config.access_log, config.server_header)
     assert told_or_believed == (False, False, False)
-    limits = Limits()
     assert limits.body == config.h11_max_incomplete_event_size
     assert f"more than {limits.seconds} s (408)" in " ".join(docs.split())
     assert f"more than {limits.under_way} requests" in " ".join(docs.split())
+    assert f"read within {limits.unread} s" in " ".join(docs.split())
+    assert "at most 2,000" in " ".join(docs.split())
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert limits.connections == min(2000, most // 2)
 
 
 def test_headers_without_an_end_are_refused_and_idle_connections_closed(
@@ -472,17 +532,26 @@ def test_headers_without_an_end_are_refused_and_idle_connections_closed(
         assert received.startswith(b"HTTP/1.1 204 ")
 
 
-def test_more_than_the_limit_under_way_is_refused(strict: Running) -> None:
-    waiting = [socket.create_connection(("127.0.0.1", strict.port)) for _ in range(3)]
-    try:
-        for wire in waiting:
-            wire.sendall(_head(strict, "Content-Length: 100").encode())
-        with strict.client() as client:
-            statuses = {client.get("/health").status_code for _ in range(20)}
-        assert 503 in statuses
-    finally:
-        for wire in waiting:
-            wire.close()
+def test_more_than_the_limit_under_way_is_refused(
+    strict: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on, left = threading.Semaphore(0), threading.Event(), strict.desk.left
+
+    def slow(*given: Any) -> Any:
+        begun.release()
+        go_on.wait()
+        return left(*given)
+
+    monkeypatch.setattr(strict.desk, "left", slow)
+    with strict.program("ann") as ann, ThreadPoolExecutor(3) as others:
+        pages = [others.submit(ann.get, "/api/v1/datasets") for _ in range(3)]
+        try:
+            assert all(begun.acquire(timeout=30) for _ in pages)
+            assert ann.get("/health").status_code == 503
+        finally:
+            go_on.set()
+        assert [page.result().status_code for page in pages] == [200] * 3
+        assert ann.get("/health").status_code == 204
 
 
 @pytest.mark.parametrize(

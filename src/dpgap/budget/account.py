@@ -182,14 +182,20 @@ def charged(account: Account | None, request: Request) -> Iterator[Charge]:
     reservation = reserved(account, request)
     charge.reference = getattr(reservation, "reference", None)
     yield charge
-    if reservation is not None and not _is_settled(reservation, charge):
-        with suppress(UnsettledWarning):  # not even as an error may it stop what was paid for
-            warnings.warn(
-                "the account could not be told what this release did cost: all that was reserved "
-                "for it stays charged",
-                UnsettledWarning,
-                stacklevel=2,
-            )
+    settle(reservation, charge)
+
+
+def settle(reservation: Any, charge: Charge) -> None:
+    """Tell the account what was spent. If it fails, warn: what was released is handed out."""
+    if reservation is None or _is_settled(reservation, charge):
+        return
+    with suppress(UnsettledWarning):  # not even as an error may it stop what was paid for
+        warnings.warn(
+            "the account could not be told what this release did cost: all that was reserved "
+            "for it stays charged",
+            UnsettledWarning,
+            stacklevel=3,
+        )
 
 
 def reserved(account: Account | None, request: Request) -> Reservation | None:

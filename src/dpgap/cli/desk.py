@@ -30,7 +30,7 @@ def desk(
         return
     try:
         from dpgap.desk.app import check_desk, open_desk
-        from dpgap.desk.serving import require_hosts, serve
+        from dpgap.desk.serving import note_hangups, require_hosts, serve
         from dpgap.desk.stewards_file import FileFaults, read_stewards_file
         from dpgap.desk.tokens import hash_of_token, new_token
     except ModuleNotFoundError:
@@ -58,9 +58,10 @@ def desk(
                 if missing:
                     typer.echo(printable(f"A start would open the budgets: {', '.join(missing)}"))
                 return
+            hangup = note_hangups()
             opened = open_desk(listed)
     except FileFaults as faults:
         for line in faults.lines:
             say_error(line)
         raise typer.Exit(1) from None
-    serve(opened, host, port, typer.echo)
+    serve(opened, host, port, typer.echo, hangup)

@@ -2,35 +2,33 @@
 
 import asyncio
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 from dpgap.budget.amounts import readable_text
 from dpgap.desk.acts import act
 from dpgap.desk.asking import DeskQuestion
 from dpgap.desk.desk import Archived, Receipt
-from dpgap.desk.door import Visitor
 from dpgap.desk.expecting import prospects
 from dpgap.desk.refusals import in_our_words
 from dpgap.desk.rendering import shown
 from dpgap.desk.visits import (
     At,
+    Browser,
     Paged,
+    Program,
     ProgramAtData,
     StewardsProgramAtData,
     desk_of,
     older,
-    program_of,
-    visitor_of,
 )
 from dpgap.releases.document import handed_out
 
 router = APIRouter(prefix="/api/v1", tags=["desk"])
 about = APIRouter(include_in_schema=False)
 
-Program = Annotated[Visitor, Depends(program_of)]
 Number = StrictInt | StrictFloat | str
 
 
@@ -171,9 +169,8 @@ def openapi(request: Request, visitor: Program) -> dict[str, Any]:
 
 
 @about.get("/programs")
-def programs(request: Request) -> Response:
+def programs(request: Request, visitor: Browser) -> Response:
     """The same as a page."""
-    visitor = visitor_of(request)
     paths = described_api(request)["paths"]
     rows = [
         (method.upper(), path, what["description"])

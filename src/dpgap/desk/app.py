@@ -56,7 +56,7 @@ def application(desk: Desk, place: Place) -> Any:
     return Guard(app, place)
 
 
-def _refuse(request: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
     return _said(request, _refusal(error))
 
 

@@ -1,4 +1,4 @@
-"""What stands in front of everything: whose name was called, from where, how much, how long.
+"""Checks Host, Origin, size and arrival time of every request (ASGI middleware).
 
 A request is looked at before anything else sees it. Its Host must be one of ours (or another name
 could be pointed at this machine), a change must come from our own pages (Origin), and its body must
@@ -9,8 +9,10 @@ our own words, and the log gets the kind of the error, never its text.
 import asyncio
 import json
 import logging
+import resource
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 Message = MutableMapping[str, Any]
@@ -36,9 +38,11 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
+HSTS = {"strict-transport-security": "max-age=31536000"}
+"""Only behind TLS: browsers do not call this name without it for a year."""
 
 WORDS = {
-    400: "This request cannot be read.",
+    400: "This request cannot be read. GET has no body, and a body states its length once.",
     403: "This comes from another site, and is refused.",
     405: "Only GET and POST are known here.",
     408: "The request took too long to arrive.",
@@ -51,6 +55,12 @@ WORDS = {
 }
 
 
+def _half_of_the_descriptors() -> int:
+    """Open files are limited (`ulimit -n`), and the ledger and the tables need some too."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 2000 if most == resource.RLIM_INFINITY else min(2000, most // 2)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much the desk takes on."""
@@ -60,12 +70,16 @@ class Limits:
     address: int = 4096
     """Bytes of a path and a query."""
     seconds: float = 10
-    """For a body to arrive."""
+    """For headers to arrive, and then for a body."""
+    unread: float = 30
+    """Seconds for a client to read a response."""
     under_way: int = 400
-    """Requests at one time."""
+    """Requests at one time that arrived whole and have no response yet."""
+    connections: int = field(default_factory=_half_of_the_descriptors)
+    """Clients at one time. Beyond, the client that was waited for longest is dropped."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Place:
     """Where people reach the desk."""
 
@@ -86,19 +100,22 @@ class Place:
         """
         return self.hosts or (f"{self.label}.localhost:{self.port}",)
 
-    def names_for(self, path: str) -> frozenset[str]:
-        """What a Host may say. Programs have no cookie: they may call this machine by any name."""
-        names = self.page_names
-        if not self.hosts and path.startswith(_FOR_PROGRAMS):
-            local = ("127.0.0.1", "localhost", "[::1]")
-            names = (*names, *(f"{name}:{self.port}" for name in local))
-        return frozenset(map(str.lower, names))
-
-    @property
+    @cached_property
     def origins(self) -> frozenset[str]:
         """What an Origin may say."""
-        scheme = "https" if self.https else "http"
-        return frozenset(f"{scheme}://{name.lower()}" for name in self.page_names)
+        return frozenset(map(self.origin_of, self.page_names))
+
+    def origins_for(self, path: str) -> frozenset[str]:
+        """What a Host may say, as origins. Programs have no cookie: any name of this machine."""
+        if self.hosts or not path.startswith(_FOR_PROGRAMS):
+            return self.origins
+        local = (f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+        return self.origins | frozenset(map(self.origin_of, local))
+
+    def origin_of(self, host: str) -> str:
+        """The origin of a Host, which may name the default port: `desk.test:443` behind TLS."""
+        scheme, port = ("https", ":443") if self.https else ("http", ":80")
+        return f"{scheme}://{host.lower().removesuffix(port)}"
 
 
 class Guard:
@@ -106,7 +123,9 @@ class Guard:
 
     def __init__(self, app: App, place: Place) -> None:
         self._app, self._place, self._limits = app, place, place.limits
-        self._under_way = 0
+        headers = HEADERS | (HSTS if place.https else {})
+        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._under_way: set[_Answer] = set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
@@ -114,33 +133,42 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        self._under_way += 1
-        answer = _Answer(scope, send)
+        if scope["method"] == "HEAD":  # as GET; the server leaves the response's body out
+            scope = {**scope, "method": "GET"}
+        answer = _Answer(scope, send, self._headers, self._under_way)
         try:
             body = await self._body(scope, receive)
             if isinstance(body, int):
                 await answer.refuse(body)
+            elif len(self._under_way) >= self._limits.under_way:
+                await answer.refuse(503)
             else:
+                self._under_way.add(answer)
                 await self._app(scope, _replay(body, receive), answer.send)
         except Exception as error:
             if await answer.refuse(500):
                 note_error(error)
         finally:
-            self._under_way -= 1
+            self._under_way.discard(answer)
 
     def _refusal(self, scope: Message, headers: dict[bytes, list[bytes]]) -> int | None:
         """Why a request is refused before its body is looked at."""
-        limits, hosts = self._limits, headers.get(b"host", [])
+        limits, place = self._limits, self._place
+        origins = [place.origin_of(name.decode("latin-1")) for name in headers.get(b"host", [])]
         (stated,) = headers.get(b"content-length", [b"0"])[:1]
-        names = self._place.names_for(scope["path"])
+        ours = place.origins_for(scope["path"])
+        is_chunked = b"transfer-encoding" in headers
+        has_body = is_chunked or stated != b"0"
         refused = {
-            503: self._under_way > limits.under_way,
-            421: [name.decode("latin-1").lower() in names for name in hosts] != [True],
+            421: [origin in ours for origin in origins] != [True],
             414: len(scope["raw_path"]) + len(scope["query_string"]) > limits.address,
             431: sum(len(name + value) for name, value in scope["headers"]) > limits.body,
-            405: scope["method"] not in ("GET", "HEAD", "POST"),
+            405: scope["method"] not in ("GET", "POST"),
             403: scope["method"] == "POST" and not self._is_ours(headers),
             413: not stated.isdigit() or int(stated[:12]) > limits.body,
+            # Two statements of a length: a proxy in front might believe the other one.
+            400: (is_chunked and b"content-length" in headers)
+            or (has_body and scope["method"] != "POST"),
         }
         return next((status for status, is_so in refused.items() if is_so), None)
 
@@ -193,18 +221,23 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 class _Answer:
     """Adds our headers to a response, and notes that there was one."""
 
-    def __init__(self, scope: Message, send: Send) -> None:
+    def __init__(
+        self,
+        scope: Message,
+        send: Send,
+        headers: list[tuple[bytes, bytes]],
+        under_way: set["_Answer"],
+    ) -> None:
         self._scope, self._send, self._status = scope, send, 0
+        self._headers, self._under_way = headers, under_way
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
+            self._under_way.discard(self)  # whoever does not read it must not count
             own = {name for name, _ in message["headers"]}
-            more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            message["headers"] = [
-                *message["headers"],
-                *((name, value) for name, value in more if name not in own),
-            ]
+            more = [each for each in self._headers if each[0] not in own]
+            message["headers"] = [*message["headers"], *more]
             route = getattr(self._scope.get("route"), "path", "nothing")
             log.info("%s %s %d", self._scope["method"], route, self._status)
         await self._send(message)

@@ -1,14 +1,15 @@
 """The pages for people: data sets, a question and what it will tell, answers and the archive."""
 
-import asyncio
 import secrets
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
 from dpgap.desk.asking import DeskQuestion, text_of
 from dpgap.desk.desk import Desk, Page
+from dpgap.desk.door import Visitor
 from dpgap.desk.expecting import prospects
 from dpgap.desk.refusals import NOT_THERE, Refused, in_our_words
 from dpgap.desk.rendering import STATIC, html, shown
@@ -16,13 +17,13 @@ from dpgap.desk.stewards_file import ListedData
 from dpgap.desk.visits import (
     At,
     AtData,
+    Browser,
     Paged,
     browser_visitor,
     desk_of,
     form_of,
     give_pass,
     older,
-    visitor_of,
 )
 from dpgap.releases.page import fragment, page
 from dpgap.releases.rows import to_csv
@@ -32,7 +33,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/static/{name}")
-def static(name: str) -> Response:
+async def static(name: str) -> Response:
     """Our stylesheets and the one script."""
     if name not in STATIC:
         raise Refused(*NOT_THERE)
@@ -41,52 +42,57 @@ def static(name: str) -> Response:
 
 
 @router.get("/health")
-def health() -> Response:
+async def health() -> Response:
     """That the desk is there, for whatever stands in front of it."""
     return Response(status_code=204)
 
 
 @router.get("/enter")
-def enter(request: Request) -> Response:
-    """Enter by the link that was printed, or ask for a token."""
+async def enter(request: Request) -> Response:
+    """Ask for a token; or show the button that uses the printed link up.
+
+    Opening the link does not use it up: browsers and virus scanners fetch links beforehand.
+    """
     link = request.query_params.get("link")
-    if link is None:
-        return shown(request, "enter.html", failed=False)
-    carried = desk_of(request).door.by_link(link)
-    if carried is None and browser_visitor(request) is not None:
+    if link is not None and browser_visitor(request) is not None:
         return _to("/")
-    return _entered(request, carried)
+    return shown(request, "enter.html", failed=False, link=link)
 
 
 @router.post("/enter")
-async def enter_by_token(request: Request) -> Response:
-    """Enter by a token."""
-    token = (await form_of(request)).get("token", "").strip()
-    return _entered(request, desk_of(request).door.by_token(token))
-
-
-def _entered(request: Request, carried: str | None) -> Response:
+async def enter_by_form(request: Request) -> Response:
+    """Enter by a token, or by the link that was printed."""
+    door, form = desk_of(request).door, await form_of(request)
+    carried = door.by_token(form.get("token", "").strip())
     if carried is None:
-        return shown(request, "enter.html", status=401, failed=True)
+        carried = door.by_link(form.get("link", ""))
+    if carried is None and browser_visitor(request) is not None:  # pressed twice
+        return _to("/")
+    if carried is None:
+        return shown(request, "enter.html", status=401, failed=True, link=None)
     response = _to("/")
     give_pass(request, response, carried)
     return response
 
 
 @router.post("/leave")
-async def leave(request: Request) -> Response:
+async def leave(request: Request, visitor: Browser) -> Response:
     """Forget this browser."""
-    await form_of(request, visitor_of(request))
+    await form_of(request, visitor)
     response = _to("/enter")
     give_pass(request, response, "")
     return response
 
 
 @router.get("/")
-def home(request: Request) -> Response:
-    """All data sets that somebody may ask about, and what is left of each."""
-    if (visitor := browser_visitor(request)) is None:
-        return _to("/enter")
+async def front(request: Request) -> Response:
+    """All data sets that somebody may ask about; strangers are led to the door."""
+    visitor = browser_visitor(request)
+    return _to("/enter") if visitor is None else await run_in_threadpool(_home, request, visitor)
+
+
+def _home(request: Request, visitor: Visitor) -> Response:
+    """All data sets, and what is left of each."""
     desk = desk_of(request)
     listed = [
         (data, desk.left(visitor, data), desk.door.may_ask(visitor, data))
@@ -110,7 +116,7 @@ async def ask(request: Request, at: AtData) -> Response:
     try:
         receipt = await request.app.state.asking.ask(visitor, data, said, key)
     except Refused as refused:
-        return await asyncio.to_thread(_question_page, request, at, said, refused)
+        return await run_in_threadpool(_question_page, request, at, said, refused)
     place = "archive" if receipt.again else f"asked/{key}"
     if receipt.state == "settled":
         place = f"releases/{receipt.entry}{'?again=yes' if receipt.again else ''}"

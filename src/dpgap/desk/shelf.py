@@ -15,7 +15,9 @@ import dpgap
 from dpgap.data.by_group import CountsByGroup
 from dpgap.data.counts import units_of
 from dpgap.data.private_counts import CountsInMemory, Integers, PrivateCounts
+from dpgap.desk.refusals import Refused
 from dpgap.desk.stewards_file import FileFaults, ListedData, StewardsFile, Topic
+from dpgap.releases.printable import printable
 
 _FEW = 1 << 16
 """How many items are held in memory at most; it is public how many there are."""
@@ -50,6 +52,7 @@ class Shelf:
 
     def __init__(self, file: StewardsFile) -> None:
         faults = []
+        self._folder = f"{file.path.parent}/"
         self._slots: dict[tuple[str, str], Slot] = {}
         for data in file.datasets.values():
             for topic in data.topics.values():
@@ -68,11 +71,17 @@ class Shelf:
     def refresh(self, data: ListedData) -> None:
         """Count all topics of a data set again.
 
-        Questions under way go on with older counts, which are let go of with the last of them.
+        Questions under way go on with older counts, which are let go of with the last of them. If
+        the table cannot be counted, all go on with them, and a refusal says why.
         """
         with self._counting:
             topics = data.topics.values()
-            self._slots |= {(data.name, each.name): Slot(_count(data, each)) for each in topics}
+            try:
+                counted = {(data.name, each.name): Slot(_count(data, each)) for each in topics}
+            except (ValueError, TypeError, OSError) as error:
+                words = f"{data.name} was not counted again, and its older counts stay: {error}"
+                raise Refused(503, printable(words.replace(self._folder, ""))) from None
+            self._slots |= counted
 
 
 def emptied(answers: PrivateCounts | CountsByGroup) -> PrivateCounts | CountsByGroup:

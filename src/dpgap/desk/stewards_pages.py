@@ -1,17 +1,25 @@
 """The pages for stewards: what was spent by whom, and forms over the ledger's own functions."""
 
-import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
 from dpgap.desk.acts import ACTS, REFRESH, act, listed_people
 from dpgap.desk.desk import Page
 from dpgap.desk.refusals import Refused
 from dpgap.desk.rendering import html, shown
-from dpgap.desk.visits import At, Paged, StewardAtData, desk_of, form_of, older, steward_of
+from dpgap.desk.visits import (
+    AStewardsBrowser,
+    At,
+    Paged,
+    StewardAtData,
+    desk_of,
+    form_of,
+    older,
+)
 from dpgap.releases.ledger_page import ledger_fragment
 
 router = APIRouter(include_in_schema=False)
@@ -20,9 +28,8 @@ _TOKEN = "token must be your own: each change asks for it again. Nothing was cha
 
 
 @router.get("/steward")
-def overview(request: Request) -> Response:
+def overview(request: Request, visitor: AStewardsBrowser) -> Response:
     """Everything that was spent at this desk."""
-    visitor = steward_of(request)
     desk = desk_of(request)
     listed = desk.datasets(visitor)
     books = [desk.ledger.entries(data.budget) for data in listed]
@@ -45,10 +52,10 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
     try:
         if again is None or again.name != at.visitor.name:
             raise Refused(403, _TOKEN)
-        await asyncio.to_thread(act, *at, what, said)
+        await run_in_threadpool(act, *at, what, said)
     except Refused as refused:
         given = {what: said}
-        return await asyncio.to_thread(
+        return await run_in_threadpool(
             _page, request, at, refused.words, Page(100), refused.status, given
         )
     return RedirectResponse(f"/steward/{at.data.name}?done={what}", status_code=303)

@@ -1,6 +1,10 @@
-"""What a request says about who sent it, and what a form holds."""
+"""What a request says about who sent it, and what a form holds.
 
-from collections.abc import Callable, Sequence
+Who it is, is found on the event loop (`async`): strangers get no thread, and a question waits for
+none that a page holds while the ledger is slow.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -29,7 +33,7 @@ def browser_visitor(request: Request) -> Visitor | None:
     return None if carried is None else desk_of(request).door.with_pass(carried)
 
 
-def visitor_of(request: Request) -> Visitor:
+async def visitor_of(request: Request) -> Visitor:
     """Who sent this request from a browser."""
     visitor = browser_visitor(request)
     if visitor is None:
@@ -37,7 +41,7 @@ def visitor_of(request: Request) -> Visitor:
     return visitor
 
 
-def program_of(request: Request) -> Visitor:
+async def program_of(request: Request) -> Visitor:
     """Who sent this request from a program, by its token; to look, a pass will do."""
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     desk = desk_of(request)
@@ -57,14 +61,14 @@ class At(NamedTuple):
     data: ListedData
 
 
-Who = Callable[[Request], Visitor]
+Who = Callable[[Request], Awaitable[Visitor]]
 
 
 def _if_steward(who: Who) -> Who:
     """The same, who must be a steward."""
 
-    def steward(request: Request) -> Visitor:
-        visitor = who(request)
+    async def steward(request: Request) -> Visitor:
+        visitor = await who(request)
         if not visitor.person.is_steward:
             raise Refused(*NOT_YOURS)
         return visitor
@@ -73,21 +77,24 @@ def _if_steward(who: Who) -> Who:
 
 
 def _at_data(who: Who) -> Any:
-    def at(request: Request, name: str) -> At:
-        desk, visitor = desk_of(request), who(request)
+    async def at(request: Request, name: str) -> At:
+        desk, visitor = desk_of(request), await who(request)
         return At(desk, visitor, desk.dataset(visitor, name))
 
     return Depends(at)
 
 
 steward_of = _if_steward(visitor_of)
+Browser = Annotated[Visitor, Depends(visitor_of)]
+Program = Annotated[Visitor, Depends(program_of)]
+AStewardsBrowser = Annotated[Visitor, Depends(steward_of)]
 AtData = Annotated[At, _at_data(visitor_of)]
 StewardAtData = Annotated[At, _at_data(steward_of)]
 ProgramAtData = Annotated[At, _at_data(program_of)]
 StewardsProgramAtData = Annotated[At, _at_data(_if_steward(program_of))]
 
 
-def _page(
+async def _page(
     limit: Annotated[int, Query(ge=1, le=1000, description="How many at the most.")] = 100,
     before: Annotated[int | None, Query(ge=0, description="Those before this number.")] = None,
 ) -> Page:

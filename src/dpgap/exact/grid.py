@@ -83,8 +83,9 @@ class Grid:
     def steps_of_one(self, answer: Any) -> int:
         """One answer as whole steps."""
         if isinstance(answer, int) and not isinstance(answer, bool) and self.declared is None:
-            _require_range(answer, answer, "answer")
-            return answer
+            whole = int.__int__(answer)  # no method of a subclass is called, now or later
+            _require_range(whole, whole, "answer")
+            return whole
         if not isinstance(answer, int | float | np.generic):
             raise TypeError("answer must be one number")
         return int(self.steps(np.array([answer]), "answer")[0])

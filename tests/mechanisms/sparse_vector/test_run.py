@@ -4,15 +4,20 @@ import copy
 import math
 import os
 import pickle
+import signal
+from fractions import Fraction
+from typing import NoReturn
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import dpgap
+from dpgap.budget.account import UnsettledWarning
 from dpgap.exact.bits import InsecureSeededBits
+from dpgap.mechanisms.sparse_vector.run import Answer
 from law_tests import LEVEL
-from seams import FailingBits, SpyAccount, bits_are
+from seams import FailingBits, SpyAccount, WatchedBits, bits_are
 
 
 def test_a_run_counts_what_it_spends_and_ends_when_nothing_is_left():
@@ -85,6 +90,65 @@ def test_a_run_interrupted_while_it_keeps_its_books_is_over_and_not_credited(mon
         run.ask(1)
     run.close()
     assert account.moves == [("reserve", 1)]
+
+
+class UnreachableAccount(SpyAccount):
+    def settle(self, epsilon: Fraction) -> NoReturn:
+        raise OSError("out of reach")
+
+
+def test_answers_are_handed_out_with_a_warning_when_the_account_fails_at_the_end():
+    mechanism = dpgap.SparseVector(0, 2, 1)
+
+    def asked() -> bool:
+        with mechanism.start(account=UnreachableAccount()) as run:
+            return run.ask(10**6).above
+
+    with pytest.warns(UnsettledWarning, match="all that was reserved for it stays charged"):
+        assert asked()
+    run = mechanism.start(account=UnreachableAccount())
+    with pytest.warns(UnsettledWarning):
+        run.close()
+    run.close()
+
+
+@pytest.mark.parametrize("inside", ["ask", "close"])
+def test_a_signal_handler_can_neither_ask_nor_close_a_run_that_is_being_asked(inside: str):
+    """The answer that was under way is handed out, and the run goes on."""
+    account, refused = SpyAccount(), []
+    run = dpgap.SparseVector(0, 2, 1).start(account=account)
+
+    def handler(*_: object) -> None:
+        try:
+            run.ask(5) if inside == "ask" else run.close()
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with bits_are(WatchedBits(lambda: os.kill(os.getpid(), signal.SIGUSR1))):
+            assert run.ask(10**6).above
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert refused
+    assert all("signal handler" in each for each in refused)
+    assert run.ask(10**6).above
+    run.close()
+    assert [kind for kind, _ in account.moves] == ["reserve", "settle"]
+
+
+def test_an_answer_that_is_more_than_a_number_runs_nothing_of_its_own():
+    run = dpgap.SparseVector(0, 2, 1).start()
+
+    class Asking(int):
+        def _again(self, *_: object) -> Answer:
+            return run.ask(5)
+
+        __int__ = __index__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __neg__ = _again
+        __ge__ = __le__ = __gt__ = __lt__ = __floordiv__ = _again
+
+    assert run.ask(Asking(10**6)).above
+    assert run.spent == dpgap.SparseVector(0, 2, 1).spent(1)
 
 
 def test_an_error_in_one_thread_ends_the_run_for_all_of_them():

@@ -8,6 +8,7 @@ wrong may have depended on private data.
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dpgap.budget.account import Account, BudgetExhausted, Request, reserved
+from dpgap.budget.account import Account, BudgetExhausted, Charge, Request, reserved, settle
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import ProcessBound
 from dpgap.exact.draws import GridNoise
@@ -86,7 +87,8 @@ class Run(ProcessBound):
         self._exhausted = False
         self._closed = False
         self._interrupted = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._busy = False
         self._below = Answer(above=False, gap=None, branch=None, charge=Fraction(0))
 
     @property
@@ -109,7 +111,7 @@ class Run(ProcessBound):
         """Is this private answer above the threshold?"""
         self.refuse_elsewhere("a run")
         steps = self._grid.steps_of_one(answer)
-        with self._lock:
+        with self._alone():
             if self._closed or self._interrupted:
                 raise RuntimeError("this run is closed: start a new one")
             if self._exhausted:
@@ -152,16 +154,34 @@ class Run(ProcessBound):
         return errors.lower_bound(answer.gap, answer.branch, level)
 
     def close(self) -> None:
-        """End the run for good and credit what it did not spend."""
+        """End the run for good and credit what it did not spend.
+
+        If its account fails, an `UnsettledWarning` says that the whole ε stays charged.
+        """
         self._end(credit=True)
 
     def _end(self, *, credit: bool) -> None:
         if self.is_elsewhere:  # a forked child's copy settles nothing
             return
-        with self._lock:
+        with self._alone():
             closed, self._closed = self._closed, True
-            if credit and not (closed or self._interrupted) and self._reservation is not None:
-                self._reservation.settle(self.spent)
+            if credit and not (closed or self._interrupted):
+                settle(self._reservation, Charge(self.spent))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One thread at a time, and never again from inside, as a signal handler might try."""
+        with self._lock:
+            if self._busy:
+                raise RuntimeError(
+                    "this run is being asked or closed in this thread: a signal handler, or "
+                    "whatever else runs meanwhile, can do neither"
+                )
+            try:
+                self._busy = True
+                yield
+            finally:
+                self._busy = False
 
     def __enter__(self) -> Self:
         return self
