@@ -46,10 +46,36 @@ def test_a_token_and_its_line_for_the_file_belong_together() -> None:
     assert token[0] not in _dpgap("--token").stdout
 
 
+def test_a_key_is_one_that_the_file_takes(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    line = _dpgap("--key").stdout.removeprefix("for the file:   ")
+    path.write_text(FILE.replace("[desk]", f"[desk]\n{line}"))
+    path.chmod(0o604)
+    done = _dpgap(str(path), "--check")
+    assert done.stdout.startswith(f"{path}: nothing is wrong\n")
+    assert re.fullmatch(f"dpgap: note: everybody .* can read .*{path}.*chmod 600.*\n", done.stderr)
+    assert line.split('"')[1] not in done.stderr
+
+
 def test_a_file_is_checked_without_opening_anything(tmp_path: Path) -> None:
     path = _write(tmp_path)
-    assert _dpgap(str(path), "--check").stdout == f"{path}: nothing is wrong\n"
+    said = _dpgap(str(path), "--check").stdout
+    assert said == f"{path}: nothing is wrong\nA start would open the budgets: sales\n"
     assert not (tmp_path / "budget.db").exists()
+
+
+def test_a_check_says_what_a_start_would_say(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    path.write_text(FILE.replace('unit = "who"', 'unit = "whom"'))
+    path.chmod(0o600)
+    said = [_dpgap(str(path), *check) for check in ((), ("--check",))]
+    assert [done.returncode for done in said] == [1, 1]
+    assert said[0].stderr == said[1].stderr
+    assert "line 10: sales.what: " in said[0].stderr
+    assert "whom" in said[0].stderr
+    assert not (tmp_path / "budget.db").exists()
+    refused = _dpgap(str(path), "--check", "--host", "0.0.0.0")
+    assert refused.stderr.startswith("dpgap: host must be one of 127.0.0.1")
 
 
 def test_every_fault_is_one_line_with_its_line(tmp_path: Path) -> None:
@@ -88,11 +114,18 @@ def test_a_desk_opens_with_a_link_and_counts_again_when_it_is_hung_up(tmp_path: 
         assert process.stderr is not None
         lines = [process.stdout.readline().strip() for _ in range(4)]
         link, token = lines[1], lines[3]
-        base = link.partition("/enter")[0]
+        base = f"http://127.0.0.1:{re.findall(':([0-9]+)/', link)[0]}"
+        name = {"host": link.split("/")[2]}
+        link = base + link.removeprefix(f"http://{name['host']}")
         try:
+            assert re.fullmatch(r"[0-9a-f]{20}\.localhost:[0-9]+", name["host"])
             assert any("counted again" in line for line in process.stderr)
-            form, origin = {"link": link.partition("=")[2]}, {"origin": base}
-            assert httpx.get(link).status_code == 200
+            form, origin = (
+                {"link": link.partition("=")[2]},
+                {"origin": f"http://{name['host']}", **name},
+            )
+            assert httpx.get(link).status_code == 421
+            assert httpx.get(link, headers=name).status_code == 200
             assert httpx.post(f"{base}/enter", data=form, headers=origin).status_code == 303
             assert httpx.post(f"{base}/enter", data=form, headers=origin).status_code == 401
             headers = {"authorization": f"Bearer {token}"}

@@ -34,7 +34,11 @@ def test_every_kind_of_release_is_shown_in_every_output(name: str, folder: Path)
     document = KEPT / f"{name}.json"
     release = dpgap.read_release(document.read_text("utf-8"))
     result = _show(str(document), "--csv", "out.csv", "--html", "out.html")
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.exit_code == 0
+    paid = release.made.ledger
+    note = "" if paid is None else f"entry {paid.entry} of data set {paid.dataset!r} paid for it"
+    assert note in result.stderr
+    assert ("That was not looked up" in result.stderr) == bool(result.stderr) == bool(note)
     words = " ".join(result.stdout.split())
     assert "ε spent" in words
     assert release.guarantee in words

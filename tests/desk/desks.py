@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,20 +20,32 @@ import uvicorn
 
 from dpgap.desk.app import open_desk
 from dpgap.desk.desk import Desk
-from dpgap.desk.guard import Limits
+from dpgap.desk.guard import Limits, Place
 from dpgap.desk.serving import configured, listening, place_of
 from dpgap.desk.stewards_file import read_stewards_file
 from dpgap.desk.tokens import hash_of_token
 
 PEOPLE = ("ann", "bob", "eve", "sue")
 """Ann and Bob may ask about sales, Eve about nothing; Sue is the steward."""
-KEY = "0123456789abcdef" * 4
+KEY = hash_of_token("the key of every desk here").removeprefix("sha256:")
 PLANTED = 3177
 """How many have an item that is not public: no response and no log may hold this number."""
 PRIVATE = ("secret-item", "who-8675309-")
 """What else none may hold: the item itself, and how units are called."""
 HOSTILE = "<script>alert(1)</script>"
 ITEMS = ["fig", "pea", "oat", HOSTILE, "=1+1", "rye", "yam"]
+
+
+_resolve = socket.getaddrinfo
+
+
+def _resolve_as_browsers_do(host: Any, *rest: Any, **more: Any) -> Any:
+    """Every name under localhost is this machine. Not every system says so."""
+    is_local = isinstance(host, str) and host.endswith(".localhost")
+    return _resolve("127.0.0.1" if is_local else host, *rest, **more)
+
+
+socket.getaddrinfo = _resolve_as_browsers_do
 
 
 def token_of(person: str) -> str:
@@ -108,15 +121,20 @@ class Running:
     """A desk that is served."""
 
     desk: Desk
-    port: int
+    place: Place
     lines: list[str] = field(default_factory=list)
     """Everything that was logged, by anybody."""
     seen: list[bytes] = field(default_factory=list)
     """Everything that clients were sent."""
 
     @property
+    def port(self) -> int:
+        return self.place.port
+
+    @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        """Where its pages are on this machine."""
+        return f"http://{self.place.label}.localhost:{self.port}"
 
     def record(self, app: Any) -> Any:
         """The same application, with everything that it sends noted, whoever asked."""
@@ -161,7 +179,7 @@ def running(path: Path, limits: Limits | None = None) -> Iterator[Running]:
         config = configured(desk, place)
         if limits is not None:
             config = configured(desk, replace(place, limits=limits))
-        found = Running(desk, place.port)
+        found = Running(desk, place)
         config.app = found.record(config.app)
         server = uvicorn.Server(config)
         with _logged_into(found.lines):
@@ -249,7 +267,7 @@ def _start(path: Path, lines_before: Sequence[str], port: int) -> Process:
     assert process.stdout is not None
     for line in process.stdout:
         greeting.append(line.strip())
-        if found := re.search(r"http://[\d.]+:\d+", line):
+        if found := re.search(r"http://[\w.]+:\d+", line):
             return Process(process, found[0], greeting, log)
     raise AssertionError("the desk did not open")
 

@@ -24,7 +24,7 @@ def test_the_client_of_the_documentation_works_and_has_ten_lines(desk: Running) 
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", given],
         env={
-            "DPGAP_DESK": desk.url,
+            "DPGAP_DESK": f"http://127.0.0.1:{desk.port}",
             "DPGAP_DESK_TOKEN": token_of("ann"),
             "PYTHONPATH": ":".join(sys.path),
             "PYTHONIOENCODING": "utf-8",
@@ -76,6 +76,7 @@ def test_the_same_by_forms(desk: Running) -> None:
         for what, said in SAID.items():
             form = form_in(sue.get("/steward/sales").text, f"/steward/sales/{what}")
             sent = {**form, **{name: str(value) for name, value in said.items()}, "reason": "why"}
+            sent["token"] = token_of("sue")
             done = sue.post(f"/steward/sales/{what}", data=sent)
             assert done.headers["location"] == f"/steward/sales?done={what}", done.text
     kinds = [entry.kind for entry in desk.desk.ledger.entries("sales")]
@@ -94,6 +95,7 @@ def test_the_same_by_forms(desk: Running) -> None:
         ("lower", {"epsilon": "0"}),
         ("allow", {"epsilon": -1, "person": "bob"}),
         ("allow", {"epsilon": 1, "person": ""}),
+        ("allow", {"epsilon": 1, "person": "nobody"}),
         ("write-off", {"entry": 0}),
         ("write-off", {}),
     ],
@@ -174,3 +176,19 @@ def test_programs_see_what_nobody_settled_and_verify_the_book(desk: Running) -> 
         assert "entry 1 was edited" in flaw
         for what in ("stale", "verify", "entries"):
             assert ann.get(api + what).status_code == 403
+
+
+def test_a_key_that_was_used_and_a_budget_for_another_unit_are_refused_in_words_of_their_own(
+    desk: Running,
+) -> None:
+    with desk.program("ann") as ann:
+        asked = question(key="number-one")
+        assert ann.post("/api/v1/datasets/sales/ask", json=asked).status_code == 200
+        used = ann.post("/api/v1/datasets/sales/ask", json={**asked, "epsilon": "0.2"})
+        desk.desk.ledger.steward("sales").bind(unit="city", reason="a slip")
+        other = ann.post("/api/v1/datasets/sales/ask", json=question(k=1))
+    assert (used.status_code, other.status_code) == (409, 409)
+    assert "key was used for another question" in used.json()["error"]
+    assert "budget is for another table, unit or columns" in other.json()["error"]
+    assert "key" not in other.json()["error"]
+    assert "table" not in used.json()["error"]

@@ -1,9 +1,11 @@
 """The desk as people use it: in a real browser, with every press counted and every charge too."""
 
+import threading
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from desks import HOSTILE, KEY, Running, process_of, running, token_of, write_file
@@ -23,9 +25,7 @@ def tab(browser: Any) -> Iterator[Any]:
     """A fresh browser window. It asks nobody but this machine, and nothing complains."""
     heard: list[str] = []
     with browser.new_context() as context:
-        context.on(
-            "request", lambda it: heard.append(it.url) if "//127.0.0.1:" not in it.url else 0
-        )
+        context.on("request", lambda it: heard.append(it.url) if ".localhost:" not in it.url else 0)
         context.on("console", lambda it: heard.append(it.text))
         context.on("weberror", lambda it: heard.append(str(it.error)))
         context.on("dialog", lambda it: heard.append("a dialog"))
@@ -76,6 +76,50 @@ def test_from_the_link_to_a_kept_release_in_eight_clicks(tab: Any, tmp_path: Pat
         assert clicks <= 8
         assert _spent(desk) == 1
         assert "link" not in "".join(desk.lines)
+
+
+class _Listening(BaseHTTPRequestHandler):
+    """Somebody else's server on this machine, which notes the cookies that browsers send it."""
+
+    cookies: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.cookies.append(self.headers.get("cookie", ""))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("person", [None, "sue"])
+def test_no_server_at_another_port_gets_the_cookie(
+    browser: Any, tmp_path: Path, person: str | None
+) -> None:
+    """Whoever had it could act as the steward: a port is no border for cookies."""
+    _Listening.cookies.clear()
+    local = {"people": {}, "shares": "{}"} if person is None else {}
+    other = HTTPServer(("127.0.0.1", 0), _Listening)
+    thread = threading.Thread(target=other.serve_forever)
+    thread.start()
+    try:
+        with running(write_file(tmp_path, **local)) as desk, browser.new_context() as context:
+            tab = context.new_page()
+            if person is None:
+                tab.goto(f"{desk.url}/enter?link={desk.desk.door.link}")
+                tab.click("main button >> text=Enter")
+            else:
+                _enter(tab, desk, person)
+            tab.goto(f"{desk.url}/steward")
+            assert "What was spent" in tab.inner_text("h1")
+            for name in ("127.0.0.1", "localhost", "other.localhost"):
+                tab.goto(f"http://{name}:{other.server_port}/")
+    finally:
+        other.shutdown()
+        thread.join()
+        other.server_close()
+    assert len(_Listening.cookies) >= 3
+    assert not any(_Listening.cookies)
 
 
 @pytest.fixture
@@ -152,10 +196,13 @@ def test_a_server_that_is_killed_leaves_one_charge_and_says_so(
             tab.wait_for_timeout(20)
         dying.kill()
         with process_of(path, port=int(dying.url.rpartition(":")[2])) as living:
-            sent = context.request.post(
-                f"{living.url}/data/sales/ask", form=form, headers={"origin": living.url}
+            tab.goto(living.url)
+            sent = tab.evaluate(
+                "form => fetch('/data/sales/ask', {method: 'POST', "
+                "body: new URLSearchParams(form)}).then(answer => answer.text())",
+                form,
             )
-            assert "Charged, and not answered yet" in sent.text()
+            assert "Charged, and not answered yet" in sent
             tab.goto(f"{living.url}/data/sales/archive")
             assert "under way or broken off" in tab.inner_text("main")
     kinds = [entry.kind for entry in ledger.entries("sales")]

@@ -24,8 +24,10 @@ from desks import (
 from fastapi.routing import APIRoute
 
 from dpgap.desk import api, pages, stewards_pages
+from dpgap.desk.door import Door
 from dpgap.desk.guard import HEADERS, Limits, Place
-from dpgap.desk.serving import configured
+from dpgap.desk.serving import configured, listening, listening_locally
+from dpgap.desk.stewards_file import read_stewards_file
 from dpgap.desk.tokens import Passes, hash_of_token
 from seams import quick_in
 
@@ -91,7 +93,7 @@ def test_no_trick_of_a_steward_gets_anywhere(desk: Running, field: str) -> None:
                 answer = sue.post(f"/api/v1/datasets/sales/acts/{what}", json=sent)
                 wanted = (200, 422) if is_words or field not in _USED[what] else (422,)
                 assert answer.status_code in wanted, (what, trick, answer.text)
-                sent = {**form, **said, field: trick}
+                sent = {**form, **said, field: trick, "token": token_of("sue")}
                 answer = browser.post(f"/steward/sales/{what}", data=sent)
                 assert answer.status_code in ((303, 422) if 200 in wanted else (422,))
                 assert "x" not in answer.cookies
@@ -310,6 +312,64 @@ def test_another_name_for_this_machine_is_refused(desk: Running, host: str) -> N
     with desk.client() as client:
         for place in ("/", "/enter", "/health", "/static/desk.css"):
             assert client.get(place, headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "[::1]"])
+def test_pages_and_cookies_are_under_a_name_that_no_other_port_knows(
+    desk: Running, name: str
+) -> None:
+    """A browser sends the cookie of 127.0.0.1 to whoever listens at another port there."""
+    headers = {"host": f"{name}:{desk.port}", "origin": f"http://{name}:{desk.port}"}
+    token = {"authorization": f"Bearer {token_of('ann')}"}
+    with desk.client(headers=headers) as client:
+        entered = client.post("/enter", data={"token": token_of("sue")})
+        assert (entered.status_code, "set-cookie" in entered.headers) == (421, False)
+        for place in ("/", "/enter", "/steward", "/data/sales"):
+            answer = client.get(place)
+            assert answer.status_code == 421
+            assert desk.place.label not in answer.text + str(answer.headers)
+        assert client.get("/health").status_code == 204
+        assert client.get("/api/v1/datasets", headers=token).status_code == 200
+    assert re.fullmatch("[0-9a-f]{20}", desk.place.label)
+
+
+def test_without_a_key_every_start_has_a_name_of_its_own(tmp_path: Path) -> None:
+    path = write_file(tmp_path)
+    first, again = (Door(read_stewards_file(path)).passes.label() for _ in range(2))
+    assert first == again
+    path.write_text(re.sub("key = .*", "", path.read_text()))
+    names = {Door(read_stewards_file(path)).passes.label() for _ in range(3)}
+    assert len({*names, first}) == 4
+
+
+def test_nobody_else_waits_at_the_other_address_of_a_local_name() -> None:
+    """Browsers try ::1 before 127.0.0.1 for a name under localhost."""
+    try:
+        taken = listening("::1", 0)
+    except OSError:
+        pytest.skip("there is no IPv6 here")
+    with taken, pytest.raises(OSError, match="is taken"):
+        listening_locally("127.0.0.1", taken.getsockname()[1])
+    found = listening_locally("127.0.0.1", 0)
+    for each in found:
+        each.close()
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("token", [None, "", token_of("ann"), hash_of_token(token_of("sue"))])
+def test_a_stolen_cookie_changes_no_budget_and_what_was_typed_stays(
+    desk: Running, token: str | None
+) -> None:
+    with desk.browser("sue") as sue:
+        form = form_in(sue.get("/steward/sales").text, "/steward/sales/raise")
+        sent = {**form, "epsilon": "999", "reason": "a whim"}
+        sent |= {} if token is None else {"token": token}
+        for what in ("raise", "refresh"):
+            answer = sue.post(f"/steward/sales/{what}", data=sent)
+            assert answer.status_code == 403
+            assert "token must be your own" in answer.text
+            assert ('value="999"' in answer.text) == (what == "raise")
+    assert desk.desk.ledger.account("sales").total == 10
 
 
 def test_hosts_of_the_file_are_the_only_names(tmp_path: Path) -> None:

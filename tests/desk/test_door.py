@@ -58,6 +58,19 @@ def test_a_revoked_token_ends_its_passes_at_once_and_no_others(tmp_path: Path) -
     assert door.with_pass(bob) is not None
 
 
+def test_a_revocation_that_keeps_the_files_size_and_time_is_seen(tmp_path: Path) -> None:
+    path = write_file(tmp_path)
+    door = _door(path)
+    assert door.with_token(token_of("ann")) is not None
+    before, text = path.stat(), path.read_text()
+    path.write_text(text.replace(hash_of_token(token_of("ann")), hash_of_token("another")))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    for name in ("st_size", "st_mtime_ns", "st_ino"):
+        assert getattr(before, name) == getattr(after, name)
+    assert door.with_token(token_of("ann")) is None
+
+
 def test_nobody_comes_in_while_the_file_cannot_be_read(tmp_path: Path) -> None:
     path = write_file(tmp_path)
     door = _door(path)

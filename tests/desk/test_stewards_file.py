@@ -6,10 +6,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from desks import KEY, write_file
+from desks import KEY, token_of, write_file
 
 from dpgap.budget.ledger import Ledger, LedgerError
-from dpgap.desk.app import open_desk
+from dpgap.desk.app import check_desk, open_desk
 from dpgap.desk.serving import place_of
 from dpgap.desk.stewards_file import FileFaults, read_stewards_file
 from dpgap.desk.tokens import hash_of_token
@@ -186,8 +186,8 @@ def test_a_budget_that_the_ledger_has_for_the_table_already_is_seen(tmp_path: Pa
 def test_a_desk_on_a_ledger_of_an_older_layout_asks_for_the_migration(
     tmp_path: Path, layout: int
 ) -> None:
-    path = write_file(tmp_path, people={}, shares="{}")
-    file = read_stewards_file(path)
+    data = 'epsilon = 1\nbudget = "of the desk"'
+    file = read_stewards_file(write_file(tmp_path, people={}, shares="{}", data=data))
     stored = Path(__file__).parents[1] / "budget" / "fixtures" / f"layout-{layout}.db"
     shutil.copy(stored, file.ledger.removeprefix("sqlite:///"))
     with pytest.raises(LedgerError, match=rf"has layout {layout}, .* `dpgap ledger migrate`"):
@@ -196,21 +196,20 @@ def test_a_desk_on_a_ledger_of_an_older_layout_asks_for_the_migration(
     assert open_desk(file).ledger.verify() == []
 
 
-@pytest.mark.parametrize(
-    ("host", "desk", "tokens", "words"),
-    [
-        ("0.0.0.0", "", True, "hosts"),
-        ("0.0.0.0", 'hosts = ["desk.test"]', False, "people with tokens"),
-        ("127.0.0.1", 'hosts = ["desk.test"]', False, "people with tokens"),
-    ],
-)
-def test_a_desk_that_others_can_reach_needs_names_tokens_and_a_key(
-    tmp_path: Path, host: str, desk: str, tokens: bool, words: str
-) -> None:
-    path = write_file(tmp_path, desk=desk, people=None if tokens else {}, shares="{}")
-    opened = open_desk(read_stewards_file(path))
-    with pytest.raises(ValueError, match=words):
-        place_of(opened, host, 80)
+def test_a_desk_that_others_can_reach_needs_names_tokens_and_a_key(tmp_path: Path) -> None:
+    opened = open_desk(read_stewards_file(write_file(tmp_path)))
+    with pytest.raises(ValueError, match="file has no hosts"):
+        place_of(opened, "0.0.0.0", 80)
+    hosts = GOOD.replace("[desk]", '[desk]\nhosts = ["desk.test"]')
+    token = f'tokens = ["{hash_of_token("one")}"]'
+    key = f'key = "{KEY}"'
+    for text in (
+        hosts,
+        hosts.replace("[people.ann]", f"[people.ann]\n{token}"),
+        hosts.replace("[desk]", f"[desk]\n{key}"),
+    ):
+        (found,) = _faults(tmp_path, text)
+        assert "desk.hosts needs a key (`dpgap desk --key`) and people with tokens" in found
 
 
 def test_data_sets_with_one_budget_must_list_the_same_people(tmp_path: Path) -> None:
@@ -232,3 +231,111 @@ def test_a_token_of_two_people_is_a_fault_that_names_both_lines(tmp_path: Path) 
     assert fault.startswith("line 8: people.ann.tokens has a token that people.eve.tokens")
     assert "on line 5" in fault
     assert hash_of_token("shared") not in fault
+
+
+WEAK = {"zeros": "0" * 64, "repeated": "0123456789abcdef" * 4, "counted": bytes(range(32)).hex()}
+
+
+@pytest.mark.parametrize("weak", WEAK)
+def test_a_key_that_can_be_guessed_is_a_fault(tmp_path: Path, weak: str) -> None:
+    (found,) = _faults(tmp_path, GOOD.replace("[desk]", f'[desk]\nkey = "{WEAK[weak]}"'))
+    assert found.startswith("line 2: desk.key must be random")
+    assert WEAK[weak] not in found
+
+
+TOO_MUCH = {
+    "lists": ("a = " + "[" * 10_000 + "]" * 10_000, "lists or tables within each other"),
+    "tables": ("a = " + "{a = " * 5_000 + "1" + "}" * 5_000, "lists or tables within each other"),
+    "parts": (".".join("a" * 100_000) + " = 1", "lists or tables within each other"),
+    "digits": ("a = " + "1" * 5_000, "a number with too many digits"),
+    "bytes": ("a = 1\n#" + "x" * (4 << 20), "longer than 4 MiB"),
+}
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+def test_a_file_that_is_deep_or_huge_is_refused_with_a_reason(tmp_path: Path, what: str) -> None:
+    text, words = TOO_MUCH[what]
+    (found,) = _faults(tmp_path, text)
+    assert words in found
+
+
+def test_of_very_many_faults_some_are_shown(tmp_path: Path) -> None:
+    found = _faults(tmp_path, GOOD + "".join(f"[x{number}]\n" for number in range(60)))
+    assert len(found) == 51
+    assert found[-1].endswith("and 10 more faults")
+
+
+def test_names_have_one_spelling_before_anything_is_opened(tmp_path: Path) -> None:
+    loose, one = "Zoe\u0308", "Zo\u00eb"
+    data = f'epsilon = 10\nbudget = "{loose}"'
+    path = write_file(tmp_path, people={loose: ""}, shares=f'{{ "{one}" = 5 }}', data=data)
+    opened = open_desk(read_stewards_file(path))
+    assert opened.ledger.datasets() == [one]
+    visitor = opened.door.with_token(token_of(loose))
+    assert visitor is not None
+    (data_set,) = opened.datasets(visitor)
+    assert opened.left(visitor, data_set).left.epsilon == 5
+    twice = GOOD.replace("[people.ann]", f'[people.ann]\n[people."{one}"]\n[people."{loose}"]')
+    assert "is listed already" in " ".join(_faults(tmp_path, twice))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ('unit = "whom"', "line 32: sales.what: "),
+        ('unit = "row"\ndelta = 1', "datasets.sales: delta must be at least 0 and less than 1"),
+        ('unit = "row"\nbudget = "Clinic "', "'Clinic ' looks like 'clinic'"),
+    ],
+)
+def test_nothing_is_bound_before_everything_is_right(
+    tmp_path: Path, wrong: str, words: str
+) -> None:
+    """Nor is anything opened that is right itself, and listed before what is wrong."""
+    path = write_file(tmp_path)
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create("clinic", epsilon=1)
+    first = path.read_text().replace("[datasets.sales", "[datasets.before")
+    sales = (
+        ("[datasets.sales]" + first.partition("[datasets.before]")[2])
+        .replace("before", "sales")
+        .replace('unit = "who"', wrong)
+    )
+    path.write_text(f"{first}\n{sales}")
+    words = words.replace(
+        "32", str(key_lines(path.read_text())["datasets", "sales", "topics", "0"])
+    )
+    for start in (open_desk, check_desk):
+        with pytest.raises(FileFaults, match=re.escape(words)):
+            start(read_stewards_file(path))
+    assert ledger.datasets() == ["clinic"]
+
+
+@pytest.mark.parametrize("other", ['unit = "city"', 'unit = "who"\nneighbours = "replace"'])
+def test_a_file_that_contradicts_the_ledger_is_refused_when_the_desk_starts(
+    tmp_path: Path, other: str
+) -> None:
+    path = write_file(tmp_path)
+    assert check_desk(read_stewards_file(path)) == ["sales"]
+    open_desk(read_stewards_file(path))
+    assert check_desk(read_stewards_file(path)) == []
+    path.write_text(path.read_text().replace('unit = "who"', other))
+    with pytest.raises(FileFaults, match="the budget of data set 'sales' is for"):
+        check_desk(read_stewards_file(path))
+
+
+def test_two_data_sets_of_the_file_with_one_budget_are_for_one_unit(tmp_path: Path) -> None:
+    more = (
+        '[datasets.other]\ntable = "sales.csv"\nunit = "row"\nbudget = "sales"\n'
+        'people = { ann = 5, bob = "all" }\n[[datasets.other.topics]]\nname = "n"\n'
+    )
+    path = write_file(tmp_path, more=more)
+    with pytest.raises(FileFaults, match="other: the budget of data set 'sales' is"):
+        open_desk(read_stewards_file(path))
+    assert not (tmp_path / "budget.db").exists()
+
+
+def test_a_check_says_that_the_ledger_cannot_be_reached(tmp_path: Path) -> None:
+    for place in ("sqlite:///nowhere/budget.db", "postgresql://nobody@127.0.0.1:1/none"):
+        path = write_file(tmp_path, place)
+        with pytest.raises(LedgerError):
+            check_desk(read_stewards_file(path))

@@ -35,6 +35,10 @@ class RefusedRequest(ValueError):  # noqa: N818 - it says what happened
     """What is asked contradicts what the budget is for. Nothing was charged."""
 
 
+class KeyUsed(RefusedRequest):
+    """The request key was used for another request before. Nothing was charged."""
+
+
 class AlreadyCharged(RuntimeError):  # noqa: N818 - it says what happened
     """The same request was charged before, and is not charged again.
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Answered, RefusedRequest, Request
+from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Answered, KeyUsed, Request
 from dpgap.budget.amounts import rounded_up
 from dpgap.budget.binding import is_one_table
 from dpgap.budget.entries import (
@@ -64,7 +64,13 @@ def stating(
     A second budget for the same units is refused unless it is `meant` to stand beside the other:
     what both pay for adds up for the same people.
     """
-    others = beside(rows, dataset, facts)
+    require_meant(beside(rows, dataset, facts), meant)
+    found = {"facts": facts, "beside": meant}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def require_meant(others: list[str], meant: str | None) -> None:
+    """Refuse a budget for the same units as `others` unless it is `meant` to stand beside one."""
     if meant is None and others:
         raise ValueError(
             f"data set {others[0]!r} has a budget for the same table and unit, and the ε of both "
@@ -77,8 +83,6 @@ def stating(
             f"beside must name a data set whose budget is for the same table and unit{known}; it "
             f"is {meant!r}"
         )
-    found = {"facts": facts, "beside": meant}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
@@ -172,7 +176,7 @@ def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
     """Why a request with a key that was used before is not charged."""
     same = (entry.charge.epsilon, entry.extra.get("identity"), entry.purpose)
     if same != (rounded_up(request.epsilon), request.identity, request.purpose):
-        return RefusedRequest(
+        return KeyUsed(
             f"request key {entry.key!r} was used for another request, {entry.purpose!r}: use a "
             "key of its own for each request"
         )

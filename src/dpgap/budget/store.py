@@ -255,6 +255,16 @@ class Store:
         """Who the database knows us as, if the address says so."""
         return self._address.url.username
 
+    def is_there(self) -> bool:
+        """Whether there is a ledger at the address; an error if its database cannot be reached."""
+        file = self._address.file
+        if file is not None and not file.exists():
+            if not file.parent.is_dir():
+                raise LedgerError(f"there is no folder for the ledger {self.where}")
+            return False
+        with self._plain_errors(), self.engine.connect() as connection:
+            return self._layout(connection) is not None
+
     @contextmanager
     def reading(self) -> Iterator[Rows]:
         """A transaction that only reads."""

@@ -1,6 +1,7 @@
-"""`dpgap desk`: open a desk, check its file, or make a token."""
+"""`dpgap desk`: open a desk, check its file, or make a token or a key."""
 
 import logging
+import secrets
 from pathlib import Path
 from typing import Annotated
 
@@ -15,15 +16,21 @@ def desk(
     file: Annotated[Path | None, typer.Argument(help="The steward's file (TOML).")] = None,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Which port; 0 takes any that is free.")] = 8765,
-    check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check and count as a start does; open nothing.")
+    ] = False,
     token: Annotated[
         bool, typer.Option("--token", help="Print a new token, and the line for the file.")
     ] = False,
+    key: Annotated[bool, typer.Option("--key", help="Print a new key for the file.")] = False,
 ) -> None:
     """Serve pages and an API where people ask about data sets that they never hold."""
+    if key:
+        typer.echo(f'for the file:   key = "{secrets.token_hex(32)}"')
+        return
     try:
-        from dpgap.desk.app import open_desk
-        from dpgap.desk.serving import note_hangups, serve
+        from dpgap.desk.app import check_desk, open_desk
+        from dpgap.desk.serving import note_hangups, require_hosts, serve
         from dpgap.desk.stewards_file import FileFaults, read_stewards_file
         from dpgap.desk.tokens import hash_of_token, new_token
     except ModuleNotFoundError:
@@ -42,8 +49,14 @@ def desk(
     try:
         with notes():
             listed = read_stewards_file(file)
+            if exposed := listed.exposed():
+                say_error(f"note: {exposed}: `chmod 600` keeps it to its owner")
+            require_hosts(listed, host)
             if check:
+                missing = check_desk(listed)
                 typer.echo(printable(f"{file}: nothing is wrong"))
+                if missing:
+                    typer.echo(printable(f"A start would open the budgets: {', '.join(missing)}"))
                 return
             hangup = note_hangups()
             opened = open_desk(listed)

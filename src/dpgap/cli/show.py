@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dpgap.cli.errors import say_error
 from dpgap.cli.files import Input, Wanted
 from dpgap.cli.options import AsJSON, CSVFile, Force, HTMLFile
 from dpgap.cli.streams import say
@@ -38,6 +39,11 @@ def show(
         output.write(render[kind]())
     remaining = release.epsilon - getattr(release, "spent", release.epsilon)
     say(release.to_json() if json else shown(release, remaining))
+    if (entry := release.made.ledger) is not None:
+        say_error(
+            f"note: the document says that entry {entry.entry} of data set {entry.dataset!r} paid "
+            "for it. That was not looked up: `dpgap ledger archive` shows what the ledger has"
+        )
 
 
 def _content(file: str) -> bytes:

@@ -47,6 +47,11 @@ ACTS: dict[str, Callable[[Steward, Fields, str], Any]] = {
 REFRESH = "refresh"
 
 
+def listed_people(desk: Desk, data: ListedData) -> set[str]:
+    """Everybody who can have an allowance at the desk: those whom the steward's file lists."""
+    return {*desk.door.people(), *data.people}
+
+
 def act(desk: Desk, visitor: Visitor, data: ListedData, name: str, said: Fields) -> None:
     """Do it. Every change of a budget is an entry that says who did it at the desk, and why."""
     if name == REFRESH:
@@ -54,6 +59,8 @@ def act(desk: Desk, visitor: Visitor, data: ListedData, name: str, said: Fields)
         return
     if name not in ACTS:
         raise Refused(*NOT_THERE)
+    if name == "allow" and said.get("person") not in listed_people(desk, data):
+        raise Refused(422, "person must be somebody whom the steward's file lists")
     reason = said.get("reason", "").strip()
     if not reason or not reason.isprintable() or len(reason) > 200:
         raise Refused(422, "reason must say why, in at most 200 printable characters")

@@ -15,7 +15,7 @@ from dpgap.desk.counter import Asking
 from dpgap.desk.desk import Desk
 from dpgap.desk.door import Door
 from dpgap.desk.guard import WORDS, Guard, Place, note_error
-from dpgap.desk.opening import open_budgets
+from dpgap.desk.opening import missing_budgets, open_budgets
 from dpgap.desk.refusals import NOT_THERE, Refused, refusal_of
 from dpgap.desk.rendering import shown
 from dpgap.desk.shelf import Shelf
@@ -24,10 +24,18 @@ from dpgap.desk.visits import browser_visitor
 
 
 def open_desk(file: StewardsFile) -> Desk:
-    """Open budgets that are missing, count every topic, and make the door ready."""
-    ledger = Ledger(file.ledger)
-    open_budgets(file, ledger)
-    return Desk(file, ledger, Shelf(file), Door(file))
+    """Count every topic, then open budgets that are missing, and make the door ready.
+
+    The ledger is written to last: what a budget is for cannot be taken back.
+    """
+    ledger, shelf = Ledger(file.ledger), Shelf(file)
+    open_budgets(file, ledger, missing_budgets(file, ledger, shelf))
+    return Desk(file, ledger, shelf, Door(file))
+
+
+def check_desk(file: StewardsFile) -> list[str]:
+    """Do all that a start does but write to the ledger; the budgets that a start would open."""
+    return list(missing_budgets(file, Ledger(file.ledger), Shelf(file)))
 
 
 def application(desk: Desk, place: Place) -> Any:

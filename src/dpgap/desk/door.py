@@ -114,9 +114,9 @@ class Door:
 
 
 def _stamp(file: StewardsFile) -> tuple[int, ...]:
-    """What changes when the file does."""
+    """What changes when the file does: its ctime too, which nobody can set back."""
     try:
         found = os.stat(file.path)
     except OSError:
         return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -1,9 +1,11 @@
 """What values in a steward's file must be. Each check gives the value, or says what it must be."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from dpgap.exact.parameters import positive_rational, rational
@@ -14,6 +16,8 @@ _NAME = re.compile("[a-z0-9][a-z0-9_-]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|\[[0-9a-fA-F:]{2,39}\](:[0-9]{1,5})?")
 _TOKEN = re.compile("sha256:[0-9a-f]{64}")
 _KEY = re.compile("[0-9a-f]{64}")
+_DIFFERENT = 16
+"""How many different bytes, and steps from byte to byte, a random key has at least."""
 
 
 def _that(is_so: Callable[[Any], Any], words: str) -> Check:
@@ -36,7 +40,7 @@ host = _text_like(
     _HOST, 'a name such as "desk.example.org", with a port if it is not the usual one'
 )
 token = _text_like(_TOKEN, 'a line that `dpgap desk --token` printed, "sha256:…"')
-key = _text_like(_KEY, "64 hexadecimal digits, the same for all desks of one ledger")
+_key = _text_like(_KEY, "64 hexadecimal digits: `dpgap desk --key` prints such a line")
 words = _that(
     lambda it: isinstance(it, str) and 0 < len(it) <= 200 and it.isprintable(),
     "1 to 200 printable characters",
@@ -44,7 +48,7 @@ words = _that(
 address = _that(
     lambda it: isinstance(it, str) and it.strip() and it.isprintable(), "a path or an address"
 )
-counting = _that(lambda it: type(it) is int and it >= 1, "a whole number from 1 up")
+counting = _that(lambda it: type(it) is int and 1 <= it < 1 << 62, "a whole number from 1 up")
 yes_or_no = _that(lambda it: isinstance(it, bool), "true or false")
 table = _that(lambda it: isinstance(it, Mapping), "a table")
 label = _that(lambda it: isinstance(it, str | int), "texts or whole numbers")
@@ -53,6 +57,21 @@ label = _that(lambda it: isinstance(it, str | int), "texts or whole numbers")
 def one_of(*known: str) -> Check:
     """One of a few words."""
     return _that(known.__contains__, f"one of {', '.join(known)}")
+
+
+def key(value: Any) -> str:
+    """A key that nobody can guess: whoever can signs passes of a steward."""
+    digits: str = _key(value)
+    found = bytes.fromhex(digits)
+    steps = {(after - before) % 256 for before, after in pairwise(found)}
+    if min(len(set(found)), len(steps)) < _DIFFERENT:
+        raise ValueError("must be random, and this repeats itself: `dpgap desk --key` prints a key")
+    return digits
+
+
+def spelt(value: Any) -> str:
+    """A name that is looked up later, in its one spelling (Unicode's NFC)."""
+    return unicodedata.normalize("NFC", words(value))
 
 
 def number(value: Any) -> Fraction:
@@ -110,6 +129,11 @@ def shares(value: Any) -> dict[str, Fraction | None]:
     if not isinstance(value, Mapping):
         raise ValueError('must be people and what each may spend, such as { ann = 2, bob = "all" }')
     try:
-        return {words(person): allowance(share) for person, share in value.items()}
+        found = {spelt(person): allowance(share) for person, share in value.items()}
     except ValueError:
         raise ValueError('must give each person a number from 0 up, or "all"') from None
+    if len(found) < len(value):
+        raise ValueError(
+            "must name each person once: two names differ only in how they are encoded"
+        )
+    return found

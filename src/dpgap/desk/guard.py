@@ -22,6 +22,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("dpgap.desk")
 
+_FOR_PROGRAMS = ("/api/", "/health", "/static/")
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -47,7 +49,7 @@ WORDS = {
     413: "The request is too long.",
     414: "The address is too long.",
     431: "The headers are too long.",
-    421: "This desk does not answer to that name.",
+    421: "The desk does not answer to this name. Open the address that it printed at its start.",
     500: "Something went wrong inside the desk. Nothing more is shown of it.",
     503: "Too much is under way. Try again in a moment.",
 }
@@ -86,12 +88,29 @@ class Place:
     """The names that it has to the world; none: only this machine reaches it."""
     https: bool = False
     limits: Limits = field(default_factory=Limits)
+    label: str = "desk"
+    """What is before ".localhost" in the name of a desk that only this machine reaches."""
+
+    @property
+    def page_names(self) -> tuple[str, ...]:
+        """The names that pages, and so cookies, are under.
+
+        A browser sends a cookie of 127.0.0.1 to every port there, whoever listens. So pages are
+        under a name that others cannot guess.
+        """
+        return self.hosts or (f"{self.label}.localhost:{self.port}",)
 
     @cached_property
     def origins(self) -> frozenset[str]:
         """What an Origin may say."""
-        own = (f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
-        return frozenset(map(self.origin_of, self.hosts or own))
+        return frozenset(map(self.origin_of, self.page_names))
+
+    def origins_for(self, path: str) -> frozenset[str]:
+        """What a Host may say, as origins. Programs have no cookie: any name of this machine."""
+        if self.hosts or not path.startswith(_FOR_PROGRAMS):
+            return self.origins
+        local = (f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+        return self.origins | frozenset(map(self.origin_of, local))
 
     def origin_of(self, host: str) -> str:
         """The origin of a Host, which may name the default port: `desk.test:443` behind TLS."""
@@ -137,10 +156,11 @@ class Guard:
         limits, place = self._limits, self._place
         origins = [place.origin_of(name.decode("latin-1")) for name in headers.get(b"host", [])]
         (stated,) = headers.get(b"content-length", [b"0"])[:1]
+        ours = place.origins_for(scope["path"])
         is_chunked = b"transfer-encoding" in headers
         has_body = is_chunked or stated != b"0"
         refused = {
-            421: [origin in place.origins for origin in origins] != [True],
+            421: [origin in ours for origin in origins] != [True],
             414: len(scope["raw_path"]) + len(scope["query_string"]) > limits.address,
             431: sum(len(name + value) for name, value in scope["headers"]) > limits.body,
             405: scope["method"] not in ("GET", "POST"),

@@ -9,7 +9,7 @@ dpgap.desk.refusals.Refused: The ledger cannot be reached or written just now: n
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dpgap.budget.account import BudgetExhausted, RefusedRequest
+from dpgap.budget.account import BudgetExhausted, KeyUsed, RefusedRequest
 from dpgap.budget.entries import LedgerError
 from dpgap.releases.printable import printable
 
@@ -27,9 +27,12 @@ NOT_YOURS = 403, "This is for stewards."
 NOT_THERE = 404, "There is nothing here under this name."
 
 _LEDGER = "The ledger cannot be reached or written just now: nothing is released."
-_OTHER = (
-    "This request key was used for another question, or the budget is for another table. "
-    "Nothing was charged."
+_KEY_USED = (
+    "This request key was used for another question: send one of its own. Nothing was charged."
+)
+_OTHER_TABLE = (
+    "The budget is for another table, unit or columns than the desk has counted: tell your "
+    "steward. Nothing was charged."
 )
 
 
@@ -56,7 +59,7 @@ def refusal_of(error: Exception) -> Refused | None:
     if isinstance(error, BudgetExhausted):
         return Refused(409, printable(str(error)))
     if isinstance(error, RefusedRequest):
-        return Refused(409, _OTHER)
+        return Refused(409, _KEY_USED if isinstance(error, KeyUsed) else _OTHER_TABLE)
     if isinstance(error, LedgerError):
         return Refused(503, _LEDGER)
     if isinstance(error, ValueError | TypeError):

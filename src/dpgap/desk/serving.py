@@ -6,10 +6,12 @@ its headers and its body, nor for reading a response.
 """
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, cast
 
@@ -21,6 +23,7 @@ from dpgap.desk.app import application
 from dpgap.desk.desk import Desk
 from dpgap.desk.guard import Limits, Place, log
 from dpgap.desk.refusals import Refused
+from dpgap.desk.stewards_file import StewardsFile
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -102,21 +105,21 @@ class Connection(H11Protocol):
                 self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
 
+def require_hosts(file: StewardsFile, host: str) -> None:
+    """Refuse to listen where others reach the desk, unless the file says how they call it."""
+    if host not in LOOPBACK and not file.hosts:
+        raise ValueError(
+            f"host must be one of {', '.join(LOOPBACK)}: others can reach {host}, and the "
+            "steward's file has no hosts, the names that people call the desk by"
+        )
+
+
 def place_of(desk: Desk, host: str, port: int) -> Place:
     """Where the desk is to be reached, if it may be reached from there."""
-    file = desk.file
-    needed = {
-        "people with tokens": file.has_tokens,
-        "hosts, the names that people call it by": file.hosts,
-        "a key, so that passes outlive a restart": file.key,
-    }
-    missing = [words for words, is_there in needed.items() if not is_there]
-    if missing and (host not in LOOPBACK or file.hosts):
-        raise ValueError(
-            f"{host} can be reached by others, or hosts says so: the steward's file must then "
-            f"also have {'; '.join(missing)}"
-        )
-    return Place(port, file.hosts, file.https and bool(file.hosts))
+    require_hosts(desk.file, host)
+    hosts = desk.file.hosts
+    label = desk.door.passes.label()
+    return Place(port, hosts, desk.file.https and bool(hosts), label=label)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -128,18 +131,39 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         found.bind((host, port))
         found.listen(_QUEUE)  # from here on whoever comes waits, and is not refused
-    except OSError:
+    except OSError as error:
         found.close()
-        raise OSError(f"port {port} of {host} is taken, or not ours to take") from None
+        words = f"port {port} of {host} is taken, or not ours to take"
+        raise OSError(error.errno, words) from None
     return found
+
+
+def listening_locally(host: str, port: int) -> list[socket.socket]:
+    """Sockets on both loopback addresses: for a local name browsers try both, ::1 first.
+
+    So nobody else can wait at the other one for what a browser sends.
+    """
+    bound = [listening(host, port)]
+    try:
+        other = "127.0.0.1" if host == "::1" else "::1"
+        bound.append(listening(other, bound[0].getsockname()[1]))
+    except OSError as error:
+        if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # there is no IPv6
+            bound[0].close()
+            raise
+    return bound
 
 
 def serve(
     desk: Desk, host: str, port: int, say: Callable[[str], None], hangup: asyncio.Event
 ) -> None:
     """Serve until somebody stops it; `say` prints where the desk is."""
-    with listening(host, port) as bound:
-        place = place_of(desk, host, bound.getsockname()[1])
+    is_local = host in LOOPBACK and not desk.file.hosts
+    bound = listening_locally(host, port) if is_local else [listening(host, port)]
+    with ExitStack() as opened:
+        for each in bound:
+            opened.enter_context(each)
+        place = place_of(desk, host, bound[0].getsockname()[1])
         for line in greeting(desk, place, host):
             say(line)
         server = uvicorn.Server(configured(desk, place))
@@ -168,15 +192,17 @@ def configured(desk: Desk, place: Place) -> uvicorn.Config:
 
 def greeting(desk: Desk, place: Place, host: str) -> list[str]:
     """What the desk prints when it starts."""
-    if desk.door.link is None:
-        names = place.hosts or (f"{host}:{place.port}",)
-        scheme = "https" if place.https else "http"
-        return [f"The desk is open: {scheme}://{name}/" for name in names]
+    scheme = "https" if place.https else "http"
+    pages = [f"{scheme}://{name}/" for name in place.page_names]
     shown = f"[{host}]" if ":" in host else host
+    programs = f"http://{shown}:{place.port}/api/v1"
+    if desk.door.link is None:
+        lines = [f"The desk is open: {each}" for each in pages]
+        return lines if place.hosts else [*lines, f"Programs on this machine call {programs}"]
     return [
         "The desk is open. This link lets one browser in, once:",
-        f"  http://{shown}:{place.port}/enter?link={desk.door.link}",
-        "Programs on this machine send this token, until the desk stops:",
+        f"  {pages[0]}enter?link={desk.door.link}",
+        f"Stewards' forms, and programs at {programs}, send this token until the desk stops:",
         f"  {desk.door.local_token}",
     ]
 
@@ -189,11 +215,11 @@ def note_hangups() -> asyncio.Event:
 
 
 async def _run(
-    server: uvicorn.Server, desk: Desk, bound: socket.socket, hangup: asyncio.Event
+    server: uvicorn.Server, desk: Desk, bound: list[socket.socket], hangup: asyncio.Event
 ) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
     counting = asyncio.create_task(count_when_hung_up(desk, hangup))
-    await server.serve(sockets=[bound])
+    await server.serve(sockets=bound)
     counting.cancel()
 
 

@@ -58,7 +58,7 @@ class Shelf:
             for topic in data.topics.values():
                 try:
                     self._slots[data.name, topic.name] = Slot(_count(data, topic))
-                except (ValueError, TypeError, OSError) as error:
+                except (ValueError, TypeError, OSError, ImportError) as error:
                     faults.append((topic.line, f"{data.name}.{topic.name}: {error}"))
         if faults:
             raise FileFaults(file.path, faults)

@@ -19,6 +19,10 @@ from dpgap.desk import file_checks as check
 from dpgap.desk.toml_lines import key_lines, line_of
 
 _REQUIRED: Final = object()
+_LARGEST = 4 << 20
+"""The most bytes of a file that is read."""
+_SHOWN = 50
+_PASSWORD = re.compile("://[^/@]*:[^/@]+@")
 
 _DESK: dict[str, tuple[check.Check, Any]] = {
     "ledger": (check.address, _REQUIRED),
@@ -37,8 +41,8 @@ _DATASET: dict[str, tuple[check.Check, Any]] = {
     "table": (check.address, _REQUIRED),
     "unit": (check.words, _REQUIRED),
     "neighbours": (check.one_of("add-or-remove", "replace"), "add-or-remove"),
-    "budget": (check.words, None),
-    "beside": (check.words, None),
+    "budget": (check.spelt, None),
+    "beside": (check.spelt, None),
     "epsilon": (check.positive, None),
     "delta": (check.amount, Fraction(0)),
     "people": (check.shares, {}),
@@ -63,7 +67,9 @@ class FileFaults(ValueError):  # noqa: N818 - it says what they are
     """All that is wrong with a steward's file, a line each."""
 
     def __init__(self, path: Path, faults: list[tuple[int, str]]) -> None:
-        self.lines = [f"{path}, line {line}: {words}" for line, words in sorted(faults)]
+        self.lines = [f"{path}, line {line}: {words}" for line, words in sorted(faults)[:_SHOWN]]
+        if len(faults) > _SHOWN:
+            self.lines.append(f"{path}: and {len(faults) - _SHOWN} more faults")
         super().__init__("; ".join(self.lines))
 
 
@@ -154,12 +160,28 @@ class StewardsFile:
         """Whether people enter by tokens; else by a link that the desk prints."""
         return any(person.tokens for person in self.people.values())
 
+    def exposed(self) -> str | None:
+        """What others on this machine can do with the file and should not, if there is anything."""
+        mode = self.path.stat().st_mode
+        addresses = (self.ledger, *(data.table for data in self.datasets.values()))
+        if mode & 0o002:
+            return f"everybody on this machine can change {self.path}, and so let anybody in"
+        if mode & 0o004 and (self.key or any(map(_PASSWORD.search, addresses))):
+            return f"everybody on this machine can read the key or a password in {self.path}"
+        return None
+
 
 def read_stewards_file(path: str | Path) -> StewardsFile:
     """The file, if nothing is wrong with it; else `FileFaults` with all that is."""
     file = Path(path)
+    with file.open("rb") as opened:
+        found = opened.read(_LARGEST + 1)
+    if len(found) > _LARGEST:
+        words = f"is longer than {_LARGEST >> 20} MiB: a long domain belongs in a file of its own"
+        raise FileFaults(file, [(1, words)])
     try:
-        text = file.read_bytes().decode()
+        text = found.decode()
+        lines = key_lines(text)
         content = tomllib.loads(text, parse_float=Decimal)
     except UnicodeDecodeError:
         raise FileFaults(file, [(1, "must be text in UTF-8")]) from None
@@ -167,7 +189,12 @@ def read_stewards_file(path: str | Path) -> StewardsFile:
         where = re.search(r"line (\d+)", str(error))
         line = int(where[1]) if where else len(text.splitlines())
         raise FileFaults(file, [(line, "is not TOML")]) from None
-    return _FileReader(file, key_lines(text)).read(content)
+    except RecursionError:
+        words = "has too many lists or tables within each other"
+        raise FileFaults(file, [(1, words)]) from None
+    except ValueError:  # an integer of more digits than Python reads
+        raise FileFaults(file, [(1, "has a number with too many digits")]) from None
+    return _FileReader(file, lines).read(content)
 
 
 @dataclass(slots=True)
@@ -186,7 +213,13 @@ class _FileReader:
             name: self._pass((name,), check.table, content.get(name, {})) or {}
             for name in ("people", "datasets")
         }
-        people = {name: self._person(name, each) for name, each in listed["people"].items()}
+        people: dict[str, Person] = {}
+        for name, each in listed["people"].items():
+            person = self._person(name, each)
+            if people.setdefault(person.name, person) is not person:
+                self._fault(
+                    ("people", name), "is listed already, with its letters encoded otherwise"
+                )
         self._require_one_owner(people)
         datasets = {
             name: self._dataset(name, each, people) for name, each in listed["datasets"].items()
@@ -196,6 +229,11 @@ class _FileReader:
         if not self.faults:
             self._require_one_archive(datasets)
             self._require_one_budget(datasets.values())
+            if desk["hosts"] and not (desk["key"] and any(each.tokens for each in people.values())):
+                words = (
+                    "needs a key (`dpgap desk --key`) and people with tokens (`dpgap desk --token`)"
+                )
+                self._fault(("desk", "hosts"), f"{words}: others can reach this desk")
         if self.faults:
             raise FileFaults(self.path, self.faults)
         desk["ledger"] = self._place(desk["ledger"], "sqlite:///")
@@ -230,9 +268,9 @@ class _FileReader:
                 self._fault(("datasets", data.name, "table"), f"{words}: {mend}")
 
     def _person(self, name: str, content: Any) -> Person:
-        self._pass(("people", name), check.words, name)
+        spelt = self._pass(("people", name), check.spelt, name) or name
         found = self._table(content, _PERSON, ("people", name))
-        return Person(name, found["role"] == "steward", found["tokens"] or ())
+        return Person(spelt, found["role"] == "steward", found["tokens"] or ())
 
     def _dataset(self, name: str, content: Any, people: Mapping[str, Person]) -> Any:
         where = ("datasets", name)

@@ -1,10 +1,13 @@
 """The pages for stewards: what was spent by whom, and forms over the ledger's own functions."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
-from dpgap.desk.acts import ACTS, REFRESH, act
+from dpgap.desk.acts import ACTS, REFRESH, act, listed_people
 from dpgap.desk.desk import Page
 from dpgap.desk.refusals import Refused
 from dpgap.desk.rendering import html, shown
@@ -20,6 +23,8 @@ from dpgap.desk.visits import (
 from dpgap.releases.ledger_page import ledger_fragment
 
 router = APIRouter(include_in_schema=False)
+
+_TOKEN = "token must be your own: each change asks for it again. Nothing was changed."
 
 
 @router.get("/steward")
@@ -43,14 +48,28 @@ def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
 async def change(request: Request, at: StewardAtData, what: str) -> Response:
     """Do something with a budget, then show it again."""
     said = await form_of(request, at.visitor)
+    again = at.desk.door.with_token(said.pop("token", ""))
     try:
+        if again is None or again.name != at.visitor.name:
+            raise Refused(403, _TOKEN)
         await run_in_threadpool(act, *at, what, said)
     except Refused as refused:
-        return await run_in_threadpool(_page, request, at, refused.words, Page(100), refused.status)
+        given = {what: said}
+        return await run_in_threadpool(
+            _page, request, at, refused.words, Page(100), refused.status, given
+        )
     return RedirectResponse(f"/steward/{at.data.name}?done={what}", status_code=303)
 
 
-def _page(request: Request, at: At, words: str, page: Page, status: int = 200) -> Response:
+def _page(
+    request: Request,
+    at: At,
+    words: str,
+    page: Page,
+    status: int = 200,
+    given: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> Response:
+    """The page of a budget. `given` is what was typed into the form of a refused act."""
     desk, _, data = at
     entries = desk.entries(data, page)
     flaws = desk.ledger.verify(data.budget) if "verify" in request.query_params else None
@@ -60,9 +79,10 @@ def _page(request: Request, at: At, words: str, page: Page, status: int = 200) -
         at,
         status=status,
         words=words,
+        given=given,
         flaws=flaws,
         stale=desk.ledger.steward(data.budget).stale(),
         entries=entries,
         older=older(entries, page),
-        people=sorted(desk.door.people().keys() | data.people.keys()),
+        people=sorted(listed_people(desk, data)),
     )

@@ -11,6 +11,8 @@ import tomllib
 
 Path = tuple[str, ...]
 
+_MOST_PARTS = 32
+
 _HEADER = re.compile(r"^\s*(\[\[?)(.+?)\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(
     r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*="""
@@ -18,11 +20,14 @@ _KEY = re.compile(
 
 
 def key_lines(text: str) -> dict[Path, int]:
-    """The line of every table and key, by its path; an entry of an array has its number."""
+    """The line of every table and key, by its path; an entry of an array has its number.
+
+    A key of very many parts raises `RecursionError`: tomllib would take minutes to read it.
+    """
     found: dict[Path, int] = {}
     entries: dict[Path, int] = {}
     table: Path = ()
-    for line, content in enumerate(text.splitlines(), start=1):
+    for line, content in enumerate(text.split("\n"), start=1):
         if header := _HEADER.match(content):
             table = _parts(header[2])
             if header[1] == "[[":
@@ -41,6 +46,8 @@ def line_of(path: Path, lines: dict[Path, int]) -> int:
 
 def _parts(words: str) -> Path:
     """The parts of a dotted key, as TOML reads them."""
+    if words.count(".") > _MOST_PARTS:
+        raise RecursionError
     try:
         value = tomllib.loads(f"{words} = 0")
     except tomllib.TOMLDecodeError:

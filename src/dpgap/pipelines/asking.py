@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, TypeVar, cast
 
-from dpgap.budget.account import Account, AlreadyCharged, Archive, RefusedRequest, charged
+from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, charged
 from dpgap.data.by_group import CountsByGroup
 from dpgap.data.domain import kind_of_label, text_of
 from dpgap.data.private_counts import PrivateCounts
@@ -310,7 +310,7 @@ def _pay(question: Question, account: Account | None, draw: Callable[[], R], kin
             raise
         again = read_archived(before.answered.document)
         if not isinstance(again, kind) or not question.is_same_as(again.question):
-            raise RefusedRequest(
+            raise KeyUsed(
                 "this request key was used for another request: use a key of its own for each"
             ) from None
         return cast(R, again.again())

@@ -3,10 +3,15 @@
 dpgap never makes a release in which they disagree. A document may have been edited, or made up.
 """
 
+from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 from dpgap.releases.by_group import ReleasesByGroup
+from dpgap.releases.counted import UnitCount
 from dpgap.releases.faults import DocumentError
+from dpgap.releases.numbers import exact_value
+from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import Selected
 from dpgap.releases.results import (
@@ -36,6 +41,7 @@ def require_agreement(release: Any) -> None:
         _require_groups(release)
         return
     _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
+    _require(_epsilon_of(release.mechanisms) == release.epsilon, "epsilon and the mechanisms")
     _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
     is_hybrid = isinstance(release, HybridRelease)
     asked = getattr(release, "question", None)
@@ -43,6 +49,10 @@ def require_agreement(release: Any) -> None:
     _require(is_hybrid or promised, "a δ and what was asked")
     if isinstance(release, MeasuredValues):
         _require_laws([release.error], release.values.size)
+        if isinstance(release, UnitCount):
+            _require(release.values.size == 1, "how many units there are and the values")
+            _require(release.question.kind == "count", "a count and the question")
+            _require(release.question.epsilon == release.epsilon, "epsilon and the question")
         return
     count = release.indices.size
     _require(release.labels is None or len(release.labels) == count, "indices and labels")
@@ -68,6 +78,13 @@ def require_agreement(release: Any) -> None:
         _require_measured(release, count)
     if isinstance(release, TableRelease):
         _require_question(release, count)
+
+
+def _epsilon_of(mechanisms: Iterable[MechanismUsed]) -> Fraction | None:
+    """What mechanisms cost, one after the other; None if one of them does not say."""
+    stated = [dict(each.parameters).get("epsilon") for each in mechanisms]
+    texts = [each for each in stated if isinstance(each, str)]
+    return sum(map(exact_value, texts), Fraction(0)) if len(texts) == len(stated) else None
 
 
 def _require_evidence(release: Selected, count: int) -> None:
@@ -116,16 +133,21 @@ def _require_groups(release: ReleasesByGroup) -> None:
     _require(release.promise.epsilon == release.question.epsilon, "epsilon and the promise")
     _require(release.promise.delta == release.question.delta, "δ and the promise")
     _require(release.spent <= release.epsilon, "spent and epsilon")
+    used = {each for answer in release.values() for each in answer.mechanisms}
+    _require(set(release.mechanisms) == used, "the groups and their mechanisms")
+    asked = release.question.epsilon
     for answer in release.values():
+        is_shared = answer.epsilon in (asked, asked / release.question.origin.max_groups)
+        _require(is_shared, "epsilon and that of the groups")
         require_agreement(answer)
 
 
 def _require_question(release: TableRelease, count: int) -> None:
     question = release.question
-    is_right = question.epsilon == release.epsilon
-    if question.group is not None:
-        is_right = release.epsilon <= question.epsilon
-    _require(is_right, "epsilon and the question")
+    is_of_one = question.group is not None or question.epsilon == release.epsilon
+    _require(is_of_one, "epsilon and the question")
+    _require(question.kind != "count", "a table and the question")
+    _require(question.kind == "above" or question.k is not None, "a top-k and its k")
     _require(question.method == release.method, "the method and the question")
     _require((question.kind == "above") == (question.threshold is not None), "kind and threshold")
     _require(release.labels is not None or not count, "a table and its labels")

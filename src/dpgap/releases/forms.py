@@ -99,8 +99,8 @@ def exact(is_right: Callable[[Any], bool], what: str) -> Form:
 
 
 def positive() -> Form:
-    """An exact number above 0."""
-    return exact(lambda value: value > 0, "a number above 0")
+    """An exact number above 0. No ε, scale or bound that dpgap draws with comes near the end."""
+    return exact(lambda value: 0 < value < 1 << 400, "a number above 0 and below 2^400")
 
 
 def label() -> Form:

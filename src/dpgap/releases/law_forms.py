@@ -59,8 +59,8 @@ def _require_drawable(law: Decay, where: str) -> None:
     lengths = (law.scale, getattr(law, "step", law.scale))
     if not all(_SHORTEST <= length <= 1 / _SHORTEST for length in lengths):
         raise DocumentError(f"{where} must have a scale that dpgap draws from")
-    if not getattr(law, "share", 1) <= 1:
-        raise DocumentError(f"{where} must have a share of at most 1")
+    if not _SHORTEST <= getattr(law, "share", 1) <= 1:
+        raise DocumentError(f"{where} must have a share of at most 1 that dpgap draws from")
 
 
 def _require_sound_error(error: Any, where: str) -> None:

@@ -6,15 +6,17 @@ other kinds (dates, bytes) become text too.
 
 import math
 from dataclasses import fields, is_dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+
+from dpgap.releases.numbers import exact_text
 
 
 def plain(value: Any) -> Any:
     """The value as JSON would have it.
 
-    >>> from fractions import Fraction
     >>> plain((Fraction(7, 10), np.int64(3), None))
     ['7/10', 3, None]
     """
@@ -33,4 +35,4 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         own = {each.name: plain(getattr(value, each.name)) for each in fields(value)}
         return {"kind": type(value).__name__, **own}
-    return str(value)
+    return exact_text(value) if isinstance(value, Fraction) else str(value)

@@ -7,7 +7,7 @@ import html
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import FrozenInstanceError, dataclass, field, replace
+from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn, Self
@@ -96,6 +96,19 @@ def _refuse_attribute(release: object, name: str, value: object = None) -> NoRet
     raise FrozenInstanceError(f"cannot change {name!r} of a release")
 
 
+def _repr(release: Any) -> str:
+    named = [each.name for each in fields(release) if each.repr]
+    return f"{type(release).__name__}({', '.join(_field(release, name) for name in named)})"
+
+
+def _field(release: Any, name: str) -> str:
+    value = getattr(release, name)
+    try:
+        return f"{name}={value!r}"
+    except ValueError:
+        return f"{name}=<{type(value).__name__} with too many digits>"
+
+
 class Table(ABC):
     """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
 
@@ -107,7 +120,10 @@ class Table(ABC):
         """Let nothing be attached to a release: OpenDP tries to attach the answers.
 
         What dataclasses say of an attribute that is no field is a TypeError where there are slots.
+        Their `repr` fails where a number has more digits than Python writes.
         """
+        if is_dataclass(cls):
+            cls.__repr__ = _repr
         if "__setattr__" in vars(cls):
             cls.__setattr__ = cls.__delattr__ = _refuse_attribute  # type: ignore[method-assign]
 
