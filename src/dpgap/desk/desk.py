@@ -103,9 +103,11 @@ class Desk:
         last, own = Steward(self.ledger, data.budget).standing(visitor.name)
         left = NOTHING if last.closed else last.left
         if own is not None and own.allowance is not None:
-            rest = own.allowance - own.own
-            delta = max(NOTHING.delta, rest.delta)  # without any, questions without δ go on
-            left = Amount(min(left.epsilon, rest.epsilon), min(left.delta, delta))
+            rest = own.allowance - own.own  # below 0 where an allowance was made smaller
+            left = Amount(
+                max(NOTHING.epsilon, min(left.epsilon, rest.epsilon)),
+                max(NOTHING.delta, min(left.delta, rest.delta)),
+            )
         return Left(left, last)
 
     def charge(

@@ -1,0 +1,85 @@
+"""Floods cost their author: what one person asks for is bounded before anything is charged."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desks import Running, running, write_file
+
+from dpgap.desk import expecting
+from dpgap.desk.asking import DeskQuestion, number_in, text_of
+from dpgap.desk.desk import Desk
+
+API = "/api/v1/datasets/sales"
+SLIDER = {"topic": "what", "k": "2", "epsilon": "0.37", "part": "expect"}
+
+
+def test_a_moving_slider_works_nothing_out_twice_and_reads_no_archive(
+    desk: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[Any] = []
+    plan = expecting.dpgap.plan
+    monkeypatch.setattr(
+        expecting.dpgap, "plan", lambda **how: planned.append(how["epsilon"]) or plan(**how)
+    )
+    with desk.browser("ann") as ann:
+        whole = ann.get("/data/sales", params={**SLIDER, "part": ""}).text
+        assert len(planned) == len(set(planned)) == 5
+        monkeypatch.setattr(Desk, "archive", lambda *_: 1 / 0)
+        part = ann.get("/data/sales", params=SLIDER)
+        wider = ann.get("/data/sales", params={**SLIDER, "epsilon": "0.74"})
+    assert len(planned) == 6  # of the other ε, those for less were there already
+    assert (part.status_code, wider.status_code) == (200, 200)
+    shown = part.text.strip()
+    assert shown.startswith('<section id="expect"')
+    assert shown.endswith("</section>")
+    without_keys = [line for line in shown.splitlines() if 'name="key"' not in line]
+    assert all(line in whole for line in without_keys)
+
+
+@pytest.mark.parametrize("text", ["1e-13", "1/3", "0.5", "1e-38", "10⁻¹¹", "2.5·10⁻⁷", " 0.25 "])
+def test_numbers_that_the_desk_writes_are_numbers_that_it_reads(text: str) -> None:
+    value = number_in({"delta": text}, "delta")
+    written = text_of(value)
+    assert number_in({"delta": written}, "delta") == value
+    again = DeskQuestion.read({"topic": "what", "epsilon": "0.123456789012"}).epsilon / 4
+    assert number_in({"epsilon": text_of(again)}, "epsilon") == again
+    for _ in range(90):
+        again /= 4
+        assert 0 <= number_in({"epsilon": text_of(again)}, "epsilon") <= again
+
+
+def test_a_budget_with_a_tiny_delta_can_be_asked_as_its_page_suggests(tmp_path: Path) -> None:
+    path = write_file(tmp_path, data='epsilon = 10\ndelta = "1e-11"')
+    text = path.read_text().replace('domain = "items.txt"', "max_items = 2")
+    path.write_text(text)
+    with running(path) as desk, desk.browser("ann") as ann:
+        page = ann.get("/data/sales")
+    assert page.status_code == 200
+    assert "Ask, and pay" in page.text
+    assert 'value="1e-13"' in page.text
+
+
+def test_what_is_left_is_never_below_nothing(desk: Running) -> None:
+    question = {"topic": "what", "k": 1, "epsilon": 2, "key": "the-first-one"}
+    with desk.program("ann") as ann, desk.program("sue") as sue:
+        assert ann.post(f"{API}/ask", json=question).status_code == 200
+        act = {"person": "ann", "epsilon": 1, "reason": "less"}
+        assert sue.post(f"{API}/acts/allow", json=act).status_code == 200
+        assert ann.get(API).json()["left"] == "0"
+        rows = ann.post(f"{API}/plan", json={"topic": "what", "k": 2}).json()["rows"]
+    assert {row["left"] for row in rows} == {"0"}
+    assert not any(row["is_covered"] for row in rows)
+
+
+def test_a_field_that_is_refused_is_told_what_is_accepted(desk: Running) -> None:
+    with desk.program("ann") as ann:
+        short = ann.post(f"{API}/ask", json={"topic": "what", "key": "short"})
+        wrong = ann.post(f"{API}/ask", json={"topic": "what", "key": "long-enough", "k": "many"})
+        other = ann.post(f"{API}/ask", json={"topic": "what", "key": "long-enough", "q": 1})
+        many = ann.get(f"{API}/releases?limit=5000")
+    assert "key: String should have at least 8 characters" in short.json()["error"]
+    assert "k: Input should be a valid integer" in wrong.json()["error"]
+    assert "q: Extra inputs are not permitted" in other.json()["error"]
+    assert "limit: Input should be less than or equal to 1000" in many.json()["error"]
+    assert {each.status_code for each in (short, wrong, other, many)} == {422}
