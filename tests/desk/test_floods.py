@@ -1,10 +1,13 @@
 """Floods cost their author: what one person asks for is bounded before anything is charged."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from desks import Running, running, write_file
+from desks import Running, question, running, write_file
 
 from dpgap.desk import expecting
 from dpgap.desk.asking import DeskQuestion, number_in, text_of
@@ -37,6 +40,50 @@ def test_a_moving_slider_works_nothing_out_twice_and_reads_no_archive(
     assert all(line in whole for line in without_keys)
 
 
+def test_a_question_costs_at_least_what_the_file_says(tmp_path: Path) -> None:
+    people = {"ann": "least_epsilon = 0.2", "bob": "", "sue": 'role = "steward"'}
+    path = write_file(tmp_path, people=people, data="epsilon = 10\nleast_epsilon = 0.1")
+    with running(path) as desk, desk.program("ann") as ann, desk.program("bob") as bob:
+        tiny = bob.post(f"{API}/ask", json=question(epsilon="1e-8"))
+        assert (tiny.status_code, bob.post(f"{API}/ask", json=question()).status_code) == (422, 200)
+        assert "epsilon must be at least 0.1" in tiny.json()["error"]
+        assert ann.post(f"{API}/ask", json=question(fresh=True)).status_code == 422
+        plan = bob.post(f"{API}/plan", json={"topic": "what", "k": 2, "epsilon": "0.2"}).json()
+        assert [row["epsilon"] for row in plan["rows"]] == ["1/10", "1/5", "2/5", "4/5"]
+        assert len(desk.desk.ledger.account("sales").requests(9)) == 1
+
+
+def test_whoever_says_nothing_has_the_usual_limits(desk: Running) -> None:
+    with desk.program("bob") as bob:
+        assert bob.post(f"{API}/ask", json=question(epsilon="0.0009")).status_code == 422
+        assert bob.post(f"{API}/ask", json=question(epsilon="0.001")).status_code == 200
+
+
+def test_one_person_has_few_requests_under_way_and_others_are_served(
+    desk: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, waiting = threading.Event(), threading.Semaphore(0)
+    archive = Desk.archive
+
+    def stuck(self: Desk, *at: Any) -> Any:
+        waiting.release()
+        free.wait(20)
+        return archive(self, *at)
+
+    monkeypatch.setattr(Desk, "archive", stuck)
+    with desk.program("ann") as ann, desk.program("bob") as bob, ThreadPoolExecutor(30) as threads:
+        looks = [threads.submit(ann.get, f"{API}/releases") for _ in range(30)]
+        for _ in range(12):
+            assert waiting.acquire(timeout=20)
+        refused = list(islice(as_completed(looks, timeout=20), 18))
+        assert {look.result().status_code for look in refused} == {429}
+        assert bob.get(API).status_code == 200
+        free.set()
+    assert sorted(look.result().status_code for look in looks) == [200] * 12 + [429] * 18
+    with desk.program("ann") as ann:
+        assert ann.get(API).status_code == 200
+
+
 @pytest.mark.parametrize("text", ["1e-13", "1/3", "0.5", "1e-38", "10⁻¹¹", "2.5·10⁻⁷", " 0.25 "])
 def test_numbers_that_the_desk_writes_are_numbers_that_it_reads(text: str) -> None:
     value = number_in({"delta": text}, "delta")
@@ -61,9 +108,8 @@ def test_a_budget_with_a_tiny_delta_can_be_asked_as_its_page_suggests(tmp_path: 
 
 
 def test_what_is_left_is_never_below_nothing(desk: Running) -> None:
-    question = {"topic": "what", "k": 1, "epsilon": 2, "key": "the-first-one"}
     with desk.program("ann") as ann, desk.program("sue") as sue:
-        assert ann.post(f"{API}/ask", json=question).status_code == 200
+        assert ann.post(f"{API}/ask", json=question(epsilon=2)).status_code == 200
         act = {"person": "ann", "epsilon": 1, "reason": "less"}
         assert sue.post(f"{API}/acts/allow", json=act).status_code == 200
         assert ann.get(API).json()["left"] == "0"

@@ -91,8 +91,9 @@ def plan(at: ProgramAtData, question: AskedQuestion) -> dict[str, Any]:
     desk, visitor, data = at
     with in_our_words():
         asked = DeskQuestion.read(question.said())
-        left = desk.left(visitor, data).left
-        expected = prospects(asked, desk.slot(data, asked).facts, left)
+        facts = desk.slot(visitor, data, asked).facts
+        least = desk.limits(visitor, data).least_epsilon
+        expected = prospects(asked, facts, desk.left(visitor, data).left, least)
     rows = [
         row._asdict() | {"epsilon": readable_text(row.epsilon), "left": readable_text(row.left)}
         for row in expected.rows

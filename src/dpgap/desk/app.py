@@ -1,8 +1,9 @@
 """The application: routes, and one way to refuse."""
 
+from collections import Counter
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -20,7 +21,7 @@ from dpgap.desk.refusals import NOT_THERE, Refused, refusal_of
 from dpgap.desk.rendering import shown
 from dpgap.desk.shelf import Shelf
 from dpgap.desk.stewards_file import StewardsFile
-from dpgap.desk.visits import browser_visitor
+from dpgap.desk.visits import browser_visitor, few_at_once
 
 
 def open_desk(file: StewardsFile) -> Desk:
@@ -41,8 +42,9 @@ def application(desk: Desk, place: Place) -> Any:
         redirect_slashes=False,
     )
     app.state.desk, app.state.is_https, app.state.asking = desk, place.https, Asking(desk)
+    app.state.under_way = Counter[str]()
     for router in (pages.router, stewards_pages.router, api.router, api.about):
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(few_at_once)])
     for kind in (Refused, LedgerError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _refuse)
     return Guard(app, place)

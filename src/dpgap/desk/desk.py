@@ -15,12 +15,12 @@ from dpgap.budget.amounts import NOTHING, Amount
 from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.budget.steward import Steward
-from dpgap.desk.asking import DeskQuestion, ask
+from dpgap.desk.asking import DeskQuestion, ask, text_of
 from dpgap.desk.door import Door, Visitor
 from dpgap.desk.pending import Pending, Reserved, Reserving
 from dpgap.desk.refusals import NOT_THERE, Refused
 from dpgap.desk.shelf import Shelf, Slot
-from dpgap.desk.stewards_file import ListedData, StewardsFile
+from dpgap.desk.stewards_file import ListedData, PersonLimits, StewardsFile
 from dpgap.desk.ticks import Ticks
 from dpgap.releases.document import handed_out, read_archived
 from dpgap.releases.release import Release
@@ -119,7 +119,7 @@ class Desk:
         """
         if not self.door.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
-        slot, own = self.slot(data, question), own_key(visitor, key)
+        slot, own = self.slot(visitor, data, question), own_key(visitor, key)
         account = Reserving(self.ledger, data.budget).of(
             visitor.name, key=own, joins=not question.fresh
         )
@@ -146,8 +146,15 @@ class Desk:
             return receipt._replace(state=Archived(reservation, settlement).state)
         return receipt
 
-    def slot(self, data: ListedData, question: DeskQuestion) -> Slot:
+    def limits(self, visitor: Visitor, data: ListedData) -> PersonLimits:
+        """What bounds the questions of this person, besides the budget."""
+        return data.limits._replace(**visitor.person.limits)
+
+    def slot(self, visitor: Visitor, data: ListedData, question: DeskQuestion) -> Slot:
         """The counts that a question is about, if it can be asked so. All of this is public."""
+        least = self.limits(visitor, data).least_epsilon
+        if question.epsilon < least:
+            raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
         topic = data.topics.get(question.topic)
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")

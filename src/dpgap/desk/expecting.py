@@ -67,14 +67,16 @@ class Prospects(NamedTuple):
         return max(row.half_width for row in self.rows) or 1.0
 
 
-def prospects(question: DeskQuestion, facts: PrivateCounts, left: Amount) -> Prospects:
-    """What this question will tell for its ε, and for others.
+def prospects(
+    question: DeskQuestion, facts: PrivateCounts, left: Amount, least: Fraction
+) -> Prospects:
+    """What this question will tell for its ε, and for others from the least that may be asked.
 
     While somebody moves ε, the same numbers are asked for again and again, so they are cached.
     """
     rows = []
     plain = replace(question, fresh=False, sizes="")  # neither changes an error
-    for share in _STEPS:
+    for share in (each for each in _STEPS if each * question.epsilon >= least):
         cost = Amount(share * question.epsilon, question.delta)
         found = _errors(replace(plain, epsilon=cost.epsilon), facts)
         rest = max(NOTHING.epsilon, left.epsilon - cost.epsilon)

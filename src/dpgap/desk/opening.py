@@ -28,7 +28,7 @@ def open_budgets(file: StewardsFile, ledger: Ledger) -> None:
         for person, share in data.people.items():
             last, own = steward.standing(person)
             if share is not None and (own is None or own.allowance is None):
-                steward.allow(person, share, delta=last.granted.delta, reason=_REASON)
+                steward.allow(person, share.epsilon, delta=last.granted.delta, reason=_REASON)
 
 
 def _open(ledger: Ledger, data: ListedData) -> None:

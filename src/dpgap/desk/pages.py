@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from fractions import Fraction
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
@@ -165,11 +164,12 @@ def _question_page(
     is_part = said.get("part") == "expect"  # all that a moving slider changes
     said = _filled(said, desk, data)
     expected = question = None
-    left = desk.left(visitor, data)
+    left, least = desk.left(visitor, data), desk.limits(visitor, data).least_epsilon
     try:
         with in_our_words():
             question = DeskQuestion.read(said)
-            expected = prospects(question, desk.slot(data, question).facts, left.left)
+            facts = desk.slot(visitor, data, question).facts
+            expected = prospects(question, facts, left.left, least)
     except Refused as why:
         refused = refused or why
     fields = said if question is None else said | question.fields()
@@ -180,7 +180,7 @@ def _question_page(
         at,
         status=200 if refused is None else refused.status,
         left=left,
-        least=Fraction(1, 100),
+        least=least,
         fields=fields,
         topic=data.topics[said["topic"]],
         question=question,
