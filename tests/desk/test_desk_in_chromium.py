@@ -185,7 +185,7 @@ PLACES = [
     "/data/sales/archive",
     "/data/sales/releases/4",
     "/steward",
-    "/steward/sales?verify",
+    "/steward/sales",
     "/programs",
     "/nothing",
 ]

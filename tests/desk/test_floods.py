@@ -1,5 +1,6 @@
 """Floods cost their author: what one person asks for is bounded before anything is charged."""
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import islice
@@ -7,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desks import Running, question, running, write_file
+from desks import Running, form_in, question, running, write_file
 
+from dpgap.budget.ledger import Ledger
 from dpgap.desk import expecting
 from dpgap.desk.asking import DeskQuestion, number_in, text_of
 from dpgap.desk.desk import Desk
@@ -129,3 +131,29 @@ def test_a_field_that_is_refused_is_told_what_is_accepted(desk: Running) -> None
     assert "q: Extra inputs are not permitted" in other.json()["error"]
     assert "limit: Input should be less than or equal to 1000" in many.json()["error"]
     assert {each.status_code for each in (short, wrong, other, many)} == {422}
+
+
+def test_no_page_waits_for_a_book_to_be_verified(
+    desk: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, verify, calls = threading.Event(), Ledger.verify, []
+
+    def slow(self: Ledger, *which: Any, **how: Any) -> list[str]:
+        calls.append(which)
+        free.wait(20)
+        return verify(self, *which, **how)
+
+    monkeypatch.setattr(Ledger, "verify", slow)
+    with desk.browser("sue") as sue:
+        before = sue.get("/steward/sales").text
+        form = form_in(before, "/steward/sales/verify")
+        for _ in range(2):
+            assert sue.post("/steward/sales/verify", data=form).status_code == 303
+        during = sue.get("/steward/sales").text
+        free.set()
+        desk.desk.verifier.start("sales").result(20)
+        after = sue.get("/steward/sales").text
+    assert "Not verified since the desk started." in before
+    assert "It is being verified now." in during
+    assert re.search(r"Verified 20\d\d-\d\d-\d\d \d\d:\d\d UTC: the book is intact", after)
+    assert len(calls) <= 2  # the second press started none of its own

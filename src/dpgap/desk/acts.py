@@ -44,13 +44,16 @@ ACTS: dict[str, Callable[[Steward, Fields, str], Any]] = {
     "write-off": _write_off,
     "close": lambda at, said, why: at.close(reason=why),
 }
-REFRESH = "refresh"
+REFRESH, VERIFY = "refresh", "verify"
 
 
 def act(desk: Desk, visitor: Visitor, data: ListedData, name: str, said: Fields) -> None:
     """Do it. Every change of a budget is an entry that says who did it at the desk, and why."""
     if name == REFRESH:
         desk.shelf.refresh(data)
+        return
+    if name == VERIFY:
+        desk.verifier.start(data.budget)
         return
     if name not in ACTS:
         raise Refused(*NOT_THERE)

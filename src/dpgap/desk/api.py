@@ -91,7 +91,8 @@ def plan(at: ProgramAtData, question: AskedQuestion) -> dict[str, Any]:
     desk, visitor, data = at
     with in_our_words():
         asked = DeskQuestion.read(question.said())
-        facts = desk.slot(visitor, data, asked).facts
+        desk.require_least(visitor, data, asked)
+        facts = desk.slot(data, asked).facts
         least = desk.limits(visitor, data).least_epsilon
         expected = prospects(asked, facts, desk.left(visitor, data).left, least)
     rows = [
@@ -151,10 +152,10 @@ def stale(at: StewardsProgramAtData) -> dict[str, Any]:
 
 
 @router.get("/datasets/{name}/verify")
-def verify(at: StewardsProgramAtData) -> dict[str, Any]:
+async def verify(at: StewardsProgramAtData) -> dict[str, Any]:
     """For stewards: everything that is wrong with the book, and its head to note elsewhere."""
-    flaws = at.desk.ledger.verify(at.data.budget)
-    return {"flaws": flaws, "head": at.desk.left(at.visitor, at.data).last.hash}
+    found = await asyncio.wrap_future(at.desk.verifier.start(at.data.budget))
+    return {"flaws": found.flaws, "head": found.head}
 
 
 @router.post("/datasets/{name}/acts/{what}")

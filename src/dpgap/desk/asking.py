@@ -104,7 +104,7 @@ def text_of(value: Fraction) -> str:
 
 
 def _is_long(value: Fraction) -> bool:
-    return max(value.numerator, value.denominator) >= 10**_LONGEST
+    return bool(max(value.numerator, value.denominator) >= 10**_LONGEST)
 
 
 def number_in(said: Mapping[str, str], name: str) -> Fraction:

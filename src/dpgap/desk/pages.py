@@ -168,7 +168,8 @@ def _question_page(
     try:
         with in_our_words():
             question = DeskQuestion.read(said)
-            facts = desk.slot(visitor, data, question).facts
+            desk.require_least(visitor, data, question)
+            facts = desk.slot(data, question).facts
             expected = prospects(question, facts, left.left, least)
     except Refused as why:
         refused = refused or why

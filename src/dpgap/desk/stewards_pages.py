@@ -5,7 +5,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from dpgap.desk.acts import ACTS, REFRESH, act
+from dpgap.desk.acts import ACTS, REFRESH, VERIFY, act
 from dpgap.desk.desk import Page
 from dpgap.desk.refusals import Refused
 from dpgap.desk.rendering import html, shown
@@ -30,7 +30,7 @@ def overview(request: Request) -> Response:
 def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
     """One budget, with everything that can be done with it."""
     done = request.query_params.get("done", "")
-    return _page(request, at, "Done." if done in (*ACTS, REFRESH) else "", page)
+    return _page(request, at, "Done." if done in (*ACTS, REFRESH, VERIFY) else "", page)
 
 
 @router.post("/steward/{name}/{what}")
@@ -47,14 +47,14 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
 def _page(request: Request, at: At, words: str, page: Page, status: int = 200) -> Response:
     desk, _, data = at
     entries = desk.entries(data, page)
-    flaws = desk.ledger.verify(data.budget) if "verify" in request.query_params else None
     return shown(
         request,
         "budget.html",
         at,
         status=status,
         words=words,
-        flaws=flaws,
+        verified=desk.verifier.last.get(data.budget),
+        is_verifying=desk.verifier.is_under_way(data.budget),
         stale=desk.ledger.steward(data.budget).stale(),
         entries=entries,
         older=older(entries, page),
