@@ -79,7 +79,7 @@ class Archived(NamedTuple):
     @property
     def is_shown(self) -> bool:
         """Whether there is a release to see: streams, for one, settle without any."""
-        return self.settlement is not None and "document" in self.settlement.more
+        return self.settlement is not None and "document" in self.settlement.extra
 
 
 class Verified(NamedTuple):
@@ -145,10 +145,10 @@ class Desk:
 
     def left(self, visitor: Visitor, data: ListedData) -> Left:
         """What this person can still spend."""
-        last, own = Steward(self.ledger, data.budget).standing(visitor.name)
+        last, mine = Steward(self.ledger, data.budget).balance_of(visitor.name)
         left = NOTHING if last.closed else last.left
-        if own is not None and own.allowance is not None:
-            rest = own.allowance - own.own  # below 0 where an allowance was made smaller
+        if mine is not None and mine.allowance is not None:
+            rest = mine.allowance - mine.person_spent  # below 0 if an allowance was made smaller
             left = Amount(
                 max(NOTHING.epsilon, min(left.epsilon, rest.epsilon)),
                 max(NOTHING.delta, min(left.delta, rest.delta)),
