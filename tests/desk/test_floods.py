@@ -3,6 +3,7 @@
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 from desks import Running, form_in, question, running, write_file
 
+from dpgap.budget.amounts import Amount
 from dpgap.budget.ledger import Ledger
 from dpgap.desk import expecting
 from dpgap.desk.asking import DeskQuestion, number_in, text_of
 from dpgap.desk.desk import Desk
+from dpgap.desk.stewards_file import FileFaults, read_stewards_file
 
 API = "/api/v1/datasets/sales"
 SLIDER = {"topic": "what", "k": "2", "epsilon": "0.37", "part": "expect"}
@@ -53,6 +56,84 @@ def test_a_question_costs_at_least_what_the_file_says(tmp_path: Path) -> None:
         plan = bob.post(f"{API}/plan", json={"topic": "what", "k": 2, "epsilon": "0.2"}).json()
         assert [row["epsilon"] for row in plan["rows"]] == ["1/10", "1/5", "2/5", "4/5"]
         assert len(desk.desk.ledger.account("sales").requests(9)) == 1
+
+
+def test_a_person_asks_so_many_questions_a_day_at_all_desks_together(tmp_path: Path) -> None:
+    people = {"ann": "questions_a_day = 2", "bob": "", "sue": 'role = "steward"'}
+    path = write_file(tmp_path, people=people)
+    with running(path) as one, running(path) as other:
+        with one.program("ann") as here, other.program("ann") as there, one.program("bob") as bob:
+            first = question(fresh=True)
+            assert here.post(f"{API}/ask", json=first).status_code == 200
+            assert there.post(f"{API}/ask", json=question(fresh=True)).status_code == 200
+            for desk in (here, there):
+                refused = desk.post(f"{API}/ask", json=question(fresh=True))
+                assert refused.status_code == 429
+                assert "may ask 2 questions" in refused.json()["error"]
+                assert desk.post(f"{API}/ask", json=first).json()["state"] == "settled"
+            assert here.post(f"{API}/ask", json=question()).json()["again"]  # it was paid before
+            assert bob.post(f"{API}/ask", json=question(fresh=True)).status_code == 200
+            with one.browser("ann") as browser:
+                form = form_in(browser.get("/data/sales?k=3").text, "/data/sales/ask")
+                page = browser.post("/data/sales/ask", data=form)
+        assert len(one.desk.ledger.account("sales").requests(9)) == 3
+    assert page.status_code == 429
+    assert "may ask 2 questions" in page.text
+
+
+def test_an_archive_grows_as_far_as_the_file_says(tmp_path: Path) -> None:
+    path = write_file(tmp_path, data="epsilon = 10\nmegabytes = 1")
+    with running(path) as desk, desk.program("ann") as ann, desk.program("bob") as bob:
+        desk.desk.ledger.account("sales").of("eve").reserve(Fraction(1), "long").settle(
+            Fraction(1), "x" * 10**6
+        )
+        for client in (ann, bob):
+            refused = client.post(f"{API}/ask", json=question())
+            assert refused.status_code == 429
+            assert "may have 1 MB" in refused.json()["error"]
+        assert len(desk.desk.ledger.account("sales").requests(9)) == 1
+
+
+def test_one_rule_of_delta_for_the_file_the_pages_and_programs(tmp_path: Path) -> None:
+    shares = '{ ann = 5, bob = { epsilon = 1, delta = "1e-9" } }'
+    path = write_file(tmp_path, data='epsilon = 10\ndelta = "1e-6"', shares=shares)
+    with running(path) as desk, desk.browser("sue") as sue, desk.program("sue") as program:
+        steward = desk.desk.ledger.steward("sales")
+
+        def allowance(person: str) -> Amount | None:
+            mine = steward.balance_of(person).mine
+            return None if mine is None else mine.allowance
+
+        assert allowance("ann") == Amount(Fraction(5), Fraction(1, 2 * 10**6))
+        assert allowance("bob") == Amount(Fraction(1), Fraction(1, 10**9))
+        form = form_in(sue.get("/steward/sales").text, "/steward/sales/allow")
+        for person, delta in (("bob", ""), ("ann", "1e-8"), ("eve", "")):
+            said = {**form, "person": person, "epsilon": "2", "delta": delta, "reason": "so"}
+            assert sue.post("/steward/sales/allow", data=said).status_code == 303
+        assert allowance("bob") == Amount(Fraction(2), Fraction(1, 10**9))
+        assert allowance("ann") == Amount(Fraction(2), Fraction(1, 10**8))
+        assert allowance("eve") == Amount(Fraction(2), Fraction(2, 10**7))
+        act = {"person": "ann", "epsilon": 3, "delta": "1e-7", "reason": "more"}
+        assert program.post(f"{API}/acts/allow", json=act).status_code == 200
+        assert allowance("ann") == Amount(Fraction(3), Fraction(1, 10**7))
+
+
+BAD_LIMITS = {
+    "questions_a_day = 0": "datasets.sales.questions_a_day must be a whole number from 1 up",
+    "least_epsilon = 0": "datasets.sales.least_epsilon must be greater than 0",
+    "megabytes_a_day = true": "datasets.sales.megabytes_a_day must be a whole number from 1 up",
+    "megabytes = -1": "datasets.sales.megabytes must be a whole number from 1 up",
+    "people = { ann = { epsilon = 1 } }": "datasets.sales.people must give each person a number",
+}
+
+
+@pytest.mark.parametrize("line", BAD_LIMITS)
+def test_a_limit_that_is_none_is_a_fault(tmp_path: Path, line: str) -> None:
+    path = write_file(tmp_path, data=f"epsilon = 10\n{line}", shares="{}")
+    path.write_text(path.read_text().replace("people = {}\n", ""))
+    with pytest.raises(FileFaults) as caught:
+        read_stewards_file(path)
+    assert BAD_LIMITS[line] in str(caught.value)
 
 
 def test_whoever_says_nothing_has_the_usual_limits(desk: Running) -> None:

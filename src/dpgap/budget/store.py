@@ -25,6 +25,7 @@ from dpgap.budget.book import Author, flaws, migrating
 from dpgap.budget.databases import make_file, open_database, trouble
 from dpgap.budget.entries import (
     FIRST,
+    RESERVE,
     SECOND,
     THIRD,
     Entry,
@@ -66,11 +67,14 @@ _ENTRIES = sql.Table(
     _count("reservation"),
     _text("key", nullable=True),
     _text("identity", nullable=True),
+    _count("length"),
     _text("body"),
     _text("hash"),
     sql.UniqueConstraint("dataset", "reservation"),  # a reservation is settled once
     sql.UniqueConstraint("dataset", "key"),  # a request is charged once
     sql.Index("dpgap_entries_of_a_person", "dataset", "person", "number"),
+    sql.Index("dpgap_entries_of_a_day", "dataset", "person", "at"),
+    sql.Index("dpgap_entries_of_a_kind", "dataset", "kind", "number"),
     sql.Index("dpgap_entries_of_a_question", "dataset", "identity", "number"),
 )
 _DOCUMENTS = sql.Table(
@@ -207,6 +211,16 @@ class Rows:
             return 0
         added = sql.select(sql.func.sum(sql.func.length(_DOCUMENTS.c.document)))
         return self._connection.scalar(added.where(_DOCUMENTS.c.dataset == dataset)) or 0
+
+    def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
+        """How many requests of a person there were from a time to another; characters archived."""
+        entry = _ENTRIES.c
+        of_person = (entry.dataset == dataset) & (entry.person == person)
+        is_request = sql.case((entry.kind == RESERVE, 1))
+        found = sql.select(sql.func.count(is_request), sql.func.sum(entry.length))
+        found = found.where(of_person, entry.at >= since, entry.at < until)
+        requests, characters = self._connection.execute(found).one()
+        return requests, characters or 0
 
     def lock(self, dataset: str) -> None:
         """Let no other writer to this data set in until the end of the transaction."""
@@ -391,8 +405,8 @@ def _row(entry: Entry) -> dict[str, Any]:
 def _copies(entry: Entry) -> dict[str, Any]:
     """What columns say of an entry, beside its body."""
     names = (column.name for column in _ENTRIES.columns if column.name not in ("body", "hash"))
-    asked = {"identity": entry.extra.get("identity")}
-    return {name: asked[name] if name in asked else getattr(entry, name) for name in names}
+    found = {name: entry.extra.get(name) for name in ("identity", "length")}
+    return {name: found[name] if name in found else getattr(entry, name) for name in names}
 
 
 def _entry(row: sql.Row[Any], layout: int) -> Entry:

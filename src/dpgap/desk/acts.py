@@ -4,7 +4,6 @@ Nothing here can do what the command line cannot.
 """
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Any
 
 from dpgap.budget.requests import require_words
@@ -20,14 +19,8 @@ Fields = Mapping[str, str]
 
 def _allow(steward: Steward, said: Fields, reason: str) -> Any:
     person = require_words("person", said.get("person", ""))
-    epsilon = number_in(said, "epsilon")
-    return steward.allow(person, epsilon, delta=_delta_of(steward, person), reason=reason)
-
-
-def _delta_of(steward: Steward, person: str) -> Fraction:
-    """The δ that a person may spend: only the command line changes it; without one, all of it."""
-    last, mine = steward.balance_of(person)
-    return last.granted.delta if mine is None or mine.allowance is None else mine.allowance.delta
+    delta = number_in(said, "delta") if said.get("delta") else None
+    return steward.allow(person, number_in(said, "epsilon"), delta=delta, reason=reason)
 
 
 def _write_off(steward: Steward, said: Fields, reason: str) -> Any:

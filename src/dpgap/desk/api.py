@@ -68,6 +68,7 @@ class StewardsAct(BaseModel):
 
     reason: str = Field("", max_length=200)
     epsilon: Number = Field("", description="For raise, lower and allow.")
+    delta: Number = Field("", description="For allow; else it stays, or is ε's share of the whole.")
     person: str = Field("", max_length=200, description="For allow.")
     entry: int | None = Field(None, description="For write-off: a reservation.")
 

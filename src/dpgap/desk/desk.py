@@ -17,6 +17,7 @@ from dpgap.budget.account import UNDER_WAY, AlreadyCharged
 from dpgap.budget.amounts import NOTHING, Amount
 from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount
+from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
 from dpgap.desk.asking import DeskQuestion, ask, text_of
 from dpgap.desk.door import Door, Visitor
@@ -167,7 +168,7 @@ class Desk:
         self.require_least(visitor, data, question)
         slot, own = self.slot(data, question), own_key(visitor, key)
         account = Reserving(self.ledger, data.budget).of(
-            visitor.name, key=own, joins=not question.fresh
+            visitor.name, key=own, joins=not question.fresh, quota=self._quota(visitor, data)
         )
         try:
             release = ask(question, slot.empty, account)
@@ -195,6 +196,10 @@ class Desk:
     def limits(self, visitor: Visitor, data: ListedData) -> PersonLimits:
         """What bounds the questions of this person, besides the budget."""
         return data.limits._replace(**visitor.person.limits)
+
+    def _quota(self, visitor: Visitor, data: ListedData) -> Quota:
+        _, questions, megabytes = self.limits(visitor, data)
+        return Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
 
     def require_least(self, visitor: Visitor, data: ListedData, question: DeskQuestion) -> None:
         """Refuse a question that costs less than each must."""

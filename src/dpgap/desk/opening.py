@@ -28,9 +28,9 @@ def open_budgets(file: StewardsFile, ledger: Ledger) -> None:
             _open(ledger, data)
         steward = ledger.steward(data.budget)
         for person, share in data.people.items():
-            last, mine = steward.balance_of(person)
+            _, mine = steward.balance_of(person)
             if share is not None and (mine is None or mine.allowance is None):
-                steward.allow(person, share.epsilon, delta=last.granted.delta, reason=_REASON)
+                steward.allow(person, share.epsilon, delta=share.delta, reason=_REASON)
 
 
 def _open(ledger: Ledger, data: ListedData) -> None:

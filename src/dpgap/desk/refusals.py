@@ -9,7 +9,7 @@ dpgap.desk.refusals.Refused: The ledger cannot be reached or written just now: n
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dpgap.budget.account import BudgetExhausted, RefusedRequest
+from dpgap.budget.account import BudgetExhausted, QuotaExhausted, RefusedRequest
 from dpgap.budget.entries import LedgerError
 from dpgap.releases.printable import printable
 
@@ -54,7 +54,8 @@ def refusal_of(error: Exception) -> Refused | None:
     if isinstance(error, Refused):
         return error
     if isinstance(error, BudgetExhausted):
-        return Refused(409, printable(str(error)))
+        is_quota = isinstance(error, QuotaExhausted)
+        return Refused(429 if is_quota else 409, printable(str(error)))
     if isinstance(error, RefusedRequest):
         return Refused(409, _OTHER)
     if isinstance(error, LedgerError):
