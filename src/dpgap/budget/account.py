@@ -32,7 +32,7 @@ class BudgetExhausted(RuntimeError):  # noqa: N818 - a state to handle, not a fa
 
 
 class QuotaExhausted(BudgetExhausted):
-    """Somebody has asked as much in a day as they may, or an archive is full. Nothing was charged."""
+    """Somebody asked as much in a day as they may, or an archive is full. Nothing was charged."""
 
 
 class RefusedRequest(ValueError):  # noqa: N818 - it says what happened

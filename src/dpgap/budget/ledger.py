@@ -44,7 +44,7 @@ from dpgap.budget.requests import (
     refuse_if_under_way,
     require_words,
 )
-from dpgap.budget.store import Document, Rows, Store, require_entry
+from dpgap.budget.store import Document, Outline, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
 
 if TYPE_CHECKING:
@@ -137,6 +137,11 @@ class Ledger:
         """
         with self._store.reading() as rows:
             return rows.book(require_name(dataset), last, before)
+
+    def outline(self, dataset: str) -> Outline:
+        """The book of a data set in some hundred of its entries, however long it is."""
+        with self._store.reading() as rows:
+            return rows.outline(require_name(dataset))
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.

@@ -137,15 +137,8 @@ class Steward:
         "2026-11-01", "2026-11-01T12:00".
         """
         end = None if before is None else _moment(before)
-        book = self.ledger.entries(self.dataset)
-        ended = {entry.reservation for entry in book}
-        return [
-            entry
-            for entry in book
-            if entry.kind == RESERVE
-            and entry.number not in ended
-            and (end is None or entry.at < end)
-        ]
+        with self.ledger._store.reading() as rows:
+            return [it for it in rows.waiting(self.dataset) if end is None or it.at < end]
 
     def _act(self, act: Act, reason: str, concerned: str = "") -> Entry:
         if not concerned:

@@ -27,7 +27,9 @@ from dpgap.budget.entries import (
     FIRST,
     RESERVE,
     SECOND,
+    SETTLE,
     THIRD,
+    WRITE_OFF,
     Entry,
     LedgerError,
     UnreadableEntry,
@@ -41,6 +43,8 @@ _CHARGING = 0x64706761
 
 _MOST = (1 << 31) - 1
 """The largest number that a database holds."""
+_SPREAD = 200
+"""How many entries an outline has of a book, about."""
 _LATELY = 8
 """How many reservations of the same question are looked at."""
 
@@ -116,6 +120,22 @@ class Document(NamedTuple):
     document: str
 
 
+class Outline(NamedTuple):
+    """A long book in a few of its entries."""
+
+    last: Entry
+    settled: int
+    """How many releases are settled."""
+    waiting: list[Entry]
+    """Reservations that nothing ended."""
+    people: list[Entry]
+    """The last entry of each person."""
+    unnamed: list[Entry]
+    """Reservations, and what ended them, from before entries named people."""
+    spread: list[Entry]
+    """Some hundred entries from the first to the last."""
+
+
 class Rows:
     """The rows of a ledger, within one transaction."""
 
@@ -141,7 +161,7 @@ class Rows:
             found = found.where(entry.number < min(before, _MOST))
         for name, values in wanted.items():
             found = found.where(entry[name].in_(values))
-        return [_entry(row, self.layout) for row in reversed(self._connection.execute(found).all())]
+        return self._read(found)[::-1]
 
     def find(
         self,
@@ -170,8 +190,38 @@ class Rows:
             lately = sql.select(entry.number).where(same).order_by(entry.number.desc())
             wanted.append(entry.number.in_(lately.limit(_LATELY)))
         found = sql.select(table).where(entry.dataset == dataset, sql.or_(*wanted))
-        rows = self._connection.execute(found.order_by(entry.number))
-        return [_entry(row, self.layout) for row in rows]
+        return self._read(found.order_by(entry.number))
+
+    def waiting(self, dataset: str) -> list[Entry]:
+        """The reservations that nothing ended, oldest first."""
+        entry, ending = self._table.c, self._table.alias().c
+        ended = sql.exists().where(
+            ending.dataset == dataset, ending.reservation == entry.number
+        )
+        found = self._of(dataset).where(entry.kind == RESERVE, ~ended).order_by(entry.number)
+        return self._read(found)
+
+    def outline(self, dataset: str) -> Outline:
+        """What a page shows of a book, however long it is."""
+        entry, last = self._table.c, self.find(dataset)[-1]
+        settled = sql.select(sql.func.count()).where(entry.dataset == dataset, entry.kind == SETTLE)
+        people, unnamed = [], {"kind": [RESERVE, SETTLE, WRITE_OFF]}
+        if "person" in entry:
+            of_people = sql.select(sql.func.max(entry.number)).where(
+                entry.dataset == dataset, entry.person != ""
+            )
+            numbers = of_people.group_by(entry.person).scalar_subquery()
+            people = self._read(self._of(dataset).where(entry.number.in_(numbers)))
+            unnamed["person"] = [""]
+        numbers = range(0, last.number, last.number // _SPREAD + 1)
+        return Outline(
+            last,
+            self._connection.scalar(settled) or 0,
+            self.waiting(dataset),
+            people,
+            self.book(dataset, **unnamed),
+            [*self.book(dataset, number=numbers), last],
+        )
 
     def ending(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
@@ -227,6 +277,9 @@ class Rows:
         if self._connection.dialect.name == "postgresql":  # SQLite has locked it all already
             named = sql.func.hashtext(dataset)
             self._connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CHARGING, named)))
+
+    def _read(self, found: sql.Select[Any]) -> list[Entry]:
+        return [_entry(row, self.layout) for row in self._connection.execute(found)]
 
     def _of(self, dataset: str) -> sql.Select[Any]:
         return sql.select(self._table).where(self._table.c.dataset == dataset)

@@ -254,7 +254,7 @@ def page(ledger: URL, out: Out = None, force: Force = False) -> None:
     from dpgap.releases.ledger_page import ledger_page
 
     store = Ledger(ledger)
-    _write(ledger_page([store.entries(name) for name in store.datasets()]), out, ledger, force)
+    _write(ledger_page([store.outline(name) for name in store.datasets()]), out, ledger, force)
 
 
 def _steward(ledger: str, dataset: str) -> "Steward":

@@ -21,7 +21,7 @@ def overview(request: Request) -> Response:
     visitor = steward_of(request)
     desk = desk_of(request)
     listed = desk.datasets(visitor)
-    books = [desk.ledger.entries(data.budget) for data in listed]
+    books = [desk.ledger.outline(data.budget) for data in listed]
     content = html(ledger_fragment(books))
     return shown(request, "steward.html", visitor=visitor, listed=listed, content=content)
 
