@@ -14,6 +14,7 @@ a ledger that was migrated, and cannot open a second budget beside it.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
@@ -176,21 +177,12 @@ class Rows:
         With an `identity`, a hash, also the last reservations that asked this question. They come
         in the order of their numbers, in one question to the database.
         """
-        table, entry = self._table, self._table.c
-        newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == dataset)
-        wanted = [entry.number == newest.scalar_subquery()]
-        if number is not None:
-            wanted.append(entry.number == _findable(number))
-        if person and "person" in entry:
-            wanted.append(entry.number == newest.where(entry.person == person).scalar_subquery())
-        if key is not None and "key" in entry:
-            wanted.append(entry.key == key)
-        if identity is not None:
-            same = (entry.dataset == dataset) & (entry.identity == identity)
-            lately = sql.select(entry.number).where(same).order_by(entry.number.desc())
-            wanted.append(entry.number.in_(lately.limit(_LATELY)))
-        found = sql.select(table).where(entry.dataset == dataset, sql.or_(*wanted))
-        return self._read(found.order_by(entry.number))
+        place = None if number is None else _findable(number)
+        sought = {"person": person or None, "key": key, "number": place, "identity": identity}
+        given = {name: it for name, it in sought.items() if it is not None and name in self._table.c}
+        statement = _finding(self.layout, tuple(given))
+        rows = self._connection.execute(statement, {"dataset": dataset, **given})
+        return [_entry(row, self.layout) for row in rows]
 
     def waiting(self, dataset: str) -> list[Entry]:
         """The reservations that nothing ended, oldest first."""
@@ -229,12 +221,11 @@ class Rows:
 
     def append(self, entry: Entry) -> None:
         """Write one entry."""
-        self._connection.execute(_ENTRIES.insert().values(_row(entry)))
+        self._connection.execute(_ENTRIES.insert(), _row(entry))
 
     def keep(self, dataset: str, kept: Document) -> None:
         """Write one document."""
-        values = {"dataset": dataset, **kept._asdict()}
-        self._connection.execute(_DOCUMENTS.insert().values(values))
+        self._connection.execute(_DOCUMENTS.insert(), {"dataset": dataset, **kept._asdict()})
 
     def document(
         self, dataset: str, *, number: int | None = None, identity: str | None = None
@@ -264,12 +255,8 @@ class Rows:
 
     def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
         """How many requests of a person there were from a time to another; characters archived."""
-        entry = _ENTRIES.c
-        of_person = (entry.dataset == dataset) & (entry.person == person)
-        is_request = sql.case((entry.kind == RESERVE, 1))
-        found = sql.select(sql.func.count(is_request), sql.func.sum(entry.length))
-        found = found.where(of_person, entry.at >= since, entry.at < until)
-        requests, characters = self._connection.execute(found).one()
+        given = {"dataset": dataset, "person": person, "since": since, "until": until}
+        requests, characters = self._connection.execute(_USAGE, given).one()
         return requests, characters or 0
 
     def lock(self, dataset: str) -> None:
@@ -439,6 +426,34 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
         said.append(migrating(book[-1], author, archived=rows.archived(book[-1].dataset)))
         connection.execute(_ENTRIES.insert(), [_row(entry) for entry in (*book, said[-1])])
     return said
+
+
+@lru_cache(maxsize=64)  # to put a statement together takes longer than to execute it
+def _finding(layout: int, names: tuple[str, ...]) -> sql.Select[Any]:
+    """What `Rows.find` executes, for the parameters that it is given."""
+    table = _OLDER.get(layout, _ENTRIES)
+    entry, given = table.c, {name: sql.bindparam(name) for name in ("dataset", *names)}
+    in_book = entry.dataset == given["dataset"]
+    newest = sql.select(sql.func.max(entry.number)).where(in_book)
+    wanted = [entry.number == newest.scalar_subquery()]
+    wanted += [entry[name] == given[name] for name in ("number", "key") if name in given]
+    if "person" in given:
+        of_person = newest.where(entry.person == given["person"])
+        wanted.append(entry.number == of_person.scalar_subquery())
+    if "identity" in given:
+        same = sql.select(entry.number).where(in_book, entry.identity == given["identity"])
+        wanted.append(entry.number.in_(same.order_by(entry.number.desc()).limit(_LATELY)))
+    return sql.select(table).where(in_book, sql.or_(*wanted)).order_by(entry.number)
+
+
+_USAGE = sql.select(
+    sql.func.count(sql.case((_ENTRIES.c.kind == RESERVE, 1))), sql.func.sum(_ENTRIES.c.length)
+).where(
+    _ENTRIES.c.dataset == sql.bindparam("dataset"),
+    _ENTRIES.c.person == sql.bindparam("person"),
+    _ENTRIES.c.at >= sql.bindparam("since"),
+    _ENTRIES.c.at < sql.bindparam("until"),
+)
 
 
 def _findable(number: int) -> int:
