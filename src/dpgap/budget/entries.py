@@ -189,13 +189,16 @@ _TYPES: dict[str, Any] = {
 }
 
 
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(content: object) -> str:
     r"""The one JSON text of a value: sorted keys, no spaces, ASCII only.
 
     >>> canonical({"b": "ε", "a": [1, None]})
     '{"a":[1,null],"b":"\\u03b5"}'
     """
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _encoder.encode(content)
 
 
 def hash_of(text: str) -> str:

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
@@ -179,7 +180,9 @@ class Rows:
         """
         place = None if number is None else _findable(number)
         sought = {"person": person or None, "key": key, "number": place, "identity": identity}
-        given = {name: it for name, it in sought.items() if it is not None and name in self._table.c}
+        given = {
+            name: it for name, it in sought.items() if it is not None and name in self._table.c
+        }
         statement = _finding(self.layout, tuple(given))
         rows = self._connection.execute(statement, {"dataset": dataset, **given})
         return [_entry(row, self.layout) for row in rows]
@@ -187,9 +190,7 @@ class Rows:
     def waiting(self, dataset: str) -> list[Entry]:
         """The reservations that nothing ended, oldest first."""
         entry, ending = self._table.c, self._table.alias().c
-        ended = sql.exists().where(
-            ending.dataset == dataset, ending.reservation == entry.number
-        )
+        ended = sql.exists().where(ending.dataset == dataset, ending.reservation == entry.number)
         found = self._of(dataset).where(entry.kind == RESERVE, ~ended).order_by(entry.number)
         return self._read(found)
 
@@ -197,7 +198,8 @@ class Rows:
         """What a page shows of a book, however long it is."""
         entry, last = self._table.c, self.find(dataset)[-1]
         settled = sql.select(sql.func.count()).where(entry.dataset == dataset, entry.kind == SETTLE)
-        people, unnamed = [], {"kind": [RESERVE, SETTLE, WRITE_OFF]}
+        people: list[Entry] = []
+        unnamed: dict[str, Any] = {"kind": [RESERVE, SETTLE, WRITE_OFF]}
         if "person" in entry:
             of_people = sql.select(sql.func.max(entry.number)).where(
                 entry.dataset == dataset, entry.person != ""
@@ -205,14 +207,14 @@ class Rows:
             numbers = of_people.group_by(entry.person).scalar_subquery()
             people = self._read(self._of(dataset).where(entry.number.in_(numbers)))
             unnamed["person"] = [""]
-        numbers = range(0, last.number, last.number // _SPREAD + 1)
+        spread = range(0, last.number, last.number // _SPREAD + 1)
         return Outline(
             last,
             self._connection.scalar(settled) or 0,
             self.waiting(dataset),
             people,
             self.book(dataset, **unnamed),
-            [*self.book(dataset, number=numbers), last],
+            [*self.book(dataset, number=spread), last],
         )
 
     def ending(self, dataset: str, number: int) -> Entry | None:
@@ -432,7 +434,8 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
 def _finding(layout: int, names: tuple[str, ...]) -> sql.Select[Any]:
     """What `Rows.find` executes, for the parameters that it is given."""
     table = _OLDER.get(layout, _ENTRIES)
-    entry, given = table.c, {name: sql.bindparam(name) for name in ("dataset", *names)}
+    entry = table.c
+    given: dict[str, Any] = {name: sql.bindparam(name) for name in ("dataset", *names)}
     in_book = entry.dataset == given["dataset"]
     newest = sql.select(sql.func.max(entry.number)).where(in_book)
     wanted = [entry.number == newest.scalar_subquery()]
@@ -470,24 +473,33 @@ def _row(entry: Entry) -> dict[str, Any]:
     return {**_copies(entry), "body": entry.body(), "hash": entry.hash}
 
 
+_COPIES = tuple(_ENTRIES.c.keys())[:-2]
+"""The columns that say what the body says: its own fields, then two of its extra ones."""
+_of_entry = attrgetter(*_COPIES[:-2])
+
+
 def _copies(entry: Entry) -> dict[str, Any]:
-    """What columns say of an entry, beside its body."""
-    names = (column.name for column in _ENTRIES.columns if column.name not in ("body", "hash"))
-    found = {name: entry.extra.get(name) for name in ("identity", "length")}
-    return {name: found[name] if name in found else getattr(entry, name) for name in names}
+    more = (entry.extra.get(name) for name in _COPIES[-2:])
+    return dict(zip(_COPIES, (*_of_entry(entry), *more), strict=True))
 
 
 def _entry(row: sql.Row[Any], layout: int) -> Entry:
-    said = row._mapping
+    """The entry of a row, whose last columns are the body and the hash."""
+    columns, (body, hash) = list(row)[:-2], tuple(row)[-2:]
+    number, version = columns[1:3]
     try:
         if layout == FIRST:
-            return read_entry(FIRST, json.dumps(list(row)[:-1]), said["hash"])
-        entry = read_entry(said["version"], said["body"], said["hash"])
-        if any(value != said.get(name, value) for name, value in _copies(entry).items()):
+            return read_entry(FIRST, json.dumps([*columns, body]), hash)
+        entry = read_entry(version, body, hash)
+        copies = _copies(entry)
+        if columns != [copies[name] for name in _COLUMNS[layout]]:
             raise UnreadableEntry("was edited: its columns do not say what its body says")
     except UnreadableEntry as error:
-        raise UnreadableEntry(f"entry {said['number']} {error}") from None
+        raise UnreadableEntry(f"entry {number} {error}") from None
     return entry
+
+
+_COLUMNS = {SECOND: tuple(_OLDER[SECOND].c.keys())[:-2], THIRD: _COPIES}
 
 
 def require_entry(found: list[Entry], dataset: str, where: str) -> Entry:

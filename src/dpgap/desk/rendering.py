@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -43,7 +44,7 @@ _templates.filters |= {
     "with_epsilon": _with_epsilon,
     "seen": visible,
     "plural": plural,
-    "epsilon": readable,
+    "epsilon": lru_cache(maxsize=1024)(readable),  # lists have the same ones again and again
     "decimal": lambda value: f"{math.floor(value * 10**12) / 10**12:.12g}",  # never more than it is
     "percent": lambda share: f"{100 * float(share):.2f}%",
     "moment": lambda at: at[:16].replace("T", " "),

@@ -13,6 +13,8 @@ def printable(text: str) -> str:
     >>> print(printable("fig\x1b[2J"))
     fig\x1b[2J
     """
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
