@@ -226,7 +226,7 @@ def read_entry(version: int, body: str, hash: str = "") -> Entry:
         raise UnreadableEntry("was edited: it cannot be read") from None
 
 
-class _TooLong(Exception):  # noqa: N818 - it says what is wrong
+class _TooLong(ValueError):  # noqa: N818 - it says what is wrong
     pass
 
 

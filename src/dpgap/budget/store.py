@@ -47,8 +47,6 @@ _MOST = (1 << 31) - 1
 """The largest number that a database holds."""
 _SPREAD = 200
 """How many entries an outline has of a book, about."""
-_LATELY = 8
-"""How many reservations of the same question are looked at."""
 
 _TABLES = sql.MetaData()
 
@@ -135,7 +133,7 @@ class Outline(NamedTuple):
     unnamed: list[Entry]
     """Reservations, and what ended them, from before entries named people."""
     spread: list[Entry]
-    """Some hundred entries from the first to the last."""
+    """Some hundred entries from the first to the last, and the one that states the table."""
 
 
 class Rows:
@@ -175,8 +173,8 @@ class Rows:
     ) -> list[Entry]:
         """The last entry, the last of a person, that with a key and that with a number, if any.
 
-        With an `identity`, a hash, also the last reservations that asked this question. They come
-        in the order of their numbers, in one question to the database.
+        With an `identity`, a hash, also the last reservation that asked this question. They come in
+        the order of their numbers, in one question to the database.
         """
         place = None if number is None else _findable(number)
         sought = {"person": person or None, "key": key, "number": place, "identity": identity}
@@ -198,24 +196,26 @@ class Rows:
         """What a page shows of a book, however long it is."""
         entry, last = self._table.c, self.find(dataset)[-1]
         settled = sql.select(sql.func.count()).where(entry.dataset == dataset, entry.kind == SETTLE)
-        people: list[Entry] = []
-        unnamed: dict[str, Any] = {"kind": [RESERVE, SETTLE, WRITE_OFF]}
-        if "person" in entry:
-            of_people = sql.select(sql.func.max(entry.number)).where(
-                entry.dataset == dataset, entry.person != ""
-            )
-            numbers = of_people.group_by(entry.person).scalar_subquery()
-            people = self._read(self._of(dataset).where(entry.number.in_(numbers)))
-            unnamed["person"] = [""]
-        spread = range(0, last.number, last.number // _SPREAD + 1)
+        unnamed: dict[str, Any] = {"person": [""]} if "person" in entry else {}
+        spread = {*range(0, last.number, last.number // _SPREAD + 1), last.bound or 0}
         return Outline(
             last,
             self._connection.scalar(settled) or 0,
             self.waiting(dataset),
-            people,
-            self.book(dataset, **unnamed),
-            [*self.book(dataset, number=spread), last],
+            self.people(dataset),
+            self.book(dataset, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
+            [*self.book(dataset, number=spread - {last.number}), last],
         )
+
+    def people(self, dataset: str) -> list[Entry]:
+        """The last entry of each person, by their names."""
+        entry = self._table.c
+        if "person" not in entry:
+            return []
+        named = (entry.dataset == dataset) & (entry.person != "")
+        newest = sql.select(sql.func.max(entry.number)).where(named).group_by(entry.person)
+        found = self._of(dataset).where(entry.number.in_(newest)).order_by(entry.person)
+        return self._read(found)
 
     def ending(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
@@ -247,6 +247,19 @@ class Rows:
         if self.layout != FIRST:
             found = _documents(dataset).order_by(_DOCUMENTS.c.number)
             yield from (Document(*row) for row in self._connection.execute(found))
+
+    def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
+        """The data sets and numbers of documents that have no entry: all, or of one data set."""
+        if self.layout == FIRST:
+            return []
+        kept, entry = _DOCUMENTS.c, self._table.c
+        paired = (kept.dataset == entry.dataset) & (kept.number == entry.number)
+        joined = _DOCUMENTS.outerjoin(self._table, paired)
+        found = sql.select(kept.dataset, kept.number).select_from(joined)
+        found = found.where(entry.number.is_(None)).order_by(kept.dataset, kept.number)
+        if dataset is not None:
+            found = found.where(kept.dataset == dataset)
+        return [(name, number) for name, number in self._connection.execute(found)]
 
     def archived(self, dataset: str) -> int:
         """How many characters the documents of a data set have, added up."""
@@ -300,11 +313,15 @@ class Store:
             yield Rows(connection, self._layout(connection) or THIRD)
 
     @contextmanager
-    def writing(self, dataset: str) -> Iterator[Rows]:
-        """A transaction that no other writer to this data set can overlap."""
+    def writing(self, dataset: str, alone: bool = False) -> Iterator[Rows]:
+        """A transaction that no other writer to this data set can overlap.
+
+        If it is `alone`, no creation can either.
+        """
         self._require_file()
-        with self._plain_errors(), self._locking() as connection:
-            if not self._is_current:
+        begun = self._alone() if alone else self._locking()
+        with self._plain_errors(), begun as connection:
+            if not (self._is_current or alone):
                 _let_migrations_end(connection)
             rows = Rows(connection, self._current(self._layout(connection) or THIRD))
             rows.lock(dataset)
@@ -348,6 +365,8 @@ class Store:
         """A transaction that writes; in SQLite the only one."""
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
         with writer.begin() as connection:
+            if connection.dialect.name == "postgresql":  # else a crash may forget what was charged
+                connection.execute(sql.text("SET LOCAL synchronous_commit = on"))
             yield connection
 
     def _layout(self, connection: sql.Connection) -> int | None:
@@ -416,6 +435,8 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
     """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
     if connection.dialect.name == "postgresql":
         connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
+        # dpgap before 0.3 could make roles that work through views of the tables.
+        connection.execute(sql.text("DROP SCHEMA IF EXISTS dpgap_spender CASCADE"))
     rows = Rows(connection, layout)
     books = [rows.book(name) for name in rows.datasets()]
     for book in books:
@@ -436,17 +457,12 @@ def _finding(layout: int, names: tuple[str, ...]) -> sql.Select[Any]:
     table = _OLDER.get(layout, _ENTRIES)
     entry = table.c
     given: dict[str, Any] = {name: sql.bindparam(name) for name in ("dataset", *names)}
-    in_book = entry.dataset == given["dataset"]
-    newest = sql.select(sql.func.max(entry.number)).where(in_book)
-    wanted = [entry.number == newest.scalar_subquery()]
-    wanted += [entry[name] == given[name] for name in ("number", "key") if name in given]
-    if "person" in given:
-        of_person = newest.where(entry.person == given["person"])
-        wanted.append(entry.number == of_person.scalar_subquery())
-    if "identity" in given:
-        same = sql.select(entry.number).where(in_book, entry.identity == given["identity"])
-        wanted.append(entry.number.in_(same.order_by(entry.number.desc()).limit(_LATELY)))
-    return sql.select(table).where(in_book, sql.or_(*wanted)).order_by(entry.number)
+    newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == given["dataset"])
+    looked_up = [newest.where(entry[it] == given[it]) for it in names if it != "number"]
+    # A list of numbers: with OR, SQLite would look at every entry.
+    numbers = [each.scalar_subquery() for each in (newest, *looked_up)]
+    found = entry.number.in_([*numbers, *([given["number"]] if "number" in given else [])])
+    return sql.select(table).where(entry.dataset == given["dataset"], found).order_by(entry.number)
 
 
 _USAGE = sql.select(

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged
-from dpgap.budget.amounts import NOTHING, Amount
+from dpgap.budget.amounts import Amount
 from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.budget.requests import Quota
@@ -146,15 +146,8 @@ class Desk:
 
     def left(self, visitor: Visitor, data: ListedData) -> Left:
         """What this person can still spend."""
-        last, mine = Steward(self.ledger, data.budget).balance_of(visitor.name)
-        left = NOTHING if last.closed else last.left
-        if mine is not None and mine.allowance is not None:
-            rest = mine.allowance - mine.person_spent  # below 0 if an allowance was made smaller
-            left = Amount(
-                max(NOTHING.epsilon, min(left.epsilon, rest.epsilon)),
-                max(NOTHING.delta, min(left.delta, rest.delta)),
-            )
-        return Left(left, last)
+        balance = Steward(self.ledger, data.budget).balance_of(visitor.name)
+        return Left(balance.left, balance.last)
 
     def charge(
         self, visitor: Visitor, data: ListedData, question: DeskQuestion, key: str
