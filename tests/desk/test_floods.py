@@ -2,18 +2,23 @@
 
 import re
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from desks import Running, form_in, question, running, write_file
+from desks import Running, form_in, process_of, question, running, token_of, write_file
 
 from dpgap.budget.amounts import Amount
+from dpgap.budget.book import Author, Balance, reserving, settling
+from dpgap.budget.entries import Entry
 from dpgap.budget.ledger import Ledger
 from dpgap.desk import expecting
+from dpgap.desk.app import open_desk
 from dpgap.desk.asking import DeskQuestion, number_in, text_of
 from dpgap.desk.desk import Desk
 from dpgap.desk.stewards_file import FileFaults, read_stewards_file
@@ -238,3 +243,65 @@ def test_no_page_waits_for_a_book_to_be_verified(
     assert "It is being verified now." in during
     assert re.search(r"Verified 20\d\d-\d\d-\d\d \d\d:\d\d UTC: the book is intact", after)
     assert len(calls) <= 2  # the second press started none of its own
+
+
+def _write_long_book(ledger: Ledger, entries: int) -> None:
+    """Write thousands of settled questions of 200 people in one transaction."""
+    tiny = Amount(Fraction(1, 1000))
+    with ledger._store.writing("sales") as rows:
+        last, mine = rows.find("sales")[-1], dict[str, Entry]()
+        for number in range(entries // 2):
+            who = f"person {number % 200}"
+            at = f"2026-11-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}+00:00"
+            author = Author("x@y", at, who, "", who)
+            charged = reserving(Balance(last, mine.get(who)), tiny, f"top {number}", author)
+            last = mine[who] = settling(Balance(charged, charged), charged, tiny, author)
+            for entry in (charged, last):
+                rows.append(entry)
+
+
+@pytest.mark.long
+def test_a_slider_costs_less_than_a_question_and_a_long_book_costs_pages_little(
+    tmp_path: Path,
+) -> None:
+    path = write_file(tmp_path, data="epsilon = 1000")
+    _write_long_book(open_desk(read_stewards_file(path)).ledger, 20_000)
+    with process_of(path) as desk:
+        headers = {"origin": desk.url}
+        with httpx.Client(base_url=desk.url, headers=headers, timeout=60) as sue:
+            sue.post("/enter", data={"token": token_of("sue")})
+            token = {"authorization": f"Bearer {token_of('bob')}"}
+
+            def cost(times: int, request: Callable[[int], httpx.Response]) -> float:
+                before = desk.processor_seconds
+                for number in range(times):
+                    assert request(number).status_code == 200
+                return (desk.processor_seconds - before) / times
+
+            def ask(_: int) -> httpx.Response:
+                return httpx.post(
+                    f"{desk.url}{API}/ask", json=question(fresh=True), headers=token, timeout=60
+                )
+
+            ask(0)
+            asked = cost(50, ask)
+            moved = cost(
+                50, lambda it: sue.get("/data/sales", params={**SLIDER, "epsilon": f"0.{it + 100}"})
+            )
+            overview = cost(5, lambda _: sue.get("/steward"))
+            budget = cost(5, lambda _: sue.get("/steward/sales"))
+            archive = cost(5, lambda _: sue.get("/data/sales/archive?limit=1000"))
+    assert moved < asked
+    assert max(overview, budget, archive) < 0.25  # seconds; two, and two, before
+
+
+@pytest.mark.long
+def test_a_flood_ends_where_the_usual_limits_say(tmp_path: Path) -> None:
+    with running(write_file(tmp_path)) as desk, desk.program("ann") as ann:
+        answers = [
+            ann.post(f"{API}/ask", json=question(fresh=True, epsilon="0.001")).status_code
+            for _ in range(230)
+        ]
+        assert answers == [200] * 200 + [429] * 30
+        assert desk.desk.ledger.entries("sales")[-1].archived < 20 * 10**6
+        assert desk.desk.ledger.verify("sales") == []
