@@ -155,13 +155,14 @@ class Rows:
 
         `kind` or `reservation` say which ones: those of some kinds, or that end some reservations.
         """
-        entry = self._table.c
-        found = self._of(dataset).order_by(entry.number.desc()).limit(last)
+        entry, found = self._table.c, self._of(dataset)
+        if last is not None:  # else the order is ours: for it, SQLite would look at every entry
+            found = found.order_by(entry.number.desc()).limit(last)
         if before is not None:
             found = found.where(entry.number < min(before, _MOST))
         for name, values in wanted.items():
             found = found.where(entry[name].in_(values))
-        return self._read(found)[::-1]
+        return sorted(self._read(found), key=lambda entry: entry.number)
 
     def find(
         self,
@@ -214,8 +215,8 @@ class Rows:
             return []
         named = (entry.dataset == dataset) & (entry.person != "")
         newest = sql.select(sql.func.max(entry.number)).where(named).group_by(entry.person)
-        found = self._of(dataset).where(entry.number.in_(newest)).order_by(entry.person)
-        return self._read(found)
+        found = self._read(self._of(dataset).where(entry.number.in_(newest)))
+        return sorted(found, key=lambda entry: entry.person)
 
     def ending(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
