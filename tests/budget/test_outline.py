@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sql
 
 from dpgap.budget import store
 from dpgap.budget.ledger import Ledger
+from dpgap.budget.requests import Quota
 from dpgap.budget.store import Outline
 from dpgap.releases.ledger_page import ledger_page
 
@@ -87,3 +91,26 @@ def test_an_outline_reads_few_entries_of_a_long_book(
     assert len(ledger.steward("sales").stale()) == len(outline.waiting) == 3
     assert [entry.number for entry in outline.spread] == [0, 24, 48, 72, 96, 117]
     assert (outline.settled, len(outline.people)) == (57, 2)
+
+
+def test_no_list_of_a_few_requests_looks_at_the_whole_book(folder: Path) -> None:
+    ledger = Ledger(f"sqlite:///{folder}/budget.db")
+    sales = ledger.create("sales", 10)
+    for _ in range(4):
+        sales.of("ann", quota=Quota(9, 9, 9)).reserve(TINY, "asked").settle(TINY)
+    plans: list[str] = []
+
+    def explain(connection: Any, cursor: Any, statement: str, given: Any, *_: Any) -> None:
+        if statement.startswith("SELECT") and "dpgap_entries" in statement:
+            rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
+            plans.extend(row[3] for row in rows)
+
+    sql.event.listen(ledger._store.engine, "before_cursor_execute", explain)
+    assert len(sales.requests(2)) == 2
+    sales.of("ann", quota=Quota(9, 9, 9)).reserve(TINY, "asked").settle(TINY)
+    ledger.people("sales")
+    ledger.steward("sales").stale()
+    searched = [plan for plan in plans if "dpgap_entries" in plan or plan.startswith("SEARCH")]
+    assert searched
+    for plan in searched:  # by one column, the data set's name, would be by the whole book
+        assert "COVERING" in plan or plan.count("=?") + plan.count(">?") > 1, plan
