@@ -46,7 +46,7 @@ def _ledger(folder: Path) -> str:
         account.of(person).reserve(Fraction(1, 2), "top 1").settle(Fraction(1, 4))
     account.of("ann").reserve(Fraction(1, 7), "under way")
     ledger.steward("sales").allow("ann", 5)
-    return ledger_page([ledger.entries(name) for name in ledger.datasets()])
+    return ledger_page([ledger.outline(name) for name in ledger.datasets()])
 
 
 def _reproduction(_: Path) -> str:

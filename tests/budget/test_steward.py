@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
-from dpgap.budget.account import BudgetExhausted, Request
+from dpgap.budget import requests
+from dpgap.budget.account import AlreadyCharged, BudgetExhausted, QuotaExhausted, Request
 from dpgap.budget.amounts import NOTHING, Amount
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
+from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
@@ -109,7 +112,7 @@ def test_an_entry_says_who_acted_and_whom_it_concerns(
 def test_a_refusal_names_what_is_short_and_what_is_left_for_this_person(url: str) -> None:
     account = Ledger(url).create("sales", 2, delta="1e-6")
     steward, tiny = account.ledger.steward("sales"), Fraction(1, 10**6)
-    steward.allow("ann", HALF)
+    steward.allow("ann", HALF, delta=0)
     steward.allow("bob", HALF, delta=tiny / 10)
     for person, charge, delta, words in [
         ("ann", QUARTER, tiny / 10, r"'ann' may spend δ = 0 .* so 0 is left for them and 10⁻⁷ is"),
@@ -229,3 +232,58 @@ def test_a_time_with_a_zone_is_compared_in_utc(account: LedgerAccount, steward: 
     assert steward.stale(earlier.astimezone(east).isoformat()) == []
     assert steward.stale(later.astimezone(east).isoformat()) == [entry]
     assert steward.stale("2999-01") == [entry]
+
+
+def test_an_allowance_without_a_delta_keeps_it_and_at_first_has_the_share_of_epsilon(
+    url: str,
+) -> None:
+    account = Ledger(url).create("sales", 2, delta="1e-6")
+    steward = account.ledger.steward("sales")
+    assert steward.allow("ann", HALF).allowance == Amount(HALF, Fraction(1, 4 * 10**6))
+    assert steward.allow("ann", 1, delta="1e-9").allowance == Amount(1, Fraction(1, 10**9))
+    assert steward.allow("ann", 2).allowance == Amount(2, Fraction(1, 10**9))
+    assert steward.allow("bob", 5).allowance == Amount(5, Fraction(1, 10**6))
+    with pytest.raises(BudgetExhausted, match="'ann' may spend"):
+        account.of("ann").reserve_for(Request(QUARTER, "all of it", Fraction(1, 10**8)))
+    assert account.ledger.verify() == []
+
+
+QUOTAS = {
+    "'ann' may ask 2 questions of data set 'sales' in a day, and has asked 2": Quota(2, 99, 99),
+    "answers to 'ann' may take 2e-05 MB of the archive .*, and take 2e-05 MB": Quota(9, 20, 99),
+    "the archive of data set 'sales' may have 2e-05 MB, and has 2e-05 MB": Quota(9, 99, 20),
+}
+
+
+@pytest.mark.parametrize("words", QUOTAS)
+def test_a_quota_bounds_what_one_person_asks_whatever_the_budget_has(
+    account: LedgerAccount, words: str
+) -> None:
+    quota = QUOTAS[words]
+    ann, bob = (account.of(name, quota=quota) for name in ("ann", "bob"))
+    for number in range(2):
+        asked = ann.of(key=f"number {number}")
+        asked.reserve(Fraction(1, 100), "asked").settle(Fraction(1, 100), "ten letters"[:10])
+    with pytest.raises(QuotaExhausted, match=words):
+        ann.reserve(Fraction(1, 100), "one more")
+    with pytest.raises(AlreadyCharged):  # what was charged before is not refused
+        ann.of(key="number 1").reserve(Fraction(1, 100), "asked")
+    if quota.archive > 20:
+        bob.reserve(Fraction(1, 100), "others go on")
+        account.of("ann").reserve(Fraction(1, 100), "without a quota")
+    assert account.ledger.verify() == []
+
+
+def test_a_quota_counts_one_day(account: LedgerAccount, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann = account.of("ann", quota=Quota(1, 99, 99))
+    ann.reserve(Fraction(1, 100), "today")
+    with pytest.raises(QuotaExhausted, match=r"ask again from 20\d\d-\d\d-\d\d 00:00 UTC on"):
+        ann.reserve(Fraction(1, 100), "more today")
+
+    class Tomorrow(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + timedelta(days=1)
+
+    monkeypatch.setattr(requests, "datetime", Tomorrow)
+    ann.reserve(Fraction(1, 100), "tomorrow")

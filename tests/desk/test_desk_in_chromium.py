@@ -233,7 +233,7 @@ PLACES = [
     "/data/sales/archive",
     "/data/sales/releases/4",
     "/steward",
-    "/steward/sales?verify",
+    "/steward/sales",
     "/programs",
     "/nothing",
 ]
@@ -307,6 +307,32 @@ def test_moving_the_slider_changes_what_to_expect(tab: Any, desk: Running) -> No
         tab.keyboard.press("End")
     tab.wait_for_selector("#expect button:has-text('ε = 5')")
     assert "not enough" not in tab.inner_text("#expect")
+
+
+def test_a_slider_ends_at_what_is_left_though_that_is_no_decimal(tab: Any, tmp_path: Path) -> None:
+    with running(write_file(tmp_path, shares='{ ann = "1/3" }')) as desk:
+        _enter(tab, desk)
+        tab.goto(f"{desk.url}/data/sales?epsilon=0.1")
+        tab.focus("#slider")
+        with tab.expect_response("**/data/sales?**"):
+            tab.keyboard.press("End")
+        assert tab.input_value("#epsilon") == "0.333333333333"
+        tab.wait_for_selector("#expect button:enabled")
+
+
+def test_a_forecast_that_fails_says_so_and_can_be_asked_for_again(
+    browser: Any, desk: Running
+) -> None:
+    with browser.new_context() as context:
+        tab = context.new_page()
+        _enter(tab, desk)
+        tab.goto(f"{desk.url}/data/sales")
+        tab.route("**/data/sales?**part=expect**", lambda route: route.fulfill(status=503))
+        tab.fill("#epsilon", "0.25")
+        tab.wait_for_selector("text=cannot be shown just now")
+        assert tab.is_disabled("#expect .pay button")  # it is for another ε
+        tab.click("text=Show what to expect")
+        tab.wait_for_selector("#expect button:enabled:has-text('ε = 0.25')")
 
 
 def test_it_all_works_without_a_script(browser: Any, desk: Running) -> None:

@@ -136,7 +136,6 @@ PLACES = [
     "/data/sales/asked/{}",
     "/static/{}",
     "/steward/{}",
-    "/steward/{}?verify",
     "/data/sales/archive?before={}",
     "/api/v1/datasets/{}",
     "/api/v1/datasets/{}/verify",

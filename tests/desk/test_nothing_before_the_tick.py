@@ -39,7 +39,7 @@ PLACES = [
     "/api/v1/datasets/sales/stale",
     "/api/v1/datasets/sales/verify",
     "/steward",
-    "/steward/sales?verify",
+    "/steward/sales",
 ]
 
 

@@ -47,7 +47,7 @@ def test_a_good_file_says_exactly_what_it_says(tmp_path: Path) -> None:
     file = read_stewards_file(tmp_path / "desk.toml")
     sales = file.datasets["sales"]
     assert sales.epsilon == Fraction(3, 10)
-    assert sales.people == {"ann": Fraction(1, 3)}
+    assert sales.people == {"ann": (Fraction(1, 3), None)}
     assert sales.table == str(tmp_path / "sales.csv")
     assert file.ledger == f"sqlite:///{tmp_path}/budget.db"
     assert not file.has_tokens
@@ -106,7 +106,12 @@ def test_the_files_of_the_documentation_and_of_the_demo_are_sound(tmp_path: Path
     hashes = (hash_of_token(str(number)) for number in range(9))
     text = re.sub("sha256:…", lambda _: next(hashes), shown.replace("…64 hexadecimal digits…", KEY))
     (tmp_path / "desk.toml").write_text(text, encoding="utf-8")
-    assert read_stewards_file(tmp_path / "desk.toml").datasets["sales"].people["ann"] == 2
+    sales = read_stewards_file(tmp_path / "desk.toml").datasets["sales"]
+    assert sales.people == {
+        "ann": (Fraction(2), None),
+        "bob": (Fraction(1), Fraction(1, 10**7)),
+        "sue": None,
+    }
     demo = read_stewards_file(root / "examples" / "desk.toml")
     assert list(demo.datasets["sales"].topics) == ["products", "any", "customers"]
 

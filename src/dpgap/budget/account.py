@@ -31,6 +31,10 @@ class BudgetExhausted(RuntimeError):  # noqa: N818 - a state to handle, not a fa
     """A run has nothing left to spend, or an account cannot cover a release."""
 
 
+class QuotaExhausted(BudgetExhausted):
+    """Somebody asked as much in a day as they may, or an archive is full. Nothing was charged."""
+
+
 class RefusedRequest(ValueError):  # noqa: N818 - it says what happened
     """What is asked contradicts what the budget is for. Nothing was charged."""
 

@@ -23,6 +23,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from functools import lru_cache
+from types import NoneType
 from typing import Any
 
 from dpgap import public
@@ -142,9 +144,8 @@ class Entry:
             values = (getattr(self, name) for name in _FIELDS[FIRST])
             return json.dumps([it.exact()[0] if isinstance(it, Amount) else it for it in values])
         content = {}
-        for name in _FIELDS[self.version]:
+        for stored, name in _STORED[self.version].items():
             value = getattr(self, name)
-            stored = _OLD_NAMES.get(name, name) if self.version == SECOND else name
             content[stored] = value.exact() if isinstance(value, Amount) else value
         return canonical(content)
 
@@ -168,15 +169,27 @@ _FIELDS = {
 _OLD_NAMES = {"reservation": "about", "person_spent": "own", "extra": "more"}
 """What the second version calls some of it."""
 _AMOUNTS = ("charge", "granted", "used", "held", "person_spent", "allowance")
-_TYPES: dict[str, Any] = {
-    "dataset kind purpose who at previous person actor reason accounting currency": str,
-    "number version archived": int,
-    "reservation bound": int | None,
-    "key": str | None,
-    "closed": bool,
-    "period range": dict | None,
-    "extra": dict,
+_STORED = {
+    version: {_OLD_NAMES.get(name, name) if version == SECOND else name: name for name in names}
+    for version, names in _FIELDS.items()
 }
+"""What a body of each version calls it."""
+_TYPES: dict[str, Any] = {
+    name: kind
+    for names, kind in {
+        "dataset kind purpose who at previous person actor reason accounting currency": str,
+        "number version archived": int,
+        "reservation bound": (int, NoneType),
+        "key": (str, NoneType),
+        "closed": bool,
+        "period range": (dict, NoneType),
+        "extra": dict,
+    }.items()
+    for name in names.split()
+}
+
+
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def canonical(content: object) -> str:
@@ -185,7 +198,7 @@ def canonical(content: object) -> str:
     >>> canonical({"b": "ε", "a": [1, None]})
     '{"a":[1,null],"b":"\\u03b5"}'
     """
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _encoder.encode(content)
 
 
 def hash_of(text: str) -> str:
@@ -200,16 +213,17 @@ def read_entry(version: int, body: str, hash: str = "") -> Entry:
             f"was made by a later dpgap, as version {version}: update dpgap to read it"
         )
     try:
-        entry = _read(version, json.loads(body))
-        if entry.version != version or entry.body() != body:
+        content = json.loads(body)
+        written = json.dumps(content) if version == FIRST else canonical(content)
+        if written != body:
             raise ValueError
+        return _read(version, content, hash)
     except _TooLong:
         raise UnreadableEntry(
             f"has a number of more digits than Python reads ({sys.get_int_max_str_digits()})"
         ) from None
     except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError):
         raise UnreadableEntry("was edited: it cannot be read") from None
-    return replace(entry, hash=hash)
 
 
 class _TooLong(ValueError):  # noqa: N818 - it says what is wrong
@@ -221,28 +235,38 @@ def read_number(text: object) -> Fraction:
     if not isinstance(text, str) or not _NUMBER.fullmatch(text):
         raise ValueError
     try:
-        return Fraction(text)
+        value = Fraction(text)
     except ValueError:
         raise _TooLong from None
+    if str(value) != text:
+        raise ValueError
+    return value
 
 
-def _read(version: int, content: Any) -> Entry:
+@lru_cache(maxsize=4096)  # most amounts of an entry are those of the one before
+def _read_amount(epsilon: str, delta: str) -> Amount:
+    return Amount(read_number(epsilon), read_number(delta))
+
+
+def _read(version: int, content: Any, hash: str) -> Entry:
     if version == FIRST:
         said = dict(zip(_FIELDS[FIRST], content, strict=True)) | {"version": FIRST}
         said |= {name: [said[name], "0"] for name in _AMOUNTS if name in said}
     else:
-        old = _OLD_NAMES if version == SECOND else {}
-        stored = {old.get(name, name): name for name in _FIELDS[version]}
+        stored = _STORED[version]
         if not isinstance(content, dict) or content.keys() != stored.keys():
             raise ValueError
         said = {name: content[it] for it, name in stored.items()}
-    _require_types(said)
+        if content["version"] != version:
+            raise ValueError
+    if not all(isinstance(value, _TYPES.get(name, object)) for name, value in said.items()):
+        raise TypeError
     if version == THIRD:
         _require_known(said)
     for name in (name for name in _AMOUNTS if name in said):
         if said[name] is not None or name != "allowance":
-            said[name] = Amount(*map(read_number, said[name]))
-    return Entry(**said)
+            said[name] = _read_amount(*said[name])
+    return Entry(**said, hash=hash)
 
 
 def _require_known(said: Mapping[str, Any]) -> None:
@@ -252,9 +276,3 @@ def _require_known(said: Mapping[str, Any]) -> None:
             raise UnreadableEntry(
                 f"was made by a later dpgap, which knows another {name}: update dpgap to read it"
             )
-
-
-def _require_types(content: Mapping[str, Any]) -> None:
-    for names, kind in _TYPES.items():
-        if not all(isinstance(content[name], kind) for name in names.split() if name in content):
-            raise TypeError

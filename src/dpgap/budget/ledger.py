@@ -33,6 +33,7 @@ from dpgap.budget.entries import RESERVE, Entry, UnreadableEntry, hash_of
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.names import look_alike, require_name, system_user
 from dpgap.budget.requests import (
+    Quota,
     answered_by,
     asked_by,
     beside,
@@ -41,11 +42,12 @@ from dpgap.budget.requests import (
     edited_documents,
     facts_of,
     reference_of,
+    refuse_beyond,
     refuse_if_under_way,
     require_words,
     stating,
 )
-from dpgap.budget.store import Document, Rows, Store, require_entry
+from dpgap.budget.store import Document, Outline, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
 
 if TYPE_CHECKING:
@@ -153,6 +155,11 @@ class Ledger:
         with self._store.reading() as rows:
             return rows.book(require_name(dataset), last, before)
 
+    def outline(self, dataset: str) -> Outline:
+        """The book of a data set in some hundred of its entries, however long it is."""
+        with self._store.reading() as rows:
+            return rows.outline(require_name(dataset))
+
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
 
@@ -232,6 +239,7 @@ class LedgerAccount:
     reason: str = ""
     key: str | None = None
     joins: bool = False
+    quota: Quota | None = None
 
     def of(
         self,
@@ -240,17 +248,20 @@ class LedgerAccount:
         reason: str = "",
         key: str | None = None,
         joins: bool = False,
+        quota: Quota | None = None,
     ) -> "LedgerAccount":
         """The same account, used by a person, for a reason, for the request with this key.
 
         A person is a name: whoever calls must know who it is. What is sent twice with one `key` is
         charged once. With `joins`, so is a question that somebody else asked within the last
-        minute and has no answer to yet: `AlreadyCharged` names their entry.
+        minute and has no answer to yet: `AlreadyCharged` names their entry. A `quota` bounds what
+        the person asks in a day: `QuotaExhausted`.
         """
         for name, words in (("person", person), ("key", key)):
             if words is not None:
                 require_words(name, words)
-        said: dict[str, Any] = {"person": person, "reason": reason, "key": key, "joins": joins}
+        said: dict[str, Any] = {"person": person, "reason": reason, "key": key}
+        said |= {"joins": joins, "quota": quota}
         return replace(self, **{name: value for name, value in said.items() if value})
 
     def reserve(self, epsilon: Fraction, purpose: str) -> "LedgerReservation":
@@ -275,6 +286,8 @@ class LedgerAccount:
             if same is not None:
                 refuse_if_under_way(rows, found, same)
             refuse_contradiction(name, facts_of(rows, balance.last), request.facts)
+            if self.quota is not None:
+                refuse_beyond(rows, balance.last, person, self.quota)
             author = ledger._author(person, self.reason, person)
             extra = asked_by(request)
             entry = reserving(balance, charge.up(), request.purpose, author, key, extra)

@@ -3,9 +3,16 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Answered, KeyUsed, Request
+from dpgap.budget.account import (
+    UNDER_WAY,
+    AlreadyCharged,
+    Answered,
+    KeyUsed,
+    QuotaExhausted,
+    Request,
+)
 from dpgap.budget.amounts import rounded_up
 from dpgap.budget.binding import is_one_table
 from dpgap.budget.entries import (
@@ -199,3 +206,41 @@ def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
             if answered.document is not None or answered.state == UNDER_WAY:
                 words = f"entry {entry.number} asks the same, and is {answered.state}"
                 raise AlreadyCharged(f"{words}: it is not charged again", answered)
+
+
+class Quota(NamedTuple):
+    """What bounds the requests of one person, whatever the budget has left."""
+
+    requests: int
+    """How many are charged in a day of UTC."""
+    characters: int
+    """How many characters of documents are archived for them in a day."""
+    archive: int
+    """How many characters the archive of the data set has, whoever asked."""
+
+
+def refuse_beyond(rows: Rows, last: Entry, person: str, quota: Quota) -> None:
+    """Refuse a request beyond a quota. What decides is public: entries, and what was archived."""
+    today = datetime.now(UTC).date()
+    tomorrow = today + timedelta(days=1)
+    asked, archived = rows.usage(last.dataset, person, today.isoformat(), tomorrow.isoformat())
+    again = f"ask again from {tomorrow} 00:00 UTC on"
+    if asked >= quota.requests:
+        raise QuotaExhausted(
+            f"{person!r} may ask {quota.requests} questions of data set {last.dataset!r} in a day, "
+            f"and has asked {asked}: {again}"
+        )
+    if archived >= quota.characters:
+        raise QuotaExhausted(
+            f"answers to {person!r} may take {_megabytes(quota.characters)} of the archive of data "
+            f"set {last.dataset!r} in a day, and take {_megabytes(archived)}: {again}"
+        )
+    if last.archived >= quota.archive:
+        raise QuotaExhausted(
+            f"the archive of data set {last.dataset!r} may have {_megabytes(quota.archive)}, and "
+            f"has {_megabytes(last.archived)}: a steward can give it more room"
+        )
+
+
+def _megabytes(characters: int) -> str:
+    return f"{characters / 10**6:,.3g} MB"

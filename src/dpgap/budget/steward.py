@@ -17,6 +17,7 @@ dpgap.BudgetExhausted: 'ann' may spend ε = 0.5 of data set 'sales' and has spen
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpgap.budget.amounts import Amount, granted
@@ -69,17 +70,26 @@ class Steward:
         return self._act(closing, reason)
 
     def allow(
-        self, person: str, epsilon: Rational, *, delta: Rational = 0, reason: str = ""
+        self, person: str, epsilon: Rational, *, delta: Rational | None = None, reason: str = ""
     ) -> Entry:
         """Say how much of the total a person may spend, what was spent already included.
 
-        Whoever has no allowance may spend what the budget has left.
+        Without a `delta`, what they may spend of δ stays as it is. For a person who had no
+        allowance it is the same share of the budget's δ as `epsilon` is of its ε, so that nobody
+        uses up all of δ with a little ε. Whoever has no allowance may spend what the budget has
+        left.
         """
         require_words("person", person)
-        amount = Amount(rational("epsilon", epsilon), rational("delta", delta)).down()
-        if amount.epsilon < 0 or amount.delta < 0:
+        whole = rational("epsilon", epsilon)
+        part = None if delta is None else rational("delta", delta)
+        if whole < 0 or (part or 0) < 0:
             raise ValueError("an allowance must not be less than 0")
-        return self._act(lambda at, author: allowing(at, amount, author), reason, person)
+
+        def act(balance: Balance, author: Author) -> Entry:
+            given = _same_share(balance, whole) if part is None else part
+            return allowing(balance, Amount(whole, given).down(), author)
+
+        return self._act(act, reason, person)
 
     def bind(
         self,
@@ -138,15 +148,8 @@ class Steward:
         "2026-11-01", "2026-11-01T12:00".
         """
         end = None if before is None else _moment(before)
-        book = self.ledger.entries(self.dataset)
-        ended = {entry.reservation for entry in book}
-        return [
-            entry
-            for entry in book
-            if entry.kind == RESERVE
-            and entry.number not in ended
-            and (end is None or entry.at < end)
-        ]
+        with self.ledger._store.reading() as rows:
+            return [it for it in rows.waiting(self.dataset) if end is None or it.at < end]
 
     def _act(self, act: Act, reason: str, concerned: str = "") -> Entry:
         if not concerned:
@@ -161,6 +164,14 @@ class Steward:
 
 def _total(balance: Balance, epsilon: Rational, delta: Rational | None) -> Amount:
     return granted(epsilon, balance.last.granted.delta if delta is None else delta)
+
+
+def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
+    """The δ of an allowance that states none."""
+    last, mine = balance
+    if mine is not None and mine.allowance is not None:
+        return mine.allowance.delta
+    return last.granted.delta * min(Fraction(1), epsilon / last.total)
 
 
 def _moment(before: str) -> str:

@@ -14,6 +14,8 @@ a ledger that was migrated, and cannot open a second budget beside it.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
@@ -25,8 +27,11 @@ from dpgap.budget.book import Author, flaws, migrating
 from dpgap.budget.databases import make_file, open_database, trouble
 from dpgap.budget.entries import (
     FIRST,
+    RESERVE,
     SECOND,
+    SETTLE,
     THIRD,
+    WRITE_OFF,
     Entry,
     LedgerError,
     UnreadableEntry,
@@ -40,6 +45,8 @@ _CHARGING = 0x64706761
 
 _MOST = (1 << 31) - 1
 """The largest number that a database holds."""
+_SPREAD = 200
+"""How many entries an outline has of a book, about."""
 
 _TABLES = sql.MetaData()
 
@@ -64,11 +71,14 @@ _ENTRIES = sql.Table(
     _count("reservation"),
     _text("key", nullable=True),
     _text("identity", nullable=True),
+    _count("length"),
     _text("body"),
     _text("hash"),
     sql.UniqueConstraint("dataset", "reservation"),  # a reservation is settled once
     sql.UniqueConstraint("dataset", "key"),  # a request is charged once
     sql.Index("dpgap_entries_of_a_person", "dataset", "person", "number"),
+    sql.Index("dpgap_entries_of_a_day", "dataset", "person", "at"),
+    sql.Index("dpgap_entries_of_a_kind", "dataset", "kind", "number"),
     sql.Index("dpgap_entries_of_a_question", "dataset", "identity", "number"),
 )
 _DOCUMENTS = sql.Table(
@@ -110,6 +120,22 @@ class Document(NamedTuple):
     document: str
 
 
+class Outline(NamedTuple):
+    """A long book in a few of its entries."""
+
+    last: Entry
+    settled: int
+    """How many releases are settled."""
+    waiting: list[Entry]
+    """Reservations that nothing ended."""
+    people: list[Entry]
+    """The last entry of each person."""
+    unnamed: list[Entry]
+    """Reservations, and what ended them, from before entries named people."""
+    spread: list[Entry]
+    """Some hundred entries from the first to the last, and the one that states the table."""
+
+
 class Rows:
     """The rows of a ledger, within one transaction."""
 
@@ -129,13 +155,14 @@ class Rows:
 
         `kind` or `reservation` say which ones: those of some kinds, or that end some reservations.
         """
-        entry = self._table.c
-        found = self._of(dataset).order_by(entry.number.desc()).limit(last)
+        entry, found = self._table.c, self._of(dataset)
+        if last is not None:  # else the order is ours: for it, SQLite would look at every entry
+            found = found.order_by(entry.number.desc()).limit(last)
         if before is not None:
             found = found.where(entry.number < min(before, _MOST))
         for name, values in wanted.items():
             found = found.where(entry[name].in_(values))
-        return [_entry(row, self.layout) for row in reversed(self._connection.execute(found).all())]
+        return sorted(self._read(found), key=lambda entry: entry.number)
 
     def find(
         self,
@@ -150,20 +177,36 @@ class Rows:
         With an `identity`, a hash, also the last reservation that asked this question. They come in
         the order of their numbers, in one question to the database.
         """
-        entry = self._table.c
-        newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == dataset)
-        looked_up = {"person": person or None, "key": key, "identity": identity}
-        wanted = [newest] + [
-            newest.where(entry[name] == value)
-            for name, value in looked_up.items()
-            if value is not None and name in entry
-        ]
-        # A list of numbers: with OR, SQLite would look at every entry.
-        numbers = [each.scalar_subquery() for each in wanted]
-        place = [] if number is None else [sql.literal(_findable(number))]
-        found = self._of(dataset).where(entry.number.in_([*numbers, *place]))
-        rows = self._connection.execute(found.order_by(entry.number))
+        place = None if number is None else _findable(number)
+        sought = {"person": person or None, "key": key, "number": place, "identity": identity}
+        given = {
+            name: it for name, it in sought.items() if it is not None and name in self._table.c
+        }
+        statement = _finding(self.layout, tuple(given))
+        rows = self._connection.execute(statement, {"dataset": dataset, **given})
         return [_entry(row, self.layout) for row in rows]
+
+    def waiting(self, dataset: str) -> list[Entry]:
+        """The reservations that nothing ended, oldest first."""
+        entry, ending = self._table.c, self._table.alias().c
+        ended = sql.exists().where(ending.dataset == dataset, ending.reservation == entry.number)
+        found = self._of(dataset).where(entry.kind == RESERVE, ~ended).order_by(entry.number)
+        return self._read(found)
+
+    def outline(self, dataset: str) -> Outline:
+        """What a page shows of a book, however long it is."""
+        entry, last = self._table.c, self.find(dataset)[-1]
+        settled = sql.select(sql.func.count()).where(entry.dataset == dataset, entry.kind == SETTLE)
+        unnamed: dict[str, Any] = {"person": [""]} if "person" in entry else {}
+        spread = {*range(0, last.number, last.number // _SPREAD + 1), last.bound or 0}
+        return Outline(
+            last,
+            self._connection.scalar(settled) or 0,
+            self.waiting(dataset),
+            self.people(dataset),
+            self.book(dataset, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
+            [*self.book(dataset, number=spread - {last.number}), last],
+        )
 
     def people(self, dataset: str) -> list[Entry]:
         """The last entry of each person, by their names."""
@@ -172,8 +215,8 @@ class Rows:
             return []
         named = (entry.dataset == dataset) & (entry.person != "")
         newest = sql.select(sql.func.max(entry.number)).where(named).group_by(entry.person)
-        found = self._of(dataset).where(entry.number.in_(newest)).order_by(entry.person)
-        return [_entry(row, self.layout) for row in self._connection.execute(found)]
+        found = self._read(self._of(dataset).where(entry.number.in_(newest)))
+        return sorted(found, key=lambda entry: entry.person)
 
     def ending(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
@@ -181,12 +224,11 @@ class Rows:
 
     def append(self, entry: Entry) -> None:
         """Write one entry."""
-        self._connection.execute(_ENTRIES.insert().values(_row(entry)))
+        self._connection.execute(_ENTRIES.insert(), _row(entry))
 
     def keep(self, dataset: str, kept: Document) -> None:
         """Write one document."""
-        values = {"dataset": dataset, **kept._asdict()}
-        self._connection.execute(_DOCUMENTS.insert().values(values))
+        self._connection.execute(_DOCUMENTS.insert(), {"dataset": dataset, **kept._asdict()})
 
     def document(
         self, dataset: str, *, number: int | None = None, identity: str | None = None
@@ -227,11 +269,20 @@ class Rows:
         added = sql.select(sql.func.sum(sql.func.length(_DOCUMENTS.c.document)))
         return self._connection.scalar(added.where(_DOCUMENTS.c.dataset == dataset)) or 0
 
+    def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
+        """How many requests of a person there were from a time to another; characters archived."""
+        given = {"dataset": dataset, "person": person, "since": since, "until": until}
+        requests, characters = self._connection.execute(_USAGE, given).one()
+        return requests, characters or 0
+
     def lock(self, dataset: str) -> None:
         """Let no other writer to this data set in until the end of the transaction."""
         if self._connection.dialect.name == "postgresql":  # SQLite has locked it all already
             named = sql.func.hashtext(dataset)
             self._connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CHARGING, named)))
+
+    def _read(self, found: sql.Select[Any]) -> list[Entry]:
+        return [_entry(row, self.layout) for row in self._connection.execute(found)]
 
     def _of(self, dataset: str) -> sql.Select[Any]:
         return sql.select(self._table).where(self._table.c.dataset == dataset)
@@ -411,6 +462,30 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
     return said
 
 
+@lru_cache(maxsize=64)  # to put a statement together takes longer than to execute it
+def _finding(layout: int, names: tuple[str, ...]) -> sql.Select[Any]:
+    """What `Rows.find` executes, for the parameters that it is given."""
+    table = _OLDER.get(layout, _ENTRIES)
+    entry = table.c
+    given: dict[str, Any] = {name: sql.bindparam(name) for name in ("dataset", *names)}
+    newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == given["dataset"])
+    looked_up = [newest.where(entry[it] == given[it]) for it in names if it != "number"]
+    # A list of numbers: with OR, SQLite would look at every entry.
+    numbers = [each.scalar_subquery() for each in (newest, *looked_up)]
+    found = entry.number.in_([*numbers, *([given["number"]] if "number" in given else [])])
+    return sql.select(table).where(entry.dataset == given["dataset"], found).order_by(entry.number)
+
+
+_USAGE = sql.select(
+    sql.func.count(sql.case((_ENTRIES.c.kind == RESERVE, 1))), sql.func.sum(_ENTRIES.c.length)
+).where(
+    _ENTRIES.c.dataset == sql.bindparam("dataset"),
+    _ENTRIES.c.person == sql.bindparam("person"),
+    _ENTRIES.c.at >= sql.bindparam("since"),
+    _ENTRIES.c.at < sql.bindparam("until"),
+)
+
+
 def _findable(number: int) -> int:
     """The number of an entry; one that no database can hold is the number of none."""
     return number if 0 <= number <= _MOST else -1
@@ -425,24 +500,33 @@ def _row(entry: Entry) -> dict[str, Any]:
     return {**_copies(entry), "body": entry.body(), "hash": entry.hash}
 
 
+_COPIES = tuple(_ENTRIES.c.keys())[:-2]
+"""The columns that say what the body says: its own fields, then two of its extra ones."""
+_of_entry = attrgetter(*_COPIES[:-2])
+
+
 def _copies(entry: Entry) -> dict[str, Any]:
-    """What columns say of an entry, beside its body."""
-    names = (column.name for column in _ENTRIES.columns if column.name not in ("body", "hash"))
-    asked = {"identity": entry.extra.get("identity")}
-    return {name: asked[name] if name in asked else getattr(entry, name) for name in names}
+    more = (entry.extra.get(name) for name in _COPIES[-2:])
+    return dict(zip(_COPIES, (*_of_entry(entry), *more), strict=True))
 
 
 def _entry(row: sql.Row[Any], layout: int) -> Entry:
-    said = row._mapping
+    """The entry of a row, whose last columns are the body and the hash."""
+    columns, (body, hash) = list(row)[:-2], tuple(row)[-2:]
+    number, version = columns[1:3]
     try:
         if layout == FIRST:
-            return read_entry(FIRST, json.dumps(list(row)[:-1]), said["hash"])
-        entry = read_entry(said["version"], said["body"], said["hash"])
-        if any(value != said.get(name, value) for name, value in _copies(entry).items()):
+            return read_entry(FIRST, json.dumps([*columns, body]), hash)
+        entry = read_entry(version, body, hash)
+        copies = _copies(entry)
+        if columns != [copies[name] for name in _COLUMNS[layout]]:
             raise UnreadableEntry("was edited: its columns do not say what its body says")
     except UnreadableEntry as error:
-        raise UnreadableEntry(f"entry {said['number']} {error}") from None
+        raise UnreadableEntry(f"entry {number} {error}") from None
     return entry
+
+
+_COLUMNS = {SECOND: tuple(_OLDER[SECOND].c.keys())[:-2], THIRD: _COPIES}
 
 
 def require_entry(found: list[Entry], dataset: str, where: str) -> Entry:

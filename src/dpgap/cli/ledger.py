@@ -174,12 +174,14 @@ def allow(
     dataset: Dataset,
     person: Annotated[str, typer.Option(help="Whose allowance it is.")],
     epsilon: Annotated[str, typer.Option(help="The most that this person may spend in all.")],
-    delta: Delta = None,
+    delta: Annotated[
+        str | None, typer.Option(help="The most δ; else it stays, or is the same share as of ε.")
+    ] = None,
     reason: Reason = "",
     json: AsJSON = False,
 ) -> None:
     """Say how much of the total one person may spend."""
-    entry = _steward(ledger, dataset).allow(person, epsilon, delta=delta or 0, reason=reason)
+    entry = _steward(ledger, dataset).allow(person, epsilon, delta=delta, reason=reason)
     _tell(entry, json)
 
 
@@ -266,7 +268,7 @@ def page(ledger: URL, out: Out = None, force: Force = False) -> None:
     from dpgap.releases.ledger_page import ledger_page
 
     store = Ledger(ledger)
-    _write(ledger_page([store.entries(name) for name in store.datasets()]), out, ledger, force)
+    _write(ledger_page([store.outline(name) for name in store.datasets()]), out, ledger, force)
 
 
 def _steward(ledger: str, dataset: str) -> "Steward":

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from dpgap.budget.amounts import readable_text
 from dpgap.exact.parameters import approximately
-from dpgap.releases.printable import printable
+from dpgap.releases.printable import in_a_cell
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry
 
 _TEXTS = ("person", "actor", "kind", "reservation", "purpose", "reason", "key", "who")
 _NUMBERS = ("epsilon", "delta", "total", "spent", "reserved", "remaining")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "|", "%")
 
 
 def to_json(books: "list[list[Entry]]") -> str:
@@ -34,15 +33,8 @@ def to_csv(books: "list[list[Entry]]") -> str:
     columns = ("dataset", "number", "at", *_TEXTS, *_NUMBERS, "exact epsilon", "hash")
     writer.writerow(columns)
     for entry in (each for book in books for each in book):
-        row = [_harmless(entry.dataset), entry.number, entry.at]
-        row += [_harmless(getattr(entry, name)) for name in _TEXTS]
+        row = [in_a_cell(entry.dataset), entry.number, entry.at]
+        row += [in_a_cell(getattr(entry, name)) for name in _TEXTS]
         row += [approximately(getattr(entry, name), 12) for name in _NUMBERS]
-        writer.writerow([*row, _harmless(readable_text(entry.epsilon)), entry.hash])
+        writer.writerow([*row, in_a_cell(readable_text(entry.epsilon)), entry.hash])
     return out.getvalue()
-
-
-def _harmless(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    text = printable(value)
-    return "'" + text if text.lstrip(" \u00a0").startswith(_FORMULA) else text

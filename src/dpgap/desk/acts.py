@@ -4,7 +4,6 @@ Nothing here can do what the command line cannot.
 """
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Any
 
 from dpgap.budget.requests import require_words
@@ -20,14 +19,8 @@ Fields = Mapping[str, str]
 
 def _allow(steward: Steward, said: Fields, reason: str) -> Any:
     person = require_words("person", said.get("person", ""))
-    epsilon = number_in(said, "epsilon")
-    return steward.allow(person, epsilon, delta=_delta_of(steward, person), reason=reason)
-
-
-def _delta_of(steward: Steward, person: str) -> Fraction:
-    """The δ that a person may spend: only the command line changes it; without one, all of it."""
-    last, mine = steward.balance_of(person)
-    return last.granted.delta if mine is None or mine.allowance is None else mine.allowance.delta
+    delta = number_in(said, "delta") if said.get("delta") else None
+    return steward.allow(person, number_in(said, "epsilon"), delta=delta, reason=reason)
 
 
 def _write_off(steward: Steward, said: Fields, reason: str) -> Any:
@@ -44,7 +37,7 @@ ACTS: dict[str, Callable[[Steward, Fields, str], Any]] = {
     "write-off": _write_off,
     "close": lambda at, said, why: at.close(reason=why),
 }
-REFRESH = "refresh"
+REFRESH, VERIFY = "refresh", "verify"
 
 
 def listed_people(desk: Desk, data: ListedData) -> set[str]:
@@ -56,6 +49,9 @@ def act(desk: Desk, visitor: Visitor, data: ListedData, name: str, said: Fields)
     """Do it. Every change of a budget is an entry that says who did it at the desk, and why."""
     if name == REFRESH:
         desk.shelf.refresh(data)
+        return
+    if name == VERIFY:
+        desk.verifier.start(data.budget)
         return
     if name not in ACTS:
         raise Refused(*NOT_THERE)

@@ -66,6 +66,7 @@ class StewardsAct(BaseModel):
 
     reason: str = Field("", max_length=200)
     epsilon: Number = Field("", description="For raise, lower and allow.")
+    delta: Number = Field("", description="For allow; else it stays, or is ε's share of the whole.")
     person: str = Field("", max_length=200, description="For allow.")
     entry: int | None = Field(None, description="For write-off: a reservation.")
 
@@ -89,8 +90,10 @@ def plan(at: ProgramAtData, question: AskedQuestion) -> dict[str, Any]:
     desk, visitor, data = at
     with in_our_words():
         asked = DeskQuestion.read(question.said())
-        left = desk.left(visitor, data).left
-        expected = prospects(asked, desk.slot(data, asked).facts, left)
+        desk.require_least(visitor, data, asked)
+        facts = desk.slot(data, asked).facts
+        least = desk.limits(visitor, data).least_epsilon
+        expected = prospects(asked, facts, desk.left(visitor, data).left, least)
     rows = [
         row._asdict() | {"epsilon": readable_text(row.epsilon), "left": readable_text(row.left)}
         for row in expected.rows
@@ -148,10 +151,10 @@ def stale(at: StewardsProgramAtData) -> dict[str, Any]:
 
 
 @router.get("/datasets/{name}/verify")
-def verify(at: StewardsProgramAtData) -> dict[str, Any]:
+async def verify(at: StewardsProgramAtData) -> dict[str, Any]:
     """For stewards: everything that is wrong with the book, and its head to note elsewhere."""
-    flaws = at.desk.ledger.verify(at.data.budget)
-    return {"flaws": flaws, "head": at.desk.left(at.visitor, at.data).last.hash}
+    found = await asyncio.wrap_future(at.desk.verifier.start(at.data.budget))
+    return {"flaws": found.flaws, "head": found.head}
 
 
 @router.post("/datasets/{name}/acts/{what}")

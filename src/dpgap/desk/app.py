@@ -1,8 +1,9 @@
 """The application: routes, and one way to refuse."""
 
+from collections import Counter
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -20,7 +21,7 @@ from dpgap.desk.refusals import NOT_THERE, Refused, refusal_of
 from dpgap.desk.rendering import shown
 from dpgap.desk.shelf import Shelf
 from dpgap.desk.stewards_file import StewardsFile
-from dpgap.desk.visits import browser_visitor
+from dpgap.desk.visits import browser_visitor, few_at_once
 
 
 def open_desk(file: StewardsFile) -> Desk:
@@ -49,8 +50,9 @@ def application(desk: Desk, place: Place) -> Any:
         redirect_slashes=False,
     )
     app.state.desk, app.state.is_https, app.state.asking = desk, place.https, Asking(desk)
+    app.state.under_way = Counter[str]()
     for router in (pages.router, stewards_pages.router, api.router, api.about):
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(few_at_once)])
     for kind in (Refused, LedgerError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _refuse)
     return Guard(app, place)
@@ -62,10 +64,8 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 def _refusal(error: Exception) -> Refused:
     """What to say of an error that nobody caught: what the framework refuses, in our words too."""
-    if isinstance(error, RequestValidationError):  # names of fields are ours, values are not
-        names = sorted({str(part) for each in error.errors() for part in each["loc"][1:2]})
-        words = ", ".join(names) if names and all(map(str.isidentifier, names)) else "the body"
-        return Refused(422, f"Not what it must be: {words}.")
+    if isinstance(error, RequestValidationError):
+        return Refused(422, _not_valid(error))
     if isinstance(error, HTTPException):
         known = {404: NOT_THERE[1], 405: "This cannot be done here."}
         return Refused(error.status_code, known.get(error.status_code, WORDS[400]))
@@ -73,6 +73,17 @@ def _refusal(error: Exception) -> Refused:
     if refused is None:
         note_error(error)
     return refused or Refused(500, WORDS[500])
+
+
+def _not_valid(error: RequestValidationError) -> str:
+    """Which fields are not what they must be, and what is accepted; none of the values."""
+    faults: dict[str, list[str]] = {}
+    for each in error.errors():
+        name = str(each["loc"][1]) if len(each["loc"]) > 1 else "the body"
+        is_name = name.isidentifier() and len(name) <= 30
+        faults.setdefault(name if is_name else "the body", []).append(str(each["msg"]))
+    said = (f"{name}: {' or '.join(dict.fromkeys(each))}" for name, each in faults.items())
+    return f"Not what it must be: {'; '.join(said)}."
 
 
 def _said(request: Request, refused: Refused) -> Response:

@@ -7,6 +7,7 @@ Traceback (most recent call last):
 ValueError: k must be a whole number from 1 to 1000
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 from dpgap.budget.account import Account
 from dpgap.data.tracebacks import errors_without_answers
+from dpgap.exact.parameters import without_power
 from dpgap.pipelines.asking import Asked, answer, counted
 from dpgap.pipelines.measured import ABOVE_METHODS
 from dpgap.releases.ways import HISTOGRAM, METHODS
@@ -22,7 +24,9 @@ from dpgap.releases.ways import HISTOGRAM, METHODS
 KINDS = ("top-k", "above", "count")
 
 _MOST = 1000
-_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?(e-[0-9]{1,2})?(/[0-9]{1,9})?")
+_LONGEST = 40
+"""How many digits numerators and denominators have at most."""
+_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,40})?(e-[0-9]{1,2})?|[0-9]{1,40}/[0-9]{1,40}")
 _SIZES = re.compile(r"[0-9]{1,6}:[0-9]{1,12}(, ?[0-9]{1,6}:[0-9]{1,12}){0,49}")
 
 
@@ -84,11 +88,23 @@ def ask(question: DeskQuestion, answers: Any, account: Account) -> Any:
 def text_of(value: Fraction) -> str:
     """A number as a form shows it: as a decimal where that is exact and short.
 
+    `number_in` reads it. What has too many digits to be read is rounded down.
+
     >>> text_of(Fraction(1, 2)), text_of(Fraction(1, 3)), text_of(Fraction(1, 10**9))
     ('0.5', '1/3', '0.000000001')
+    >>> text_of(Fraction(1, 10**13)), text_of(Fraction(1, 3**90))
+    ('1e-13', '0')
     """
-    decimal = f"{float(value):.12f}".rstrip("0").rstrip(".")
-    return decimal if Fraction(decimal) == value else str(value)
+    if _is_long(value):
+        value = Fraction(math.floor(value * 10**24), 10**24)
+    for decimal in (f"{float(value):.12f}".rstrip("0").rstrip("."), f"{float(value):.12g}"):
+        if Fraction(decimal) == value:
+            return decimal
+    return str(value)
+
+
+def _is_long(value: Fraction) -> bool:
+    return bool(max(value.numerator, value.denominator) >= 10**_LONGEST)
 
 
 def number_in(said: Mapping[str, str], name: str) -> Fraction:
@@ -97,13 +113,16 @@ def number_in(said: Mapping[str, str], name: str) -> Fraction:
 
 
 def _number(name: str, text: str, *, positive: bool = False) -> Fraction:
-    words = f"{name} must be a number such as 0.5 or 2/3"
-    if not _NUMBER.fullmatch(text) or ("/" in text and ("." in text or "e" in text)):
+    words = f"{name} must be a number such as 0.5, 2/3 or 1e-9, of at most {_LONGEST} digits"
+    text = without_power(text.strip())
+    if not _NUMBER.fullmatch(text):
         raise ValueError(words)
     try:
         value = Fraction(text)
     except ZeroDivisionError:
         raise ValueError(words) from None
+    if _is_long(value):
+        raise ValueError(words)
     if positive and not 0 < value <= _MOST:
         raise ValueError(f"{name} must be more than 0, and at most {_MOST}")
     return value

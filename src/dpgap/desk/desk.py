@@ -5,8 +5,11 @@ is in the archive is. So every answer that anybody saw is charged, and a desk th
 leaves a charge that everybody can see.
 """
 
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -14,13 +17,14 @@ from dpgap.budget.account import UNDER_WAY, AlreadyCharged
 from dpgap.budget.amounts import Amount
 from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount
+from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
-from dpgap.desk.asking import DeskQuestion, ask
+from dpgap.desk.asking import DeskQuestion, ask, text_of
 from dpgap.desk.door import Door, Visitor
 from dpgap.desk.pending import Pending, Reserved, Reserving
 from dpgap.desk.refusals import NOT_THERE, Refused
 from dpgap.desk.shelf import Shelf, Slot
-from dpgap.desk.stewards_file import ListedData, StewardsFile
+from dpgap.desk.stewards_file import ListedData, PersonLimits, StewardsFile
 from dpgap.desk.ticks import Ticks
 from dpgap.releases.document import handed_out, read_archived
 from dpgap.releases.release import Release
@@ -79,12 +83,54 @@ class Archived(NamedTuple):
         return self.settlement is not None and "document" in self.settlement.extra
 
 
+class Verified(NamedTuple):
+    """What a check of a whole book found."""
+
+    at: str
+    """When it began."""
+    head: str
+    """The hash of the last entry then, to be noted elsewhere; none if it cannot be read."""
+    flaws: list[str]
+
+
+class Verifier:
+    """Checks whole books in a thread of its own, one at a time, so that no page waits for it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger, self._lock = ledger, threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="verifying")
+        self._checks: dict[str, Future[Verified]] = {}
+        self.last: dict[str, Verified] = {}
+        """What was found last, by budget."""
+
+    def start(self, budget: str) -> "Future[Verified]":
+        """Check a book, unless that is under way already."""
+        with self._lock:
+            if not self.is_under_way(budget):
+                self._checks[budget] = self._thread.submit(self._verify, budget)
+            return self._checks[budget]
+
+    def is_under_way(self, budget: str) -> bool:
+        """Whether a check was started and has not ended."""
+        return budget in self._checks and not self._checks[budget].done()
+
+    def _verify(self, budget: str) -> Verified:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        head = ""
+        with suppress(LedgerError):  # which is a flaw that is found below
+            head = self._ledger.account(budget).head
+        found = Verified(at, head, self._ledger.verify(budget))
+        self.last[budget] = found
+        return found
+
+
 class Desk:
     """What can be done at the desk."""
 
     def __init__(self, file: StewardsFile, ledger: Ledger, shelf: Shelf, door: Door) -> None:
         self.file, self.ledger, self.shelf, self.door = file, ledger, shelf, door
         self.ticks = Ticks(file.tick)
+        self.verifier = Verifier(ledger)
 
     def datasets(self, visitor: Visitor) -> list[ListedData]:
         """The data sets that somebody may ask about, or looks after."""
@@ -112,9 +158,10 @@ class Desk:
         """
         if not self.door.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
+        self.require_least(visitor, data, question)
         slot, own = self.slot(data, question), own_key(visitor, key)
         account = Reserving(self.ledger, data.budget).of(
-            visitor.name, key=own, joins=not question.fresh
+            visitor.name, key=own, joins=not question.fresh, quota=self._quota(visitor, data)
         )
         try:
             release = ask(question, slot.empty, account)
@@ -138,6 +185,20 @@ class Desk:
             ((reservation, settlement),) = self._account(data).requests(1, receipt.entry + 1)
             return receipt._replace(state=Archived(reservation, settlement).state)
         return receipt
+
+    def limits(self, visitor: Visitor, data: ListedData) -> PersonLimits:
+        """What bounds the questions of this person, besides the budget."""
+        return data.limits._replace(**visitor.person.limits)
+
+    def _quota(self, visitor: Visitor, data: ListedData) -> Quota:
+        _, questions, megabytes = self.limits(visitor, data)
+        return Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
+
+    def require_least(self, visitor: Visitor, data: ListedData, question: DeskQuestion) -> None:
+        """Refuse a question that costs less than each must."""
+        least = self.limits(visitor, data).least_epsilon
+        if question.epsilon < least:
+            raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
 
     def slot(self, data: ListedData, question: DeskQuestion) -> Slot:
         """The counts that a question is about, if it can be asked so. All of this is public."""

@@ -4,16 +4,19 @@ All of it follows from public facts: the question, the steward's file and what i
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import dpgap
-from dpgap.budget.amounts import Amount
+from dpgap.budget.amounts import NOTHING, Amount
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.desk.asking import DeskQuestion
 from dpgap.exact.parameters import approximately
 from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.pipelines.routes import Routed
+from dpgap.releases.ways import HISTOGRAM
 
 _STEPS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 _LEVEL = 0.05
@@ -41,7 +44,7 @@ class Prospect(NamedTuple):
     half_width: float
     """Half the width of a 95 % interval, winners being clear."""
     left: Fraction
-    """The ε that is left after it; below 0 where it cannot be paid."""
+    """The ε that is left after it; 0 where it cannot be paid."""
     is_covered: bool
     """Whether it can be paid, its δ too."""
     is_asked: bool
@@ -64,15 +67,21 @@ class Prospects(NamedTuple):
         return max(row.half_width for row in self.rows) or 1.0
 
 
-def prospects(question: DeskQuestion, facts: PrivateCounts, left: Amount) -> Prospects:
-    """What this question will tell for its ε, and for others."""
+def prospects(
+    question: DeskQuestion, facts: PrivateCounts, left: Amount, least: Fraction
+) -> Prospects:
+    """What this question will tell for its ε, and for others from the least that may be asked.
+
+    While somebody moves ε, the same numbers are asked for again and again, so they are cached.
+    """
     rows = []
-    for share in _STEPS:
+    plain = replace(question, fresh=False, sizes="")  # neither changes an error
+    for share in (each for each in _STEPS if each * question.epsilon >= least):
         cost = Amount(share * question.epsilon, question.delta)
-        found = _errors(question, facts, cost.epsilon)
-        rest = left.epsilon - cost.epsilon
+        found = _errors(replace(plain, epsilon=cost.epsilon), facts)
+        rest = max(NOTHING.epsilon, left.epsilon - cost.epsilon)
         rows.append(Prospect(cost.epsilon, *found[:3], rest, cost.fits(left), share == 1))
-    return Prospects(tuple(rows), tuple(_words(question, facts)))
+    return Prospects(tuple(rows), tuple(_words(question, facts, _errors(plain, facts))))
 
 
 class _Errors(NamedTuple):
@@ -82,17 +91,21 @@ class _Errors(NamedTuple):
     selection_noise: float = 0.0
 
 
-def _errors(question: DeskQuestion, facts: PrivateCounts, epsilon: Fraction) -> _Errors:
-    step = float(facts.step)
+@lru_cache(maxsize=4096)  # all of it is public
+def _errors(question: DeskQuestion, facts: PrivateCounts) -> _Errors:
+    step, epsilon = float(facts.step), question.epsilon
     if question.kind == "count":
         noise = NoisyHistogram(epsilon, sensitivity=facts.sensitivity).error()
         error = math.sqrt(noise.variance)
         return _Errors(error, error, noise.half_width(0.95))
-    pipeline = question.asked(epsilon).pipeline(facts, _parts(facts))
-    if isinstance(pipeline, Routed):
-        found = pipeline.route.expectation()
-        error = step * math.sqrt(found.variance)
-        return _Errors(error, error, step * found.half_width)
+    asked = question.asked(epsilon)
+    is_planned = question.kind == "top-k" and question.method != HISTOGRAM
+    if facts.unknown or facts.reach is not None or not is_planned:
+        pipeline = asked.pipeline(facts, _parts(facts))
+        if isinstance(pipeline, Routed):
+            found = pipeline.route.expectation()
+            error = step * math.sqrt(found.variance)
+            return _Errors(error, error, step * found.half_width)
     row = _plan(question, facts, epsilon / _parts(facts)).rows[0]
     close = None if row.close_error is None else step * row.close_error
     return _Errors(step * row.error, close, step * row.half_width, step * row.selection_noise)
@@ -119,8 +132,8 @@ def _parts(facts: PrivateCounts) -> int:
     return 1 if facts.origin is None else facts.origin.max_groups
 
 
-def _words(question: DeskQuestion, facts: PrivateCounts) -> list[str]:
-    noise = _errors(question, facts, question.epsilon).selection_noise
+def _words(question: DeskQuestion, facts: PrivateCounts, errors: _Errors) -> list[str]:
+    noise = errors.selection_noise
     if question.kind != "top-k" or not noise:
         return []
     lead = about(float(f"{noise * math.log(1 / _LEVEL):.2g}"))

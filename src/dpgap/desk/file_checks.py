@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpgap.exact.parameters import positive_rational, rational
 
@@ -103,9 +103,23 @@ def amount(value: Any) -> Fraction:
     return number(value)
 
 
-def allowance(value: Any) -> Fraction | None:
-    """What a person may spend: a number, or "all" for whatever the budget has left."""
-    return None if value == "all" else amount(value)
+class Allowance(NamedTuple):
+    """What a person may spend."""
+
+    epsilon: Fraction
+    delta: Fraction | None = None
+    """None: as `Steward.allow` has it where no δ is given."""
+
+
+def allowance(value: Any) -> Allowance | None:
+    """What a person may spend: ε, or ε and δ, or "all" for whatever the budget has left."""
+    if value == "all":
+        return None
+    if not isinstance(value, Mapping):
+        return Allowance(amount(value))
+    if value.keys() != {"epsilon", "delta"}:
+        raise ValueError("must have an epsilon and a delta")
+    return Allowance(amount(value["epsilon"]), amount(value["delta"]))
 
 
 def several(check: Check) -> Check:
@@ -124,14 +138,16 @@ def items(value: Any) -> Any:
     return several(label)(value) if isinstance(value, list) else address(value)
 
 
-def shares(value: Any) -> dict[str, Fraction | None]:
+def shares(value: Any) -> dict[str, Allowance | None]:
     """People and what each may spend."""
     if not isinstance(value, Mapping):
         raise ValueError('must be people and what each may spend, such as { ann = 2, bob = "all" }')
     try:
         found = {spelt(person): allowance(share) for person, share in value.items()}
     except ValueError:
-        raise ValueError('must give each person a number from 0 up, or "all"') from None
+        raise ValueError(
+            'must give each person a number from 0 up, { epsilon = 2, delta = "1e-7" } or "all"'
+        ) from None
     if len(found) < len(value):
         raise ValueError(
             "must name each person once: two names differ only in how they are encoded"

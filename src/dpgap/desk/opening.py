@@ -58,9 +58,9 @@ def open_budgets(file: StewardsFile, ledger: Ledger, missing: Missing) -> None:
     for data in file.datasets.values():
         steward = ledger.steward(data.budget)
         for person, share in data.people.items():
-            last, mine = steward.balance_of(person)
+            _, mine = steward.balance_of(person)
             if share is not None and (mine is None or mine.allowance is None):
-                steward.allow(person, share, delta=last.granted.delta, reason=_REASON)
+                steward.allow(person, share.epsilon, delta=share.delta, reason=_REASON)
 
 
 def _facts(data: ListedData, shelf: Shelf) -> Facts:

@@ -167,21 +167,27 @@ def _question_page(
     if said.get("topic", "") not in ("", *data.topics):
         refused = refused or Refused(422, "topic must be one that the data set lists")
         said = {}
+    is_part = said.get("part") == "expect"  # all that a moving slider changes
     said = _filled(said, desk, data)
     expected = question = None
+    left, least = desk.left(visitor, data), desk.limits(visitor, data).least_epsilon
     try:
         with in_our_words():
             question = DeskQuestion.read(said)
+            desk.require_least(visitor, data, question)
             facts = desk.slot(data, question).facts
-            expected = prospects(question, facts, desk.left(visitor, data).left)
+            expected = prospects(question, facts, left.left, least)
     except Refused as why:
         refused = refused or why
     fields = said if question is None else said | question.fields()
+    archived = [] if is_part else desk.archive(data, Page(50))
     return shown(
         request,
-        "question.html",
+        "expect.html" if is_part else "question.html",
         at,
         status=200 if refused is None else refused.status,
+        left=left,
+        least=least,
         fields=fields,
         topic=data.topics[said["topic"]],
         question=question,
@@ -191,7 +197,7 @@ def _question_page(
         here=f"/data/{data.name}",
         again=urlencode(fields),
         may_ask=desk.door.may_ask(visitor, data),
-        recent=[each for each in desk.archive(data, Page(50)) if each.is_shown][:5],
+        recent=[each for each in archived if each.is_shown][:5],
     )
 
 

@@ -9,7 +9,7 @@ dpgap.desk.refusals.Refused: The ledger cannot be reached or written just now: n
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dpgap.budget.account import BudgetExhausted, KeyUsed, RefusedRequest
+from dpgap.budget.account import BudgetExhausted, KeyUsed, QuotaExhausted, RefusedRequest
 from dpgap.budget.entries import LedgerError
 from dpgap.releases.printable import printable
 
@@ -57,7 +57,8 @@ def refusal_of(error: Exception) -> Refused | None:
     if isinstance(error, Refused):
         return error
     if isinstance(error, BudgetExhausted):
-        return Refused(409, printable(str(error)))
+        is_quota = isinstance(error, QuotaExhausted)
+        return Refused(429 if is_quota else 409, printable(str(error)))
     if isinstance(error, RefusedRequest):
         return Refused(409, _KEY_USED if isinstance(error, KeyUsed) else _OTHER_TABLE)
     if isinstance(error, LedgerError):

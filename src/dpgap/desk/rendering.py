@@ -1,6 +1,8 @@
 """Pages from templates: everything is escaped, and every name is made visible."""
 
+import math
 from fractions import Fraction
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -42,8 +44,8 @@ _templates.filters |= {
     "with_epsilon": _with_epsilon,
     "seen": visible,
     "plural": plural,
-    "epsilon": readable,
-    "exact": text_of,
+    "epsilon": lru_cache(maxsize=1024)(readable),  # lists have the same ones again and again
+    "decimal": lambda value: f"{math.floor(value * 10**12) / 10**12:.12g}",  # never more than it is
     "percent": lambda share: f"{100 * float(share):.2f}%",
     "moment": lambda at: at[:16].replace("T", " "),
     "about": about,
@@ -57,8 +59,9 @@ def shown(
     """A page, with what every page has, and what every page of a data set has."""
     desk = desk_of(request)
     if at is not None:
-        left = desk.left(at.visitor, at.data)
-        values |= {"visitor": at.visitor, "data": at.data, "left": left}
+        values |= {"visitor": at.visitor, "data": at.data}
+        if "left" not in values:
+            values["left"] = desk.left(at.visitor, at.data)
     visitor = values["visitor"] if "visitor" in values else browser_visitor(request)
     values |= {"title_of_desk": desk.file.title, "is_local": desk.door.is_local}
     values["visitor"] = visitor

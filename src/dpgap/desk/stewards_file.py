@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dpgap.budget.binding import is_one_table
 from dpgap.data.bounds import WHAT_MAX_GROUPS_MEANS
@@ -32,9 +32,15 @@ _DESK: dict[str, tuple[check.Check, Any]] = {
     "https": (check.yes_or_no, True),
     "key": (check.key, None),
 }
+_LIMITS: dict[str, tuple[check.Check, Any]] = {
+    "least_epsilon": (check.positive, None),
+    "questions_a_day": (check.counting, None),
+    "megabytes_a_day": (check.counting, None),
+}
 _PERSON: dict[str, tuple[check.Check, Any]] = {
     "role": (check.one_of("analyst", "steward"), "analyst"),
     "tokens": (check.several(check.token), ()),
+    **_LIMITS,
 }
 _DATASET: dict[str, tuple[check.Check, Any]] = {
     "title": (check.words, None),
@@ -46,6 +52,8 @@ _DATASET: dict[str, tuple[check.Check, Any]] = {
     "epsilon": (check.positive, None),
     "delta": (check.amount, Fraction(0)),
     "people": (check.shares, {}),
+    "megabytes": (check.counting, 1000),
+    **_LIMITS,
 }
 _COUNTING: dict[str, tuple[check.Check, Any]] = {
     "item": (check.words, None),
@@ -109,6 +117,15 @@ class Topic:
         return tuple(line.format(**plain) for name, line in lines.items() if name in said)
 
 
+class PersonLimits(NamedTuple):
+    """What bounds one person's questions about a data set, whatever the budget has left."""
+
+    least_epsilon: Fraction = Fraction(1, 1000)
+    questions_a_day: int = 200
+    megabytes_a_day: int = 20
+    """How much the archive may grow by their questions, in a day."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListedData:
     """A table, who may ask about it, and which budget pays."""
@@ -125,8 +142,12 @@ class ListedData:
     epsilon: Fraction | None
     """What the budget is opened with, if the ledger has none of this name."""
     delta: Fraction
-    people: Mapping[str, Fraction | None]
+    people: Mapping[str, check.Allowance | None]
     """Who may ask, and the allowance that they start with; None: all that is left."""
+    megabytes: int
+    """How large its archive may become."""
+    limits: PersonLimits
+    """What bounds each person who has no limits of their own."""
     topics: Mapping[str, Topic]
     line: int
 
@@ -139,6 +160,8 @@ class Person:
     is_steward: bool = False
     tokens: tuple[str, ...] = ()
     """Hashes of tokens."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """What holds for them instead of the limits of a data set, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +293,8 @@ class _FileReader:
     def _person(self, name: str, content: Any) -> Person:
         spelt = self._pass(("people", name), check.spelt, name) or name
         found = self._table(content, _PERSON, ("people", name))
-        return Person(spelt, found["role"] == "steward", found["tokens"] or ())
+        tokens = found["tokens"] or ()
+        return Person(spelt, found["role"] == "steward", tokens, _limits_in(found))
 
     def _dataset(self, name: str, content: Any, people: Mapping[str, Person]) -> Any:
         where = ("datasets", name)
@@ -286,7 +310,10 @@ class _FileReader:
         for own in ("title", "budget"):
             found[own] = found[own] or name
         found["table"] = self._place(found["table"])
-        return ListedData(name, topics=topics, line=line_of(where, self.lines), **found)
+        limits = PersonLimits(**_limits_in(found))
+        found = {each: found[each] for each in found if each not in _LIMITS}
+        line = line_of(where, self.lines)
+        return ListedData(name, topics=topics, limits=limits, line=line, **found)
 
     def _topics(
         self, content: Any, where: tuple[str, ...], data: Mapping[str, Any]
@@ -360,3 +387,8 @@ class _FileReader:
         if "://" in address and not (scheme and address.startswith(scheme)):
             return address
         return scheme + str(self.path.absolute().parent / address.removeprefix(scheme))
+
+
+def _limits_in(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits that are stated."""
+    return {name: found[name] for name in _LIMITS if found[name] is not None}

@@ -4,7 +4,8 @@ Who it is, is found on the event loop (`async`): strangers get no thread, and a 
 none that a page holds while the ledger is slow.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -18,6 +19,8 @@ from dpgap.desk.stewards_file import ListedData
 from dpgap.desk.tokens import LASTS
 
 _FIELDS = 40
+_AT_ONCE = 12
+"""How many requests of one person are worked on at a time; up to 8 of them may be questions."""
 _WRONG_FORM = 403, "This form is not of this visit. Load the page again, then send it."
 
 
@@ -51,6 +54,23 @@ async def program_of(request: Request) -> Visitor:
     if visitor is None:
         raise Refused(*ENTER)
     return visitor
+
+
+async def few_at_once(request: Request) -> AsyncIterator[None]:
+    """Refuse a request of somebody who has too many under way, before it takes a thread."""
+    bearer, door = request.headers.get("authorization", ""), desk_of(request).door
+    visitor = door.with_token(bearer[7:]) if bearer else browser_visitor(request)
+    if visitor is None:
+        yield  # whoever is not known gets nothing that takes long
+        return
+    under_way: Counter[str] = request.app.state.under_way
+    if under_way[visitor.name] >= _AT_ONCE:
+        raise Refused(429, "Too many of your requests are under way. Try again in a moment.")
+    under_way[visitor.name] += 1
+    try:
+        yield
+    finally:
+        under_way[visitor.name] -= 1
 
 
 class At(NamedTuple):

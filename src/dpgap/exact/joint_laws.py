@@ -22,6 +22,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -86,6 +87,7 @@ class ShellNoise(Decay):
             low, high = (low, middle) if self.value_tail(middle) <= allowed else (middle, high)
         return high
 
+    @lru_cache(maxsize=8)  # noqa: B019 - laws are small values, and a search asks one many times
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def _shells(self) -> tuple[Floats, Floats] | None:
         """Half-widths and weights; None where there are too many to add up one by one."""

@@ -10,10 +10,12 @@ import operator
 import re
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_RAISED, _LOWERED = (str.maketrans(*each) for each in permutations(("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")))
+_POWER = re.compile("(?:([0-9.]+)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 _MAX_EXPONENT = 400
 _FINEST = Fraction(1, 1 << 100)  # so that the fourth power of any answer is a float
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -104,6 +106,16 @@ def with_power(decimal: str) -> str:
         return decimal
     power = "10" + str(int(exponent)).translate(_RAISED)
     return digits[:-1] + power if digits in ("1", "-1") else f"{digits}·{power}"
+
+
+def without_power(text: str) -> str:
+    """What `with_power` wrote, as computers write it.
+
+    >>> without_power("10⁻⁶"), without_power("2.5·10⁻¹¹"), without_power("0.7")
+    ('1e-6', '2.5e-11', '0.7')
+    """
+    found = _POWER.fullmatch(text)
+    return f"{found[1] or 1}e{found[2].translate(_LOWERED)}" if found else text
 
 
 def positive_rational(name: str, value: object) -> Fraction:

@@ -304,14 +304,16 @@ def _round_up(epsilon: Fraction) -> Fraction:
 def _after_top_k(
     method: str, pipeline: MeasuredTopK, counts: "Sizes | None", items: int | None
 ) -> Expected:
-    clear = pipeline.route.expectation()
     precision = None
     if counts is not None and items is not None and method not in ("paper", BASELINE):
         outlook = outlook_for(pipeline, counts, items)
         clear, precision = outlook.taken.expectation(), outlook.precision
     elif pipeline.looking is not None:
-        ranked, joint = (route.expectation() for route in pipeline.looking.routes[:2])
-        clear = joint._replace(close_variance=ranked.close_variance)
+        ranked, joint = pipeline.looking.routes[:2]
+        close = ranked.measurement.variance(pipeline.k)  # of the ranking's errors, all that counts
+        clear = joint.expectation()._replace(close_variance=close)
+    else:
+        clear = pipeline.route.expectation()
     if method == BASELINE:
         clear = _alone(pipeline.measurement, pipeline.k, clear.selection_variance)
     return _expected(method, pipeline.epsilon, clear, precision)

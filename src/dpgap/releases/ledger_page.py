@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.budget.amounts import NOTHING, Amount
 from dpgap.budget.binding import is_one_table
-from dpgap.budget.entries import RESERVE, SETTLE, WRITE_OFF
 from dpgap.exact.parameters import approximately
 from dpgap.releases.picture import drawn_row
 from dpgap.releases.standalone import listed, safe, section, standalone
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry
+    from dpgap.budget.store import Outline
 
 _WIDE, _HIGH = 1000, 100
 """The size of the drawing of what happened over time, which is stretched to fit."""
@@ -35,16 +35,16 @@ class Part(NamedTuple):
     note: str
 
 
-def ledger_page(books: "list[list[Entry]]") -> str:
+def ledger_page(books: "list[Outline]") -> str:
     """The whole page, as HTML."""
-    last = max((book[-1].at[:16].replace("T", " ") for book in books), default="never")
+    last = max((book.last.at[:16].replace("T", " ") for book in books), default="never")
     sets = "1 data set" if len(books) == 1 else f"{len(books)} data sets"
     lead = f"{sets}, each with a budget of its own; last entry: {last}."
     body = f'<p class="lead">{html.escape(lead)}</p>\n{ledger_fragment(books)}'
     return standalone("What was spent", body, "Made with dpgap.")
 
 
-def ledger_fragment(books: "list[list[Entry]]") -> str:
+def ledger_fragment(books: "list[Outline]") -> str:
     """All but the title: what a page that has its own shows inside an element of class `dpgap`."""
     return "\n".join(
         [
@@ -67,15 +67,12 @@ _READING = [
 ]
 
 
-def _facts(books: "list[list[Entry]]") -> str:
-    entries = [entry for book in books for entry in book]
-    ended = {(entry.dataset, entry.reservation) for entry in entries}
-    reservations = [entry for entry in entries if entry.kind == RESERVE]
+def _facts(books: "list[Outline]") -> str:
     facts = {
         "data sets": len(books),
-        "people": len({_person(entry) for entry in reservations}),
-        "releases settled": sum(entry.kind == SETTLE for entry in entries),
-        "under way or broken off": sum((it.dataset, it.number) not in ended for it in reservations),
+        "people": len({who for book in books for who in _spent_by_person(book)}),
+        "releases settled": sum(book.settled for book in books),
+        "under way or broken off": sum(len(book.waiting) for book in books),
     }
     cells = "".join(
         f"<div><dt>{name}</dt><dd>{count:,}</dd></div>" for name, count in facts.items()
@@ -83,7 +80,7 @@ def _facts(books: "list[list[Entry]]") -> str:
     return f'<dl class="facts">{cells}</dl>'
 
 
-def _of_datasets(books: "list[list[Entry]]") -> Iterator[Part]:
+def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
     """A bar for each data set; those for the same units of one table together, with their sum."""
     waiting = [*books]
     while waiting:
@@ -102,41 +99,48 @@ def _of_datasets(books: "list[list[Entry]]") -> Iterator[Part]:
             yield Part(names, spent, held, limit, "one table, so they add up")
 
 
-def _of_dataset(book: "list[Entry]") -> Part:
-    last = book[-1]
+def _of_dataset(book: "Outline") -> Part:
+    last = book.last
     return Part(
         last.dataset, last.spent, last.reserved, last.total, "closed" if last.closed else ""
     )
 
 
-def _stated(book: "list[Entry]") -> dict[str, Any]:
+def _stated(book: "Outline") -> dict[str, Any]:
     """What a budget is for."""
-    bound = (entry for entry in reversed(book) if entry.number == book[-1].bound)
+    bound = (entry for entry in book.spread if entry.number == book.last.bound)
     return next((dict(entry.extra["facts"]) for entry in bound), {})
 
 
-def _of_people(books: "list[list[Entry]]") -> Iterator[Part]:
+def _of_people(books: "list[Outline]") -> Iterator[Part]:
     """What each person spent and holds of each data set, the largest first."""
     for book in books:
-        spent: dict[str, Amount] = {}
+        allowances = {entry.person: entry.allowance for entry in book.people}
         held: dict[str, Amount] = {}
-        waiting: dict[int, Entry] = {}
-        allowances = {entry.person: entry.allowance for entry in book}
-        for entry in book:
-            if entry.kind == RESERVE:
-                waiting[entry.number] = entry
-                held[_person(entry)] = held.get(_person(entry), NOTHING) + entry.charge
-            elif entry.kind in (SETTLE, WRITE_OFF) and entry.reservation in waiting:
-                reservation = waiting.pop(entry.reservation)
-                who = _person(reservation)
-                held[who] = held[who] - reservation.charge
-                spent[who] = spent.get(who, NOTHING) + entry.charge
-        for who in sorted(held, key=lambda it: -(spent.get(it, NOTHING) + held[it]).epsilon):
-            own = allowances.get(who)
-            limit = book[-1].total if own is None else own.epsilon
+        for entry in book.waiting:
+            held[_person(entry)] = held.get(_person(entry), NOTHING) + entry.charge
+        gone = _spent_by_person(book)
+        for who in sorted(gone, key=lambda it: -gone[it].epsilon):
+            own, reserved = allowances.get(who), held.get(who, NOTHING)
+            limit = book.last.total if own is None else own.epsilon
             note = "" if own is None else "allowance"
-            used = spent.get(who, NOTHING).epsilon
-            yield Part(f"{who} · {book[-1].dataset}", used, held[who].epsilon, limit, note)
+            used = gone[who] - reserved
+            yield Part(f"{who} · {book.last.dataset}", used.epsilon, reserved.epsilon, limit, note)
+
+
+def _spent_by_person(book: "Outline") -> dict[str, Amount]:
+    """What each person spent or reserved, also before entries named people."""
+    concerned = (it for it in book.people if it.allowance is not None or it.person_spent != NOTHING)
+    gone = {entry.person: entry.person_spent for entry in concerned}
+    charges: dict[int, tuple[str, Amount]] = {}
+    for entry in book.unnamed:
+        if entry.reservation is None:
+            charges[entry.number] = _person(entry), entry.charge
+        elif entry.reservation in charges:
+            charges[entry.reservation] = charges[entry.reservation][0], entry.charge
+    for who, charge in charges.values():
+        gone[who] = gone.get(who, NOTHING) + charge
+    return gone
 
 
 def _person(entry: "Entry") -> str:
@@ -164,8 +168,9 @@ def _bar(part: Part) -> str:
     return drawn_row(f"<bdi>{safe(part.name)}</bdi>", drawn, value, " bar")
 
 
-def _over_time(book: "list[Entry]") -> str:
+def _over_time(outline: "Outline") -> str:
     """One data set: a line of steps for what is gone, a dashed one for the total."""
+    book = outline.spread
     times = [datetime.fromisoformat(entry.at).timestamp() for entry in book]
     first, last = min(times), max(times)
     span = (last - first) or 1.0

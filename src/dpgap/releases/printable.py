@@ -1,5 +1,11 @@
 r"""Text that is safe in a terminal: what cannot be seen is written out, as in \x1b or \u202e."""
 
+import re
+
+_FORMULA = re.compile("(^|[;|])([ \u00a0\"']*)(?=[=+@%\t\r\n|＝＋－＠-])")
+"""Where a spreadsheet may take a text for a formula: where it begins, or after what separates
+cells in some countries."""
+
 
 def printable(text: str) -> str:
     r"""The text with control characters, overrides and the like spelled out.
@@ -7,6 +13,8 @@ def printable(text: str) -> str:
     >>> print(printable("fig\x1b[2J"))
     fig\x1b[2J
     """
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
@@ -17,3 +25,14 @@ def visible(name: object) -> str:
     fig\x1b[2J\u202egnp
     """
     return printable(str(name)) or '""'
+
+
+def in_a_cell(value: object) -> object:
+    """A value of a CSV file; an apostrophe in front keeps a text from being a formula.
+
+    Spreadsheets mark text so themselves. Where they split lines at semicolons, quotes do not help.
+
+    >>> in_a_cell("=1+2"), in_a_cell("fig;=1+2"), in_a_cell("well-known"), in_a_cell(-2)
+    ("'=1+2", "fig;'=1+2", 'well-known', -2)
+    """
+    return printable(_FORMULA.sub(r"\1'\2", value)) if isinstance(value, str) else value

@@ -16,14 +16,11 @@ from dpgap.budget.amounts import readable_text
 from dpgap.releases.json_text import written
 from dpgap.releases.numbers import number
 from dpgap.releases.plain import plain
-from dpgap.releases.printable import printable
+from dpgap.releases.printable import in_a_cell
 from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import Release, named
 from dpgap.releases.results import Measured
 from dpgap.releases.words import attempted
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-
 
 HEADINGS = {
     "rank": "rank",
@@ -150,10 +147,10 @@ def to_csv(release: Release) -> str:
     writer = csv.writer(out)
     columns = release.columns()
     rows = zip(*([plain(cell) for cell in column] for column in columns.values()), strict=True)
-    facts = (_no_formula(_asked(release)), number(release.epsilon), release.made.time)
+    facts = (in_a_cell(_asked(release)), number(release.epsilon), release.made.time)
     writer.writerow((*columns, "question", "epsilon", "time"))
     for row in rows:
-        writer.writerow((*map(_no_formula, row), *facts))
+        writer.writerow((*map(in_a_cell, row), *facts))
     return out.getvalue()
 
 
@@ -163,10 +160,3 @@ def _asked(release: Release) -> str:
     if question is None:
         return ", ".join(used.name for used in release.mechanisms)
     return str(question.purpose) + ("" if question.origin.is_private else " (NOT private)")
-
-
-def _no_formula(item: Any) -> Any:
-    if not isinstance(item, str):
-        return item
-    text = printable(item)
-    return "'" + text if item.lstrip(" \u00a0").startswith(_FORMULA) else text
