@@ -70,6 +70,8 @@ class Request:
     """A hash of the question: the same for the same question, however it was put."""
     key: str | None = None
     """Chosen by whoever asks: what is sent twice with one key is charged once."""
+    extra: Mapping[str, Any] | None = None
+    """What else the reservation keeps, as JSON holds it."""
 
     @property
     def purpose(self) -> str:

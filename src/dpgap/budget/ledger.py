@@ -358,6 +358,8 @@ class LedgerReservation:
 
     ledger: Ledger
     entry: Entry
+    reason: str = ""
+    """Why it is settled only now, if a steward had to act."""
 
     @property
     def reference(self) -> dict[str, Any]:
@@ -385,7 +387,7 @@ class LedgerReservation:
             version = standing.last.version
             keeps = document is not None and version != FIRST
             more = {"document": hash_of(document)} if keeps and document is not None else {}
-            hand = ledger._hand(version, reservation.person)
+            hand = ledger._hand(version, reservation.person, self.reason)
             entry = settling(standing, reservation, spent, hand, more)
             rows.append(entry)
             if keeps and document is not None:

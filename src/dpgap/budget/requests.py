@@ -25,7 +25,7 @@ def asked_by(request: Request) -> dict[str, Any]:
     facts = request.facts or {}
     asked = {name: facts[name] for name in ("table", "unit", "neighbours") if facts.get(name)}
     found = {"asked": asked, "identity": request.identity}
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in found.items() if value} | dict(request.extra or {})
 
 
 def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ from dpgap.budget.book import (
     raising,
     writing_off,
 )
-from dpgap.budget.entries import FIRST, RESERVE, SECOND, Entry
+from dpgap.budget.entries import FIRST, RESERVE, SECOND, WRITE_OFF, Entry
 from dpgap.budget.requests import require_words
 from dpgap.exact.parameters import Rational, rational
 
@@ -126,15 +126,14 @@ class Steward:
         "2026-11-01", "2026-11-01T12:00".
         """
         end = None if before is None else _moment(before)
-        book = self.ledger.entries(self.dataset)
-        ended = {entry.about for entry in book}
-        return [
-            entry
-            for entry in book
-            if entry.kind == RESERVE
-            and entry.number not in ended
-            and (end is None or entry.at < end)
-        ]
+        with self.ledger._store.reading() as rows:
+            found = rows.unsettled(self.dataset)
+        return [entry for entry in found if end is None or entry.at < end]
+
+    def written_off(self, last: int) -> list[Entry]:
+        """The last few entries that wrote a reservation off, oldest first."""
+        with self.ledger._store.reading() as rows:
+            return rows.book(self.dataset, last, kind=[WRITE_OFF])
 
     def _act(self, act: Act, reason: str, concerned: str | None = None) -> Entry:
         if concerned is None:

@@ -171,6 +171,14 @@ class Rows:
         """The entry that settled a reservation or wrote it off, if there is one."""
         return next(iter(self.book(dataset, about=[_findable(number)])), None)
 
+    def unsettled(self, dataset: str) -> list[Entry]:
+        """Reservations that no entry settled or wrote off, oldest first."""
+        entry = self._table.c
+        ended = sql.select(entry.about).where(entry.dataset == dataset, entry.about.is_not(None))
+        wanted = (entry.kind == RESERVE) & entry.number.not_in(ended)
+        found = self._of(dataset).where(wanted).order_by(entry.number)
+        return [_entry(row, self.layout) for row in self._connection.execute(found)]
+
     def append(self, entry: Entry) -> None:
         """Write one entry."""
         self._connection.execute(self._table.insert().values(_row(entry, self.layout)))

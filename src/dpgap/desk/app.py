@@ -1,5 +1,9 @@
 """The application: routes, and one way to refuse."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -19,6 +23,7 @@ from dpgap.desk.opening import open_budgets
 from dpgap.desk.refusals import NOT_THERE, Refused, refusal_of
 from dpgap.desk.rendering import shown
 from dpgap.desk.shelf import Shelf
+from dpgap.desk.spool import Spool
 from dpgap.desk.stewards_file import StewardsFile
 from dpgap.desk.visits import browser_visitor
 
@@ -26,13 +31,22 @@ from dpgap.desk.visits import browser_visitor
 def open_desk(file: StewardsFile) -> Desk:
     """Open budgets that are missing, count every topic, and make the door ready."""
     ledger = Ledger(file.ledger)
+    spool = Spool(Path(file.spool))
     open_budgets(file, ledger)
-    return Desk(file, ledger, Shelf(file), Door(file))
+    return Desk(file, ledger, Shelf(file), Door(file), spool)
 
 
 def application(desk: Desk, place: Place) -> Any:
     """All of it, behind its guard."""
+
+    @asynccontextmanager
+    async def settling(_: FastAPI) -> AsyncIterator[None]:
+        task = asyncio.create_task(app.state.asking.keep_settling())
+        yield
+        task.cancel()
+
     app = FastAPI(
+        lifespan=settling,
         title=desk.file.title,
         version=__version__,
         docs_url=None,

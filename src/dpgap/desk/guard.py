@@ -183,7 +183,8 @@ class _Answer:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             own = {name for name, _ in message["headers"]}
-            more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            ours = HEADERS | ({"retry-after": "2"} if self._status == 503 else {})
+            more = [(name.encode(), value.encode()) for name, value in ours.items()]
             message["headers"] = [
                 *message["headers"],
                 *((name, value) for name, value in more if name not in own),
@@ -200,7 +201,6 @@ class _Answer:
         content = json.dumps({"error": words}).encode()
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
         headers.append((b"content-length", str(len(content)).encode()))
-        headers += [(b"retry-after", b"2")] if status == 503 else []
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": content})
         return True

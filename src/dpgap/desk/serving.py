@@ -75,7 +75,7 @@ def configured(desk: Desk, place: Place) -> uvicorn.Config:
         h11_max_incomplete_event_size=16 * 1024,
         http="h11",
         ws="none",
-        lifespan="off",
+        lifespan="on",
     )
 
 

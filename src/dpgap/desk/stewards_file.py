@@ -20,6 +20,7 @@ _REQUIRED: Final = object()
 
 _DESK: dict[str, tuple[check.Check, Any]] = {
     "ledger": (check.address, _REQUIRED),
+    "spool": (check.address, None),
     "title": (check.words, "dpgap desk"),
     "tick": (check.tick, Fraction(1)),
     "hosts": (check.several(check.host), ()),
@@ -136,6 +137,8 @@ class StewardsFile:
 
     path: Path
     ledger: str
+    spool: str
+    """The directory where answers wait for the ledger."""
     title: str
     tick: float
     hosts: tuple[str, ...]
@@ -193,6 +196,7 @@ class _FileReader:
         if self.faults:
             raise FileFaults(self.path, self.faults)
         desk["ledger"] = self._place(desk["ledger"], "sqlite:///")
+        desk["spool"] = self._place(desk["spool"] or self.path.stem + ".spool")
         desk["tick"] = float(desk["tick"])
         return StewardsFile(self.path, **desk, people=people, datasets=datasets)
 

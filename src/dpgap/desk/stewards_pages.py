@@ -5,8 +5,9 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from dpgap.desk.acts import ACTS, REFRESH, act
-from dpgap.desk.desk import Page
+from dpgap.budget.steward import Steward
+from dpgap.desk.acts import ALL, act
+from dpgap.desk.desk import NEVER_BEGAN, Page
 from dpgap.desk.refusals import Refused
 from dpgap.desk.rendering import html, shown
 from dpgap.desk.visits import At, Paged, StewardAtData, desk_of, form_of, older, steward_of
@@ -30,7 +31,7 @@ def overview(request: Request) -> Response:
 def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
     """One budget, with everything that can be done with it."""
     done = request.query_params.get("done", "")
-    return _page(request, at, "Done." if done in (*ACTS, REFRESH) else "", page)
+    return _page(request, at, "Done." if done in ALL else "", page)
 
 
 @router.post("/steward/{name}/{what}")
@@ -38,7 +39,7 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
     """Do something with a budget, then show it again."""
     said = await form_of(request, at.visitor)
     try:
-        await asyncio.to_thread(act, *at, what, said)
+        await act(request.app.state.asking, *at, what, said)
     except Refused as refused:
         return await asyncio.to_thread(_page, request, at, refused.words, Page(100), refused.status)
     return RedirectResponse(f"/steward/{at.data.name}?done={what}", status_code=303)
@@ -55,7 +56,9 @@ def _page(request: Request, at: At, words: str, page: Page, status: int = 200) -
         status=status,
         words=words,
         flaws=flaws,
-        stale=desk.ledger.steward(data.budget).stale(),
+        unsettled=desk.unsettled(data),
+        never_began=NEVER_BEGAN,
+        written_off=Steward(desk.ledger, data.budget).written_off(20)[::-1],
         entries=entries,
         older=older(entries, page),
         people=sorted(desk.door.people().keys() | data.people.keys()),
