@@ -36,10 +36,10 @@ def url(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def stored(url: str, folder: Path) -> Callable[[int], str]:
+def stored(url: str, folder: Path) -> Callable[[int | str], str]:
     """Put a ledger that was stored once, by its layout, where the test keeps its own."""
 
-    def put(layout: int) -> str:
+    def put(layout: int | str) -> str:
         if url.startswith("sqlite"):
             shutil.copy(FIXTURES / f"layout-{layout}.db", folder / "budget.db")
         else:

@@ -64,6 +64,18 @@ def test_the_newest_document_of_a_question_is_the_one_that_is_shown(account: Led
         account.document(0)
 
 
+def test_what_a_request_has_to_say_besides_is_kept_with_its_charge(account: LedgerAccount) -> None:
+    said = {"desk": "a1", "question": {"k": "3"}, "identity": "not this one"}
+    request = Request(HALF, "top 1", identity="q", extra=said)
+    account.reserve_for(request).settle(HALF, "a document")
+    reserved, settled = account.ledger.entries("sales")[1:]
+    assert reserved.extra == said | {"identity": "q"}
+    assert (settled.extra["length"], settled.archived) == (10, 10)
+    account.reserve(HALF, "no document").settle(HALF)
+    assert account.balance.archived == 10
+    assert account.ledger.verify() == []
+
+
 def test_another_data_sets_archive_is_not_looked_into(account: LedgerAccount) -> None:
     clinic = account.ledger.create("clinic", 1)
     account.reserve_for(ASKED).settle(HALF, "a document")

@@ -71,7 +71,7 @@ def test_what_agrees_is_paid_for_and_the_entry_says_what_was_asked(account: Ledg
     _ask(account)
     entry = account.ledger.entries("sales")[1]
     assert entry.purpose == "top 10 of product by customer"
-    assert entry.more["asked"]["unit"] == "customer"
+    assert entry.extra["asked"]["unit"] == "customer"
     assert account.spent == Fraction(1, 4)
 
 

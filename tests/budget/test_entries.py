@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dpgap.budget.account import BudgetExhausted
 from dpgap.budget.amounts import NOTHING, Amount
 from dpgap.budget.book import (
-    Hand,
-    Standing,
+    Author,
+    Balance,
     allowing,
     binding,
     closing,
@@ -42,39 +42,43 @@ Steps = list[tuple[str, Fraction, int, str]]
 HALF = Fraction(1, 2)
 
 
-def _hand(person: str = "ann") -> Hand:
-    return Hand(f"{person}@lab", "2026", person, "because")
+def _author(person: str = "ann") -> Author:
+    return Author(f"{person}@lab", "2026", person, "because")
 
 
-def _standing(book: list[Entry], person: str = "ann") -> Standing:
-    own = [entry for entry in book if entry.person == person]
-    return Standing(book[-1], own[-1] if own else None)
+def _balance(book: list[Entry], person: str = "ann") -> Balance:
+    mine = [entry for entry in book if entry.person == person]
+    return Balance(book[-1], mine[-1] if mine else None)
 
 
 def _next(book: list[Entry], act: str, share: Fraction, place: int, person: str) -> Entry:
-    standing, hand, last = _standing(book, person), _hand(person), book[-1]
-    ended = {entry.about for entry in book}
+    balance, author, last = _balance(book, person), _author(person), book[-1]
+    ended = {entry.reservation for entry in book}
     waiting = [it for it in book if it.kind == "reserve" and it.number not in ended]
     if act in ("settle", "write off") and waiting:
         about = waiting[place % len(waiting)]
-        standing = _standing(book, about.person)
+        balance = _balance(book, about.person)
         if act == "write off":
-            return writing_off(standing, about, hand)
+            return writing_off(balance, about, author)
         spent = Amount(share * about.charge.epsilon, about.charge.delta)
-        return settling(standing, about, spent, hand, {"document": "0" * 64})
+        return settling(balance, about, spent, author, {"document": "0" * 64, "length": place})
     acts: dict[str, Callable[[], Entry]] = {
-        "raise": lambda: raising(standing, last.granted + Amount(share), hand),
-        "lower": lambda: lowering(standing, last.granted - Amount(share), hand),
-        "allow": lambda: allowing(standing, Amount(share, HALF), hand),
-        "bind": lambda: binding(standing, {"table": f"table {place}"}, hand),
+        "raise": lambda: raising(balance, last.granted + Amount(share), author),
+        "lower": lambda: lowering(balance, last.granted - Amount(share), author),
+        "allow": lambda: allowing(balance, Amount(share, HALF), author),
+        "bind": lambda: binding(balance, {"facts": {"table": f"table {place}"}}, author),
     }
     charge = Amount(share + Fraction(1, 9), share / 1000)
-    return acts.get(act, lambda: reserving(standing, charge, "a release", hand, f"{len(book)}"))()
+    return acts.get(act, lambda: reserving(balance, charge, "a release", author, f"{len(book)}"))()
 
 
 def _book(steps: Steps) -> list[Entry]:
     """A book in which releases and stewards do anything that is possible, in any order."""
-    book = [opening("sales", Amount(Fraction(3), Fraction(1, 500)), _hand(), {"table": "sales"})]
+    book = [
+        opening(
+            "sales", Amount(Fraction(3), Fraction(1, 500)), _author(), {"facts": {"table": "sales"}}
+        )
+    ]
     for step in steps:
         try:
             book.append(_next(book, *step))
@@ -95,22 +99,22 @@ def test_a_book_is_intact_and_never_overspent(steps: Steps) -> None:
         assert gone.fits(entry.granted)
         assert gone + entry.left == entry.granted
         people[entry.person] = entry
-        assert sum((it.own.epsilon for it in people.values()), Fraction(0)) == gone.epsilon
+        assert sum((it.person_spent.epsilon for it in people.values()), Fraction(0)) == gone.epsilon
         if entry.kind == "reserve" and entry.allowance is not None:
-            assert entry.own.fits(entry.allowance)
+            assert entry.person_spent.fits(entry.allowance)
 
 
 @given(STEPS)
 def test_every_entry_can_be_read_again_from_its_body(steps: Steps) -> None:
     for entry in _book(steps):
-        assert read_entry(2, entry.body(), entry.hash) == entry
+        assert read_entry(3, entry.body(), entry.hash) == entry
 
 
 CHANGES: dict[str, Any] = {
     "dataset": "clinic",
     "number": 77,
     "kind": "gift",
-    "about": 5,
+    "reservation": 5,
     "charge": Amount(Fraction(1, 10**9)),
     "granted": Amount(Fraction(99)),
     "used": Amount(Fraction(-1)),
@@ -123,11 +127,17 @@ CHANGES: dict[str, Any] = {
     "person": "mallory",
     "reason": "none",
     "key": "another",
-    "own": Amount(Fraction(-1)),
+    "person_spent": Amount(Fraction(-1)),
+    "actor": "mallory",
+    "archived": 55,
     "allowance": Amount(Fraction(77)),
     "bound": 66,
     "closed": True,
-    "more": {"table": "clinic"},
+    "extra": {"table": "clinic"},
+    "period": {"days": 30},
+    "range": {"from": "2026"},
+    "accounting": "zcdp",
+    "currency": "rho",
     "hash": "0" * 64,
 }
 
@@ -144,7 +154,10 @@ def test_any_edit_of_any_entry_is_noticed(steps: Steps, data: st.DataObject) -> 
         assert flaws(book[:place] + book[place + 1 :])
 
 
-BALANCES = ["charge", "granted", "used", "held", "version", "own", "allowance", "bound", "closed"]
+BALANCES = [
+    *("charge", "granted", "used", "held", "version", "person_spent", "allowance", "bound"),
+    *("closed", "archived", "period", "range", "accounting", "currency"),
+]
 
 
 @given(STEPS, st.data())
@@ -170,7 +183,9 @@ def test_an_edit_with_a_fitting_hash_breaks_the_chain_or_the_sums() -> None:
     )
     cheaper = replace(book[2], charge=NOTHING, used=NOTHING).sealed()
     assert flaws([*book[:2], cheaper, book[3]])
-    gift = replace(book[1], charge=Amount(-HALF), held=Amount(-HALF), own=Amount(-HALF)).sealed()
+    gift = replace(
+        book[1], charge=Amount(-HALF), held=Amount(-HALF), person_spent=Amount(-HALF)
+    ).sealed()
     assert "entry 1 does not add up" in flaws([book[0], gift])
     unpaid = replace(book[1], held=NOTHING).sealed()
     assert "entry 1 does not add up" in flaws([book[0], unpaid])
@@ -181,7 +196,7 @@ def test_an_edit_with_a_fitting_hash_breaks_the_chain_or_the_sums() -> None:
 def test_a_chain_without_a_key_can_be_rewritten_and_only_a_head_noted_earlier_shows_it() -> None:
     book = _book([("reserve", HALF, 0, "ann"), ("settle", Fraction(1), 0, "ann")])
     little = Amount(Fraction(1, 100))
-    forged = [book[0], reserving(_standing(book[:1]), little, "a release", _hand())]
+    forged = [book[0], reserving(_balance(book[:1]), little, "a release", _author())]
     assert flaws(forged) == []
     assert has_head(book, book[-1].hash)
     assert not has_head(forged, book[-1].hash)
@@ -193,28 +208,34 @@ def test_an_empty_book_is_not_intact() -> None:
 
 @pytest.mark.parametrize("spent", [Fraction(-1), Fraction(2)])
 def test_what_is_settled_lies_within_what_was_reserved(spent: Fraction) -> None:
-    book = [opening("sales", Amount(Fraction(3)), _hand())]
-    book.append(reserving(_standing(book), Amount(Fraction(1)), "a release", _hand()))
+    book = [opening("sales", Amount(Fraction(3)), _author())]
+    book.append(reserving(_balance(book), Amount(Fraction(1)), "a release", _author()))
     with pytest.raises(ValueError, match="between 0 and the 1 reserved"):
-        settling(_standing(book), book[1], Amount(spent), _hand())
+        settling(_balance(book), book[1], Amount(spent), _author())
 
 
-def test_only_a_book_of_the_first_version_is_migrated_and_only_then_goes_on_as_the_second() -> None:
-    old = opening("sales", Amount(Fraction(3)), Hand("ann@lab", "2025"), version=1)
-    moved = migrating(old, _hand())
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 3), (2, 3)])
+def test_only_a_book_of_an_older_version_is_migrated_and_only_then_goes_on_as_a_later_one(
+    before: int, after: int
+) -> None:
+    old = opening("sales", Amount(Fraction(3)), Author("ann@lab", "2025"), version=before)
+    by = Author("ann@lab", "2026", reason="because", actor="ann" if after == 3 else "")
+    moved = migrating(old, by, after, archived=7 if after == 3 else 0)
     assert flaws([old, moved]) == []
     assert flaws([moved]) != []
-    skipped = replace(closing(Standing(old, None), _hand()), version=2).sealed()
+    skipped = replace(closing(Balance(old, None), by), version=after).sealed()
     assert "entry 1 does not add up" in flaws([old, skipped])
-    again = replace(migrating(moved, _hand())).sealed()
+    again = replace(moved, number=2, previous=moved.hash).sealed()
     assert "entry 2 does not add up" in flaws([old, moved, again])
+    with pytest.raises(ValueError, match="only a book of an older version is migrated"):
+        migrating(moved, by, after)
 
 
 def _edited(body: str, **changes: object) -> str:
     return json.dumps(json.loads(body) | changes, sort_keys=True, separators=(",", ":"))
 
 
-BODY = opening("sales", Amount(Fraction(3)), Hand("ann@lab", "2026", "ann")).body()
+BODY = opening("sales", Amount(Fraction(3)), Author("ann@lab", "2026", "ann")).body()
 
 
 @pytest.mark.parametrize(
@@ -237,15 +258,41 @@ BODY = opening("sales", Amount(Fraction(3)), Hand("ann@lab", "2026", "ann")).bod
         _edited(BODY, used=None),
         _edited(BODY, allowance=[]),
         _edited(BODY, closed=1),
-        _edited(BODY, more=[]),
+        _edited(BODY, extra=[]),
+        _edited(BODY, period=0),
+        _edited(BODY, archived="0"),
         _edited(BODY, version=1),
     ],
 )
 def test_a_body_that_is_not_written_as_entries_are_is_refused_in_words(body: str) -> None:
     with pytest.raises(UnreadableEntry, match="was edited"):
-        read_entry(2, body)
+        read_entry(3, body)
 
 
 def test_an_entry_of_a_later_version_is_refused_in_words() -> None:
-    with pytest.raises(UnreadableEntry, match="made by a later dpgap, as version 3: update dpgap"):
-        read_entry(3, BODY)
+    with pytest.raises(UnreadableEntry, match="made by a later dpgap, as version 4: update dpgap"):
+        read_entry(4, BODY)
+
+
+LATER: dict[str, Any] = {
+    "period": {"days": 30},
+    "range": {"from": "2026-01-01"},
+    "accounting": "zcdp",
+    "currency": "rho",
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_value_that_only_a_later_dpgap_knows_is_refused_in_words(name: str) -> None:
+    """Amounts of another currency may have another number of parts: it is looked at first."""
+    for parts in (["1"], ["1", "0"]):
+        body = _edited(BODY, **{name: LATER[name]}, used=parts)
+        with pytest.raises(UnreadableEntry, match=f"later dpgap, which knows another {name}: upd"):
+            read_entry(3, body)
+
+
+def test_the_third_version_names_every_field_in_full() -> None:
+    names = "accounting actor allowance archived at bound charge closed currency dataset extra"
+    names += " granted held key kind number period person person_spent previous purpose range"
+    names += " reason reservation used version who"
+    assert list(json.loads(BODY)) == names.split()

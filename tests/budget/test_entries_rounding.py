@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 import dpgap
 from dpgap.budget.amounts import UNIT, Amount, rounded_down, rounded_up
-from dpgap.budget.book import Hand, Standing, opening, reserving, settling
+from dpgap.budget.book import Author, Balance, opening, reserving, settling
 from dpgap.budget.entries import Entry
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 from dpgap.cli.app import app
 
 ODD = 10**40
-WHO = Hand("ann@lab", "2025")
+WHO = Author("ann@lab", "2025")
 
 
 @given(st.fractions(min_value=0, max_value=10), st.fractions(min_value=0, max_value=10))
@@ -86,7 +86,7 @@ def test_what_is_settled_may_be_nothing_but_never_less_or_more_than_was_reserved
 
 
 def _reserving(book: list[Entry], epsilon: Fraction) -> Entry:
-    return reserving(Standing(book[-1], None), Amount(epsilon), "an old release", WHO)
+    return reserving(Balance(book[-1], None), Amount(epsilon), "an old release", WHO)
 
 
 def _old_book(ledger: Ledger, digits: int) -> list[Entry]:
@@ -96,7 +96,7 @@ def _old_book(ledger: Ledger, digits: int) -> list[Entry]:
     book = [opening("sales", Amount(Fraction(2) + Fraction(1, 29)), WHO)]
     book.append(_reserving(book, Fraction(1, odd + 2)))
     spent = Amount(Fraction(1, odd + 6))
-    book.append(settling(Standing(book[-1], None), book[1], spent, WHO))
+    book.append(settling(Balance(book[-1], None), book[1], spent, WHO))
     book.append(_reserving(book, Fraction(1, odd)))
     with ledger._store.writing("sales") as rows:
         for entry in book:

@@ -156,7 +156,7 @@ def _edit(url: str, statement: str) -> None:
         "UPDATE dpgap_entries SET body = '{}' WHERE number = 4",
         "UPDATE dpgap_entries SET person = 'mallory' WHERE number = 4",
         "UPDATE dpgap_entries SET kind = 'gift' WHERE number = 4",
-        "UPDATE dpgap_entries SET about = 4 WHERE number = 0",
+        "UPDATE dpgap_entries SET reservation = 4 WHERE number = 0",
         "UPDATE dpgap_entries SET key = 'mine' WHERE number = 1",
         "UPDATE dpgap_entries SET version = 1 WHERE number = 1",
         "UPDATE dpgap_entries SET hash = 'none' WHERE number = 1",

@@ -95,7 +95,7 @@ def test_killed_processes_never_overspend_and_never_release_unrecorded(
     )
     book = account.ledger.entries("sales")
     reservations = {entry.number for entry in book if entry.kind == RESERVE}
-    settled = {entry.about for entry in book if entry.kind == SETTLE}
+    settled = {entry.reservation for entry in book if entry.kind == SETTLE}
     documents = released.read_text().splitlines()
     broken_off = reservations - settled
     assert documents, "the processes must get to release something"

@@ -7,7 +7,7 @@ from threading import Barrier
 import pytest
 
 from dpgap.budget.amounts import Amount
-from dpgap.budget.book import Hand, opening
+from dpgap.budget.book import Author, opening
 from dpgap.budget.ledger import Ledger, LedgerError
 
 LOOK_ALIKES = [
@@ -47,7 +47,7 @@ def test_look_alikes_that_exist_already_go_on(url: str) -> None:
     ledger.create("sales", 1)
     with ledger._store.creating() as rows:
         for name in ("sales ", "ｓａｌｅｓ"):
-            rows.append(opening(name, Amount(Fraction(2)), Hand("ann@lab", "2025")))
+            rows.append(opening(name, Amount(Fraction(2)), Author("ann@lab", "2025")))
     for name in ("sales ", "ｓａｌｅｓ"):
         ledger.account(name).reserve(Fraction(1, 2), "a release").settle(Fraction(1, 2))
         assert ledger.account(name).remaining == Fraction(3, 2)

@@ -26,7 +26,8 @@ def steward(account: LedgerAccount) -> Steward:
 def test_a_raised_total_can_be_spent(account: LedgerAccount, steward: Steward) -> None:
     account.reserve(Fraction(1), "everything")
     entry = steward.of("sue").raise_to("1.5", reason="a second survey")
-    assert (entry.kind, entry.person, entry.reason) == ("raise", "sue", "a second survey")
+    assert (entry.kind, entry.actor, entry.reason) == ("raise", "sue", "a second survey")
+    assert entry.person == ""  # it concerns nobody more than others
     account.reserve(HALF, "the rest")
     assert account.remaining == 0
     assert account.ledger.verify() == []
@@ -79,6 +80,29 @@ def test_a_person_spends_up_to_the_allowance_and_others_as_before(
     assert account.ledger.verify() == []
 
 
+def test_an_entry_says_who_acted_and_whom_it_concerns(
+    account: LedgerAccount, steward: Steward
+) -> None:
+    account.of("ann").reserve(HALF, "broken off")
+    account.of("bob").reserve(QUARTER, "settled").settle(QUARTER)
+    steward.of("sue").allow("ann", HALF)
+    steward.of("sue").write_off(1, reason="the machine died")
+    steward.of("sue").bind(unit="customer", reason="it was forgotten")
+    user = account.ledger._user()
+    assert [
+        (entry.kind, entry.actor, entry.person) for entry in account.ledger.entries("sales")
+    ] == [
+        ("create", user, ""),
+        ("reserve", "ann", "ann"),
+        ("reserve", "bob", "bob"),
+        ("settle", "bob", "bob"),
+        ("allow", "sue", "ann"),
+        ("write-off", "sue", "ann"),
+        ("bind", "sue", ""),
+    ]
+    assert account.ledger.verify() == []
+
+
 def test_an_allowance_may_be_nothing(account: LedgerAccount, steward: Steward) -> None:
     steward.allow("eve", 0)
     with pytest.raises(BudgetExhausted, match="'eve' may spend ε = 0"):
@@ -92,7 +116,7 @@ def test_a_written_off_reservation_counts_as_spent_and_is_settled_by_nobody(
     assert [entry.number for entry in steward.stale()] == [1]
     assert steward.stale("1999") == []
     entry = steward.write_off(1, reason="the machine died")
-    assert (entry.person, entry.about, entry.own.epsilon) == ("ann", 1, HALF)
+    assert (entry.person, entry.reservation, entry.person_spent.epsilon) == ("ann", 1, HALF)
     assert (account.spent, account.reserved, account.remaining) == (HALF, 0, HALF)
     assert steward.stale() == []
     with pytest.raises(LedgerError, match="settled once"):

@@ -88,7 +88,7 @@ def _race(folder: Path, url: str, people: int, asks: int, covered: int) -> None:
     last = ledger.entries("sales")[-1]
     assert (last.spent, last.reserved) == (Fraction(covered, 100), 0)
     assert ledger.verify("sales") == []
-    kept = {entry.about for entry in ledger.account("sales").archive()}
+    kept = {entry.reservation for entry in ledger.account("sales").archive()}
     handed_out = [answer.json()["entry"] for answer in answers if answer and answer.is_success]
     assert sorted(handed_out) == sorted(kept)
 
@@ -154,7 +154,7 @@ def _killed(folder: Path, url: str, kills: int) -> None:
     handed_out, sent = crowd.handed_out, crowd.sent
     ledger = Ledger(url)
     account = ledger.account("sales")
-    kept = {entry.about for entry in account.archive()}
+    kept = {entry.reservation for entry in account.archive()}
     assert set(handed_out.values()) <= kept
     charged = [entry for entry in ledger.entries("sales") if entry.kind == RESERVE]
     stale = {entry.number for entry in ledger.steward("sales").stale()}

@@ -1,12 +1,14 @@
 """The steward's file is checked as a whole, and each fault names its line."""
 
 import re
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from desks import KEY, write_file
 
+from dpgap.budget.ledger import Ledger, LedgerError
 from dpgap.desk.app import open_desk
 from dpgap.desk.serving import place_of
 from dpgap.desk.stewards_file import FileFaults, read_stewards_file
@@ -138,10 +140,24 @@ def test_the_ledger_holds_against_the_file(tmp_path: Path) -> None:
     ledger.steward("sales").allow("ann", 7, reason="more")
     again = open_desk(read_stewards_file(path)).ledger
     assert again.account("sales").total == 20
-    standing = again.steward("sales").standing("ann").mine
-    assert standing is not None
-    assert standing.allowance is not None
-    assert standing.allowance.epsilon == 7
+    mine = again.steward("sales").balance_of("ann").mine
+    assert mine is not None
+    assert mine.allowance is not None
+    assert mine.allowance.epsilon == 7
+
+
+@pytest.mark.parametrize("layout", [1, 2])
+def test_a_desk_on_a_ledger_of_an_older_layout_asks_for_the_migration(
+    tmp_path: Path, layout: int
+) -> None:
+    path = write_file(tmp_path, people={}, shares="{}")
+    file = read_stewards_file(path)
+    stored = Path(__file__).parents[1] / "budget" / "fixtures" / f"layout-{layout}.db"
+    shutil.copy(stored, file.ledger.removeprefix("sqlite:///"))
+    with pytest.raises(LedgerError, match=rf"has layout {layout}, .* `dpgap ledger migrate`"):
+        open_desk(file)
+    Ledger(file.ledger).migrate()
+    assert open_desk(file).ledger.verify() == []
 
 
 @pytest.mark.parametrize(

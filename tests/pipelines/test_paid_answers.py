@@ -128,11 +128,11 @@ def test_an_answer_is_in_the_archive_as_it_was_handed_out(
     kept = account.document(entry.number)
     assert not json.loads(kept).keys() & set(SHOWN)  # they are made of it, and after it
     assert handed_out(kept) == release.to_json()
-    assert (release.made.ledger.dataset, release.made.ledger.entry) == ("sales", entry.about)
+    assert (release.made.ledger.dataset, release.made.ledger.entry) == ("sales", entry.reservation)
     assert str(dpgap.read_release(kept)) == str(release)
     book = account.ledger.entries("sales")
-    assert book[entry.about].hash == release.made.ledger.hash
-    assert book[entry.about].purpose == release.question.purpose
+    assert book[entry.reservation].hash == release.made.ledger.hash
+    assert book[entry.reservation].purpose == release.question.purpose
 
 
 MECHANISMS: list[Any] = [
@@ -155,7 +155,7 @@ def test_what_a_mechanism_releases_is_archived_too(mechanism: Any, account: Ledg
     (entry,) = account.archive()
     kept: Any = dpgap.read_release(account.document(entry.number))
     assert kept.made == release.made
-    assert kept.made.ledger.entry == entry.about
+    assert kept.made.ledger.entry == entry.reservation
     assert account.spent == rounded_up(getattr(release, "spent", release.epsilon))
     shown = "indices" if hasattr(release, "indices") else "values"
     assert np.array_equal(getattr(kept, shown), getattr(release, shown))

@@ -71,7 +71,7 @@ class Request:
     key: str | None = None
     """Chosen by whoever asks: what is sent twice with one key is charged once."""
     extra: Mapping[str, Any] | None = None
-    """What else the reservation keeps, as JSON holds it."""
+    """What else the ledger's entry keeps, as values of JSON."""
 
     @property
     def purpose(self) -> str:

@@ -13,11 +13,11 @@ on, or put back an older copy. That shows only to someone who noted the last has
 another place: a chain that no longer contains a head noted earlier is not the one it was.
 
 >>> from fractions import Fraction
->>> ann = Hand("ann@lab", "2026-01-02", "ann")
+>>> ann = Author("ann@lab", "2026-01-02", "ann")
 >>> half, most = Amount(Fraction(1, 2)), Amount(Fraction(3, 4))
 >>> book = [opening("sales", Amount(Fraction(1)), ann)]
->>> book.append(reserving(Standing(book[-1], None), most, "top 10 of url", ann))
->>> book.append(settling(Standing(book[-1], book[-1]), book[1], half, ann))
+>>> book.append(reserving(Balance(book[-1], None), most, "top 10 of url", ann))
+>>> book.append(settling(Balance(book[-1], book[-1]), book[1], half, ann))
 >>> book[-1].remaining, flaws(book)
 (Fraction(1, 2), [])
 """
@@ -38,24 +38,29 @@ from dpgap.budget.entries import (
     MIGRATE,
     RAISE,
     RESERVE,
-    SECOND,
     SETTLE,
+    THIRD,
     WRITE_OFF,
     Entry,
 )
 from dpgap.exact.parameters import readable
 
 
-class Hand(NamedTuple):
-    """Who writes an entry, when, for whom and why."""
+class Author(NamedTuple):
+    """Who writes an entry, when, for whom and why.
+
+    `who` is the user and the machine, `person` whose request it is or whom it concerns, and `actor`
+    the person who acts.
+    """
 
     who: str
     at: str
     person: str = ""
     reason: str = ""
+    actor: str = ""
 
 
-class Standing(NamedTuple):
+class Balance(NamedTuple):
     """Where a book stands: its last entry, and the last one that concerns a person."""
 
     last: Entry
@@ -65,31 +70,32 @@ class Standing(NamedTuple):
 def opening(
     dataset: str,
     total: Amount,
-    hand: Hand,
-    facts: Mapping[str, Any] | None = None,
-    version: int = SECOND,
+    author: Author,
+    extra: Mapping[str, Any] | None = None,
+    version: int = THIRD,
 ) -> Entry:
-    """The first entry of a book; `facts` state the table that it is for."""
+    """The first entry of a book; "facts" in `extra` state the table that it is for."""
     return Entry(
-        dataset, 0, CREATE, None, total, total, NOTHING, NOTHING, "", hand.who, hand.at, "",
+        dataset, 0, CREATE, None, total, total, NOTHING, NOTHING, "", author.who, author.at, "",
         version=version,
-        person=hand.person,
-        reason=hand.reason,
-        bound=None if facts is None else 0,
-        more={} if facts is None else {"facts": facts},
+        person=author.person,
+        actor=author.actor,
+        reason=author.reason,
+        bound=0 if extra and "facts" in extra else None,
+        extra=extra or {},
     ).sealed()  # fmt: skip
 
 
 def reserving(
-    standing: Standing,
+    balance: Balance,
     charge: Amount,
     purpose: str,
-    hand: Hand,
+    author: Author,
     key: str | None = None,
-    more: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> Entry:
     """The entry that sets an amount aside, or `BudgetExhausted`."""
-    last, before = standing.last, _before(standing)
+    last, before = balance.last, _before(balance)
     if not NOTHING.fits(charge):
         raise ValueError(f"what is reserved must not be less than 0, not {charge}")
     if last.closed:
@@ -100,28 +106,31 @@ def reserving(
             + _figures("ε", last, charge, "epsilon")
             + (f"; {_figures('δ', last, charge, 'delta')}" if charge.delta else "")
         )
-    own = before.own + charge if hand.person else NOTHING
-    if before.allowance is not None and not _is_allowed(own, charge, before.allowance):
+    spent = before.person_spent + charge if author.person else NOTHING
+    if before.allowance is not None and not _is_allowed(spent, charge, before.allowance):
         raise BudgetExhausted(
-            f"{hand.person!r} may spend {before.allowance} of data set {last.dataset!r} and has "
-            f"spent or reserved {before.own}, so {charge} is too much: a steward can allow more"
+            f"{author.person!r} may spend {before.allowance} of data set {last.dataset!r} and has "
+            f"spent or reserved {before.person_spent}, so {charge} is too much: a steward can "
+            "allow more"
         )
     return _next(
-        standing,
+        balance,
         RESERVE,
-        hand,
+        author,
         charge=charge,
         held=last.held + charge,
         purpose=purpose,
         key=key,
-        own=own,
-        more=more or {},
+        person_spent=spent,
+        extra=extra or {},
     )
 
 
-def _is_allowed(own: Amount, charge: Amount, allowance: Amount) -> bool:
+def _is_allowed(spent: Amount, charge: Amount, allowance: Amount) -> bool:
     """Whether an allowance covers a charge; one without a δ needs no allowance of δ."""
-    return own.epsilon <= allowance.epsilon and (not charge.delta or own.delta <= allowance.delta)
+    return spent.epsilon <= allowance.epsilon and (
+        not charge.delta or spent.delta <= allowance.delta
+    )
 
 
 def _figures(name: str, last: Entry, charge: Amount, part: str) -> str:
@@ -136,57 +145,67 @@ def _figures(name: str, last: Entry, charge: Amount, part: str) -> str:
 
 
 def settling(
-    standing: Standing,
+    balance: Balance,
     reservation: Entry,
     spent: Amount,
-    hand: Hand,
-    more: Mapping[str, Any] | None = None,
+    author: Author,
+    extra: Mapping[str, Any] | None = None,
 ) -> Entry:
-    """The entry that replaces what was reserved by what was spent."""
+    """The entry that replaces what was reserved by what was spent.
+
+    If a document is archived, "document" in `extra` is its hash, and "length" says how many
+    characters it has.
+    """
     charge = reservation.charge
     if not NOTHING.fits(spent) or not spent.fits(charge):
         raise ValueError(
             f"epsilon must lie between 0 and the {readable(charge.epsilon)} reserved, "
             f"not {readable(spent.epsilon)}"
         )
-    own = _before(standing).own - charge + spent if reservation.person else NOTHING
-    return _replacing(standing, SETTLE, reservation, spent, hand, own=own, more=more or {})
+    extra = extra or {}
+    length = extra.get("length", 0)
+    if not (isinstance(length, int) and length >= 0):
+        raise ValueError("length must be that of a document")
+    changes: dict[str, Any] = {"extra": extra, "archived": balance.last.archived + length}
+    if reservation.person:
+        changes["person_spent"] = _before(balance).person_spent - charge + spent
+    return _replacing(balance, SETTLE, reservation, spent, author, **changes)
 
 
-def writing_off(standing: Standing, reservation: Entry, hand: Hand) -> Entry:
+def writing_off(balance: Balance, reservation: Entry, author: Author) -> Entry:
     """The entry that counts a reservation as spent, all of it, for good."""
-    return _replacing(standing, WRITE_OFF, reservation, reservation.charge, hand)
+    return _replacing(balance, WRITE_OFF, reservation, reservation.charge, author)
 
 
 def _replacing(
-    standing: Standing, kind: str, reservation: Entry, spent: Amount, hand: Hand, **changes: Any
+    balance: Balance, kind: str, reservation: Entry, spent: Amount, author: Author, **changes: Any
 ) -> Entry:
     return _next(
-        standing,
+        balance,
         kind,
-        hand._replace(person=reservation.person),
-        about=reservation.number,
+        author._replace(person=reservation.person),
+        reservation=reservation.number,
         charge=spent,
-        used=standing.last.used + spent,
-        held=standing.last.held - reservation.charge,
+        used=balance.last.used + spent,
+        held=balance.last.held - reservation.charge,
         **changes,
     )
 
 
-def raising(standing: Standing, total: Amount, hand: Hand) -> Entry:
+def raising(balance: Balance, total: Amount, author: Author) -> Entry:
     """The entry that grants more in all."""
-    last = standing.last
+    last = balance.last
     if last.closed or not last.granted.fits(total) or total == last.granted:
         raise ValueError(
             f"data set {last.dataset!r} has a total of {last.granted}"
             f"{' and is closed' if last.closed else ''}: a raised one must be larger, not {total}"
         )
-    return _next(standing, RAISE, hand, charge=total, granted=total)
+    return _next(balance, RAISE, author, charge=total, granted=total)
 
 
-def lowering(standing: Standing, total: Amount, hand: Hand) -> Entry:
+def lowering(balance: Balance, total: Amount, author: Author) -> Entry:
     """The entry that grants less in all, though never less than is spent and reserved."""
-    last = standing.last
+    last = balance.last
     if not total.fits(last.granted) or total == last.granted:
         raise ValueError(
             f"data set {last.dataset!r} has a total of {last.granted}: a lowered one must be "
@@ -198,55 +217,62 @@ def lowering(standing: Standing, total: Amount, hand: Hand) -> Entry:
             f"data set {last.dataset!r} has spent and reserved {gone}: its total cannot be "
             f"lowered to {total}"
         )
-    return _next(standing, LOWER, hand, charge=total, granted=total)
+    return _next(balance, LOWER, author, charge=total, granted=total)
 
 
-def closing(standing: Standing, hand: Hand) -> Entry:
+def closing(balance: Balance, author: Author) -> Entry:
     """The entry after which nothing more is reserved. What is under way can still be settled."""
-    if standing.last.closed:
-        raise ValueError(f"the budget of data set {standing.last.dataset!r} is closed already")
-    return _next(standing, CLOSE, hand, closed=True)
+    if balance.last.closed:
+        raise ValueError(f"the budget of data set {balance.last.dataset!r} is closed already")
+    return _next(balance, CLOSE, author, closed=True)
 
 
-def allowing(standing: Standing, allowance: Amount, hand: Hand) -> Entry:
+def allowing(balance: Balance, allowance: Amount, author: Author) -> Entry:
     """The entry that says how much of the total a person may spend, what is spent included."""
-    return _next(standing, ALLOW, hand, charge=allowance, allowance=allowance)
+    return _next(balance, ALLOW, author, charge=allowance, allowance=allowance)
 
 
-def binding(standing: Standing, facts: Mapping[str, Any], hand: Hand) -> Entry:
-    """The entry that states, from now on, the table that the budget is for."""
-    number = standing.last.number + 1
-    return _next(standing, BIND, hand, bound=number, more={"facts": facts})
+def binding(balance: Balance, extra: Mapping[str, Any], author: Author) -> Entry:
+    """The entry that states, in its "facts" and from now on, the table that the budget is for."""
+    if "facts" not in extra:
+        raise ValueError("facts must be stated")
+    return _next(balance, BIND, author, bound=balance.last.number + 1, extra=extra)
 
 
-def migrating(last: Entry, hand: Hand) -> Entry:
-    """The entry that follows the last one of the first version, and is of the second."""
-    more = {"from": FIRST}
-    return _next(Standing(last, None), MIGRATE, hand, version=SECOND, more=more)
+def migrating(last: Entry, author: Author, version: int = THIRD, archived: int = 0) -> Entry:
+    """The entry that follows the last one of an older version, and is of a later one.
+
+    `archived` is how many characters the documents have that were archived before.
+    """
+    if not last.version < version:
+        raise ValueError("only a book of an older version is migrated")
+    extra = {"from": last.version}
+    changes: dict[str, Any] = {"version": version, "archived": archived, "extra": extra}
+    return _next(Balance(last, None), MIGRATE, author, **changes)
 
 
-def _before(standing: Standing) -> Entry:
+def _before(balance: Balance) -> Entry:
     """What a person has been allowed and has spent so far."""
-    if standing.mine is not None:
-        return standing.mine
-    return replace(standing.last, own=NOTHING, allowance=None)
+    if balance.mine is not None:
+        return balance.mine
+    return replace(balance.last, person_spent=NOTHING, allowance=None)
 
 
-def _next(standing: Standing, kind: str, hand: Hand, **changes: Any) -> Entry:
-    last, before = standing.last, _before(standing)
+def _next(balance: Balance, kind: str, author: Author, **changes: Any) -> Entry:
+    last, before = balance.last, _before(balance)
     same = {
         "number": last.number + 1,
         "kind": kind,
-        "about": None,
+        "reservation": None,
         "charge": NOTHING,
         "purpose": "",
         "previous": last.hash,
         "key": None,
-        "own": before.own,
+        "person_spent": before.person_spent,
         "allowance": before.allowance,
-        "more": {},
+        "extra": {},
     }
-    return replace(last, **{**same, **hand._asdict(), **changes}).sealed()
+    return replace(last, **{**same, **author._asdict(), **changes}).sealed()
 
 
 def has_head(book: Iterable[Entry], head: str) -> bool:
@@ -309,34 +335,33 @@ class _Replay:
             self.keys.add(entry.key)
         if entry.kind == RESERVE:
             self.waiting[entry.number] = entry
-        elif entry.about is not None:
-            self.waiting.pop(entry.about, None)
+        elif entry.reservation is not None:
+            self.waiting.pop(entry.reservation, None)
 
     def _made_again(self, entry: Entry) -> Entry:
-        hand = Hand(entry.who, entry.at, entry.person, entry.reason)
+        author = Author(entry.who, entry.at, entry.person, entry.reason, entry.actor)
         if self.last is None:
-            facts = entry.more.get("facts")
-            return opening(entry.dataset, entry.granted, hand, facts, entry.version)
-        standing = Standing(self.last, self.people.get(entry.person))
+            return opening(entry.dataset, entry.granted, author, entry.extra, entry.version)
+        balance = Balance(self.last, self.people.get(entry.person))
         if entry.kind == RESERVE:
-            purpose, more = entry.purpose, entry.more
-            return reserving(standing, entry.charge, purpose, hand, entry.key, more)
-        if entry.kind in (SETTLE, WRITE_OFF) and entry.about is not None:
-            reservation = self.waiting[entry.about]
+            purpose, extra = entry.purpose, entry.extra
+            return reserving(balance, entry.charge, purpose, author, entry.key, extra)
+        if entry.kind in (SETTLE, WRITE_OFF) and entry.reservation is not None:
+            reservation = self.waiting[entry.reservation]
             if entry.kind == SETTLE:
-                return settling(standing, reservation, entry.charge, hand, entry.more)
-            return writing_off(standing, reservation, hand)
-        if entry.kind == MIGRATE and self.last.version == FIRST:
-            return migrating(self.last, hand)
+                return settling(balance, reservation, entry.charge, author, entry.extra)
+            return writing_off(balance, reservation, author)
+        if entry.kind == MIGRATE:
+            return migrating(self.last, author, entry.version, entry.archived)
         if self.last.version == FIRST:
             raise KeyError(entry.kind)
-        return self._act_again(standing, entry, hand)
+        return self._act_again(balance, entry, author)
 
-    def _act_again(self, standing: Standing, entry: Entry, hand: Hand) -> Entry:
+    def _act_again(self, balance: Balance, entry: Entry, author: Author) -> Entry:
         """What a steward did."""
         if entry.kind == CLOSE:
-            return closing(standing, hand)
+            return closing(balance, author)
         if entry.kind == BIND:
-            return binding(standing, entry.more["facts"], hand)
+            return binding(balance, entry.extra, author)
         amounts = {RAISE: raising, LOWER: lowering, ALLOW: allowing}
-        return amounts[entry.kind](standing, entry.charge, hand)
+        return amounts[entry.kind](balance, entry.charge, author)

@@ -82,7 +82,6 @@ _TROUBLES = {
     "does not exist": "is no ledger yet (`dpgap ledger create` makes one)",
     "unable to open": "cannot be opened",
     "permission denied": "does not let you do this",
-    "this role may": "lets you reserve and settle in your own name, and do nothing else",
     "connection": "cannot be reached",
 }
 

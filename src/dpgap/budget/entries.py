@@ -4,10 +4,12 @@ The *body* of an entry is one canonical JSON text with everything that the entry
 *hash* is the SHA-256 of exactly this text: any program can check it. The body holds the hash of
 the entry before, so entries form a chain.
 
-There are two versions of the body. The first, a JSON list, has an ε and a few words. The second,
+There are three versions of the body. The first, a JSON list, has an ε and a few words. The second,
 an object with sorted keys and no spaces, also has a δ, the person, a request key, a reason and
-whatever its kind needs. Entries keep the version in which they were written, and their hash, for
-ever. An entry of a later version is refused: it was made by a later dpgap.
+whatever its kind needs. The third also says who acted, and has room for renewal, ranges of dates
+and other accounting. Entries keep the version in which they were written, and their hash, for ever.
+New entries are of the third. An entry of a later version, or of the third with a value that this
+dpgap does not know, is refused: it was made by a later dpgap.
 
 >>> entry = read_entry(1, '["sales", 0, "create", null, "1", "1", "0", "0", "", "ann", "2026", ""]')
 >>> entry.total, entry.seal()[:8]
@@ -24,14 +26,17 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap import public
-from dpgap.budget.amounts import NOTHING, Amount, exact_text
+from dpgap.budget.amounts import NOTHING, Amount
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
 RAISE, LOWER, CLOSE = "raise", "lower", "close"
 ALLOW, WRITE_OFF, BIND, MIGRATE = "allow", "write-off", "bind", "migrate"
 
-FIRST, SECOND = 1, 2
-"""Versions of entries, and layouts of ledgers."""
+FIRST, SECOND, THIRD = 1, 2, 3
+"""Versions of entries, and layouts of ledgers. Only the third is written."""
+
+PURE, EPSILON_DELTA = "pure", "epsilon-delta"
+"""How charges are added up, and what they are amounts of."""
 
 _NUMBER = re.compile("-?[0-9]+(/[0-9]+)?")
 
@@ -53,8 +58,8 @@ class Entry:
     number: int
     """Counts from 0, the entry that opens the book."""
     kind: str
-    about: int | None
-    """The number of the reservation that a settlement or a write-off is about."""
+    reservation: int | None
+    """The number of the reservation that a settlement or a write-off ends."""
     charge: Amount
     """What is opened with, set aside, spent after all, or granted."""
     granted: Amount
@@ -70,19 +75,29 @@ class Entry:
     at: str
     previous: str
     """The hash of the entry before."""
-    version: int = SECOND
+    version: int = THIRD
     person: str = ""
     """Whose request it is, or whom it concerns."""
+    actor: str = ""
+    """The person who acted: whoever asked, or a steward."""
     reason: str = ""
     key: str | None = None
-    own: Amount = NOTHING
+    person_spent: Amount = NOTHING
     """All that this person has spent or reserved, this entry included."""
     allowance: Amount | None = None
     """The most that this person may spend; None: whatever the budget has left."""
     bound: int | None = None
     """The number of the entry that states which table the budget is for."""
     closed: bool = False
-    more: Mapping[str, Any] = field(default_factory=dict)
+    archived: int = 0
+    """How many characters all archived documents have, this entry's included."""
+    period: None = None
+    """When the budget is renewed; None: never."""
+    range: None = None
+    """The dates of the rows that the budget is for; None: all."""
+    accounting: str = PURE
+    currency: str = EPSILON_DELTA
+    extra: Mapping[str, Any] = field(default_factory=dict)
     """What only this kind of entry has: facts of a table, the hash of a document, …"""
     hash: str = ""
 
@@ -124,8 +139,13 @@ class Entry:
     def body(self) -> str:
         """All of the entry but its hash, as one canonical text."""
         if self.version == FIRST:
-            return json.dumps([_plain_first(getattr(self, name)) for name in _FIRST_FIELDS])
-        content = {name: _plain(getattr(self, name)) for name in _FIELDS}
+            values = (getattr(self, name) for name in _FIELDS[FIRST])
+            return json.dumps([it.exact()[0] if isinstance(it, Amount) else it for it in values])
+        content = {}
+        for name in _FIELDS[self.version]:
+            value = getattr(self, name)
+            stored = _OLD_NAMES.get(name, name) if self.version == SECOND else name
+            content[stored] = value.exact() if isinstance(value, Amount) else value
         return canonical(content)
 
     def seal(self) -> str:
@@ -137,16 +157,25 @@ class Entry:
         return replace(self, hash=self.seal())
 
 
-_FIELDS = tuple(each.name for each in fields(Entry))[:-1]
-_FIRST_FIELDS = _FIELDS[: _FIELDS.index("version")]
-_AMOUNTS = ("charge", "granted", "used", "held")
+_NAMES = tuple(each.name for each in fields(Entry))[:-1]
+_NEW_NAMES = {"actor", "archived", "period", "range", "accounting", "currency"}
+_FIELDS = {
+    FIRST: _NAMES[: _NAMES.index("version")],
+    SECOND: tuple(name for name in _NAMES if name not in _NEW_NAMES),
+    THIRD: _NAMES,
+}
+"""What an entry of each version says."""
+_OLD_NAMES = {"reservation": "about", "person_spent": "own", "extra": "more"}
+"""What the second version calls some of it."""
+_AMOUNTS = ("charge", "granted", "used", "held", "person_spent", "allowance")
 _TYPES: dict[str, Any] = {
-    "dataset kind purpose who at previous person reason": str,
-    "number version": int,
-    "about bound": int | None,
+    "dataset kind purpose who at previous person actor reason accounting currency": str,
+    "number version archived": int,
+    "reservation bound": int | None,
     "key": str | None,
     "closed": bool,
-    "more": dict,
+    "period range": dict | None,
+    "extra": dict,
 }
 
 
@@ -166,12 +195,12 @@ def hash_of(text: str) -> str:
 
 def read_entry(version: int, body: str, hash: str = "") -> Entry:
     """The entry that a body states, or `UnreadableEntry`."""
-    if version not in (FIRST, SECOND):
+    if version not in _FIELDS:
         raise UnreadableEntry(
             f"was made by a later dpgap, as version {version}: update dpgap to read it"
         )
     try:
-        entry = (_read_first if version == FIRST else _read_second)(json.loads(body))
+        entry = _read(version, json.loads(body))
         if entry.version != version or entry.body() != body:
             raise ValueError
     except _TooLong:
@@ -197,33 +226,35 @@ def read_number(text: object) -> Fraction:
         raise _TooLong from None
 
 
-def _read_first(content: list[Any]) -> Entry:
-    parts = dict(zip(_FIRST_FIELDS, content, strict=True))
-    _require_types(parts)
-    amounts = {name: Amount(read_number(parts[name])) for name in _AMOUNTS}
-    return Entry(**{**parts, **amounts}, version=FIRST)
+def _read(version: int, content: Any) -> Entry:
+    if version == FIRST:
+        said = dict(zip(_FIELDS[FIRST], content, strict=True)) | {"version": FIRST}
+        said |= {name: [said[name], "0"] for name in _AMOUNTS if name in said}
+    else:
+        old = _OLD_NAMES if version == SECOND else {}
+        stored = {old.get(name, name): name for name in _FIELDS[version]}
+        if not isinstance(content, dict) or content.keys() != stored.keys():
+            raise ValueError
+        said = {name: content[it] for it, name in stored.items()}
+    _require_types(said)
+    if version == THIRD:
+        _require_known(said)
+    for name in (name for name in _AMOUNTS if name in said):
+        if said[name] is not None or name != "allowance":
+            said[name] = Amount(*map(read_number, said[name]))
+    return Entry(**said)
 
 
-def _read_second(content: dict[str, Any]) -> Entry:
-    if not isinstance(content, dict) or content.keys() != set(_FIELDS):
-        raise ValueError
-    _require_types(content)
-    amounts = {name: Amount(*map(read_number, content[name])) for name in (*_AMOUNTS, "own")}
-    allowance = content["allowance"]
-    if allowance is not None:
-        allowance = Amount(*map(read_number, allowance))
-    return Entry(**{**content, **amounts, "allowance": allowance})
+def _require_known(said: Mapping[str, Any]) -> None:
+    known = {"period": None, "range": None, "accounting": PURE, "currency": EPSILON_DELTA}
+    for name, value in known.items():
+        if said[name] != value:
+            raise UnreadableEntry(
+                f"was made by a later dpgap, which knows another {name}: update dpgap to read it"
+            )
 
 
 def _require_types(content: Mapping[str, Any]) -> None:
     for names, kind in _TYPES.items():
         if not all(isinstance(content[name], kind) for name in names.split() if name in content):
             raise TypeError
-
-
-def _plain(value: object) -> object:
-    return value.exact() if isinstance(value, Amount) else value
-
-
-def _plain_first(value: object) -> object:
-    return exact_text(value.epsilon) if isinstance(value, Amount) else value

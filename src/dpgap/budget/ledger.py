@@ -18,7 +18,6 @@ steward does with a budget: `dpgap.budget.steward`.
 """
 
 import platform
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,8 +28,8 @@ from dpgap import public
 from dpgap.budget.account import Answered, Request
 from dpgap.budget.amounts import Amount, granted, rounded_up
 from dpgap.budget.binding import refuse_contradiction, refuse_if_not_private, stated_facts
-from dpgap.budget.book import Hand, Standing, flaws, has_head, opening, reserving, settling
-from dpgap.budget.entries import FIRST, RESERVE, SECOND, Entry, UnreadableEntry, hash_of
+from dpgap.budget.book import Author, Balance, flaws, has_head, opening, reserving, settling
+from dpgap.budget.entries import RESERVE, Entry, UnreadableEntry, hash_of
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.names import look_alike, require_name, system_user
 from dpgap.budget.requests import (
@@ -48,10 +47,6 @@ from dpgap.exact.parameters import Rational, positive_rational, rational
 
 if TYPE_CHECKING:
     from dpgap.budget.steward import Steward
-
-
-class OldLayoutWarning(UserWarning):
-    """A ledger of the first layout is charged as before, but archives nothing."""
 
 
 @public
@@ -108,22 +103,14 @@ class Ledger:
                 raise ValueError(
                     f"dataset {name!r} looks like {other!r}, which has a budget already"
                 )
-            if rows.layout == FIRST and (facts or reason or total.delta):
-                raise self._too_old("a budget with a δ, a table or a reason")
-            hand = self._hand(rows.layout, self._user(), reason)
-            rows.append(opening(name, total, hand, facts, version=rows.layout))
+            extra = None if facts is None else {"facts": facts}
+            rows.append(opening(name, total, self._author("", reason), extra))
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":
         """The account of the data set called `dataset`; pass it as `account=` to a release."""
         name = require_name(dataset)
-        if self._last(name).version == FIRST:
-            warnings.warn(
-                f"the ledger {self._store.where} has the first layout: releases are charged as "
-                "before, but not archived. `dpgap ledger migrate` gives it the second",
-                OldLayoutWarning,
-                stacklevel=2,
-            )
+        self._last(name)
         return LedgerAccount(self, name)
 
     def steward(self, dataset: str) -> "Steward":
@@ -176,13 +163,16 @@ class Ledger:
         return found
 
     def migrate(self) -> list[str]:
-        """Give a ledger of the first layout the second, for good; the data sets that it has.
+        """Give a ledger of an older layout the third, for good; the data sets that it has.
 
         It happens in one transaction. Every entry keeps its hash, so heads that were noted before
         stay valid. Programs with an older dpgap cannot use the ledger any more.
         """
-        hand = self._hand(SECOND, self._user())
-        return [entry.dataset for entry in self._store.migrate(hand)]
+        return [entry.dataset for entry in self._store.migrate(self._author(""))]
+
+    def require_current(self) -> None:
+        """Raise `LedgerError` if the ledger has an older layout, which is only read."""
+        self._store.require_current()
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.where})"
@@ -191,29 +181,23 @@ class Ledger:
         with self._store.reading() as rows:
             return require_entry(rows.find(dataset), dataset, self._store.where)
 
-    def _standing(
+    def _balance(
         self, rows: Rows, dataset: str, person: str, **wanted: Any
-    ) -> tuple[Standing, list[Entry]]:
-        """Where a book stands for a person, and all entries that were found on the way."""
+    ) -> tuple[Balance, list[Entry]]:
+        """The balance of a book for a person, and all entries that were found on the way."""
         found = rows.find(dataset, person, **wanted)
         last = require_entry(found, dataset, self._store.where)
-        own = [entry for entry in found if person and entry.person == person]
-        return Standing(last, own[-1] if own else None), found
+        mine = [entry for entry in found if person and entry.person == person]
+        return Balance(last, mine[-1] if mine else None), found
 
     def _user(self) -> str:
         """Whose request it is unless somebody says so: the database's user, else the system's."""
         return self._store.user or system_user()
 
-    def _hand(self, version: int, person: str, reason: str = "") -> Hand:
+    def _author(self, person: str, reason: str = "", actor: str | None = None) -> Author:
         who = f"{system_user()}@{platform.node()}"
         at = datetime.now(UTC).isoformat(timespec="microseconds")
-        return Hand(who, at) if version == FIRST else Hand(who, at, person, reason)
-
-    def _too_old(self, what: str) -> LedgerError:
-        return LedgerError(
-            f"the ledger {self._store.where} has the first layout, which cannot hold {what}: "
-            "`dpgap ledger migrate` gives it the second"
-        )
+        return Author(who, at, person, reason, actor or self._user())
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,18 +248,15 @@ class LedgerAccount:
         ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user()
         with ledger._store.writing(name) as rows:
             same = request.identity if self.joins else None
-            standing, found = ledger._standing(rows, name, person, key=key, identity=same)
-            version = standing.last.version
-            if version == FIRST and (key is not None or charge.delta):
-                raise ledger._too_old("request keys and δ")
+            balance, found = ledger._balance(rows, name, person, key=key, identity=same)
             for entry in (each for each in found if key is not None and each.key == key):
                 raise charged_before(rows, entry, request)
             if same is not None:
                 refuse_if_under_way(rows, found, same)
-            refuse_contradiction(name, facts_of(rows, standing.last), request.facts)
-            hand = ledger._hand(version, person, self.reason)
-            more = {} if version == FIRST else asked_by(request)
-            entry = reserving(standing, charge.up(), request.purpose, hand, key, more)
+            refuse_contradiction(name, facts_of(rows, balance.last), request.facts)
+            author = ledger._author(person, self.reason, person)
+            extra = asked_by(request)
+            entry = reserving(balance, charge.up(), request.purpose, author, key, extra)
             rows.append(entry)
         return LedgerReservation(ledger, entry)
 
@@ -298,17 +279,18 @@ class LedgerAccount:
         with self.ledger._store.reading() as rows:
             charged = rows.book(self.dataset, last, before, kind=[RESERVE])
             numbers = [entry.number for entry in charged]
-            ended = {entry.about: entry for entry in rows.book(self.dataset, about=numbers)}
+            ending = rows.book(self.dataset, reservation=numbers)
+            ended = {entry.reservation: entry for entry in ending}
         return [(entry, ended.get(entry.number)) for entry in charged]
 
     def archive(self) -> list[Entry]:
         """The entries that have a document, oldest first; `document` shows one."""
-        return [entry for entry in self.ledger.entries(self.dataset) if "document" in entry.more]
+        return [entry for entry in self.ledger.entries(self.dataset) if "document" in entry.extra]
 
     def document(self, number: int) -> str:
         """What was released, by the number of the entry that reserved or settled it."""
         with self.ledger._store.reading() as rows:
-            settlement = rows.about(self.dataset, number)
+            settlement = rows.ending(self.dataset, number)
             place = number if settlement is None else settlement.number
             kept = document_of(rows, self.dataset, number=place)
         if kept is None:
@@ -359,7 +341,8 @@ class LedgerReservation:
     ledger: Ledger
     entry: Entry
     reason: str = ""
-    """Why it is settled only now, if a steward had to act."""
+    actor: str = ""
+    """Why it is settled only now and who did that, if a steward had to act."""
 
     @property
     def reference(self) -> dict[str, Any]:
@@ -379,19 +362,21 @@ class LedgerReservation:
         ledger, name, reservation = self.ledger, self.entry.dataset, self.entry
         spent = _settled(Fraction(epsilon), reservation.charge)
         with ledger._store.writing(name) as rows:
-            standing, found = ledger._standing(
+            balance, found = ledger._balance(
                 rows, name, reservation.person, number=reservation.number
             )
             if reservation.hash not in [each.hash for each in found]:
                 raise LedgerError(f"{ledger._store.where} was rewritten: it has lost a reservation")
-            version = standing.last.version
-            keeps = document is not None and version != FIRST
-            more = {"document": hash_of(document)} if keeps and document is not None else {}
-            hand = ledger._hand(version, reservation.person, self.reason)
-            entry = settling(standing, reservation, spent, hand, more)
+            extra: dict[str, Any] = {}
+            if document is not None:
+                extra = {"document": hash_of(document), "length": len(document)}
+            author = ledger._author(
+                reservation.person, self.reason, self.actor or reservation.actor
+            )
+            entry = settling(balance, reservation, spent, author, extra)
             rows.append(entry)
-            if keeps and document is not None:
-                identity = reservation.more.get("identity")
+            if document is not None:
+                identity = reservation.extra.get("identity")
                 rows.keep(name, Document(entry.number, identity, document))
 
 

@@ -24,8 +24,8 @@ def asked_by(request: Request) -> dict[str, Any]:
     """What an entry keeps of a request besides its cost and its line of words."""
     facts = request.facts or {}
     asked = {name: facts[name] for name in ("table", "unit", "neighbours") if facts.get(name)}
-    found = {"asked": asked, "identity": request.identity}
-    return {name: value for name, value in found.items() if value} | dict(request.extra or {})
+    found = {**(request.extra or {}), "asked": asked, "identity": request.identity}
+    return {name: value for name, value in found.items() if value}
 
 
 def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
@@ -33,7 +33,7 @@ def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
     if last.bound is None:
         return None
     stating = _entry_at(rows, last.dataset, last.bound)
-    return None if stating is None else dict(stating.more["facts"])
+    return None if stating is None else dict(stating.extra["facts"])
 
 
 def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
@@ -42,8 +42,8 @@ def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
     if kept is None:
         return None
     settlement = _entry_at(rows, dataset, kept.number)
-    about = None if settlement is None else settlement.about
-    reservation = None if about is None else _entry_at(rows, dataset, about)
+    ended = None if settlement is None else settlement.reservation
+    reservation = None if ended is None else _entry_at(rows, dataset, ended)
     if settlement is None or not _matches(kept, settlement, reservation):
         raise LedgerError(f"the document of entry {kept.number} was edited: see `verify`")
     return kept.document
@@ -52,17 +52,17 @@ def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
 def lost_documents(rows: Rows, dataset: str, book: list[Entry]) -> list[str]:
     """Documents that were edited, removed or put in."""
     by_number = {entry.number: entry for entry in book}
-    archived = {entry.number for entry in book if "document" in entry.more}
+    archived = {entry.number for entry in book if "document" in entry.extra}
     found = []
     for kept in rows.documents(dataset):
         archived.discard(kept.number)
         if kept.number not in by_number:  # it may be younger than the book that was read
             by_number = {entry.number: entry for entry in rows.book(dataset)}
         settlement = by_number.get(kept.number)
-        about = -1 if settlement is None else settlement.about or -1
+        ended = -1 if settlement is None else settlement.reservation or -1
         if settlement is None:
             found.append(f"entry {kept.number} is missing, though its document is there")
-        elif not _matches(kept, settlement, by_number.get(about)):
+        elif not _matches(kept, settlement, by_number.get(ended)):
             found.append(f"the document of entry {kept.number} was edited")
     return found + [f"the document of entry {number} is missing" for number in archived]
 
@@ -71,8 +71,8 @@ def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bo
     """Whether a document is the one that its entries speak of."""
     if reservation is None or not isinstance(kept.document, str):  # SQLite keeps any type
         return False
-    hashed = settlement.more.get("document")
-    return (hashed, reservation.more.get("identity")) == (hash_of(kept.document), kept.identity)
+    hashed = settlement.extra.get("document")
+    return (hashed, reservation.extra.get("identity")) == (hash_of(kept.document), kept.identity)
 
 
 def _entry_at(rows: Rows, dataset: str, number: int) -> Entry | None:
@@ -82,7 +82,7 @@ def _entry_at(rows: Rows, dataset: str, number: int) -> Entry | None:
 
 def answered_by(rows: Rows, reservation: Entry) -> Answered:
     """What became of the request that made a reservation."""
-    ended = rows.about(reservation.dataset, reservation.number)
+    ended = rows.ending(reservation.dataset, reservation.number)
     if ended is None:
         return Answered(reservation.number, UNDER_WAY, None)
     kept = document_of(rows, reservation.dataset, number=ended.number)
@@ -92,7 +92,7 @@ def answered_by(rows: Rows, reservation: Entry) -> Answered:
 
 def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
     """Why a request with a key that was used before is not charged."""
-    same = (entry.charge.epsilon, entry.more.get("identity"), entry.purpose)
+    same = (entry.charge.epsilon, entry.extra.get("identity"), entry.purpose)
     if same != (rounded_up(request.epsilon), request.identity, request.purpose):
         return RefusedRequest(
             f"request key {entry.key!r} was used for another request, {entry.purpose!r}: use a "
@@ -112,7 +112,7 @@ def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
     since, until = (at.isoformat(timespec="microseconds") for at in (now - _LATELY, now + _LATELY))
     for entry in found:
         is_recent = since < entry.at < until  # a clock that is far ahead blocks nobody
-        if is_recent and (entry.kind, entry.more.get("identity")) == (RESERVE, identity):
+        if is_recent and (entry.kind, entry.extra.get("identity")) == (RESERVE, identity):
             answered = answered_by(rows, entry)
             if answered.document is not None or answered.state == UNDER_WAY:
                 words = f"entry {entry.number} asks the same, and is {answered.state}"

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from dpgap.budget.amounts import Amount, granted
 from dpgap.budget.binding import stated_facts
 from dpgap.budget.book import (
-    Hand,
-    Standing,
+    Author,
+    Balance,
     allowing,
     binding,
     closing,
@@ -31,14 +31,14 @@ from dpgap.budget.book import (
     raising,
     writing_off,
 )
-from dpgap.budget.entries import FIRST, RESERVE, SECOND, WRITE_OFF, Entry
+from dpgap.budget.entries import RESERVE, WRITE_OFF, Entry
 from dpgap.budget.requests import require_words
 from dpgap.exact.parameters import Rational, rational
 
 if TYPE_CHECKING:
     from dpgap.budget.ledger import Ledger
 
-Act = Callable[[Standing, Hand], Entry]
+Act = Callable[[Balance, Author], Entry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,13 @@ class Steward:
 
     def raise_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant more: a larger total ε, and δ if it is given."""
-        return self._act(lambda at, hand: raising(at, _total(at, epsilon, delta), hand), reason)
+        return self._act(lambda at, author: raising(at, _total(at, epsilon, delta), author), reason)
 
     def lower_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant less: a smaller total, though never less than is spent and reserved."""
-        return self._act(lambda at, hand: lowering(at, _total(at, epsilon, delta), hand), reason)
+        return self._act(
+            lambda at, author: lowering(at, _total(at, epsilon, delta), author), reason
+        )
 
     def close(self, *, reason: str) -> Entry:
         """Let nothing more be reserved, for good. What is under way can still be settled."""
@@ -77,7 +79,7 @@ class Steward:
         amount = Amount(rational("epsilon", epsilon), rational("delta", delta)).down()
         if amount.epsilon < 0 or amount.delta < 0:
             raise ValueError("an allowance must not be less than 0")
-        return self._act(lambda at, hand: allowing(at, amount, hand), reason, person)
+        return self._act(lambda at, author: allowing(at, amount, author), reason, person)
 
     def bind(
         self,
@@ -92,7 +94,7 @@ class Steward:
         facts = stated_facts(table, unit, neighbours, columns)
         if facts is None:
             raise ValueError("table, unit, neighbours or columns must be given")
-        return self._act(lambda at, hand: binding(at, facts, hand), reason)
+        return self._act(lambda at, author: binding(at, {"facts": facts}, author), reason)
 
     def write_off(self, number: int, *, reason: str) -> Entry:
         """Count a reservation that nobody will settle as spent, all of it. Nothing is credited."""
@@ -102,22 +104,21 @@ class Steward:
             there = [it for it in rows.find(self.dataset, number=number) if it.number == number]
             if not there or there[0].kind != RESERVE:
                 raise ValueError(f"entry {number} of data set {self.dataset!r} is no reservation")
-            ended = rows.about(self.dataset, number)
+            ended = rows.ending(self.dataset, number)
             if ended is not None:
                 raise ValueError(
                     f"reservation {number} of data set {self.dataset!r} was ended by entry "
                     f"{ended.number} ({ended.kind}) already"
                 )
-            standing, _ = ledger._standing(rows, self.dataset, there[0].person)
-            self._require_second(standing)
-            entry = writing_off(standing, there[0], ledger._hand(SECOND, "", reason))
+            balance, _ = ledger._balance(rows, self.dataset, there[0].person)
+            entry = writing_off(balance, there[0], ledger._author("", reason, self.person))
             rows.append(entry)
         return entry
 
-    def standing(self, person: str) -> Standing:
-        """The last entry, and the last of a person: what they spent is in `own`."""
+    def balance_of(self, person: str) -> Balance:
+        """The last entry, and the last of a person: what they spent is in `person_spent`."""
         with self.ledger._store.reading() as rows:
-            return self.ledger._standing(rows, self.dataset, person)[0]
+            return self.ledger._balance(rows, self.dataset, person)[0]
 
     def stale(self, before: str | None = None) -> list[Entry]:
         """Reservations that were never settled; if a time is given, those made before it.
@@ -135,24 +136,19 @@ class Steward:
         with self.ledger._store.reading() as rows:
             return rows.book(self.dataset, last, kind=[WRITE_OFF])
 
-    def _act(self, act: Act, reason: str, concerned: str | None = None) -> Entry:
-        if concerned is None:
+    def _act(self, act: Act, reason: str, concerned: str = "") -> Entry:
+        if not concerned:
             _require_reason(reason)
-        ledger, person = self.ledger, concerned or self.person or self.ledger._user()
+        ledger = self.ledger
         with ledger._store.writing(self.dataset) as rows:
-            standing, _ = ledger._standing(rows, self.dataset, person)
-            self._require_second(standing)
-            entry = act(standing, ledger._hand(SECOND, person, reason))
+            balance, _ = ledger._balance(rows, self.dataset, concerned)
+            entry = act(balance, ledger._author(concerned, reason, self.person))
             rows.append(entry)
         return entry
 
-    def _require_second(self, standing: Standing) -> None:
-        if standing.last.version == FIRST:
-            raise self.ledger._too_old("what a steward does")
 
-
-def _total(standing: Standing, epsilon: Rational, delta: Rational | None) -> Amount:
-    return granted(epsilon, standing.last.granted.delta if delta is None else delta)
+def _total(balance: Balance, epsilon: Rational, delta: Rational | None) -> Amount:
+    return granted(epsilon, balance.last.granted.delta if delta is None else delta)
 
 
 def _moment(before: str) -> str:

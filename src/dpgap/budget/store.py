@@ -1,13 +1,14 @@
 """Where a ledger is kept: its tables in a database, and the transactions that touch them.
 
-There are two layouts. In the first, an entry is a row with a column for everything it says. In the
-second, it is a row with its body, and columns beside it only for what the database looks up or
-keeps unique; documents have a table of their own, and `dpgap_layout` says which layout it is. A
-ledger of the first layout goes on as it is until somebody migrates it. One of a later layout is
-refused: whatever comes later keeps `dpgap_layout`, and so is recognised.
+There are three layouts. In the first, an entry is a row with a column for everything it says. Since
+the second, it is a row with its body, and columns beside it only for what the database looks up or
+keeps unique; documents have a table of their own, and `dpgap_layout` says which layout it is. Only
+the third, which looks up more, is written. A ledger of an older one is read, verified and migrated;
+everything else asks for the migration. One of a later layout is refused: whatever comes later keeps
+`dpgap_layout`, and so is recognised.
 
-In both layouts the entries are in `dpgap_entries`. So a dpgap that knows only the first layout
-fails on a ledger of the second, and cannot open a second budget beside it.
+In all layouts the entries are in `dpgap_entries`. So a dpgap that knows only older layouts fails on
+a ledger that was migrated, and cannot open a second budget beside it.
 """
 
 import json
@@ -19,13 +20,14 @@ import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from dpgap.budget.addresses import read_url
-from dpgap.budget.amounts import NumberTooLong, exact_text
-from dpgap.budget.book import Hand, flaws, migrating
+from dpgap.budget.amounts import NumberTooLong
+from dpgap.budget.book import Author, flaws, migrating
 from dpgap.budget.databases import make_file, open_database, trouble
 from dpgap.budget.entries import (
     FIRST,
     RESERVE,
     SECOND,
+    THIRD,
     Entry,
     LedgerError,
     UnreadableEntry,
@@ -34,15 +36,15 @@ from dpgap.budget.entries import (
 
 _CREATING = 0x6470676170
 """The number of the lock that lets one process at a time open or migrate budgets in PostgreSQL."""
-CHARGING = 0x64706761
+_CHARGING = 0x64706761
 """With a hash of the data set's name, the lock that lets one process at a time write to it."""
 
 _MOST = (1 << 31) - 1
 """The largest number that a database holds."""
-_LATELY = 1000
-"""How many entries back the same question is looked for."""
+_LATELY = 8
+"""How many reservations of the same question are looked at."""
 
-_FIRST, _SECOND = sql.MetaData(), sql.MetaData()
+_TABLES = sql.MetaData()
 
 
 def _text(name: str, **how: Any) -> sql.Column[str]:
@@ -53,53 +55,53 @@ def _count(name: str, **how: Any) -> sql.Column[int]:
     return sql.Column(name, sql.Integer, **how)
 
 
-_ONE = sql.Table(
+_ENTRIES = sql.Table(
     "dpgap_entries",
-    _FIRST,
-    _text("dataset", primary_key=True),
-    _count("number", primary_key=True),
-    _text("kind"),
-    _count("about"),
-    *(_text(name) for name in ("epsilon", "total", "spent", "reserved", "purpose", "who", "at")),
-    _text("previous"),
-    _text("hash"),
-    sql.UniqueConstraint("dataset", "about"),  # a reservation is settled once
-)
-_TWO = sql.Table(
-    "dpgap_entries",
-    _SECOND,
+    _TABLES,
     _text("dataset", primary_key=True),
     _count("number", primary_key=True),
     _count("version", nullable=False),
     _text("kind"),
     _text("person"),
-    _count("about"),
+    _text("at"),
+    _count("reservation"),
     _text("key", nullable=True),
+    _text("identity", nullable=True),
     _text("body"),
     _text("hash"),
-    sql.UniqueConstraint("dataset", "about"),  # a reservation is settled once
+    sql.UniqueConstraint("dataset", "reservation"),  # a reservation is settled once
     sql.UniqueConstraint("dataset", "key"),  # a request is charged once
+    sql.Index("dpgap_entries_of_a_person", "dataset", "person", "number"),
+    sql.Index("dpgap_entries_of_a_question", "dataset", "identity", "number"),
 )
-_BY_PERSON = sql.Index("dpgap_entries_of_a_person", _TWO.c.dataset, _TWO.c.person, _TWO.c.number)
 _DOCUMENTS = sql.Table(
     "dpgap_documents",
-    _SECOND,
+    _TABLES,
     _text("dataset", primary_key=True),
     _count("number", primary_key=True),
     _text("identity", nullable=True),
     _text("document"),
+    sql.Index("dpgap_documents_of_a_question", "dataset", "identity", "number"),
 )
-_BY_IDENTITY = sql.Index(
-    "dpgap_documents_of_a_question",
-    _DOCUMENTS.c.dataset,
-    _DOCUMENTS.c.identity,
-    _DOCUMENTS.c.number,
-)
-_LAYOUT = sql.Table("dpgap_layout", _SECOND, _count("layout", primary_key=True))
-_TABLES = {FIRST: _ONE, SECOND: _TWO}
-_EXACT = ("epsilon", "total", "spent", "reserved")  # kept as text such as 7/10
-_COPIES = ("dataset", "number", "version", "kind", "person", "about", "key")
-"""What the body says as well."""
+_LAYOUT = sql.Table("dpgap_layout", _TABLES, _count("layout", primary_key=True))
+
+
+def _older(*columns: str) -> sql.Table:
+    """The entries of an older layout, which are only read. They call a reservation `about`."""
+    counts = _count("number"), _count("version"), _count("about", key="reservation")
+    known = {column.name: column for column in counts}
+    return sql.Table(_ENTRIES.name, sql.MetaData(), *(known.get(it, _text(it)) for it in columns))
+
+
+_OLDER = {
+    FIRST: _older(
+        *("dataset", "number", "kind", "about", "epsilon", "total", "spent", "reserved"),
+        *("purpose", "who", "at", "previous", "hash"),
+    ),
+    SECOND: _older(
+        *("dataset", "number", "version", "kind", "person", "about", "key", "body", "hash")
+    ),
+}
 
 
 class Document(NamedTuple):
@@ -116,7 +118,7 @@ class Rows:
 
     def __init__(self, connection: sql.Connection, layout: int) -> None:
         self._connection, self.layout = connection, layout
-        self._table = _TABLES[layout]
+        self._table = _OLDER.get(layout, _ENTRIES)
 
     def datasets(self) -> list[str]:
         """The names of all data sets."""
@@ -128,7 +130,7 @@ class Rows:
     ) -> list[Entry]:
         """The entries of one data set, oldest first: all, or the last few before a number.
 
-        `kind` or `about` say which ones: those of one kind, or about some reservations.
+        `kind` or `reservation` say which ones: those of some kinds, or that end some reservations.
         """
         entry = self._table.c
         found = self._of(dataset).order_by(entry.number.desc()).limit(last)
@@ -148,40 +150,43 @@ class Rows:
     ) -> list[Entry]:
         """The last entry, the last of a person, that with a key and that with a number, if any.
 
-        With an `identity`, a hash, also reservations that asked this question lately. They come in
-        the order of their numbers, in one question to the database.
+        With an `identity`, a hash, also the last reservations that asked this question. They come
+        in the order of their numbers, in one question to the database.
         """
         table, entry = self._table, self._table.c
         newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == dataset)
         wanted = [entry.number == newest.scalar_subquery()]
         if number is not None:
             wanted.append(entry.number == _findable(number))
-        if person and self.layout == SECOND:
+        if person and "person" in entry:
             wanted.append(entry.number == newest.where(entry.person == person).scalar_subquery())
-        if key is not None and self.layout == SECOND:
+        if key is not None and "key" in entry:
             wanted.append(entry.key == key)
-        if identity is not None and self.layout == SECOND:
-            lately = entry.number > newest.scalar_subquery() - _LATELY
-            wanted.append(lately & (entry.kind == RESERVE) & entry.body.contains(identity))
+        if identity is not None:
+            same = (entry.dataset == dataset) & (entry.identity == identity)
+            lately = sql.select(entry.number).where(same).order_by(entry.number.desc())
+            wanted.append(entry.number.in_(lately.limit(_LATELY)))
         found = sql.select(table).where(entry.dataset == dataset, sql.or_(*wanted))
         rows = self._connection.execute(found.order_by(entry.number))
         return [_entry(row, self.layout) for row in rows]
 
-    def about(self, dataset: str, number: int) -> Entry | None:
+    def ending(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
-        return next(iter(self.book(dataset, about=[_findable(number)])), None)
+        return next(iter(self.book(dataset, reservation=[_findable(number)])), None)
 
     def unsettled(self, dataset: str) -> list[Entry]:
         """Reservations that no entry settled or wrote off, oldest first."""
         entry = self._table.c
-        ended = sql.select(entry.about).where(entry.dataset == dataset, entry.about.is_not(None))
+        ended = sql.select(entry.reservation).where(
+            entry.dataset == dataset, entry.reservation.is_not(None)
+        )
         wanted = (entry.kind == RESERVE) & entry.number.not_in(ended)
         found = self._of(dataset).where(wanted).order_by(entry.number)
         return [_entry(row, self.layout) for row in self._connection.execute(found)]
 
     def append(self, entry: Entry) -> None:
         """Write one entry."""
-        self._connection.execute(self._table.insert().values(_row(entry, self.layout)))
+        self._connection.execute(_ENTRIES.insert().values(_row(entry)))
 
     def keep(self, dataset: str, kept: Document) -> None:
         """Write one document."""
@@ -203,20 +208,22 @@ class Rows:
 
     def documents(self, dataset: str) -> Iterator[Document]:
         """All documents of a data set, oldest first."""
-        if self.layout == SECOND:
+        if self.layout != FIRST:
             found = _documents(dataset).order_by(_DOCUMENTS.c.number)
             yield from (Document(*row) for row in self._connection.execute(found))
 
+    def archived(self, dataset: str) -> int:
+        """How many characters the documents of a data set have, added up."""
+        if self.layout == FIRST:
+            return 0
+        added = sql.select(sql.func.sum(sql.func.length(_DOCUMENTS.c.document)))
+        return self._connection.scalar(added.where(_DOCUMENTS.c.dataset == dataset)) or 0
+
     def lock(self, dataset: str) -> None:
         """Let no other writer to this data set in until the end of the transaction."""
-        if self._connection.dialect.name != "postgresql":
-            return  # SQLite has locked it all already
-        if self.layout == FIRST:
-            first = self._of(dataset).where(self._table.c.number == 0)
-            self._connection.execute(first.with_for_update())
-            return
-        named = sql.func.hashtext(dataset)
-        self._connection.execute(sql.select(sql.func.pg_advisory_xact_lock(CHARGING, named)))
+        if self._connection.dialect.name == "postgresql":  # SQLite has locked it all already
+            named = sql.func.hashtext(dataset)
+            self._connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CHARGING, named)))
 
     def _of(self, dataset: str) -> sql.Select[Any]:
         return sql.select(self._table).where(self._table.c.dataset == dataset)
@@ -228,7 +235,7 @@ class Store:
     def __init__(self, url: str) -> None:
         self._address = read_url(url)
         self.engine = open_database(self._address.url)
-        self._is_second = False
+        self._is_current = False
 
     @property
     def where(self) -> str:
@@ -245,16 +252,16 @@ class Store:
         """A transaction that only reads."""
         self._require_file()
         with self._plain_errors(), self.engine.connect() as connection:
-            yield Rows(connection, self._layout(connection) or FIRST)
+            yield Rows(connection, self._layout(connection) or THIRD)
 
     @contextmanager
     def writing(self, dataset: str) -> Iterator[Rows]:
         """A transaction that no other writer to this data set can overlap."""
         self._require_file()
         with self._plain_errors(), self._locking() as connection:
-            if not self._is_second:
+            if not self._is_current:
                 _let_migrations_end(connection)
-            rows = Rows(connection, self._layout(connection) or FIRST)
+            rows = Rows(connection, self._current(self._layout(connection) or THIRD))
             rows.lock(dataset)
             yield rows
 
@@ -267,16 +274,21 @@ class Store:
             layout = self._layout(connection)
             if layout is None:
                 _make_tables(connection)
-            yield Rows(connection, layout or SECOND)
+            yield Rows(connection, self._current(layout or THIRD))
 
-    def migrate(self, hand: Hand) -> list[Entry]:
-        """Give every book the second layout, in one transaction; the entries that say so."""
+    def require_current(self) -> None:
+        """Raise an error if the ledger has an older layout."""
+        with self.reading() as rows:
+            self._current(rows.layout)
+
+    def migrate(self, author: Author) -> list[Entry]:
+        """Give every book the third layout, in one transaction; the entries that say so."""
         self._require_file()
         with self._plain_errors(), self._alone() as connection:
             layout = self._layout(connection)
             if layout is None:
                 raise LedgerError(f"there is no ledger at {self.where}, so nothing to migrate")
-            return [] if layout == SECOND else _migrate(connection, hand)
+            return [] if layout == THIRD else _migrate(connection, layout, author)
 
     @contextmanager
     def _alone(self) -> Iterator[sql.Connection]:
@@ -295,19 +307,28 @@ class Store:
 
     def _layout(self, connection: sql.Connection) -> int | None:
         """Which layout the ledger has; None if there is no ledger yet."""
-        if self._is_second:  # it never goes back
-            return SECOND
+        if self._is_current:  # it never goes back
+            return THIRD
         known = sql.inspect(connection)
         if not known.has_table(_LAYOUT.name):
-            return FIRST if known.has_table(_ONE.name) else None
+            return FIRST if known.has_table(_ENTRIES.name) else None
         layout = connection.scalar(sql.select(sql.func.max(_LAYOUT.c.layout)))
-        if layout != SECOND:
+        if layout not in (SECOND, THIRD):
             raise LedgerError(
                 f"the ledger {self.where} has layout {layout}, which a later dpgap made: this one "
-                f"knows layouts {FIRST} and {SECOND}. Nothing was changed; update dpgap to use it"
+                f"knows layouts {FIRST} to {THIRD}. Nothing was changed; update dpgap to use it"
             )
-        self._is_second = True
-        return SECOND
+        self._is_current = layout == THIRD
+        return int(layout)
+
+    def _current(self, layout: int) -> int:
+        """The layout, if it is the one that is written."""
+        if layout != THIRD:
+            raise LedgerError(
+                f"the ledger {self.where} has layout {layout}, which is only read: "
+                f"`dpgap ledger migrate` gives it layout {THIRD}. Nothing was changed or charged"
+            )
+        return layout
 
     def _require_file(self) -> None:
         file = self._address.file
@@ -340,25 +361,27 @@ def _let_migrations_end(connection: sql.Connection) -> None:
 
 
 def _make_tables(connection: sql.Connection) -> None:
-    _SECOND.create_all(connection, checkfirst=False)
-    connection.execute(_LAYOUT.insert().values(layout=SECOND))
+    """Make the tables that are not there, and say which layout they have."""
+    _TABLES.create_all(connection)
+    connection.execute(_LAYOUT.delete())
+    connection.execute(_LAYOUT.insert().values(layout=THIRD))
 
 
-def _migrate(connection: sql.Connection, hand: Hand) -> list[Entry]:
+def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[Entry]:
     """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
     if connection.dialect.name == "postgresql":
         connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
-    books = [Rows(connection, FIRST).book(name) for name in Rows(connection, FIRST).datasets()]
+    rows = Rows(connection, layout)
+    books = [rows.book(name) for name in rows.datasets()]
     for book in books:
         if found := flaws(book):
             raise LedgerError(f"{book[0].dataset}: {found[0]}. A flawed book is not migrated")
-    _ONE.drop(connection)
+    _OLDER[layout].drop(connection)
     _make_tables(connection)
     said = []
     for book in books:
-        said.append(migrating(book[-1], hand))
-        rows = [_row(entry, SECOND) for entry in (*book, said[-1])]
-        connection.execute(_TWO.insert(), rows)
+        said.append(migrating(book[-1], author, archived=rows.archived(book[-1].dataset)))
+        connection.execute(_ENTRIES.insert(), [_row(entry) for entry in (*book, said[-1])])
     return said
 
 
@@ -372,12 +395,15 @@ def _documents(dataset: str) -> sql.Select[Any]:
     return sql.select(*kept).where(_DOCUMENTS.c.dataset == dataset)
 
 
-def _row(entry: Entry, layout: int) -> dict[str, Any]:
-    if layout == SECOND:
-        copies = {name: getattr(entry, name) for name in _COPIES}
-        return {**copies, "body": entry.body(), "hash": entry.hash}
-    row = {column.name: getattr(entry, column.name) for column in _ONE.columns}
-    return row | {name: exact_text(row[name]) for name in _EXACT}
+def _row(entry: Entry) -> dict[str, Any]:
+    return {**_copies(entry), "body": entry.body(), "hash": entry.hash}
+
+
+def _copies(entry: Entry) -> dict[str, Any]:
+    """What columns say of an entry, beside its body."""
+    names = (column.name for column in _ENTRIES.columns if column.name not in ("body", "hash"))
+    asked = {"identity": entry.extra.get("identity")}
+    return {name: asked[name] if name in asked else getattr(entry, name) for name in names}
 
 
 def _entry(row: sql.Row[Any], layout: int) -> Entry:
@@ -386,7 +412,7 @@ def _entry(row: sql.Row[Any], layout: int) -> Entry:
         if layout == FIRST:
             return read_entry(FIRST, json.dumps(list(row)[:-1]), said["hash"])
         entry = read_entry(said["version"], said["body"], said["hash"])
-        if any(getattr(entry, name) != said[name] for name in _COPIES):
+        if any(value != said.get(name, value) for name, value in _copies(entry).items()):
             raise UnreadableEntry("was edited: its columns do not say what its body says")
     except UnreadableEntry as error:
         raise UnreadableEntry(f"entry {said['number']} {error}") from None

@@ -105,7 +105,7 @@ def notes() -> Iterator[None]:
     """Say our own warnings in one line each. Those of other libraries might quote data."""
 
     def note(message: Warning | str, category: type[Warning], *_: object) -> None:
-        if category.__name__ in ("DomainWarning", "UnsettledWarning", "OldLayoutWarning"):
+        if category.__name__ in ("DomainWarning", "UnsettledWarning"):
             say_error(f"note: {message}")
 
     with warnings.catch_warnings():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgap.cli.errors import notes, say_error
+from dpgap.cli.errors import say_error
 from dpgap.cli.options import AsJSON
 from dpgap.releases.printable import printable
 
@@ -38,7 +38,8 @@ Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; els
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
 _BALANCE = ("total", "spent", "reserved", "remaining")
-_SHOWN = ("number", "kind", "about", "epsilon", "delta", "purpose", "reason", "person", "who", "at")
+_SHOWN = ("number", "kind", "reservation", "epsilon", "delta", "purpose", "reason")
+_PEOPLE = ("person", "actor", "who", "at", "key", "hash")
 _FEW = 10
 _LONGEST = 60
 
@@ -112,14 +113,14 @@ def verify(
 
 @ledger_app.command()
 def migrate(ledger: URL) -> None:
-    """Give a ledger of the first layout the second, for good; heads noted earlier stay valid."""
+    """Give a ledger of an older layout the third, for good; heads noted earlier stay valid."""
     from dpgap.budget.ledger import Ledger
 
     migrated = Ledger(ledger).migrate()
     if not migrated:
-        typer.echo("The ledger has the second layout already.")
+        typer.echo("The ledger has the third layout already.")
     for name in migrated:
-        typer.echo(printable(f"data set {name!r} has the second layout now"))
+        typer.echo(printable(f"data set {name!r} has the third layout now"))
 
 
 @ledger_app.command("raise")
@@ -216,13 +217,12 @@ def archive(
     from dpgap.budget.ledger import Ledger
     from dpgap.releases.document import handed_out
 
-    with notes():
-        account = Ledger(ledger).account(dataset)
+    account = Ledger(ledger).account(dataset)
     if entry is not None:
         typer.echo(handed_out(account.document(entry)))
         return
     book = {each.number: each for each in account.ledger.entries(dataset)}
-    kept = [book[each.about or 0] for each in account.archive()]
+    kept = [book[each.reservation or 0] for each in account.archive()]
     lines = [_line(each, _LONGEST) for each in kept]
     typer.echo("\n".join(map(printable, lines)) or "Nothing is archived yet.")
 
@@ -253,19 +253,6 @@ def page(ledger: URL, out: Out = None, force: Force = False) -> None:
 
     store = Ledger(ledger)
     _write(ledger_page([store.entries(name) for name in store.datasets()]), out, ledger, force)
-
-
-@ledger_app.command()
-def roles(
-    person: Annotated[
-        list[str] | None, typer.Option(help="Who gets the role; they can log in already.")
-    ] = None,
-    schema: Annotated[str, typer.Option(help="Where the ledger's tables are.")] = "public",
-) -> None:
-    """Print SQL for PostgreSQL: a role that may reserve and settle, and touch no table."""
-    from dpgap.budget.roles import spender_statements
-
-    typer.echo(spender_statements(person or (), schema), nl=False)
 
 
 def _steward(ledger: str, dataset: str) -> "Steward":
@@ -320,9 +307,9 @@ def _summary(book: "list[Entry]") -> dict[str, Any]:
         "closed": last.closed,
         "head": last.hash,
         "entries": [
-            {name: getattr(entry, name) for name in (*_SHOWN, "key", "hash")}
+            {name: getattr(entry, name) for name in (*_SHOWN, *_PEOPLE)}
             | {name: readable_text(getattr(entry, name)) for name in exact}
-            | {"more": entry.more}
+            | {"extra": entry.extra}
             for entry in book
         ],
     }
@@ -364,12 +351,12 @@ def _words(book: "list[Entry]", purpose: list[str], few: int | None) -> str:
 def _line(entry: "Entry", longest: int | None) -> str:
     from dpgap.exact.parameters import readable
 
-    about = "" if entry.about is None else f" of {entry.about}"
+    ended = "" if entry.reservation is None else f" of {entry.reservation}"
     amount = f" ε = {readable(entry.epsilon)}".replace("= ≈", "≈ ") if entry.epsilon else ""
     reason = f" ({entry.reason})" if entry.reason else ""
     said = f"{entry.purpose}{reason}".strip()
     if longest is not None and len(said) > longest:
         said = said[: longest - 1] + "…"
-    who = entry.person or entry.who
+    who = entry.actor or entry.person or entry.who
     at = (entry.at[:16] if longest else entry.at[:19]).replace("T", " ")
-    return f"{entry.number:>5}  {at}  {who}  {entry.kind}{about}{amount}  {said}".rstrip()
+    return f"{entry.number:>5}  {at}  {who}  {entry.kind}{ended}{amount}  {said}".rstrip()

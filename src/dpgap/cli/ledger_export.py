@@ -12,7 +12,7 @@ from dpgap.releases.printable import printable
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry
 
-_TEXTS = ("person", "kind", "about", "purpose", "reason", "key", "who")
+_TEXTS = ("person", "actor", "kind", "reservation", "purpose", "reason", "key", "who")
 _NUMBERS = ("epsilon", "delta", "total", "spent", "reserved", "remaining")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "|", "%")
 

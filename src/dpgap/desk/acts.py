@@ -28,8 +28,8 @@ def _allow(steward: Steward, said: Fields, reason: str) -> Any:
 
 def _delta_of(steward: Steward, person: str) -> Fraction:
     """The δ that a person may spend: only the command line changes it; without one, all of it."""
-    last, own = steward.standing(person)
-    return last.granted.delta if own is None or own.allowance is None else own.allowance.delta
+    last, mine = steward.balance_of(person)
+    return last.granted.delta if mine is None or mine.allowance is None else mine.allowance.delta
 
 
 def _write_off(steward: Steward, said: Fields, reason: str) -> Any:

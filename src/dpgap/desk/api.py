@@ -150,7 +150,12 @@ def stale(at: StewardsProgramAtData) -> dict[str, Any]:
     return {
         "reservations": [_archived(Archived(entry, None)) | {"why": why} for entry, why in found],
         "written_off": [
-            {"entry": entry.about, "person": entry.person, "reason": entry.reason, "at": entry.at}
+            {
+                "entry": entry.reservation,
+                "person": entry.person,
+                "reason": entry.reason,
+                "at": entry.at,
+            }
             for entry in steward.written_off(100)[::-1]
         ],
     }

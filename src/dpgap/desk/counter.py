@@ -77,7 +77,7 @@ class Asking:
         if desk.under_way[claim]:
             raise Refused(409, "This question is under way.")
         return await self._work(
-            begun, visitor, data, claim, lambda: desk.pending(data, number, reason)
+            begun, visitor, data, claim, lambda: desk.pending(data, number, visitor.name, reason)
         )
 
     async def _work(

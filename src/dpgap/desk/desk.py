@@ -85,7 +85,7 @@ class Archived(NamedTuple):
     @property
     def is_shown(self) -> bool:
         """Whether there is a release to see: streams, for one, settle without any."""
-        return self.settlement is not None and "document" in self.settlement.more
+        return self.settlement is not None and "document" in self.settlement.extra
 
 
 class Desk:
@@ -116,10 +116,10 @@ class Desk:
 
     def left(self, visitor: Visitor, data: ListedData) -> Left:
         """What this person can still spend."""
-        last, own = Steward(self.ledger, data.budget).standing(visitor.name)
+        last, mine = Steward(self.ledger, data.budget).balance_of(visitor.name)
         left = NOTHING if last.closed else last.left
-        if own is not None and own.allowance is not None:
-            rest = own.allowance - own.own
+        if mine is not None and mine.allowance is not None:
+            rest = mine.allowance - mine.person_spent
             delta = max(NOTHING.delta, rest.delta)  # without any, questions without δ go on
             left = Amount(min(left.epsilon, rest.epsilon), min(left.delta, delta))
         return Left(left, last)
@@ -206,7 +206,7 @@ class Desk:
         with suppress(LedgerError):
             found = self._found(pending.place, name_of(pending.entry))
             if found is not None and found.settlement is not None:
-                hashed = found.settlement.more.get("document")
+                hashed = found.settlement.extra.get("document")
                 if pending.document is not None and hashed != hash_of(pending.document):
                     pending.note("the ledger has ended it without this answer")
                 return found.state
@@ -236,7 +236,7 @@ class Desk:
     def _recover(self, folder: Folder) -> None:
         budgets = self.ledger.datasets()
         stale = (entry for budget in budgets for entry in self.ledger.steward(budget).stale())
-        ours = {name_of(entry): entry for entry in stale if entry.more.get("desk") == folder.id}
+        ours = {name_of(entry): entry for entry in stale if entry.extra.get("desk") == folder.id}
         for name in list(folder.left):
             if name in ours:
                 self._take_up(folder, ours[name])
@@ -251,14 +251,14 @@ class Desk:
     def _take_up(self, folder: Folder, entry: Entry) -> None:
         """Let an answer in the spool be settled; or, if the file has none, be written off."""
         try:
-            answer = folder.read(name_of(entry))
+            answer = folder.read(name_of(entry)) or {}
         except SpoolError as error:
             log.error("entry %d of %s: %s", entry.number, entry.dataset, error)
             return
-        reason = "" if answer is None else answer["reason"]
-        reservation = LedgerReservation(self.ledger, entry, reason)
+        by = answer.get("reason", ""), answer.get("actor", "")
+        reservation = LedgerReservation(self.ledger, entry, *by)
         pending = Pending(reservation, Slip(folder, name_of(entry)), is_logged=True)
-        if answer is not None:
+        if answer:
             pending.settle(Fraction(answer["cost"]), answer["document"])
         self.waiting[pending.place] = pending
         log.warning("entry %d of %s was left in the spool", entry.number, entry.dataset)
@@ -274,7 +274,7 @@ class Desk:
 
     def _unsettled(self, entry: Entry) -> str:
         """Why it is not settled. Before its tick nothing shows whether it is drawn."""
-        folder = self.spool.folders.get(entry.more.get("desk", ""))
+        folder = self.spool.folders.get(entry.extra.get("desk", ""))
         if folder is None:
             return ELSEWHERE
         pending = self.waiting.get((entry.dataset, entry.number))
@@ -291,17 +291,18 @@ class Desk:
                 return entry
         raise Refused(409, "entry must be a charge of this desk that never began to be drawn")
 
-    def pending(self, data: ListedData, number: int, reason: str) -> Pending:
+    def pending(self, data: ListedData, number: int, actor: str, reason: str) -> Pending:
         """The same, to be drawn now without a new charge, by whoever has noted it as under way."""
         entry = self.undrawn(data, number)
-        said = entry.more["question"]
+        said = entry.extra["question"]
         question = DeskQuestion.read(said)
         listed = self.file.datasets.get(said["dataset"])
         if listed is None or listed.budget != data.budget:
             raise Refused(409, "This question is about a data set that is no longer at this desk.")
         slot = self.slot(listed, question)
-        slip = self._file(entry.more["desk"])
-        return Pending(LedgerReservation(self.ledger, entry, reason), slip, question, slot)
+        slip = self._file(entry.extra["desk"])
+        reservation = LedgerReservation(self.ledger, entry, reason, actor)
+        return Pending(reservation, slip, question, slot)
 
     def look(self, data: ListedData, receipt: Receipt) -> Receipt:
         """The receipt as it is now."""

@@ -21,13 +21,15 @@ def open_budgets(file: StewardsFile, ledger: Ledger) -> None:
     ]
     if lacking:
         raise FileFaults(file.path, lacking)
+    if known:
+        ledger.require_current()
     for data in file.datasets.values():
         if data.budget not in known:
             _open(ledger, data)
         steward = ledger.steward(data.budget)
         for person, share in data.people.items():
-            last, own = steward.standing(person)
-            if share is not None and (own is None or own.allowance is None):
+            last, mine = steward.balance_of(person)
+            if share is not None and (mine is None or mine.allowance is None):
                 steward.allow(person, share, delta=last.granted.delta, reason=_REASON)
 
 

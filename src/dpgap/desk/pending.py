@@ -126,9 +126,9 @@ class Pending:
         """Write the answer to the spool, unless it is there."""
         if self.document is None:
             return
-        answer = {"cost": str(self.cost), "document": self.document}
+        by = {"reason": self.reservation.reason, "actor": self.reservation.actor}
         try:
-            self.slip.keep(answer | {"reason": self.reservation.reason})
+            self.slip.keep({"cost": str(self.cost), "document": self.document, **by})
         except OSError as error:
             if not self.is_logged:
                 self.note("the spool cannot be written, so its answer is only in memory", error)

@@ -67,7 +67,7 @@ _READING = [
 
 def _facts(books: "list[list[Entry]]") -> str:
     entries = [entry for book in books for entry in book]
-    ended = {(entry.dataset, entry.about) for entry in entries}
+    ended = {(entry.dataset, entry.reservation) for entry in entries}
     reservations = [entry for entry in entries if entry.kind == RESERVE]
     facts = {
         "data sets": len(books),
@@ -99,8 +99,8 @@ def _of_people(books: "list[list[Entry]]") -> Iterator[Part]:
             if entry.kind == RESERVE:
                 waiting[entry.number] = entry
                 held[_person(entry)] = held.get(_person(entry), NOTHING) + entry.charge
-            elif entry.kind in (SETTLE, WRITE_OFF) and entry.about in waiting:
-                reservation = waiting.pop(entry.about)
+            elif entry.kind in (SETTLE, WRITE_OFF) and entry.reservation in waiting:
+                reservation = waiting.pop(entry.reservation)
                 who = _person(reservation)
                 held[who] = held[who] - reservation.charge
                 spent[who] = spent.get(who, NOTHING) + entry.charge
