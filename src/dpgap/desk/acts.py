@@ -68,7 +68,9 @@ async def act(
         raise Refused(422, "reason must say why, in at most 200 printable characters")
     why = f"{reason} ({visitor.name}, at the desk)"
     if name == DRAW:
-        await asking.draw(visitor, data, _entry_in(said), why)
+        drawn = await asking.draw(visitor, data, _entry_in(said), why)
+        if drawn.state != "settled":
+            raise Refused(503, f"Its answer is not in the ledger: the charge is {drawn.state}.")
         return
     steward = desk.ledger.steward(data.budget).of(visitor.name)
     with in_our_words():

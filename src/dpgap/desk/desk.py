@@ -185,7 +185,7 @@ class Desk:
                 self._wait(pending, error)
                 return Receipt(number, UNDER_WAY)
         pending.log_failures()
-        if pending.is_logged or state != "settled":
+        if pending.has_waited or state != "settled":
             log.warning("entry %d of %s is %s", number, budget, state)
         self.waiting.pop(pending.place, None)
         pending.slip.drop()
@@ -194,10 +194,11 @@ class Desk:
     def _wait(self, pending: Pending, error: Exception) -> None:
         """Keep what the ledger did not take, behind all others that wait."""
         pending.keep()
-        if not pending.is_logged:
-            pending.note("the ledger cannot be written, the desk tries again at every tick", error)
+        pending.note("the ledger cannot be written, the desk tries again at every tick", error)
+        if pending.document is not None and not pending.blocks(pending.entry.dataset):
+            pending.note("its answer has waited for ten minutes, so questions go on")
         pending.log_failures()
-        pending.is_logged = True
+        pending.has_waited = True
         self.waiting.pop(pending.place, None)
         self.waiting[pending.place] = pending
 
@@ -257,7 +258,7 @@ class Desk:
             return
         by = answer.get("reason", ""), answer.get("actor", "")
         reservation = LedgerReservation(self.ledger, entry, *by)
-        pending = Pending(reservation, Slip(folder, name_of(entry)), is_logged=True)
+        pending = Pending(reservation, Slip(folder, name_of(entry)), has_waited=True)
         if answer:
             pending.settle(Fraction(answer["cost"]), answer["document"])
         self.waiting[pending.place] = pending

@@ -66,9 +66,10 @@ class Pending:
     cost: Fraction = Fraction(0)
     document: str | None = None
     """What was drawn; None: there is no answer."""
-    is_logged: bool = False
-    """Whether it was logged that the answer waits."""
-    _failures: list[str] = field(default_factory=list)
+    has_waited: bool = False
+    """Whether it was not settled at its tick."""
+    _failures: dict[str, bool] = field(default_factory=dict)
+    """What failed, and whether it was logged."""
 
     @property
     def entry(self) -> Entry:
@@ -110,7 +111,7 @@ class Pending:
             raise RuntimeError("only the desk that charged a question draws it")
         try:
             self.slip.begin(name_of(self.entry))
-        except OSError as error:
+        except Exception as error:
             self.began = False
             self.slip.drop()
             self.note("the spool cannot be written, so nothing was drawn", error)
@@ -129,16 +130,17 @@ class Pending:
         by = {"reason": self.reservation.reason, "actor": self.reservation.actor}
         try:
             self.slip.keep({"cost": str(self.cost), "document": self.document, **by})
-        except OSError as error:
-            if not self.is_logged:
-                self.note("the spool cannot be written, so its answer is only in memory", error)
+        except Exception as error:
+            self.note("the spool cannot be written, so its answer is only in memory", error)
 
     def note(self, words: str, error: Exception | None = None) -> None:
         """Note what failed. The text of an error may quote data, so only its kind is kept."""
-        self._failures.append(words if error is None else f"{words} ({type(error).__name__})")
+        kind = "" if error is None else f" ({type(error).__name__})"
+        self._failures.setdefault(words + kind, False)
 
     def log_failures(self) -> None:
-        """Log what was noted."""
-        for words in self._failures:
-            log.error("entry %d of %s: %s", self.entry.number, self.entry.dataset, words)
-        self._failures.clear()
+        """Log what was noted, each once."""
+        for words, is_logged in self._failures.items():
+            if not is_logged:
+                log.error("entry %d of %s: %s", self.entry.number, self.entry.dataset, words)
+                self._failures[words] = True
