@@ -187,8 +187,8 @@ class Desk:
         pending.log_failures()
         if pending.has_waited or state != "settled":
             log.warning("entry %d of %s is %s", number, budget, state)
-        self.waiting.pop(pending.place, None)
         pending.slip.drop()
+        self.waiting.pop(pending.place, None)
         return Receipt(number, state, document=document)
 
     def _wait(self, pending: Pending, error: Exception) -> None:
