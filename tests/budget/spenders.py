@@ -13,7 +13,7 @@ from pathlib import Path
 import sqlalchemy as sql
 
 from dpgap.budget.account import AlreadyCharged, BudgetExhausted, Request, charged
-from dpgap.budget.ledger import Ledger, LedgerAccount
+from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 
 
 def fresh_processes() -> multiprocessing.context.ForkServerContext:
@@ -46,17 +46,30 @@ def release(account: LedgerAccount, request: Request, spent: Fraction, pause: fl
     return document
 
 
-def spend(url: str, charges: int, epsilon: Fraction, halfway: Path | None = None) -> list[str]:
-    """Charge so many times; what was released. Some wait halfway until a file is there."""
+def spend(url: str, charges: int, epsilon: Fraction) -> list[str]:
+    """Charge so many times; what was released."""
     account = Ledger(url).account("sales")
     released = []
-    for number in range(charges):
-        while halfway is not None and number >= charges // 2 and not halfway.exists():
-            time.sleep(0.01)
+    for _ in range(charges):
         try:
             released.append(release(account, Request(epsilon, "a charge"), epsilon))
         except BudgetExhausted:
             continue
+    return released
+
+
+def spend_after_a_migration(url: str, charges: int, epsilon: Fraction, refused: Path) -> list[str]:
+    """Charge so many times; a ledger that asks for a migration is told of, and asked again."""
+    account = Ledger(url).account("sales")
+    released: list[str] = []
+    while len(released) < charges:
+        try:
+            released.append(release(account, Request(epsilon, "a charge"), epsilon))
+        except LedgerError as error:
+            if "migrate" not in str(error):
+                raise
+            refused.touch()
+            time.sleep(0.01)
     return released
 
 

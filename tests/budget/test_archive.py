@@ -1,5 +1,8 @@
 """What was paid for is kept, and the same request is charged once."""
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +21,7 @@ from dpgap.budget.account import (
     UnsettledWarning,
     charged,
 )
+from dpgap.budget.entries import Entry
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from seams import SpyAccount
 
@@ -168,8 +172,91 @@ def test_a_document_that_was_edited_is_not_shown_as_paid(account: LedgerAccount)
         lambda: account.document(1),
         lambda: account.answered("one"),
     ):
-        with pytest.raises(dpgap.LedgerError, match="document of entry 2 was edited: see `verify`"):
+        with pytest.raises(dpgap.LedgerError, match="document of entry 2 does not agree with"):
             show()
+
+
+def _release(entry: Entry, **changes: Any) -> str:
+    """What a release paid by this reservation says of itself, and lies."""
+    said: dict[str, Any] = {
+        "format": "dpgap release",
+        "epsilon": "1/2",
+        "spent": "1/4",
+        "delta": "0",
+        "question": {"identity": "a question"},
+        "made": {"ledger": {"dataset": "sales", "entry": entry.number, "hash": entry.hash}},
+    }
+    return json.dumps(said | changes)
+
+
+LIES: dict[str, Callable[[Entry], dict[str, Any]]] = {
+    "another question": lambda _: {"question": {"identity": "another"}},
+    "no question": lambda _: {"question": {}},
+    "another ε": lambda _: {"epsilon": "1/4"},
+    "more spent": lambda _: {"spent": "1/3"},
+    "no number": lambda _: {"epsilon": "1/0"},
+    "a δ": lambda _: {"delta": "1/10"},
+    "nobody paid": lambda _: {"made": {}},
+    "another entry": lambda it: {
+        "made": {"ledger": {"dataset": "sales", "entry": 7, "hash": it.hash}}
+    },
+    "another hash": lambda it: {
+        "made": {"ledger": {"dataset": "sales", "entry": it.number, "hash": "0" * 64}}
+    },
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_document_that_contradicts_the_entry_that_paid_for_it_is_not_shown(
+    account: LedgerAccount, lie: str
+) -> None:
+    """Its hash is that of the settlement: whoever can write to the database can settle anything."""
+    honest = account.of(key="two").reserve_for(replace(ASKED, key=None))
+    honest.settle(Fraction(1, 4), _release(honest.entry))
+    assert account.paid("a question") == _release(honest.entry)
+    forged = account.reserve_for(ASKED)
+    forged.settle(Fraction(1, 4), _release(forged.entry, **LIES[lie](forged.entry)))
+    for show in (
+        lambda: account.paid("a question"),
+        lambda: account.document(3),
+        lambda: account.answered("one"),
+        lambda: account.reserve_for(ASKED),
+    ):
+        with pytest.raises(dpgap.LedgerError, match="document of entry 4 does not agree with"):
+            show()
+    assert account.ledger.verify() == [
+        "sales: the document of entry 4 was edited, or contradicts it"
+    ]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_document_of_an_entry_that_was_edited_is_not_shown(
+    account: LedgerAccount, number: int
+) -> None:
+    account.reserve_for(ASKED).settle(HALF, "a document")
+    with account.ledger._store.engine.begin() as connection:
+        edit = f"UPDATE dpgap_entries SET hash = 'f00d' WHERE number = {number}"
+        connection.execute(sql.text(edit))
+    with pytest.raises(dpgap.LedgerError, match="document of entry 2 does not agree with"):
+        account.paid("a question")
+
+
+def test_documents_without_entries_are_told_wherever_they_are(account: LedgerAccount) -> None:
+    ledger = account.ledger
+    account.reserve_for(ASKED).settle(HALF, "a document")
+    statement = "INSERT INTO dpgap_documents (dataset, number, document) VALUES (:name, :at, '{}')"
+    with ledger._store.engine.begin() as connection:
+        for name, at in (("sales", 7), ("gone", 2)):
+            connection.execute(sql.text(statement), {"name": name, "at": at})
+        connection.execute(sql.text("UPDATE dpgap_entries SET kind = 'gift' WHERE number = 1"))
+    orphans = [
+        f"{name} is missing, though its document is there"
+        for name in ("gone: entry 2", "sales: entry 7")
+    ]
+    edited = "sales: entry 1 was edited: its columns do not say what its body says"
+    assert ledger.verify() == [edited, *orphans]
+    assert ledger.verify("gone") == ["gone: there are no entries", orphans[0]]
+    assert ledger.verify("sales") == [edited, orphans[1]]
 
 
 def test_a_document_that_was_made_bytes_is_told_like_any_other_edit(tmp_path: Path) -> None:
@@ -178,7 +265,9 @@ def test_a_document_that_was_made_bytes_is_told_like_any_other_edit(tmp_path: Pa
     with account.ledger._store.engine.begin() as connection:
         bytes_of_it = "UPDATE dpgap_documents SET document = CAST(document AS BLOB)"
         connection.execute(sql.text(bytes_of_it))
-    assert account.ledger.verify() == ["sales: the document of entry 2 was edited"]
+    assert account.ledger.verify() == [
+        "sales: the document of entry 2 was edited, or contradicts it"
+    ]
 
 
 def test_a_document_that_was_put_to_another_question_is_not_shown_as_its_answer(
@@ -187,7 +276,7 @@ def test_a_document_that_was_put_to_another_question_is_not_shown_as_its_answer(
     account.reserve_for(ASKED).settle(HALF, "a document")
     with account.ledger._store.engine.begin() as connection:
         connection.execute(sql.text("UPDATE dpgap_documents SET identity = 'another question'"))
-    with pytest.raises(dpgap.LedgerError, match="document of entry 2 was edited: see `verify`"):
+    with pytest.raises(dpgap.LedgerError, match="document of entry 2 does not agree with"):
         account.paid("another question")
 
 

@@ -169,3 +169,77 @@ def test_a_table_without_stated_neighbours_is_one_that_units_are_added_to_or_rem
         refuse_contradiction("sales", stated, {"neighbours": "replace"})
     unstated = stated_facts(None, "customer", None, None)
     refuse_contradiction("sales", unstated, {"neighbours": "replace"})
+
+
+SPELT = [
+    "postgresql://host/shop?schema=public&table=sales",
+    "postgres://HOST:5432/shop?table=sales&schema=public&sslmode=require",
+]
+
+
+@pytest.mark.parametrize("table", SPELT)
+@pytest.mark.parametrize("unit", ["customer", None])
+def test_a_second_budget_for_the_same_table_and_unit_is_refused_unless_it_is_meant(
+    account: LedgerAccount, table: str, unit: str | None
+) -> None:
+    ledger = account.ledger
+    with pytest.raises(
+        ValueError, match=r"'sales' has a budget for the same table.*beside='sales'"
+    ):
+        ledger.create("survey", 1, table=table, unit=unit)
+    with pytest.raises(
+        ValueError, match=r"beside must name .* same table and unit: 'sales'; it is"
+    ):
+        ledger.create("survey", 1, table=table, unit=unit, beside="clinic")
+    assert ledger.datasets() == ["sales"]
+    ledger.create("survey", 1, table=table, unit=unit, beside="sales")
+    assert ledger.entries("survey")[0].extra["beside"] == "sales"
+    assert (ledger.beside("sales"), ledger.beside("survey")) == (["survey"], ["sales"])
+    assert ledger.verify() == []
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "another table": {"table": "postgresql://host/shop?schema=public&table=log"},
+    "another port": {"table": "postgresql://host:5433/shop?schema=public&table=sales"},
+    "another unit": {"unit": "row"},
+    "no table, as with a frame": {"table": None},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_budgets_for_other_tables_or_units_and_for_frames_stand_alone(
+    account: LedgerAccount, other: str
+) -> None:
+    facts = {"table": FACTS["table"], "unit": "customer"} | OTHERS[other]
+    account.ledger.create("survey", 1, **facts)
+    assert account.ledger.beside("survey") == []
+    with pytest.raises(ValueError, match="same table and unit, and there is none; it is 'sales'"):
+        account.ledger.create("another", 1, table="elsewhere", beside="sales")
+
+
+def test_a_budget_is_not_bound_to_the_table_of_another_unless_it_is_meant(
+    account: LedgerAccount,
+) -> None:
+    ledger = account.ledger
+    ledger.create("survey", 1)
+    steward, facts = ledger.steward("survey"), {"table": FACTS["table"], "unit": "customer"}
+    with pytest.raises(
+        ValueError, match=r"'sales' has a budget for the same table.*beside='sales'"
+    ):
+        steward.bind(**facts, reason="moved")
+    assert len(ledger.entries("survey")) == 1
+    assert steward.bind(**facts, beside="sales", reason="meant").extra["beside"] == "sales"
+    ledger.steward("sales").bind(unit="household", reason="the other survey has the table now")
+    assert ledger.beside("survey") == []
+    assert ledger.verify() == []
+
+
+def test_the_same_file_is_one_table_whichever_way_its_path_is_written(
+    url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sales.csv").touch()
+    (tmp_path / "link.csv").symlink_to(tmp_path / "sales.csv")
+    ledger = Ledger(url)
+    ledger.create("sales", 1, table=str(tmp_path / "sales.csv"), unit="customer")
+    with pytest.raises(ValueError, match="has a budget for the same table and unit"):
+        ledger.create("survey", 1, table=str(tmp_path / "link.csv"), unit="customer")

@@ -171,6 +171,25 @@ def test_a_flawed_ledger_is_not_migrated(stored: Stored, layout: int) -> None:
     assert {entry.version for entry in ledger.entries("sales")} == {layout}
 
 
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)  # only there were roles
+def test_a_migration_takes_the_views_of_former_roles_along_and_names_others_in_its_way(
+    stored: Stored,
+) -> None:
+    ledger = Ledger(stored(2))
+    view = "VIEW {}.dpgap_entries AS SELECT * FROM public.dpgap_entries"
+    with ledger._store.engine.begin() as connection:
+        for name in ("dpgap_spender", "mine"):
+            connection.execute(sql.text(f"CREATE SCHEMA {name}"))
+            connection.execute(sql.text(f"CREATE {view.format(name)}"))
+    with pytest.raises(LedgerError, match="views of yours depend on: drop those views first"):
+        ledger.migrate()
+    assert ledger.entries("sales")[-1].version == 2
+    with ledger._store.engine.begin() as connection:
+        connection.execute(sql.text("DROP VIEW mine.dpgap_entries"))
+    assert "sales" in ledger.migrate()
+    assert ledger.verify() == []
+
+
 STATEMENTS = 60
 """More than a migration has."""
 

@@ -1,5 +1,6 @@
 """A ledger that cannot be written: the release is refused, clearly, and nothing is drawn."""
 
+import uuid
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -153,3 +154,49 @@ def test_a_connection_dropped_before_settling_keeps_the_charge_and_loses_no_rele
         assert mechanism.release([9000, 1], account=account).index == 0
     account.ledger._store.engine = right
     assert (account.reserved, account.remaining) == (1, 0)
+
+
+def test_what_is_charged_is_on_the_disk_though_the_server_is_told_to_be_quick(
+    postgres: Any,
+) -> None:
+    """With synchronous_commit off, a crash of the server forgets what was charged and released."""
+    name = f"ledger_{uuid.uuid4().hex}"
+    postgres.psql(f"CREATE DATABASE {name};")
+    postgres.psql(f"ALTER DATABASE {name} SET synchronous_commit = off;")
+    ledger = Ledger(postgres.get_uri(database=name))
+    seen = []
+
+    @sql.event.listens_for(ledger._store.engine, "commit")
+    def note(connection: sql.Connection) -> None:
+        seen.append(connection.exec_driver_sql("SHOW synchronous_commit").scalar())
+
+    account = ledger.create("sales", 1)
+    account.reserve(Fraction(1, 2), "top 1").settle(Fraction(1, 2), "a document")
+    ledger.steward("sales").close(reason="done")
+    assert seen == ["on"] * 4
+    postgres.psql(f"DROP DATABASE {name} WITH (FORCE);")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("//postgres:", "//nobody_here:", "its server has no role 'nobody_here'"),
+        ("empty_", "no_", "its server has no database 'no_"),
+        ("", "", "is no ledger yet: it has no table 'dpgap_entries'"),
+    ],
+)
+def test_a_role_a_database_or_a_table_that_is_not_there_is_named(
+    postgres: Any, old: str, new: str, words: str
+) -> None:
+    name = f"empty_{uuid.uuid4().hex}"
+    postgres.psql(f"CREATE DATABASE {name};")
+    with pytest.raises(LedgerError, match=words):
+        Ledger(postgres.get_uri(database=name).replace(old, new)).datasets()
+    postgres.psql(f"DROP DATABASE {name} WITH (FORCE);")
+
+
+def test_a_ledger_that_lost_a_table_says_which(account: LedgerAccount) -> None:
+    with account.ledger._store.engine.begin() as connection:
+        connection.execute(sql.text("DROP TABLE dpgap_documents"))
+    with pytest.raises(LedgerError, match="no table 'dpgap_documents'"):
+        account.paid("a question")

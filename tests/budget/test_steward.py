@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpgap.budget.account import BudgetExhausted
+from dpgap.budget.account import BudgetExhausted, Request
+from dpgap.budget.amounts import NOTHING, Amount
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 from dpgap.budget.steward import Steward
 
@@ -65,7 +66,9 @@ def test_a_person_spends_up_to_the_allowance_and_others_as_before(
     ann, bob = account.of("ann"), account.of("bob")
     ann.reserve(QUARTER, "before there was an allowance").settle(QUARTER)
     steward.allow("ann", HALF, reason="her share")
-    with pytest.raises(BudgetExhausted, match=r"'ann' may spend ε = 0\.5 .* reserved ε = 0\.25"):
+    with pytest.raises(
+        BudgetExhausted, match=r"'ann' may spend ε = 0\.5 .* reserved 0\.25, so 0\.25"
+    ):
         ann.reserve(HALF, "too much")
     reservation = ann.reserve(QUARTER, "all of it")
     with pytest.raises(BudgetExhausted, match="a steward can allow more"):
@@ -101,6 +104,55 @@ def test_an_entry_says_who_acted_and_whom_it_concerns(
         ("bind", "sue", ""),
     ]
     assert account.ledger.verify() == []
+
+
+def test_a_refusal_names_what_is_short_and_what_is_left_for_this_person(url: str) -> None:
+    account = Ledger(url).create("sales", 2, delta="1e-6")
+    steward, tiny = account.ledger.steward("sales"), Fraction(1, 10**6)
+    steward.allow("ann", HALF)
+    steward.allow("bob", HALF, delta=tiny / 10)
+    for person, charge, delta, words in [
+        ("ann", QUARTER, tiny / 10, r"'ann' may spend δ = 0 .* so 0 is left for them and 10⁻⁷ is"),
+        ("bob", QUARTER, tiny / 2, r"'bob' may spend δ = 10⁻⁷ .* so 10⁻⁷ is left for them and"),
+        ("bob", 1, tiny, r"'bob' may spend ε = 0\.5 .*; 'bob' may spend δ = 10⁻⁷ .* allow more"),
+        ("eve", QUARTER, 2 * tiny, r"cannot cover this release: total δ = 10⁻⁶, .* requested"),
+        ("eve", 3, tiny, r"cannot cover this release: total ε = 2, [^;]*requested 3$"),
+        ("eve", 3, 2 * tiny, r"cannot cover this release: total ε = 2, .*; total δ = 10⁻⁶, "),
+    ]:
+        request = Request(Fraction(charge), "top 1", delta=delta)
+        with pytest.raises(BudgetExhausted, match=words) as refused:
+            account.of(person).reserve_for(request)
+        assert ("ε" in str(refused.value)) == (charge >= 1)
+    account.of("ann").reserve(QUARTER, "a pure one")
+    assert account.balance.held == Amount(QUARTER)
+
+
+def test_what_is_left_is_what_is_left_for_this_person(
+    account: LedgerAccount, steward: Steward
+) -> None:
+    ann = account.of("ann")
+    ann.reserve(HALF, "before there was an allowance")
+    assert ann.remaining == HALF
+    steward.allow("ann", "3/4")
+    assert (ann.remaining, account.of("bob").remaining) == (QUARTER, HALF)
+    steward.allow("ann", QUARTER)
+    assert ann.left == NOTHING  # though it was lowered below what she spent
+    account.of("bob").reserve(HALF, "all that is left")
+    steward.allow("ann", 1)
+    assert ann.remaining == 0
+    steward.close(reason="done")
+    steward.allow("bob", 9)
+    assert account.of("bob").remaining == 0
+
+
+def test_people_are_listed_with_what_they_spent_and_may_spend(
+    account: LedgerAccount, steward: Steward
+) -> None:
+    steward.allow("eve", 0)
+    account.of("ann").reserve(HALF, "settled").settle(QUARTER)
+    steward.of("sue").raise_to(2, reason="more")
+    people = [(it.person, it.person_spent, it.allowance) for it in account.ledger.people("sales")]
+    assert people == [("ann", Amount(QUARTER), None), ("eve", NOTHING, NOTHING)]
 
 
 def test_an_allowance_may_be_nothing(account: LedgerAccount, steward: Steward) -> None:

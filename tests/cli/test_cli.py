@@ -177,7 +177,9 @@ def test_a_ledger_is_charged_and_stops_the_release_that_it_cannot_cover(folder: 
     assert "remaining  2.5" in _run("ledger", "create", *budget, "--epsilon", "2.5")
     said = json.loads(_run("top-k", *ASK, "-k", "1", *budget, "--json"))
     assert said["epsilon_remaining"] == 1.5
-    assert "ε left 0.5 to data set 'sales'" in _run("top-k", *ASK, "-k", "1", *budget, "--fresh")
+    assert "ε left 0.5 for you in data set 'sales'" in _run(
+        "top-k", *ASK, "-k", "1", *budget, "--fresh"
+    )
     refused = CliRunner().invoke(app, ["top-k", *ASK, "-k", "1", *budget, "--fresh"])
     assert (refused.exit_code, refused.stdout) == (1, "")
     for figure in ("total ε = 2.5", "spent 2", "reserved 0", "requested 1"):
@@ -489,7 +491,7 @@ def test_without_a_ledger_it_is_said_that_nobody_keeps_count(folder: Path) -> No
     ledger = ["--ledger", f"sqlite:///{folder}/budget.db"]
     _run("ledger", "create", *ledger, "--dataset", "sales", "--epsilon", "3")
     paid = _run("top-k", *ASK, "-k", "2", *ledger, "--dataset", "sales")
-    assert "ε spent 1   ε left 2 to data set 'sales'\n" in paid
+    assert "ε spent 1   ε left 2 for you in data set 'sales'\n" in paid
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,9 @@ def test_an_allowance_a_closed_budget_and_an_empty_one_refuse_a_release_before_a
     _create()
     _run("ledger", "allow", *BUDGET, "--person", getpass.getuser(), "--epsilon", "0.5")
     said = _refusal("top-k", *ASK, "--epsilon", "1", *BUDGET)
-    assert "may spend ε = 0.5 of data set 'sales' and has spent or reserved ε = 0" in said
+    assert (
+        "may spend ε = 0.5 of data set 'sales' and has spent or reserved 0, so 0.5 is left" in said
+    )
     assert "a steward can allow more" in said
     _run("ledger", "allow", *BUDGET, "--person", getpass.getuser(), "--epsilon", "9")
     assert "cannot cover" in _refusal("top-k", *ASK, "--epsilon", "3", *BUDGET)
@@ -215,10 +217,13 @@ def test_archived_releases_are_listed_and_printed() -> None:
 
 
 def test_an_archived_document_with_a_float_coin_is_printed_without_it() -> None:
-    old = (DOCUMENTS / "measured-histogram.json").read_text(encoding="utf-8")
+    said = json.loads((DOCUMENTS / "measured-histogram.json").read_text(encoding="utf-8"))
     _create()
     account = Ledger("budget.db").account("sales")
-    account.reserve(Fraction(1), "top 3").settle(Fraction(1), old)
+    charge = account.reserve(Fraction(said["epsilon"]), "top 3")
+    said["made"]["ledger"] = {"dataset": "sales", "entry": 1, "hash": charge.entry.hash}
+    old = json.dumps(said)
+    charge.settle(Fraction(said["epsilon"]), old)
     printed = _run("ledger", "archive", *BUDGET, "--entry", "1")
     assert '"coin"' in old
     assert "coin" not in json.loads(printed)["errors"][0]
@@ -275,6 +280,50 @@ def test_the_page_shows_data_sets_people_and_time_and_runs_nothing() -> None:
         assert harm not in page
     assert page.count("<style>") == 1
     assert page == _run("ledger", "page", "--ledger", "budget.db")
+
+
+def test_allowances_are_shown_and_so_are_people_who_spent_nothing() -> None:
+    _create()
+    ledger = Ledger("budget.db")
+    ledger.steward("sales").of("sue").allow("eve", 0)
+    ledger.steward("sales").of("sue").allow("ann", "0.5")
+    ledger.account("sales").of("ann").reserve(Fraction(1, 4), "top 1")
+    ledger.account("sales").of("bob").reserve(Fraction(1, 4), "top 2").settle(Fraction(1, 8))
+    said = _run("ledger", "show", *BUDGET)
+    assert "sue  allow for eve ε = 0\n" in said
+    for line in (
+        "  ann: spent or reserved ε = 0.25; allowance ε = 0.5; left ε = 0.25\n",
+        "  bob: spent or reserved ε = 0.125; allowance none; left ε = ",
+        "  eve: spent or reserved ε = 0; allowance ε = 0; left ε = 0\n",
+    ):
+        assert line in said
+    people = json.loads(_run("ledger", "show", *BUDGET, "--json"))["people"]
+    assert people[2] == {"person": "eve", "spent": ["0", "0"], "allowance": ["0", "0"]}
+    done = _run("ledger", "allow", *BUDGET, "--person", "dan", "--epsilon", "0")
+    assert "allow for dan ε = 0" in done
+
+
+def test_budgets_for_one_table_are_refused_unless_meant_and_then_shown_together() -> None:
+    Path("sold.csv").write_text("who,what\nann,fig\n")
+    stated = ["--ledger", "budget.db", "--table", "sold.csv", "--unit", "who", "--epsilon"]
+    _run("ledger", "create", "--dataset", "sales", *stated, "2")
+    again = ["ledger", "create", "--dataset", "survey", *stated, "3"]
+    assert "'sales' has a budget for the same table and unit" in _refusal(*again)
+    _run(*again, "--beside", "sales")
+    _run("ledger", "create", "--dataset", "another", "--ledger", "budget.db", "--epsilon", "1")
+    bind = ["ledger", "bind", "--dataset", "another", *stated[:-1], *WHY]
+    assert "--beside" in _refusal(*bind)
+    Ledger("budget.db").account("sales").reserve(Fraction(1), "top 1").settle(Fraction(1))
+    assert "beside     survey   (for the same table: their ε add up)" in _run(
+        "ledger", "show", *BUDGET
+    )
+    said = json.loads(_run("ledger", "show", "--ledger", "budget.db", "--json"))["datasets"]
+    assert [each["beside"] for each in said] == [[], ["survey"], ["sales"]]
+    page = _run("ledger", "page", "--ledger", "budget.db")
+    assert "<bdi>sales + survey</bdi>" in page
+    assert "1 <small>of 5 (one table, so they add up)</small>" in page
+    _run(*bind, "--beside", "sales")
+    assert "<bdi>another + sales + survey</bdi>" in _run("ledger", "page", "--ledger", "budget.db")
 
 
 def test_an_empty_ledger_has_a_page_as_well() -> None:

@@ -374,7 +374,7 @@ def test_a_ledger_that_goes_away_after_the_charge_takes_no_release_with_it(
     if as_json:
         assert json.loads(result.stdout)["epsilon_remaining"] is None
     else:
-        assert "ε left unknown to data set 'sales'" in result.stdout
+        assert "ε left unknown for you in data set 'sales'" in result.stdout
 
 
 def test_a_name_that_begins_with_a_tilde_is_a_name_like_any_other(

@@ -146,6 +146,42 @@ def test_the_ledger_holds_against_the_file(tmp_path: Path) -> None:
     assert mine.allowance.epsilon == 7
 
 
+SECOND = GOOD[GOOD.index("[datasets.sales]") :].replace("datasets.sales", "datasets.survey")
+
+
+def test_a_second_budget_for_a_table_must_be_meant(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("who,what\nann,fig\n")
+    both = GOOD + SECOND
+    line = both.splitlines().index("[datasets.survey]") + 2
+    words = (
+        "datasets.survey.table has the table and unit of datasets.sales, and the ε of both add up"
+    )
+    mend = "state the same budget, or beside = 'sales' if this is meant"
+    assert _faults(tmp_path, both) == [f"line {line}: {words}: {mend}"]
+    for good in (
+        both.replace("[datasets.survey]", '[datasets.survey]\nbeside = "sales"'),
+        both.replace("[datasets.sales]", '[datasets.sales]\nbeside = "survey"'),
+    ):
+        (tmp_path / "desk.toml").write_text(good, encoding="utf-8")
+        (tmp_path / "budget.db").unlink(missing_ok=True)
+        ledger = open_desk(read_stewards_file(tmp_path / "desk.toml")).ledger
+        assert ledger.beside("sales") == ["survey"]
+    other = both.replace('unit = "who"', 'unit = "row"', 1)
+    (tmp_path / "desk.toml").write_text(other, encoding="utf-8")
+    assert read_stewards_file(tmp_path / "desk.toml").datasets["survey"].beside is None
+
+
+def test_a_budget_that_the_ledger_has_for_the_table_already_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("who,what\nann,fig\n")
+    (tmp_path / "desk.toml").write_text(GOOD, encoding="utf-8")
+    file = read_stewards_file(tmp_path / "desk.toml")
+    Ledger(file.ledger).create("old", 1, table=str(tmp_path / "sales.csv"), unit="who")
+    with pytest.raises(ValueError, match="'old' has a budget for the same table and unit"):
+        open_desk(file)
+    (tmp_path / "desk.toml").write_text(GOOD.replace("epsilon", 'beside = "old"\nepsilon'))
+    assert open_desk(read_stewards_file(tmp_path / "desk.toml")).ledger.beside("old") == ["sales"]
+
+
 @pytest.mark.parametrize("layout", [1, 2])
 def test_a_desk_on_a_ledger_of_an_older_layout_asks_for_the_migration(
     tmp_path: Path, layout: int

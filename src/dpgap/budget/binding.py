@@ -8,7 +8,7 @@ frame in memory has no address, and a bare array states nothing at all.
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, parse_qsl, quote, urlencode, urlsplit
 
 from dpgap.budget.account import RefusedRequest
 from dpgap.budget.entries import canonical, hash_of
@@ -18,6 +18,8 @@ NEIGHBOURS = ("add-or-remove", "replace")
 ANY = "any"
 """The family of a column that does not state its type; it contradicts none."""
 
+_PORTS = {"postgresql": "5432", "mysql": "3306"}
+_IN_FILES = ("duckdb", "sqlite")
 _MEND = "use the budget of what is asked, or state the table anew with `dpgap ledger bind`"
 
 
@@ -58,6 +60,56 @@ def _place(table: str) -> str:
             )
         return table
     return os.path.realpath(table) if os.path.exists(table) else table
+
+
+def table_address(url: SplitResult, options: dict[str, str], names: dict[str, str]) -> str:
+    """Where a table in a database is, without a user, a password and what else is for connecting.
+
+    `names` are of the table and its schema, and `options` what the URL says beside them.
+
+    >>> from urllib.parse import urlsplit
+    >>> url = urlsplit("postgres://ann:secret@DB.example.org:5432/shop?sslmode=require")
+    >>> table_address(url, {"sslmode": "require"}, {"schema": "public", "table": "sales"})
+    'postgresql://db.example.org/shop?schema=public&table=sales'
+    """
+    kind = "postgresql" if url.scheme == "postgres" else url.scheme
+    if kind in _IN_FILES:
+        place = os.path.realpath(url.netloc + url.path)
+    else:
+        host = url.hostname or options.get("host", "")
+        port = str(url.port or options.get("port", _PORTS.get(kind, "")))
+        colon = "" if port == _PORTS.get(kind, "") else f":{port}"
+        database = url.path.strip("/").partition("/")[0] or options.get("dbname", "")
+        place = f"{quote(host, safe='')}{colon}/{database}"
+    return f"{kind}://{place}?{urlencode(sorted(filter(all, names.items())))}"
+
+
+def is_one_table(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+    """Whether two budgets are for the same units of the same table, as far as both say.
+
+    Whoever states no unit may mean any. A frame has no address, so it is no table to compare.
+
+    >>> sales = {"table": "postgres://DB/shop?table=sales", "unit": "customer"}
+    >>> is_one_table(sales, {"table": "postgresql://db:5432/shop?table=sales", "unit": None})
+    True
+    """
+    if not (one and other and one.get("table") and other.get("table")):
+        return False
+    units = {one.get("unit"), other.get("unit")} - {None}
+    return len(units) < 2 and _spelling(one["table"]) == _spelling(other["table"])
+
+
+def _spelling(table: str) -> str:
+    """The table, with every way to spell its address made one."""
+    if "://" not in table:
+        return _place(table)
+    try:
+        url = urlsplit(table)
+        options = dict(parse_qsl(url.query))
+        names = {name: options.pop(name, "") for name in ("schema", "table")}
+        return table_address(url, options, names)
+    except ValueError:  # it is no address, such as one with a port that is no number
+        return table
 
 
 def fingerprint(facts: Mapping[str, Any]) -> str | None:

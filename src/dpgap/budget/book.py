@@ -24,6 +24,7 @@ another place: a chain that no longer contains a head noted earlier is not the o
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from dpgap.budget.account import BudgetExhausted
@@ -66,6 +67,18 @@ class Balance(NamedTuple):
     last: Entry
     mine: Entry | None
 
+    @property
+    def left(self) -> Amount:
+        """What this person can still spend: no more than the budget and their allowance have."""
+        left = NOTHING if self.last.closed else self.last.left
+        if self.mine is None or self.mine.allowance is None:
+            return left
+        rest = self.mine.allowance - self.mine.person_spent  # below 0 if it was lowered since
+        return Amount(
+            max(Fraction(0), min(left.epsilon, rest.epsilon)),
+            max(Fraction(0), min(left.delta, rest.delta)),
+        )
+
 
 def opening(
     dataset: str,
@@ -100,19 +113,14 @@ def reserving(
         raise ValueError(f"what is reserved must not be less than 0, not {charge}")
     if last.closed:
         raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
-    if not charge.fits(last.left):
-        raise BudgetExhausted(
-            f"data set {last.dataset!r} cannot cover this release: "
-            + _figures("ε", last, charge, "epsilon")
-            + (f"; {_figures('δ', last, charge, 'delta')}" if charge.delta else "")
-        )
-    spent = before.person_spent + charge if author.person else NOTHING
-    if before.allowance is not None and not _is_allowed(spent, charge, before.allowance):
-        raise BudgetExhausted(
-            f"{author.person!r} may spend {before.allowance} of data set {last.dataset!r} and has "
-            f"spent or reserved {before.person_spent}, so {charge} is too much: a steward can "
-            "allow more"
-        )
+    amounts = [last.granted, last.used, last.held, last.left]
+    if short := _short(charge, _OF_ALL, amounts):
+        raise BudgetExhausted(f"data set {last.dataset!r} cannot cover this release: {short}")
+    if before.allowance is not None:
+        amounts = [before.allowance, before.person_spent, balance.left]
+        names = {"person": author.person, "dataset": last.dataset}
+        if short := _short(charge, _OF_ONE, amounts, **names):
+            raise BudgetExhausted(f"{short}: a steward can allow more")
     return _next(
         balance,
         RESERVE,
@@ -121,26 +129,24 @@ def reserving(
         held=last.held + charge,
         purpose=purpose,
         key=key,
-        person_spent=spent,
+        person_spent=before.person_spent + charge if author.person else NOTHING,
         extra=extra or {},
     )
 
 
-def _is_allowed(spent: Amount, charge: Amount, allowance: Amount) -> bool:
-    """Whether an allowance covers a charge; one without a δ needs no allowance of δ."""
-    return spent.epsilon <= allowance.epsilon and (
-        not charge.delta or spent.delta <= allowance.delta
-    )
+_OF_ALL = "total {} = {}, spent {}, reserved {}, remaining {}, requested {}"
+_OF_ONE = (
+    "{person!r} may spend {} = {} of data set {dataset!r} and has spent or reserved {}, so {} is "
+    "left for them and {} is too much"
+)
 
 
-def _figures(name: str, last: Entry, charge: Amount, part: str) -> str:
-    total, spent, reserved, remaining, requested = (
-        readable(getattr(amount, part))
-        for amount in (last.granted, last.used, last.held, last.left, charge)
-    )
-    return (
-        f"total {name} = {total}, spent {spent}, reserved {reserved}, remaining {remaining}, "
-        f"requested {requested}"
+def _short(charge: Amount, words: str, amounts: list[Amount], **names: str) -> str:
+    """The words with the figures of ε or δ if what is left, the last amount, does not cover it."""
+    return "; ".join(
+        words.format(symbol, *(readable(getattr(it, part)) for it in (*amounts, charge)), **names)
+        for symbol, part in (("ε", "epsilon"), ("δ", "delta"))
+        if getattr(charge, part) > getattr(amounts[-1], part)
     )
 
 

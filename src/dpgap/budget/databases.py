@@ -1,6 +1,7 @@
 """How the database of a ledger is opened, and what is wrong with it, in our own words."""
 
 import os
+import re
 from typing import Any
 
 import sqlalchemy as sql
@@ -68,6 +69,10 @@ def _begin(connection: sql.Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("dpgap_begin", "BEGIN"))
 
 
+_MISSING = re.compile(
+    r'(?:no such table: (?:main\.)?|relation ")(?P<table>\w+)'
+    r'|(?P<kind>role|database) "(?P<name>[^"]+)" does not exist'
+)
 _TROUBLES = {
     "readonly": "is read-only",
     "read-only": "is read-only",
@@ -77,10 +82,9 @@ _TROUBLES = {
     "lock timeout": "is busy with other releases",
     "not a database": "is damaged or no ledger at all",
     "malformed": "is damaged or no ledger at all",
-    "no such table": "is no ledger yet (`dpgap ledger create` makes one)",
     "column": "was given another layout meanwhile",
-    "does not exist": "is no ledger yet (`dpgap ledger create` makes one)",
     "unable to open": "cannot be opened",
+    "depend on it": "has tables that views of yours depend on: drop those views first",
     "permission denied": "does not let you do this",
     "connection": "cannot be reached",
 }
@@ -89,4 +93,8 @@ _TROUBLES = {
 def trouble(error: SQLAlchemyError) -> str:
     """What is wrong with the ledger, in our own words."""
     cause = str(getattr(error, "orig", None) or error).lower()
+    if missing := _MISSING.search(cause):
+        if missing["table"]:
+            return f"is no ledger yet: it has no table {missing['table']!r} (`dpgap ledger create`)"
+        return f"cannot be opened: its server has no {missing['kind']} {missing['name']!r}"
     return next((words for sign, words in _TROUBLES.items() if sign in cause), "failed")

@@ -212,7 +212,7 @@ def read_entry(version: int, body: str, hash: str = "") -> Entry:
     return replace(entry, hash=hash)
 
 
-class _TooLong(Exception):  # noqa: N818 - it says what is wrong
+class _TooLong(ValueError):  # noqa: N818 - it says what is wrong
     pass
 
 

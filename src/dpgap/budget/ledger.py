@@ -35,12 +35,15 @@ from dpgap.budget.names import look_alike, require_name, system_user
 from dpgap.budget.requests import (
     answered_by,
     asked_by,
+    beside,
     charged_before,
     document_of,
+    edited_documents,
     facts_of,
-    lost_documents,
+    reference_of,
     refuse_if_under_way,
     require_words,
+    stating,
 )
 from dpgap.budget.store import Document, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
@@ -80,6 +83,7 @@ class Ledger:
         unit: str | None = None,
         neighbours: str | None = None,
         columns: Iterable[tuple[str, str]] | None = None,
+        beside: str | None = None,
         reason: str = "",
     ) -> "LedgerAccount":
         """Open a budget for a data set that has none yet.
@@ -90,7 +94,8 @@ class Ledger:
         `table` (an address, a file or a name), `unit`, `neighbours` and `columns` (names and
         families of types) state what the budget is for: a release that contradicts them is
         refused before it is charged. Where a table is stated and neighbours are not, they are
-        "add-or-remove". `reason` is kept.
+        "add-or-remove". A second budget for the same table and unit is refused, unless `beside`
+        names the data set that has the other. `reason` is kept.
         """
         name = require_name(dataset)
         total = granted(epsilon, delta)
@@ -103,7 +108,7 @@ class Ledger:
                 raise ValueError(
                     f"dataset {name!r} looks like {other!r}, which has a budget already"
                 )
-            extra = None if facts is None else {"facts": facts}
+            extra = stating(rows, name, facts, beside)
             rows.append(opening(name, total, self._author("", reason), extra))
         return LedgerAccount(self, name)
 
@@ -125,6 +130,18 @@ class Ledger:
         """The names of all data sets."""
         with self._store.reading() as rows:
             return rows.datasets()
+
+    def people(self, dataset: str) -> list[Entry]:
+        """The last entry of each person: their `person_spent` and `allowance` as of now."""
+        with self._store.reading() as rows:
+            return rows.people(require_name(dataset))
+
+    def beside(self, dataset: str) -> list[str]:
+        """The other data sets whose budget is for the same table and unit as that of `dataset`."""
+        name = require_name(dataset)
+        with self._store.reading() as rows:
+            found = require_entry(rows.find(name), name, self._store.where)
+            return beside(rows, name, facts_of(rows, found))
 
     def entries(
         self, dataset: str, *, last: int | None = None, before: int | None = None
@@ -152,9 +169,13 @@ class Ledger:
                 found.append(f"{name}: {error}")
                 continue
             with self._store.reading() as rows:
-                lost = lost_documents(rows, name, book)
+                lost = edited_documents(rows, name, book)
             found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
             is_there = is_there or (head is not None and has_head(book, head))
+        with self._store.reading() as rows:
+            orphans = rows.orphans(None if dataset is None else names[0])
+        for name, number in orphans:
+            found.append(f"{name}: entry {number} is missing, though its document is there")
         if head is not None and not is_there:
             found.append(
                 f"no entry has the hash {head}: the ledger was rewritten, truncated or restored "
@@ -324,9 +345,16 @@ class LedgerAccount:
         return self.balance.reserved
 
     @property
+    def left(self) -> Amount:
+        """The ε and δ that this person can still reserve: no more than their allowance."""
+        ledger, person = self.ledger, self.person or self.ledger._user()
+        with ledger._store.reading() as rows:
+            return ledger._balance(rows, self.dataset, person)[0].left
+
+    @property
     def remaining(self) -> Fraction:
-        """The ε that can still be reserved."""
-        return self.balance.remaining
+        """The ε that this person can still reserve; `balance.remaining` is that of everybody."""
+        return self.left.epsilon
 
     @property
     def head(self) -> str:
@@ -347,12 +375,7 @@ class LedgerReservation:
     @property
     def reference(self) -> dict[str, Any]:
         """Where the charge stands, for the release to state."""
-        return {
-            "dataset": self.entry.dataset,
-            "entry": self.entry.number,
-            "hash": self.entry.hash,
-            "time": self.entry.at[:19] + "Z",
-        }
+        return {**reference_of(self.entry), "time": self.entry.at[:19] + "Z"}
 
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:
         """Record what the release did cost, and archive it, in one transaction, once and for all.

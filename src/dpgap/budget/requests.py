@@ -1,14 +1,26 @@
 """What a ledger makes of a request: what it keeps of it, and what became of one sent before."""
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Answered, RefusedRequest, Request
 from dpgap.budget.amounts import rounded_up
-from dpgap.budget.entries import RESERVE, SETTLE, Entry, LedgerError, hash_of
+from dpgap.budget.binding import is_one_table
+from dpgap.budget.entries import (
+    RESERVE,
+    SETTLE,
+    Entry,
+    LedgerError,
+    hash_of,
+    read_number,
+)
 from dpgap.budget.store import Document, Rows
 
 _LONGEST = 200
+_RELEASE = "dpgap release"
+"""The format of release documents. A ledger keeps any text, but only these are read again."""
 _LATELY = timedelta(minutes=1)
 """How long a question that nobody settled is taken to be under way."""
 
@@ -36,21 +48,61 @@ def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
     return None if stating is None else dict(stating.extra["facts"])
 
 
+def beside(rows: Rows, dataset: str, facts: Mapping[str, Any] | None) -> list[str]:
+    """The other data sets whose budget is for the same units of the same table."""
+    if facts is None or facts.get("table") is None:
+        return []
+    others = (name for name in rows.datasets() if name != dataset)
+    return [it for it in others if is_one_table(facts, facts_of(rows, rows.find(it)[-1]))]
+
+
+def stating(
+    rows: Rows, dataset: str, facts: Mapping[str, Any] | None, meant: str | None
+) -> dict[str, Any]:
+    """What an entry keeps of the table that a budget is for.
+
+    A second budget for the same units is refused unless it is `meant` to stand beside the other:
+    what both pay for adds up for the same people.
+    """
+    others = beside(rows, dataset, facts)
+    if meant is None and others:
+        raise ValueError(
+            f"data set {others[0]!r} has a budget for the same table and unit, and the ε of both "
+            f"add up for the same people: use it, or state beside={others[0]!r} (--beside) if this "
+            "is meant"
+        )
+    if meant is not None and meant not in others:
+        known = f": {', '.join(map(repr, others))}" if others else ", and there is none"
+        raise ValueError(
+            f"beside must name a data set whose budget is for the same table and unit{known}; it "
+            f"is {meant!r}"
+        )
+    found = {"facts": facts, "beside": meant}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
-    """A document, by the number of its settlement or by its question, if it is what was settled."""
+    """A document, by the number of its settlement or by its question, if it is what was paid for.
+
+    It must agree with its entries, and they with their hashes, else it is a `LedgerError`.
+    """
     kept = rows.document(dataset, **wanted)
     if kept is None:
         return None
     settlement = _entry_at(rows, dataset, kept.number)
     ended = None if settlement is None else settlement.reservation
     reservation = None if ended is None else _entry_at(rows, dataset, ended)
-    if settlement is None or not _matches(kept, settlement, reservation):
-        raise LedgerError(f"the document of entry {kept.number} was edited: see `verify`")
+    is_sealed = all(it is not None and it.hash == it.seal() for it in (settlement, reservation))
+    if settlement is None or not is_sealed or not _matches(kept, settlement, reservation):
+        raise LedgerError(
+            f"the document of entry {kept.number} does not agree with the entry that paid for it: "
+            "it is not shown, see `verify`"
+        )
     return kept.document
 
 
-def lost_documents(rows: Rows, dataset: str, book: list[Entry]) -> list[str]:
-    """Documents that were edited, removed or put in."""
+def edited_documents(rows: Rows, dataset: str, book: list[Entry]) -> list[str]:
+    """Documents that were edited, put to another entry, or removed."""
     by_number = {entry.number: entry for entry in book}
     archived = {entry.number for entry in book if "document" in entry.extra}
     found = []
@@ -60,19 +112,45 @@ def lost_documents(rows: Rows, dataset: str, book: list[Entry]) -> list[str]:
             by_number = {entry.number: entry for entry in rows.book(dataset)}
         settlement = by_number.get(kept.number)
         ended = -1 if settlement is None else settlement.reservation or -1
-        if settlement is None:
-            found.append(f"entry {kept.number} is missing, though its document is there")
-        elif not _matches(kept, settlement, by_number.get(ended)):
-            found.append(f"the document of entry {kept.number} was edited")
+        if settlement is not None and not _matches(kept, settlement, by_number.get(ended)):
+            found.append(f"the document of entry {kept.number} was edited, or contradicts it")
     return found + [f"the document of entry {number} is missing" for number in archived]
 
 
 def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
-    """Whether a document is the one that its entries speak of."""
+    """Whether a document is the one that its entries speak of, and says so itself."""
     if reservation is None or not isinstance(kept.document, str):  # SQLite keeps any type
         return False
-    hashed = settlement.extra.get("document")
-    return (hashed, reservation.extra.get("identity")) == (hash_of(kept.document), kept.identity)
+    hashed, identity = settlement.extra.get("document"), reservation.extra.get("identity")
+    if (hashed, identity) != (hash_of(kept.document), kept.identity):
+        return False
+    try:
+        said = json.loads(kept.document)
+    except (ValueError, RecursionError):
+        return True  # it is no release, and nobody reads it as one
+    if not isinstance(said, dict) or said.get("format") != _RELEASE:
+        return True
+    try:
+        most, charged = read_number(said["epsilon"]), reservation.charge.epsilon
+        spent = read_number(said.get("spent", said["epsilon"]))
+        return (
+            said["made"]["ledger"] == reference_of(reservation)
+            and said.get("question", {}).get("identity") == identity
+            and charged in (most, rounded_up(most))
+            and settlement.charge.epsilon in (spent, min(rounded_up(spent), charged))
+            and read_number(said["delta"]) <= reservation.charge.delta
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return False
+
+
+def reference_of(reservation: Entry) -> dict[str, Any]:
+    """How a release names the entry that paid for it."""
+    return {
+        "dataset": reservation.dataset,
+        "entry": reservation.number,
+        "hash": reservation.hash,
+    }
 
 
 def _entry_at(rows: Rows, dataset: str, number: int) -> Entry | None:

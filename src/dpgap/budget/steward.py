@@ -32,7 +32,7 @@ from dpgap.budget.book import (
     writing_off,
 )
 from dpgap.budget.entries import RESERVE, WRITE_OFF, Entry
-from dpgap.budget.requests import require_words
+from dpgap.budget.requests import require_words, stating
 from dpgap.exact.parameters import Rational, rational
 
 if TYPE_CHECKING:
@@ -88,13 +88,24 @@ class Steward:
         unit: str | None = None,
         neighbours: str | None = None,
         columns: Iterable[tuple[str, str]] | None = None,
+        beside: str | None = None,
         reason: str,
     ) -> Entry:
-        """State the table that the budget is for, instead of what was stated before."""
+        """State the table that the budget is for, instead of what was stated before.
+
+        If another budget is for the same table and unit, `beside` must name its data set.
+        """
         facts = stated_facts(table, unit, neighbours, columns)
         if facts is None:
             raise ValueError("table, unit, neighbours or columns must be given")
-        return self._act(lambda at, author: binding(at, {"facts": facts}, author), reason)
+        _require_reason(reason)
+        ledger = self.ledger
+        with ledger._store.writing(self.dataset, alone=True) as rows:
+            extra = stating(rows, self.dataset, facts, beside)
+            balance, _ = ledger._balance(rows, self.dataset, "")
+            entry = binding(balance, extra, ledger._author("", reason, self.person))
+            rows.append(entry)
+        return entry
 
     def write_off(self, number: int, *, reason: str) -> Entry:
         """Count a reservation that nobody will settle as spent, all of it. Nothing is credited."""

@@ -41,8 +41,6 @@ _CHARGING = 0x64706761
 
 _MOST = (1 << 31) - 1
 """The largest number that a database holds."""
-_LATELY = 8
-"""How many reservations of the same question are looked at."""
 
 _TABLES = sql.MetaData()
 
@@ -150,25 +148,33 @@ class Rows:
     ) -> list[Entry]:
         """The last entry, the last of a person, that with a key and that with a number, if any.
 
-        With an `identity`, a hash, also the last reservations that asked this question. They come
-        in the order of their numbers, in one question to the database.
+        With an `identity`, a hash, also the last reservation that asked this question. They come in
+        the order of their numbers, in one question to the database.
         """
-        table, entry = self._table, self._table.c
+        entry = self._table.c
         newest = sql.select(sql.func.max(entry.number)).where(entry.dataset == dataset)
-        wanted = [entry.number == newest.scalar_subquery()]
-        if number is not None:
-            wanted.append(entry.number == _findable(number))
-        if person and "person" in entry:
-            wanted.append(entry.number == newest.where(entry.person == person).scalar_subquery())
-        if key is not None and "key" in entry:
-            wanted.append(entry.key == key)
-        if identity is not None:
-            same = (entry.dataset == dataset) & (entry.identity == identity)
-            lately = sql.select(entry.number).where(same).order_by(entry.number.desc())
-            wanted.append(entry.number.in_(lately.limit(_LATELY)))
-        found = sql.select(table).where(entry.dataset == dataset, sql.or_(*wanted))
+        looked_up = {"person": person or None, "key": key, "identity": identity}
+        wanted = [newest] + [
+            newest.where(entry[name] == value)
+            for name, value in looked_up.items()
+            if value is not None and name in entry
+        ]
+        # A list of numbers: with OR, SQLite would look at every entry.
+        numbers = [each.scalar_subquery() for each in wanted]
+        place = [] if number is None else [sql.literal(_findable(number))]
+        found = self._of(dataset).where(entry.number.in_([*numbers, *place]))
         rows = self._connection.execute(found.order_by(entry.number))
         return [_entry(row, self.layout) for row in rows]
+
+    def people(self, dataset: str) -> list[Entry]:
+        """The last entry of each person, by their names."""
+        entry = self._table.c
+        if "person" not in entry:
+            return []
+        named = (entry.dataset == dataset) & (entry.person != "")
+        newest = sql.select(sql.func.max(entry.number)).where(named).group_by(entry.person)
+        found = self._of(dataset).where(entry.number.in_(newest)).order_by(entry.person)
+        return [_entry(row, self.layout) for row in self._connection.execute(found)]
 
     def ending(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
@@ -211,6 +217,19 @@ class Rows:
         if self.layout != FIRST:
             found = _documents(dataset).order_by(_DOCUMENTS.c.number)
             yield from (Document(*row) for row in self._connection.execute(found))
+
+    def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
+        """The data sets and numbers of documents that have no entry: all, or of one data set."""
+        if self.layout == FIRST:
+            return []
+        kept, entry = _DOCUMENTS.c, self._table.c
+        paired = (kept.dataset == entry.dataset) & (kept.number == entry.number)
+        joined = _DOCUMENTS.outerjoin(self._table, paired)
+        found = sql.select(kept.dataset, kept.number).select_from(joined)
+        found = found.where(entry.number.is_(None)).order_by(kept.dataset, kept.number)
+        if dataset is not None:
+            found = found.where(kept.dataset == dataset)
+        return [(name, number) for name, number in self._connection.execute(found)]
 
     def archived(self, dataset: str) -> int:
         """How many characters the documents of a data set have, added up."""
@@ -255,11 +274,15 @@ class Store:
             yield Rows(connection, self._layout(connection) or THIRD)
 
     @contextmanager
-    def writing(self, dataset: str) -> Iterator[Rows]:
-        """A transaction that no other writer to this data set can overlap."""
+    def writing(self, dataset: str, alone: bool = False) -> Iterator[Rows]:
+        """A transaction that no other writer to this data set can overlap.
+
+        If it is `alone`, no creation can either.
+        """
         self._require_file()
-        with self._plain_errors(), self._locking() as connection:
-            if not self._is_current:
+        begun = self._alone() if alone else self._locking()
+        with self._plain_errors(), begun as connection:
+            if not (self._is_current or alone):
                 _let_migrations_end(connection)
             rows = Rows(connection, self._current(self._layout(connection) or THIRD))
             rows.lock(dataset)
@@ -303,6 +326,8 @@ class Store:
         """A transaction that writes; in SQLite the only one."""
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
         with writer.begin() as connection:
+            if connection.dialect.name == "postgresql":  # else a crash may forget what was charged
+                connection.execute(sql.text("SET LOCAL synchronous_commit = on"))
             yield connection
 
     def _layout(self, connection: sql.Connection) -> int | None:
@@ -371,6 +396,8 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
     """Copy every entry as it is, with its hash; then say in each book that it was migrated."""
     if connection.dialect.name == "postgresql":
         connection.execute(sql.text("LOCK TABLE dpgap_entries IN ACCESS EXCLUSIVE MODE"))
+        # dpgap before 0.3 could make roles that work through views of the tables.
+        connection.execute(sql.text("DROP SCHEMA IF EXISTS dpgap_spender CASCADE"))
     rows = Rows(connection, layout)
     books = [rows.book(name) for name in rows.datasets()]
     for book in books:

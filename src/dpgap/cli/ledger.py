@@ -1,6 +1,7 @@
 """`dpgap ledger`: open a budget, look at it, change it, check that nobody tampered with it."""
 
 import json as json_format
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from dpgap.releases.printable import printable
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry
+    from dpgap.budget.ledger import Ledger
     from dpgap.budget.steward import Steward
 
 ledger_app = typer.Typer(
@@ -34,12 +36,16 @@ Unit = Annotated[str | None, typer.Option(help="The column that says whose row i
 Relation = Annotated[
     str | None, typer.Option("--neighbours", help="add-or-remove, or replace another.")
 ]
+Beside = Annotated[
+    str | None, typer.Option(help="The data set whose budget is for the same table and unit.")
+]
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; else print.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
 _BALANCE = ("total", "spent", "reserved", "remaining")
 _SHOWN = ("number", "kind", "reservation", "epsilon", "delta", "purpose", "reason")
 _PEOPLE = ("person", "actor", "who", "at", "key", "hash")
+_WITHOUT_AMOUNT = ("close", "bind", "migrate")
 _FEW = 10
 _LONGEST = 60
 
@@ -53,13 +59,14 @@ def create(
     table: Table = None,
     unit: Unit = None,
     neighbours: Relation = None,
+    beside: Beside = None,
     reason: Reason = "",
     json: AsJSON = False,
 ) -> None:
     """Open a budget for a data set that has none yet, and state the table that it is for."""
     from dpgap.budget.ledger import Ledger
 
-    facts = _facts(table, unit, neighbours)
+    facts = _facts(table, unit, neighbours) | {"beside": beside}
     account = Ledger(ledger).create(dataset, epsilon, delta=delta or 0, reason=reason, **facts)
     _tell(account.balance, json)
 
@@ -79,12 +86,18 @@ def show(
     few = None if all_entries or json else _FEW
     books = [store.entries(name, last=few) for name in names]
     if not json:
-        texts = (_words(book, _purpose_of_budget(store, book), few) for book in books)
+        texts = (
+            _words(book, _purpose_of_budget(store, book), few, _people(store, book[-1]))
+            for book in books
+        )
         typer.echo("\n\n".join(texts) or "The ledger has no data sets yet.")
-    elif dataset is None:
-        typer.echo(json_format.dumps({"datasets": [_summary(book) for book in books]}, indent=2))
-    else:
-        typer.echo(json_format.dumps(_summary(books[0]), indent=2))
+        return
+    shown = [
+        _summary(book)
+        | {"people": [*map(_person, store.people(name))], "beside": store.beside(name)}
+        for name, book in zip(names, books, strict=True)
+    ]
+    typer.echo(json_format.dumps({"datasets": shown} if dataset is None else shown[0], indent=2))
 
 
 @ledger_app.command()
@@ -178,10 +191,11 @@ def bind(
     table: Table = None,
     unit: Unit = None,
     neighbours: Relation = None,
+    beside: Beside = None,
     json: AsJSON = False,
 ) -> None:
     """State the table that a budget is for, instead of what was stated before."""
-    facts = _facts(table, unit, neighbours)
+    facts = _facts(table, unit, neighbours) | {"beside": beside}
     _tell(_steward(ledger, dataset).bind(**facts, reason=reason), json)
 
 
@@ -315,6 +329,12 @@ def _summary(book: "list[Entry]") -> dict[str, Any]:
     }
 
 
+def _person(mine: "Entry") -> dict[str, Any]:
+    """What a person has spent and may spend, exact; nobody limits whoever has no allowance."""
+    spent, most = mine.person_spent.exact(), mine.allowance and mine.allowance.exact()
+    return {"person": mine.person, "spent": spent, "allowance": most}
+
+
 def _purpose_of_budget(store: Any, book: "list[Entry]") -> list[str]:
     """What the budget is for, in one line."""
     from dpgap.budget.binding import fingerprint
@@ -325,22 +345,40 @@ def _purpose_of_budget(store: Any, book: "list[Entry]") -> list[str]:
     facts = LedgerAccount(store, book[-1].dataset).facts or {}
     words = [f"{name} {facts[name]}" for name in ("table", "unit", "neighbours") if facts.get(name)]
     columns = fingerprint(facts)
-    return [f"for        {', '.join(words + ([f'columns {columns}'] if columns else []))}"]
+    lines = [f"for        {', '.join(words + ([f'columns {columns}'] if columns else []))}"]
+    if others := store.beside(book[-1].dataset):
+        lines.append(f"beside     {', '.join(others)}   (for the same table: their ε add up)")
+    return lines
 
 
-def _words(book: "list[Entry]", purpose: list[str], few: int | None) -> str:
+def _people(store: "Ledger", last: "Entry") -> list[str]:
+    """What each person has spent and may spend, a line each; also of those who spent nothing."""
+    from dpgap.budget.book import Balance
+
+    lines = []
+    for mine in store.people(last.dataset):
+        most = "none" if mine.allowance is None else mine.allowance
+        amounts = f"spent or reserved {mine.person_spent}; allowance {most}"
+        lines.append(f"  {mine.person}: {amounts}; left {Balance(last, mine).left}")
+    return ["", "people", *lines] if lines else []
+
+
+def _words(
+    book: "list[Entry]", purpose: list[str], few: int | None, people: Sequence[str] = ()
+) -> str:
     from dpgap.exact.parameters import readable
 
     last = book[-1]
     notes = {"reserved": "   (under way or broken off; counts as spent)"}
     earlier = book[0].number
-    left = last.left.delta
+    left, total = last.left.delta, last.granted.delta
     lines = [
         f"data set   {last.dataset}{'   (closed)' if last.closed else ''}",
         *purpose,
         *(f"{it:<9}  {readable(getattr(last, it))}{notes.get(it, '')}" for it in _BALANCE),
-        *([f"δ left     {readable(left)} of {readable(last.granted.delta)}"] if left else []),
+        *([f"δ left     {readable(left)} of {readable(total)}"] if total else []),
         f"head       {last.hash}",
+        *people,
         "",
         *([f"  …  {earlier} earlier entries: --all shows them"] if few and earlier else []),
         *(_line(entry, _LONGEST if few else None) for entry in book),
@@ -349,14 +387,16 @@ def _words(book: "list[Entry]", purpose: list[str], few: int | None) -> str:
 
 
 def _line(entry: "Entry", longest: int | None) -> str:
-    from dpgap.exact.parameters import readable
-
     ended = "" if entry.reservation is None else f" of {entry.reservation}"
-    amount = f" ε = {readable(entry.epsilon)}".replace("= ≈", "≈ ") if entry.epsilon else ""
+    amount = "" if entry.kind in _WITHOUT_AMOUNT else f" {entry.charge}".replace("= ≈", "≈ ")
+    concerned = f" for {entry.person}" if entry.kind == "allow" else ""
     reason = f" ({entry.reason})" if entry.reason else ""
     said = f"{entry.purpose}{reason}".strip()
     if longest is not None and len(said) > longest:
         said = said[: longest - 1] + "…"
-    who = entry.actor or entry.person or entry.who
+    concerns_another = entry.kind in ("allow", "write-off")  # older entries name only them
+    who = entry.actor or ("" if concerns_another else entry.person) or entry.who
     at = (entry.at[:16] if longest else entry.at[:19]).replace("T", " ")
-    return f"{entry.number:>5}  {at}  {who}  {entry.kind}{ended}{amount}  {said}".rstrip()
+    return (
+        f"{entry.number:>5}  {at}  {who}  {entry.kind}{ended}{concerned}{amount}  {said}".rstrip()
+    )

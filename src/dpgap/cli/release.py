@@ -278,7 +278,7 @@ def _release(
     with notes():
         release: Answered = getattr(tables, function)(**ask)
     remaining = release.epsilon - release.spent if account is None else _left(account)
-    whose = _NO_LEDGER if account is None else f"to data set {account.dataset!r}"
+    whose = _NO_LEDGER if account is None else f"for you in data set {account.dataset!r}"
 
     def as_object() -> str:
         return to_json(release, remaining)
@@ -292,7 +292,7 @@ def _release(
 
 
 def _left(account: "LedgerAccount") -> "Fraction | None":
-    """What the data set has left. The ledger may be out of reach by now; the release is not."""
+    """What is left for this person. The ledger may be out of reach by now; the release is not."""
     try:
         return account.remaining
     except (Exception, KeyboardInterrupt):

@@ -20,13 +20,13 @@ import re
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 import narwhals as nw
 from narwhals.dtypes import DType
 
 from dpgap import how_to_get
-from dpgap.budget.binding import ANY
+from dpgap.budget.binding import ANY, table_address
 from dpgap.data.tracebacks import quietly
 from dpgap.releases.printable import printable
 
@@ -65,9 +65,8 @@ _ROLES = {
 }
 _MOST_NAMES, _MOST_LETTERS = 20, 60
 _NO_TABLE = "table must name a table in its address: postgresql://user@host/database?table=sales"
+_NOT_THERE = "there is no such table in the database: see to table= and schema= in its address"
 _UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
-_PORTS = {"postgresql": "5432", "mysql": "3306"}
-_IN_FILES = ("duckdb", "sqlite")
 
 
 class Source(NamedTuple):
@@ -119,28 +118,6 @@ def _family(kind: DType) -> str:
 def file_address(path: str | os.PathLike[str]) -> str:
     """Where a file is, whichever way its path is written."""
     return os.path.realpath(path)
-
-
-def table_address(url: SplitResult, options: dict[str, str], names: dict[str, str]) -> str:
-    """Where a table in a database is, without a user, a password and what else is for connecting.
-
-    `names` are of the table and its schema, and `options` what the URL says beside them.
-
-    >>> from urllib.parse import urlsplit
-    >>> url = urlsplit("postgres://ann:secret@DB.example.org:5432/shop?sslmode=require")
-    >>> table_address(url, {"sslmode": "require"}, {"schema": "public", "table": "sales"})
-    'postgresql://db.example.org/shop?schema=public&table=sales'
-    """
-    kind = "postgresql" if url.scheme == "postgres" else url.scheme
-    if kind in _IN_FILES:
-        place = file_address(url.netloc + url.path)
-    else:
-        host = url.hostname or options.get("host", "")
-        port = str(url.port or options.get("port", _PORTS.get(kind, "")))
-        colon = "" if port == _PORTS.get(kind, "") else f":{port}"
-        database = url.path.strip("/").partition("/")[0] or options.get("dbname", "")
-        place = f"{quote(host, safe='')}{colon}/{database}"
-    return f"{kind}://{place}?{urlencode(sorted(filter(all, names.items())))}"
 
 
 def require_given(unit: str | None, item: str | None) -> tuple[str, str]:
@@ -208,7 +185,12 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         raise ImportError(f"packages for this kind of database are missing: {how}")
     resources.callback(_disconnect, database)
     require_faithful(database)
-    table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
+    try:
+        table = quietly(lambda: database.table(name, database=schema), _UNREACHABLE)
+    except ValueError:
+        if name in quietly(lambda: database.list_tables(database=schema), _UNREACHABLE):
+            raise
+        raise ValueError(_NOT_THERE) from None
     home = schema or _current(database, "current_database")
     options = {"dbname": _current(database, "current_catalog"), **options}
     address = table_address(parts, options, {"schema": home, "table": name})

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged
-from dpgap.budget.amounts import NOTHING, Amount
+from dpgap.budget.amounts import Amount
 from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.steward import Steward
@@ -116,13 +116,8 @@ class Desk:
 
     def left(self, visitor: Visitor, data: ListedData) -> Left:
         """What this person can still spend."""
-        last, mine = Steward(self.ledger, data.budget).balance_of(visitor.name)
-        left = NOTHING if last.closed else last.left
-        if mine is not None and mine.allowance is not None:
-            rest = mine.allowance - mine.person_spent
-            delta = max(NOTHING.delta, rest.delta)  # without any, questions without δ go on
-            left = Amount(min(left.epsilon, rest.epsilon), min(left.delta, delta))
-        return Left(left, last)
+        balance = Steward(self.ledger, data.budget).balance_of(visitor.name)
+        return Left(balance.left, balance.last)
 
     def charge(
         self, visitor: Visitor, data: ListedData, question: DeskQuestion, key: str

@@ -23,7 +23,7 @@ def open_budgets(file: StewardsFile, ledger: Ledger) -> None:
         raise FileFaults(file.path, lacking)
     if known:
         ledger.require_current()
-    for data in file.datasets.values():
+    for data in sorted(file.datasets.values(), key=lambda it: it.beside is not None):
         if data.budget not in known:
             _open(ledger, data)
         steward = ledger.steward(data.budget)
@@ -42,6 +42,7 @@ def _open(ledger: Ledger, data: ListedData) -> None:
             data.epsilon or 0,
             delta=data.delta,
             columns=columns or None,
+            beside=data.beside,
             reason=_REASON,
             **facts,
         )

@@ -5,13 +5,15 @@ It is TOML. Every fault that is found names its line. Paths are meant from the f
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
+from dpgap.budget.binding import is_one_table
 from dpgap.data.bounds import WHAT_MAX_GROUPS_MEANS
 from dpgap.desk import file_checks as check
 from dpgap.desk.toml_lines import key_lines, line_of
@@ -37,6 +39,7 @@ _DATASET: dict[str, tuple[check.Check, Any]] = {
     "unit": (check.words, _REQUIRED),
     "neighbours": (check.one_of("add-or-remove", "replace"), "add-or-remove"),
     "budget": (check.words, None),
+    "beside": (check.words, None),
     "epsilon": (check.positive, None),
     "delta": (check.amount, Fraction(0)),
     "people": (check.shares, {}),
@@ -112,6 +115,8 @@ class ListedData:
     neighbours: str
     budget: str
     """Its name in the ledger."""
+    beside: str | None
+    """The budget that is for the same table and unit, if there is one and this is meant."""
     epsilon: Fraction | None
     """What the budget is opened with, if the ledger has none of this name."""
     delta: Fraction
@@ -193,6 +198,7 @@ class _FileReader:
             self._fault(("datasets",), "must name at least one data set")
         if not self.faults:
             self._require_one_archive(datasets)
+            self._require_one_budget(datasets.values())
         if self.faults:
             raise FileFaults(self.path, self.faults)
         desk["ledger"] = self._place(desk["ledger"], "sqlite:///")
@@ -216,6 +222,16 @@ class _FileReader:
             if people.setdefault(data.budget, data.people.keys()) != data.people.keys():
                 words = "must list the same people as the other data set with this budget:"
                 self._fault(("datasets", data.name, "people"), f"{words} they share an archive")
+
+    def _require_one_budget(self, datasets: Iterable[ListedData]) -> None:
+        """The ε of two budgets for the same units add up, so it must be stated that it is meant."""
+        for other, data in combinations(datasets, 2):
+            one, two = ({"table": it.table, "unit": it.unit} for it in (other, data))
+            is_meant = data.beside == other.budget or other.beside == data.budget
+            if data.budget != other.budget and is_one_table(one, two) and not is_meant:
+                words = f"has the table and unit of datasets.{other.name}, and the ε of both add up"
+                mend = f"state the same budget, or beside = {other.budget!r} if this is meant"
+                self._fault(("datasets", data.name, "table"), f"{words}: {mend}")
 
     def _person(self, name: str, content: Any) -> Person:
         self._pass(("people", name), check.words, name)

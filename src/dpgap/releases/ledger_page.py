@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from fractions import Fraction
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.budget.amounts import NOTHING, Amount
+from dpgap.budget.binding import is_one_table
 from dpgap.budget.entries import RESERVE, SETTLE, WRITE_OFF
 from dpgap.exact.parameters import approximately
 from dpgap.releases.picture import drawn_row
@@ -48,7 +49,7 @@ def ledger_fragment(books: "list[list[Entry]]") -> str:
     return "\n".join(
         [
             _facts(books),
-            section("By data set", _bars(map(_of_dataset, books))),
+            section("By data set", _bars(_of_datasets(books))),
             section("By person", _bars(_of_people(books))),
             section("Over time", _plot("".join(map(_over_time, books)))),
             section("How to read this page", listed(_READING)),
@@ -62,6 +63,7 @@ _READING = [
     "A person's bar ends at their allowance, or at the whole budget if they have none.",
     "Over time, the line is what was spent or reserved, and the dashed one the total.",
     "The ε of different data sets protect different tables and do not add up.",
+    "Where several data sets have one table, their ε do add up: a bar shows the sum.",
 ]
 
 
@@ -81,11 +83,36 @@ def _facts(books: "list[list[Entry]]") -> str:
     return f'<dl class="facts">{cells}</dl>'
 
 
+def _of_datasets(books: "list[list[Entry]]") -> Iterator[Part]:
+    """A bar for each data set; those for the same units of one table together, with their sum."""
+    waiting = [*books]
+    while waiting:
+        facts = _stated(waiting[0])
+        is_same = [
+            place == 0 or is_one_table(facts, _stated(it)) for place, it in enumerate(waiting)
+        ]
+        parts = [_of_dataset(it) for it, same in zip(waiting, is_same, strict=True) if same]
+        waiting = [it for it, same in zip(waiting, is_same, strict=True) if not same]
+        yield from parts
+        if len(parts) > 1:
+            names = " + ".join(part.name for part in parts)
+            spent, held, limit = (
+                sum(it, Fraction(0)) for it in zip(*(part[1:4] for part in parts), strict=True)
+            )
+            yield Part(names, spent, held, limit, "one table, so they add up")
+
+
 def _of_dataset(book: "list[Entry]") -> Part:
     last = book[-1]
     return Part(
         last.dataset, last.spent, last.reserved, last.total, "closed" if last.closed else ""
     )
+
+
+def _stated(book: "list[Entry]") -> dict[str, Any]:
+    """What a budget is for."""
+    bound = (entry for entry in reversed(book) if entry.number == book[-1].bound)
+    return next((dict(entry.extra["facts"]) for entry in bound), {})
 
 
 def _of_people(books: "list[list[Entry]]") -> Iterator[Part]:

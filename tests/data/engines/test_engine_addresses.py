@@ -106,7 +106,7 @@ def test_a_file_of_duckdb_is_an_address_too(tmp_path: Path) -> None:
         ("postgresql://me:secret℀@localhost/shop?table=sales", "0..9", "could not be reached"),
         ("postgresql://me:secret@[::1/shop?table=sales", "0..9", "could not be reached"),
         ("nothing://me:secret@localhost/shop?table=sales", "0..9", "could not be reached"),
-        ("{address}_secret", "0..9", "could not be reached"),
+        ("{address}_secret", "0..9", "there is no such table in the database"),
         ("{address}", "products:nothing", "there is no column 'nothing'"),
         ("{address}", "nothing:id", "there is no file 'nothing:id'"),
         ("{address}", "9..0", "must not be empty"),
