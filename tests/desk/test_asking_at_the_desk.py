@@ -173,6 +173,7 @@ def test_what_could_not_be_archived_is_not_handed_out(
         raise dpgap.LedgerError("the ledger is out of reach")
 
     monkeypatch.setattr(LedgerReservation, "settle", lost)
+    monkeypatch.setattr("dpgap.desk.counter._PATIENCE", 0)
     with desk.program("ann") as ann, desk.browser("ann") as browser:
         answer = ann.post(ASK, json=question()).json()
         assert (answer["state"], answer["release"]) == ("under way", None)

@@ -33,6 +33,7 @@ from dpgap.desk.app import open_desk
 from dpgap.desk.asking import DeskQuestion
 from dpgap.desk.desk import Desk
 from dpgap.desk.pending import Pending
+from dpgap.desk.refusals import Refused
 from dpgap.desk.spool import Slip, Spool, SpoolError
 from dpgap.desk.stewards_file import read_stewards_file
 from servers import postgres_server
@@ -41,6 +42,12 @@ API = "/api/v1/datasets/sales/"
 ASK = API + "ask"
 KEY = "the-key-of-ann"
 ALL = '{ ann = "all", bob = "all" }'
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks is told at once that their answer is late."""
+    monkeypatch.setattr(counter, "_PATIENCE", 0)
 
 
 class Killed(BaseException):
@@ -144,8 +151,12 @@ def test_a_desk_that_dies_after_any_step_loses_nothing_and_draws_nothing_twice(
     assert desk.spool.id == first.spool.id
     if becomes == "never began":
         assert (_why(desk), draws) == ([desks_words.NEVER_BEGAN], {})
-        again = desk.pending(desk.file.datasets["sales"], 2, "sue", "the desk had died")
+        data = desk.file.datasets["sales"]
+        entry = desk.undrawn(data, 2)
+        again = desk.pending(data, entry, "sue", "the desk had died")
         again.draw()
+        with pytest.raises(Refused, match="never began"):
+            desk.pending(data, entry, "sue", "once more")
         becomes = desk.settle(again).state
         assert desk.ledger.entries("sales")[-1].actor == "sue"
     assert _kinds(desk.ledger) == ["reserve", "settle" if becomes == "settled" else "write-off"]
@@ -343,7 +354,6 @@ def test_after_ten_minutes_questions_go_on(
         monkeypatch.context() as patched,
     ):
         patched.setattr(LedgerReservation, "settle", fails_for_one)
-        patched.setattr(counter, "_PATIENCE", 0)
         assert ann.post(ASK, json=question(key=KEY)).json()["state"] == "under way"
         assert ann.post(ASK, json=question(key=KEY)).json()["state"] == "under way"
         assert ann.post(ASK, json=question(k=1)).status_code == 503

@@ -29,9 +29,7 @@ _WAITING = 200
 _OF_ONE = 8
 _SECONDS = 60
 _PATIENCE = 5
-"""For how many seconds, or ticks if they are longer, an answer of another request is awaited.
-
-For so many ticks somebody waits for their own answer if the ledger did not take it."""
+"""For how many seconds, or ticks if they are longer, somebody waits for an answer that is late."""
 
 _LOOK_AROUND = 10
 """After how many seconds the desk looks again whether another one has ended."""
@@ -77,7 +75,7 @@ class Asking:
         if desk.under_way[claim]:
             raise Refused(409, "This question is under way.")
         return await self._work(
-            begun, visitor, data, claim, lambda: desk.pending(data, number, visitor.name, reason)
+            begun, visitor, data, claim, lambda: desk.pending(data, entry, visitor.name, reason)
         )
 
     async def _work(
@@ -119,11 +117,16 @@ class Asking:
             log.info("answered at tick %d", await desk.ticks.hold(begun))
         if isinstance(charged, Pending):
             return await self._settled(begun, data, charged)
-        end = begun + _PATIENCE * max(1, desk.ticks.tick)
+        end = self._end()
         while charged.state == UNDER_WAY and desk.ticks.clock() < end:
             await desk.ticks.hold(begun)
             charged = await run(self._ledger, desk.look, data, charged)
         return charged
+
+    def _end(self) -> float:
+        """Until when somebody is kept waiting for an answer that is not settled at their tick."""
+        ticks = self._desk.ticks
+        return ticks.clock() + _PATIENCE * max(1, ticks.tick)
 
     async def _settled(self, begun: float, data: ListedData, pending: Pending) -> Receipt:
         """What became of it. What the ledger does not take at its tick is left to the queue."""
@@ -135,11 +138,12 @@ class Asking:
         if receipt.state != UNDER_WAY:
             return receipt
         self._waits.set()
-        for _ in range(_PATIENCE):
+        end = self._end()
+        while pending.place in desk.waiting:
+            if desk.ticks.clock() >= end:
+                return receipt
             await desk.ticks.hold(begun)
-            if pending.place not in desk.waiting:
-                return await run(self._ledger, desk.look, data, receipt)
-        return receipt
+        return await run(self._ledger, desk.look, data, receipt)
 
     async def keep_settling(self) -> None:
         """Settle at every tick what waits, and what desks that have ended left in the spool."""

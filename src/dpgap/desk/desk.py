@@ -6,7 +6,7 @@ leaves a charge that everybody can see, and the answer, if it was drawn, in its 
 (`dpgap.desk.spool`): the next desk that starts settles it.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
@@ -33,6 +33,8 @@ ANSWER_WAITS = "its answer waits to be settled"
 LEFT_NO_ANSWER = "drawing it began and left no answer: whoever drew again would release twice"
 NEVER_BEGAN = "drawing it never began"
 ELSEWHERE = "under way or broken off, at another desk or in a program"
+
+_NOT_UNDRAWN = 409, "entry must be a charge of this desk that never began to be drawn"
 
 
 class Receipt(NamedTuple):
@@ -99,7 +101,7 @@ class Desk:
         self.ticks = Ticks(file.tick)
         self.under_way: Counter[tuple[str, str]] = Counter()
         """How many requests with a budget and a key are worked on, before their tick."""
-        self.waiting: dict[tuple[str, int], Pending] = {}
+        self.waiting: OrderedDict[tuple[str, int], Pending] = OrderedDict()
         """What the ledger did not take at its tick, by budget and number of the reservation."""
 
     def datasets(self, visitor: Visitor) -> list[ListedData]:
@@ -160,7 +162,9 @@ class Desk:
         try:
             return Slip(self.spool.folders[folder])
         except OSError:
-            raise Refused(503, "The spool cannot be written just now: nothing is drawn.") from None
+            raise Refused(
+                503, "The spool cannot be written just now: nothing is charged."
+            ) from None
 
     def settle(self, pending: Pending) -> Receipt:
         """Archive what was drawn, at a tick. What cannot be archived is not handed out.
@@ -194,8 +198,8 @@ class Desk:
             pending.note("its answer has waited for ten minutes, so questions go on")
         pending.log_failures()
         pending.has_waited = True
-        self.waiting.pop(pending.place, None)
         self.waiting[pending.place] = pending
+        self.waiting.move_to_end(pending.place)
 
     def _state(self, pending: Pending) -> str:
         """What the ledger says. It may have settled an answer though its reply was lost."""
@@ -283,22 +287,26 @@ class Desk:
     def undrawn(self, data: ListedData, number: int) -> Entry:
         """A charge of this desk whose draw never began."""
         for entry, words in self.unsettled(data):
-            if entry.number == number and words in (NEVER_BEGAN, UNDER_WAY):
+            if entry.number == number and words == NEVER_BEGAN:
                 return entry
-        raise Refused(409, "entry must be a charge of this desk that never began to be drawn")
+        raise Refused(*_NOT_UNDRAWN)
 
-    def pending(self, data: ListedData, number: int, actor: str, reason: str) -> Pending:
-        """The same, to be drawn now without a new charge, by whoever has noted it as under way."""
-        entry = self.undrawn(data, number)
+    def pending(self, data: ListedData, entry: Entry, actor: str, reason: str) -> Pending:
+        """The same, to be drawn without a new charge, by whoever has noted it as under way.
+
+        Its file goes after the ledger has settled it, so the file is looked for first.
+        """
+        folder, name = self.spool.folders[entry.extra["desk"]], name_of(entry)
+        found = None if folder.has(name) else self._found((data.budget, entry.number), name)
+        if found is None or found.settlement is not None:
+            raise Refused(*_NOT_UNDRAWN)
         said = entry.extra["question"]
-        question = DeskQuestion.read(said)
-        listed = self.file.datasets.get(said["dataset"])
+        question, listed = DeskQuestion.read(said), self.file.datasets.get(said["dataset"])
         if listed is None or listed.budget != data.budget:
             raise Refused(409, "This question is about a data set that is no longer at this desk.")
         slot = self.slot(listed, question)
-        slip = self._file(entry.extra["desk"])
         reservation = LedgerReservation(self.ledger, entry, reason, actor)
-        return Pending(reservation, slip, question, slot)
+        return Pending(reservation, self._file(folder.id), question, slot)
 
     def look(self, data: ListedData, receipt: Receipt) -> Receipt:
         """The receipt as it is now."""
