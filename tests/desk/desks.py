@@ -193,6 +193,7 @@ def running(path: Path, limits: Limits | None = None) -> Iterator[Running]:
             finally:
                 server.should_exit = True
                 thread.join()
+                desk.spool.close()
     assert_nothing_private("\n".join(found.lines).encode() + b"\n".join(found.seen))
 
 

@@ -220,14 +220,16 @@ def test_what_could_not_be_archived_is_not_handed_out(
         raise dpgap.LedgerError("the ledger is out of reach")
 
     monkeypatch.setattr(LedgerReservation, "settle", lost)
+    monkeypatch.setattr("dpgap.desk.counter._PATIENCE", 0)
     with desk.program("ann") as ann, desk.browser("ann") as browser:
         answer = ann.post(ASK, json=question()).json()
         assert (answer["state"], answer["release"]) == ("under way", None)
         form = form_in(browser.get("/data/sales").text, "/data/sales/ask")
-        place = browser.post("/data/sales/ask", data=form).headers["location"]
-        assert place == f"/data/sales/asked/{form['key']}"
+        refused = browser.post("/data/sales/ask", data=form)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        assert "waits for the ledger" in refused.text
         assert browser.get(f"/data/sales/releases/{answer['entry']}").status_code == 404
-    assert desk.desk.ledger.entries("sales")[-1].reserved == Fraction(6, 10)
+        assert desk.desk.ledger.entries("sales")[-1].reserved == Fraction(1, 10)
 
 
 def test_a_question_says_again_what_it_was_told() -> None:

@@ -167,7 +167,10 @@ def test_programs_see_what_nobody_settled_and_verify_the_book(desk: Running) -> 
         assert (stale["entry"], stale["state"]) == (reservation.entry.number, "under way")
         said = {"entry": stale["entry"], "reason": "it died"}
         assert sue.post(ACT + "write-off", json=said).status_code == 200
-        assert sue.get(f"{api}stale").json() == {"reservations": []}
+        listed = sue.get(f"{api}stale").json()
+        assert listed["reservations"] == []
+        (written_off,) = listed["written_off"]
+        assert (written_off["entry"], written_off["person"]) == (stale["entry"], "bob")
         head = desk.desk.ledger.account("sales").head
         assert sue.get(f"{api}verify").json() == {"flaws": [], "head": head}
         with sql.create_engine(desk.desk.file.ledger).begin() as connection:

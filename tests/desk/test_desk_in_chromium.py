@@ -176,7 +176,7 @@ LedgerReservation.settle = lambda *_: time.sleep(600)
 """
 
 
-def test_a_server_that_is_killed_leaves_one_charge_and_says_so(
+def test_a_server_that_is_killed_leaves_one_charge_and_its_answer(
     browser: Any, tmp_path: Path
 ) -> None:
     path = write_file(tmp_path)
@@ -192,22 +192,23 @@ def test_a_server_that_is_killed_leaves_one_charge_and_says_so(
             "Object.fromEntries(new FormData(document.querySelector('#expect form')))"
         )
         tab.click("#expect button", no_wait_after=True)
-        while ledger.entries("sales")[-1].kind != "reserve":
+        spool = path.with_suffix(".spool")
+        while not any(file.stat().st_size > 100 for file in spool.glob("*/[0-9]*.*")):
             tab.wait_for_timeout(20)
         dying.kill()
         with process_of(path, port=int(dying.url.rpartition(":")[2])) as living:
             tab.goto(living.url)
             sent = tab.evaluate(
                 "form => fetch('/data/sales/ask', {method: 'POST', "
-                "body: new URLSearchParams(form)}).then(answer => answer.text())",
+                "body: new URLSearchParams(form)}).then(answer => answer.url)",
                 form,
             )
-            assert "Charged, and not answered yet" in sent
-            tab.goto(f"{living.url}/data/sales/archive")
-            assert "under way or broken off" in tab.inner_text("main")
+            assert "/data/sales/releases/" in sent
+            tab.goto(sent)
+            assert "fig" in tab.inner_text("main")
     kinds = [entry.kind for entry in ledger.entries("sales")]
     assert kinds.count("reserve") == 1
-    assert ledger.entries("sales")[-1].reserved == Fraction(1, 2)
+    assert ledger.entries("sales")[-1].spent == Fraction(1, 2)
 
 
 @pytest.fixture

@@ -381,6 +381,9 @@ class LedgerReservation:
 
     ledger: Ledger
     entry: Entry
+    reason: str = ""
+    actor: str = ""
+    """Why it is settled only now and who did that, if a steward had to act."""
 
     @property
     def reference(self) -> dict[str, Any]:
@@ -403,7 +406,9 @@ class LedgerReservation:
             extra: dict[str, Any] = {}
             if document is not None:
                 extra = {"document": hash_of(document), "length": len(document)}
-            author = ledger._author(reservation.person, actor=reservation.actor)
+            author = ledger._author(
+                reservation.person, self.reason, self.actor or reservation.actor
+            )
             entry = settling(balance, reservation, spent, author, extra)
             rows.append(entry)
             if document is not None:

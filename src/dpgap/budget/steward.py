@@ -32,7 +32,7 @@ from dpgap.budget.book import (
     raising,
     writing_off,
 )
-from dpgap.budget.entries import RESERVE, Entry
+from dpgap.budget.entries import RESERVE, WRITE_OFF, Entry
 from dpgap.budget.requests import require_words, stating
 from dpgap.exact.parameters import Rational, rational
 
@@ -150,6 +150,11 @@ class Steward:
         end = None if before is None else _moment(before)
         with self.ledger._store.reading() as rows:
             return [it for it in rows.waiting(self.dataset) if end is None or it.at < end]
+
+    def written_off(self, last: int) -> list[Entry]:
+        """The last few entries that wrote a reservation off, oldest first."""
+        with self.ledger._store.reading() as rows:
+            return rows.book(self.dataset, last, kind=[WRITE_OFF])
 
     def _act(self, act: Act, reason: str, concerned: str = "") -> Entry:
         if not concerned:

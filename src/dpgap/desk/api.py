@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 from dpgap.budget.amounts import readable_text
+from dpgap.budget.steward import Steward
 from dpgap.desk.acts import act
 from dpgap.desk.asking import DeskQuestion
 from dpgap.desk.desk import Archived, Receipt
@@ -68,7 +69,7 @@ class StewardsAct(BaseModel):
     epsilon: Number = Field("", description="For raise, lower and allow.")
     delta: Number = Field("", description="For allow; else it stays, or is ε's share of the whole.")
     person: str = Field("", max_length=200, description="For allow.")
-    entry: int | None = Field(None, description="For write-off: a reservation.")
+    entry: int | None = Field(None, description="For write-off and draw: a reservation.")
 
 
 @router.get("/datasets")
@@ -145,9 +146,20 @@ def entries(at: StewardsProgramAtData, page: Paged) -> dict[str, Any]:
 
 @router.get("/datasets/{name}/stale")
 def stale(at: StewardsProgramAtData) -> dict[str, Any]:
-    """For stewards: reservations that nobody settled, under way or broken off."""
-    found = at.desk.ledger.steward(at.data.budget).stale()
-    return {"reservations": [_archived(Archived(entry, None)) for entry in found]}
+    """For stewards: reservations that nobody settled, why, and the last that were written off."""
+    found, steward = at.desk.unsettled(at.data), Steward(at.desk.ledger, at.data.budget)
+    return {
+        "reservations": [_archived(Archived(entry, None)) | {"why": why} for entry, why in found],
+        "written_off": [
+            {
+                "entry": entry.reservation,
+                "person": entry.person,
+                "reason": entry.reason,
+                "at": entry.at,
+            }
+            for entry in steward.written_off(100)[::-1]
+        ],
+    }
 
 
 @router.get("/datasets/{name}/verify")
@@ -158,11 +170,13 @@ async def verify(at: StewardsProgramAtData) -> dict[str, Any]:
 
 
 @router.post("/datasets/{name}/acts/{what}")
-def change(at: StewardsProgramAtData, what: str, said: StewardsAct) -> dict[str, Any]:
-    """For stewards: raise, lower, allow, write-off, close, or refresh the counts."""
+async def change(
+    request: Request, at: StewardsProgramAtData, what: str, said: StewardsAct
+) -> dict[str, Any]:
+    """For stewards: raise, lower, allow, write-off, close, refresh the counts, or draw a charge."""
     fields = {each: str(value) for each, value in said.model_dump().items() if value is not None}
-    act(*at, what, fields)
-    return _described(at)
+    await act(request.app.state.asking, *at, what, fields)
+    return await asyncio.to_thread(_described, at)
 
 
 @about.get("/api/openapi.json")

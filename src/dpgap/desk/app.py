@@ -1,6 +1,10 @@
 """The application: routes, and one way to refuse."""
 
+import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -20,6 +24,7 @@ from dpgap.desk.opening import missing_budgets, open_budgets
 from dpgap.desk.refusals import NOT_THERE, Refused, refusal_of
 from dpgap.desk.rendering import shown
 from dpgap.desk.shelf import Shelf
+from dpgap.desk.spool import Spool
 from dpgap.desk.stewards_file import StewardsFile
 from dpgap.desk.visits import browser_visitor, few_at_once
 
@@ -30,8 +35,9 @@ def open_desk(file: StewardsFile) -> Desk:
     The ledger is written to last: what a budget is for cannot be taken back.
     """
     ledger, shelf = Ledger(file.ledger), Shelf(file)
+    spool = Spool(Path(file.spool))
     open_budgets(file, ledger, missing_budgets(file, ledger, shelf))
-    return Desk(file, ledger, shelf, Door(file))
+    return Desk(file, ledger, shelf, Door(file), spool)
 
 
 def check_desk(file: StewardsFile) -> list[str]:
@@ -41,7 +47,15 @@ def check_desk(file: StewardsFile) -> list[str]:
 
 def application(desk: Desk, place: Place) -> Any:
     """All of it, behind its guard."""
+
+    @asynccontextmanager
+    async def settling(_: FastAPI) -> AsyncIterator[None]:
+        task = asyncio.create_task(app.state.asking.keep_settling())
+        yield
+        task.cancel()
+
     app = FastAPI(
+        lifespan=settling,
         title=desk.file.title,
         version=__version__,
         docs_url=None,

@@ -1,11 +1,13 @@
 """The desk itself: what pages and programs can do, once somebody is known.
 
 A question is charged and archived by the ledger before anything of it is handed out, and only what
-is in the archive is. So every answer that anybody saw is charged, and a desk that dies in between
-leaves a charge that everybody can see.
+is in the archive is. So every answer that anybody saw is charged. A desk that dies in between
+leaves a charge that everybody can see, and the answer, if it was drawn, in its spool
+(`dpgap.desk.spool`): the next desk that starts settles it.
 """
 
 import threading
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -16,18 +18,27 @@ from typing import NamedTuple
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged
 from dpgap.budget.amounts import Amount
 from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
-from dpgap.budget.ledger import Ledger, LedgerAccount
+from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
 from dpgap.desk.asking import DeskQuestion, ask, text_of
 from dpgap.desk.door import Door, Visitor
+from dpgap.desk.guard import log
 from dpgap.desk.pending import Pending, Reserved, Reserving
 from dpgap.desk.refusals import NOT_THERE, Refused
 from dpgap.desk.shelf import Shelf, Slot
+from dpgap.desk.spool import Folder, Slip, Spool, SpoolError, name_of
 from dpgap.desk.stewards_file import ListedData, PersonLimits, StewardsFile
 from dpgap.desk.ticks import Ticks
 from dpgap.releases.document import handed_out, read_archived
 from dpgap.releases.release import Release
+
+ANSWER_WAITS = "its answer waits to be settled"
+LEFT_NO_ANSWER = "drawing it began and left no answer: whoever drew again would release twice"
+NEVER_BEGAN = "drawing it never began"
+ELSEWHERE = "under way or broken off, at another desk or in a program"
+
+_NOT_UNDRAWN = 409, "entry must be a charge of this desk that never began to be drawn"
 
 
 class Receipt(NamedTuple):
@@ -127,10 +138,17 @@ class Verifier:
 class Desk:
     """What can be done at the desk."""
 
-    def __init__(self, file: StewardsFile, ledger: Ledger, shelf: Shelf, door: Door) -> None:
+    def __init__(
+        self, file: StewardsFile, ledger: Ledger, shelf: Shelf, door: Door, spool: Spool
+    ) -> None:
         self.file, self.ledger, self.shelf, self.door = file, ledger, shelf, door
+        self.spool = spool
         self.ticks = Ticks(file.tick)
         self.verifier = Verifier(ledger)
+        self.under_way: Counter[tuple[str, str]] = Counter()
+        """How many requests with a budget and a key are worked on, before their tick."""
+        self.waiting: OrderedDict[tuple[str, int], Pending] = OrderedDict()
+        """What the ledger did not take at its tick, by budget and number of the reservation."""
 
     def datasets(self, visitor: Visitor) -> list[ListedData]:
         """The data sets that somebody may ask about, or looks after."""
@@ -160,24 +178,182 @@ class Desk:
             raise Refused(403, "You are not listed for questions about this data set.")
         self.require_least(visitor, data, question)
         slot, own = self.slot(data, question), own_key(visitor, key)
-        account = Reserving(self.ledger, data.budget).of(
+        said = {"dataset": data.name, **question.fields()}
+        extra = {"desk": self.spool.id, "question": said}
+        account = Reserving(self.ledger, data.budget, slip=self._slip, extra=extra).of(
             visitor.name, key=own, joins=not question.fresh, quota=self._quota(visitor, data)
         )
         try:
             release = ask(question, slot.empty, account)
         except Reserved as made:
-            return Pending(question, slot, made.reservation)
+            return Pending(made.reservation, made.slip, question, slot)
         except AlreadyCharged as before:
             found = before.answered
             return Receipt(found.entry, found.state, account.answered(own) is None)
         return Receipt(release.made.ledger.entry, "settled", again=True)
 
-    def settle(self, data: ListedData, pending: Pending) -> Receipt:
-        """Archive what was drawn. What cannot be archived is not handed out."""
-        entry = pending.reservation.entry.number
+    def _slip(self, account: LedgerAccount) -> Slip:
+        """A file in the spool for one more answer, unless others wait for the ledger."""
+        waiting = list(self.waiting.values())
+        if any(each.blocks(account.dataset) for each in waiting) and not (
+            account.key is not None and account.answered(account.key)
+        ):
+            raise Refused(
+                503,
+                "An answer about this data set waits for the ledger. Nothing more is charged until "
+                "it is settled, for ten minutes at the most. Try again in a moment.",
+            )
+        return self._file(self.spool.id)
+
+    def _file(self, folder: str) -> Slip:
+        try:
+            return Slip(self.spool.folders[folder])
+        except OSError:
+            raise Refused(
+                503, "The spool cannot be written just now: nothing is charged."
+            ) from None
+
+    def settle(self, pending: Pending) -> Receipt:
+        """Archive what was drawn, at a tick. What cannot be archived is not handed out.
+
+        If there is no answer, the charge is written off. What the ledger does not take now waits.
+        """
+        (budget, number), document = pending.place, pending.document
+        try:
+            if document is not None:
+                pending.reservation.settle(pending.cost, document)
+            else:
+                Steward(self.ledger, budget).write_off(number, reason=LEFT_NO_ANSWER)
+            state = "written off" if document is None else "settled"
+        except Exception as error:
+            state, document = self._state(pending), None
+            if state == UNDER_WAY:
+                self._wait(pending, error)
+                return Receipt(number, UNDER_WAY)
+        pending.log_failures()
+        if pending.has_waited or state != "settled":
+            log.warning("entry %d of %s is %s", number, budget, state)
+        pending.slip.drop()
+        self.waiting.pop(pending.place, None)
+        return Receipt(number, state, document=document)
+
+    def _wait(self, pending: Pending, error: Exception) -> None:
+        """Keep what the ledger did not take, behind all others that wait."""
+        pending.keep()
+        pending.note("the ledger cannot be written, the desk tries again at every tick", error)
+        if pending.document is not None and not pending.blocks(pending.entry.dataset):
+            pending.note("its answer has waited for ten minutes, so questions go on")
+        pending.log_failures()
+        pending.has_waited = True
+        self.waiting[pending.place] = pending
+        self.waiting.move_to_end(pending.place)
+
+    def _state(self, pending: Pending) -> str:
+        """What the ledger says. It may have settled an answer though its reply was lost."""
         with suppress(LedgerError):
-            return Receipt(entry, "settled", document=pending.write())
-        return self.look(data, Receipt(entry, UNDER_WAY))
+            found = self._found(pending.place, name_of(pending.entry))
+            if found is not None and found.settlement is not None:
+                hashed = found.settlement.extra.get("document")
+                if pending.document is not None and hashed != hash_of(pending.document):
+                    pending.note("the ledger has ended it without this answer")
+                return found.state
+        return UNDER_WAY
+
+    def _found(self, place: tuple[str, int], name: str) -> Archived | None:
+        """A reservation, by the name of its file in the spool, and what ended it."""
+        budget, number = place
+        found = LedgerAccount(self.ledger, budget).requests(1, number + 1)
+        return next((Archived(*each) for each in found if name_of(each[0]) == name), None)
+
+    def settle_waiting(self) -> None:
+        """Bring what waits to the ledger. A budget that fails is left alone until the next tick."""
+        failed: set[str] = set()
+        for pending in list(self.waiting.values()):
+            budget, _ = pending.place
+            if budget not in failed and self.settle(pending).state == UNDER_WAY:
+                failed.add(budget)
+
+    def recover(self) -> None:
+        """Take up what desks that have ended left in the spool."""
+        self.spool.take_over()
+        for folder in list(self.spool.folders.values()):
+            if folder.left or folder.id != self.spool.id:
+                self._recover(folder)
+
+    def _recover(self, folder: Folder) -> None:
+        budgets = self.ledger.datasets()
+        stale = (entry for budget in budgets for entry in self.ledger.steward(budget).stale())
+        ours = {name_of(entry): entry for entry in stale if entry.extra.get("desk") == folder.id}
+        for name in list(folder.left):
+            if name in ours:
+                self._take_up(folder, ours[name])
+            elif any(self._is_ended(budget, name) for budget in budgets):
+                folder.drop(name)
+            else:
+                log.error("the spool has a file of no reservation in this ledger: %s", name)
+            folder.left.remove(name)
+        if not ours and not folder.names():
+            self.spool.leave(folder)
+
+    def _take_up(self, folder: Folder, entry: Entry) -> None:
+        """Let an answer in the spool be settled; or, if the file has none, be written off."""
+        try:
+            answer = folder.read(name_of(entry)) or {}
+        except SpoolError as error:
+            log.error("entry %d of %s: %s", entry.number, entry.dataset, error)
+            return
+        by = answer.get("reason", ""), answer.get("actor", "")
+        reservation = LedgerReservation(self.ledger, entry, *by)
+        pending = Pending(reservation, Slip(folder, name_of(entry)), has_waited=True)
+        if answer:
+            pending.settle(Fraction(answer["cost"]), answer["document"])
+        self.waiting[pending.place] = pending
+        log.warning("entry %d of %s was left in the spool", entry.number, entry.dataset)
+
+    def _is_ended(self, budget: str, name: str) -> bool:
+        found = self._found((budget, int(name.partition(".")[0])), name)
+        return found is not None and found.settlement is not None
+
+    def unsettled(self, data: ListedData) -> list[tuple[Entry, str]]:
+        """Reservations that nobody settled, and what is known of each at this desk."""
+        stale = self.ledger.steward(data.budget).stale()
+        return [(entry, self._unsettled(entry)) for entry in stale]
+
+    def _unsettled(self, entry: Entry) -> str:
+        """Why it is not settled. Before its tick nothing shows whether it is drawn."""
+        folder = self.spool.folders.get(entry.extra.get("desk", ""))
+        if folder is None:
+            return ELSEWHERE
+        pending = self.waiting.get((entry.dataset, entry.number))
+        if pending is not None:
+            return LEFT_NO_ANSWER if pending.document is None else ANSWER_WAITS
+        if self.under_way[entry.dataset, entry.key or ""]:
+            return UNDER_WAY
+        return ANSWER_WAITS if folder.has(name_of(entry)) else NEVER_BEGAN
+
+    def undrawn(self, data: ListedData, number: int) -> Entry:
+        """A charge of this desk whose draw never began."""
+        for entry, words in self.unsettled(data):
+            if entry.number == number and words == NEVER_BEGAN:
+                return entry
+        raise Refused(*_NOT_UNDRAWN)
+
+    def pending(self, data: ListedData, entry: Entry, actor: str, reason: str) -> Pending:
+        """The same, to be drawn without a new charge, by whoever has noted it as under way.
+
+        Its file goes after the ledger has settled it, so the file is looked for first.
+        """
+        folder, name = self.spool.folders[entry.extra["desk"]], name_of(entry)
+        found = None if folder.has(name) else self._found((data.budget, entry.number), name)
+        if found is None or found.settlement is not None:
+            raise Refused(*_NOT_UNDRAWN)
+        said = entry.extra["question"]
+        question, listed = DeskQuestion.read(said), self.file.datasets.get(said["dataset"])
+        if listed is None or listed.budget != data.budget:
+            raise Refused(409, "This question is about a data set that is no longer at this desk.")
+        slot = self.slot(listed, question)
+        reservation = LedgerReservation(self.ledger, entry, reason, actor)
+        return Pending(reservation, self._file(folder.id), question, slot)
 
     def look(self, data: ListedData, receipt: Receipt) -> Receipt:
         """The receipt as it is now."""

@@ -236,7 +236,8 @@ class _Answer:
             self._status = message["status"]
             self._under_way.discard(self)  # whoever does not read it must not count
             own = {name for name, _ in message["headers"]}
-            more = [each for each in self._headers if each[0] not in own]
+            again = [(b"retry-after", b"2")] if self._status == 503 else []
+            more = [each for each in (*self._headers, *again) if each[0] not in own]
             message["headers"] = [*message["headers"], *more]
             route = getattr(self._scope.get("route"), "path", "nothing")
             log.info("%s %s %d", self._scope["method"], route, self._status)
@@ -250,7 +251,6 @@ class _Answer:
         content = json.dumps({"error": words}).encode()
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
         headers.append((b"content-length", str(len(content)).encode()))
-        headers += [(b"retry-after", b"2")] if status == 503 else []
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": content})
         return True

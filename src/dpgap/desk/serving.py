@@ -186,7 +186,7 @@ def configured(desk: Desk, place: Place) -> uvicorn.Config:
         h11_max_incomplete_event_size=16 * 1024,
         http=cast("type[asyncio.Protocol]", partial(Connection, place.limits, {})),
         ws="none",
-        lifespan="off",
+        lifespan="on",
     )
 
 

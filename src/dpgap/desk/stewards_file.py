@@ -26,6 +26,7 @@ _PASSWORD = re.compile("://[^/@]*:[^/@]+@")
 
 _DESK: dict[str, tuple[check.Check, Any]] = {
     "ledger": (check.address, _REQUIRED),
+    "spool": (check.address, None),
     "title": (check.words, "dpgap desk"),
     "tick": (check.tick, Fraction(1)),
     "hosts": (check.several(check.host), ()),
@@ -170,6 +171,8 @@ class StewardsFile:
 
     path: Path
     ledger: str
+    spool: str
+    """The directory where answers wait for the ledger."""
     title: str
     tick: float
     hosts: tuple[str, ...]
@@ -260,6 +263,7 @@ class _FileReader:
         if self.faults:
             raise FileFaults(self.path, self.faults)
         desk["ledger"] = self._place(desk["ledger"], "sqlite:///")
+        desk["spool"] = self._place(desk["spool"] or self.path.stem + ".spool")
         desk["tick"] = float(desk["tick"])
         return StewardsFile(self.path, **desk, people=people, datasets=datasets)
 

@@ -7,8 +7,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
-from dpgap.desk.acts import ACTS, REFRESH, VERIFY, act, listed_people
-from dpgap.desk.desk import Page
+from dpgap.budget.steward import Steward
+from dpgap.desk.acts import ALL, VERIFY, act, listed_people
+from dpgap.desk.desk import NEVER_BEGAN, Page
 from dpgap.desk.refusals import Refused
 from dpgap.desk.rendering import html, shown
 from dpgap.desk.visits import (
@@ -41,7 +42,7 @@ def overview(request: Request, visitor: AStewardsBrowser) -> Response:
 def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
     """One budget, with everything that can be done with it."""
     done = request.query_params.get("done", "")
-    return _page(request, at, "Done." if done in (*ACTS, REFRESH, VERIFY) else "", page)
+    return _page(request, at, "Done." if done in ALL else "", page)
 
 
 @router.post("/steward/{name}/{what}")
@@ -52,7 +53,7 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
     try:
         if what != VERIFY and (again is None or again.name != at.visitor.name):
             raise Refused(403, _TOKEN)
-        await run_in_threadpool(act, *at, what, said)
+        await act(request.app.state.asking, *at, what, said)
     except Refused as refused:
         given = {what: said}
         return await run_in_threadpool(
@@ -81,7 +82,9 @@ def _page(
         given=given,
         verified=desk.verifier.last.get(data.budget),
         is_verifying=desk.verifier.is_under_way(data.budget),
-        stale=desk.ledger.steward(data.budget).stale(),
+        unsettled=desk.unsettled(data),
+        never_began=NEVER_BEGAN,
+        written_off=Steward(desk.ledger, data.budget).written_off(20)[::-1],
         entries=entries,
         older=older(entries, page),
         people=sorted(listed_people(desk, data)),

@@ -1,0 +1,216 @@
+"""The spool: a directory where a drawn answer outlives an outage of the ledger, and of the desk.
+
+A question is charged, drawn, and settled at a tick. In the spool it has one file, which goes
+through these steps:
+
+1. *Before the charge* the file is made. If that fails, nothing is charged.
+2. *Before the draw* the file is renamed after its reservation, and the name is synced to the disk.
+3. *After the draw* the answer is written into it, and synced.
+4. When the ledger has settled the answer, the file is removed.
+
+So a desk that starts again knows what to do with a reservation that is not settled. Without a file
+its draw never began: it can still be drawn. With a file that holds an answer, that answer is
+settled. With a file that holds none, the draw began, and whoever drew again would make a second
+release: it is written off.
+
+Several desks may use one spool: each has a folder of its own, named by a random id and locked while
+the desk runs. A desk also takes over folders of desks that have ended. Every file has a version.
+
+>>> import tempfile
+>>> spool = Spool(Path(tempfile.mkdtemp()) / "desk.spool")
+>>> folder = spool.folders[spool.id]
+>>> slip = Slip(folder)
+>>> slip.begin(name := "7." + hash_of("the reservation"))
+>>> slip.keep({"cost": "1/2", "document": "{}"})
+>>> folder.read(name)
+{'cost': '1/2', 'document': '{}'}
+>>> slip.drop()
+>>> folder.names()
+[]
+"""
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import stat
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from dpgap.budget.entries import Entry, canonical, hash_of
+
+Answer = dict[str, str]
+
+_VERSION = 1
+_HEADER = f'{{"version":{_VERSION}}}\n'.encode()
+_LOCK, _NEW = "lock", "new."
+_NAME = re.compile(r"[0-9]{1,10}\.[0-9a-f]{64}")
+
+
+class SpoolError(ValueError):
+    """The spool cannot be used, and why."""
+
+
+def name_of(reservation: Entry) -> str:
+    """What the file of a reservation is called. No other entry of any ledger has its hash."""
+    return f"{reservation.number}.{reservation.hash}"
+
+
+class Spool:
+    """The folders that this desk has locked: its own, and those of desks that have ended."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        try:
+            root.mkdir(mode=0o700, exist_ok=True)
+            mode = root.stat().st_mode
+            if not stat.S_ISDIR(mode) or mode & 0o077:
+                raise SpoolError(f"spool {root} must be a directory that only its owner can read")
+            self.folders = {folder.id: folder for folder in _free_folders(root)}
+            while not self.folders:
+                path = root / secrets.token_hex(8)
+                path.mkdir(mode=0o700)
+                with suppress(BlockingIOError):  # a desk that starts just now was quicker
+                    self.folders[path.name] = Folder(path)
+                _sync(root)
+                _sync(root.parent)
+        except OSError as error:
+            raise SpoolError(f"spool {root} cannot be used: {error.strerror}") from None
+        self.id = next(iter(self.folders))
+
+    def take_over(self) -> None:
+        """Lock folders of desks that have ended meanwhile."""
+        self.folders |= {folder.id: folder for folder in _free_folders(self._root)}
+
+    def leave(self, folder: "Folder") -> None:
+        """Remove a folder that was taken over, when nothing of it is left."""
+        if folder.id != self.id:
+            del self.folders[folder.id]
+            with suppress(OSError):  # somebody put another file there
+                folder.remove()
+
+    def close(self) -> None:
+        """Unlock all folders."""
+        for folder in self.folders.values():
+            folder.unlock()
+
+
+def _free_folders(root: Path) -> Iterator["Folder"]:
+    """Every folder that no running desk has locked, and which now is ours."""
+    for path in sorted(each for each in root.iterdir() if each.is_dir()):
+        with suppress(BlockingIOError, FileNotFoundError):  # locked, or removed just now
+            yield Folder(path)
+
+
+class Folder:
+    """The part of the spool that belongs to one desk, locked as long as this object is there."""
+
+    def __init__(self, path: Path) -> None:
+        self.id, self._path = path.name, path
+        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        self.unlock = weakref.finalize(self, os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(lock).st_nlink:
+            raise FileNotFoundError(path)
+        if os.pread(lock, 100, 0) not in (b"", _HEADER):
+            raise SpoolError(f"spool {path} was made by a later dpgap: use that one")
+        os.pwrite(lock, _HEADER, 0)
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        weakref.finalize(self, os.close, self.descriptor)
+        for name in os.listdir(path):
+            if name.startswith(_NEW):  # its draw never began
+                self.drop(name)
+        self.left = self.names()
+        """The files that the desk before left here."""
+
+    def names(self) -> list[str]:
+        """The names of all files that belong to reservations."""
+        return [name for name in os.listdir(self._path) if _NAME.fullmatch(name)]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of this name."""
+        return (self._path / name).exists()
+
+    def read(self, name: str) -> Answer | None:
+        """The answer that a file holds; None if it holds none that is whole."""
+        header, _, rest = (self._path / name).read_bytes().partition(b"\n")
+        if header.startswith(b'{"version":') and header + b"\n" != _HEADER:
+            raise SpoolError(
+                f"spool {self._path / name} was written by a later dpgap: use that one"
+            )
+        hashed, _, text = rest.decode(errors="replace").rstrip("\n").partition(" ")
+        if hashed != hash_of(text):
+            return None
+        found: Answer = json.loads(text)
+        return found
+
+    def drop(self, name: str) -> None:
+        """Remove a file."""
+        os.unlink(name, dir_fd=self.descriptor)
+
+    def remove(self) -> None:
+        """Remove the folder, which must be empty."""
+        self.drop(_LOCK)
+        self._path.rmdir()
+
+
+class Slip:
+    """The file of one question. Its descriptor stays open until the answer is written."""
+
+    def __init__(self, folder: Folder, name: str = "") -> None:
+        """A new file; with a name, one that is there."""
+        self._folder, self._name, self._file = folder, name, -1
+        if not name:
+            self._name = _NEW + secrets.token_hex(8)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+            self._file = os.open(self._name, flags, 0o600, dir_fd=folder.descriptor)
+            try:
+                _write(self._file, _HEADER, 0)
+            except OSError:
+                self.drop()
+                raise
+
+    def begin(self, name: str) -> None:
+        """Note on the disk that the draw for a reservation begins. This is done once."""
+        if self._folder.has(name):
+            raise FileExistsError(name)
+        directory = self._folder.descriptor
+        os.rename(self._name, name, src_dir_fd=directory, dst_dir_fd=directory)
+        self._name = name
+        os.fsync(directory)
+
+    def keep(self, answer: Answer) -> None:
+        """Write the answer to the disk; after an error it may be tried again."""
+        if self._file >= 0:
+            text = canonical(answer)
+            _write(self._file, f"{hash_of(text)} {text}\n".encode(), len(_HEADER))
+            os.fsync(self._file)
+            self._close()
+
+    def drop(self) -> None:
+        """Remove the file. What cannot be removed now is removed by the next desk that starts."""
+        self._close()
+        with suppress(OSError):
+            self._folder.drop(self._name)
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+
+def _write(file: int, content: bytes, at: int) -> None:
+    while content:
+        written = os.pwrite(file, content, at)
+        content, at = content[written:], at + written
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
