@@ -161,7 +161,7 @@ class Rows:
         ]
         # A list of numbers: with OR, SQLite would look at every entry.
         numbers = [each.scalar_subquery() for each in wanted]
-        place = [] if number is None else [sql.literal(_findable(number))]
+        place = [] if number is None else [sql.literal(findable(number))]
         found = self._of(dataset).where(entry.number.in_([*numbers, *place]))
         rows = self._connection.execute(found.order_by(entry.number))
         return [_entry(row, self.layout) for row in rows]
@@ -178,7 +178,7 @@ class Rows:
 
     def ending(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
-        return next(iter(self.book(dataset, reservation=[_findable(number)])), None)
+        return next(iter(self.book(dataset, reservation=[findable(number)])), None)
 
     def unsettled(self, dataset: str) -> list[Entry]:
         """Reservations that no entry settled or wrote off, oldest first."""
@@ -205,7 +205,7 @@ class Rows:
         """The document that an entry settled, or the newest of a question."""
         if self.layout == FIRST:
             return None
-        place = None if number is None else _findable(number)
+        place = None if number is None else findable(number)
         asked = {"number": place, "identity": identity}
         wanted = [_DOCUMENTS.c[name] == it for name, it in asked.items() if it is not None]
         found = _documents(dataset).where(*wanted).order_by(_DOCUMENTS.c.number.desc()).limit(1)
@@ -412,7 +412,7 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
     return said
 
 
-def _findable(number: int) -> int:
+def findable(number: int) -> int:
     """The number of an entry; one that no database can hold is the number of none."""
     return number if 0 <= number <= _MOST else -1
 
