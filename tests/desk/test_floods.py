@@ -114,6 +114,7 @@ def test_one_rule_of_delta_for_the_file_the_pages_and_programs(tmp_path: Path) -
         form = form_in(sue.get("/steward/sales").text, "/steward/sales/allow")
         for person, delta in (("bob", ""), ("ann", "1e-8"), ("eve", "")):
             said = {**form, "person": person, "epsilon": "2", "delta": delta, "reason": "so"}
+            said["token"] = token_of("sue")
             assert sue.post("/steward/sales/allow", data=said).status_code == 303
         assert allowance("bob") == Amount(Fraction(2), Fraction(1, 10**9))
         assert allowance("ann") == Amount(Fraction(2), Fraction(1, 10**8))

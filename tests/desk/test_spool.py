@@ -460,6 +460,7 @@ def test_a_steward_has_a_charge_drawn_whose_draw_never_began(
     with desk.program("ann") as ann, desk.program("sue") as sue, desk.browser("sue") as browser:
         if by == "page":
             form = form_in(browser.get("/steward/sales").text, "/steward/sales/draw")
+            form["token"] = token_of("sue")
             assert browser.post("/steward/sales/draw", data=form).status_code == 422
             done = browser.post("/steward/sales/draw", data={**form, "reason": why["reason"]})
             assert done.headers["location"] == "/steward/sales?done=draw"

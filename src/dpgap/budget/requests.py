@@ -23,7 +23,7 @@ from dpgap.budget.entries import (
     hash_of,
     read_number,
 )
-from dpgap.budget.store import Document, Rows
+from dpgap.budget.store import Document, Rows, findable
 
 _LONGEST = 200
 _RELEASE = "dpgap release"
@@ -165,8 +165,7 @@ def reference_of(reservation: Entry) -> dict[str, Any]:
 
 
 def _entry_at(rows: Rows, dataset: str, number: int) -> Entry | None:
-    found = rows.find(dataset, number=number)
-    return next((entry for entry in found if entry.number == number), None)
+    return next(iter(rows.book(dataset, number=[findable(number)])), None)
 
 
 def answered_by(rows: Rows, reservation: Entry) -> Answered:

@@ -177,7 +177,7 @@ class Rows:
         With an `identity`, a hash, also the last reservation that asked this question. They come in
         the order of their numbers, in one question to the database.
         """
-        place = None if number is None else _findable(number)
+        place = None if number is None else findable(number)
         sought = {"person": person or None, "key": key, "number": place, "identity": identity}
         given = {
             name: it for name, it in sought.items() if it is not None and name in self._table.c
@@ -220,7 +220,7 @@ class Rows:
 
     def ending(self, dataset: str, number: int) -> Entry | None:
         """The entry that settled a reservation or wrote it off, if there is one."""
-        return next(iter(self.book(dataset, reservation=[_findable(number)])), None)
+        return next(iter(self.book(dataset, reservation=[findable(number)])), None)
 
     def append(self, entry: Entry) -> None:
         """Write one entry."""
@@ -236,7 +236,7 @@ class Rows:
         """The document that an entry settled, or the newest of a question."""
         if self.layout == FIRST:
             return None
-        place = None if number is None else _findable(number)
+        place = None if number is None else findable(number)
         asked = {"number": place, "identity": identity}
         wanted = [_DOCUMENTS.c[name] == it for name, it in asked.items() if it is not None]
         found = _documents(dataset).where(*wanted).order_by(_DOCUMENTS.c.number.desc()).limit(1)
@@ -486,7 +486,7 @@ _USAGE = sql.select(
 )
 
 
-def _findable(number: int) -> int:
+def findable(number: int) -> int:
     """The number of an entry; one that no database can hold is the number of none."""
     return number if 0 <= number <= _MOST else -1
 
