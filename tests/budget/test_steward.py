@@ -255,6 +255,7 @@ QUOTAS = {
 }
 
 
+@pytest.mark.usefixtures("within_a_day")
 @pytest.mark.parametrize("words", QUOTAS)
 def test_a_quota_bounds_what_one_person_asks_whatever_the_budget_has(
     account: LedgerAccount, words: str
@@ -274,6 +275,7 @@ def test_a_quota_bounds_what_one_person_asks_whatever_the_budget_has(
     assert account.ledger.verify() == []
 
 
+@pytest.mark.usefixtures("within_a_day")
 def test_a_quota_counts_one_day(account: LedgerAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     ann = account.of("ann", quota=Quota(1, 99, 99))
     ann.reserve(Fraction(1, 100), "today")

@@ -63,6 +63,7 @@ def test_a_question_costs_at_least_what_the_file_says(tmp_path: Path) -> None:
         assert len(desk.desk.ledger.account("sales").requests(9)) == 1
 
 
+@pytest.mark.usefixtures("within_a_day")
 def test_a_person_asks_so_many_questions_a_day_at_all_desks_together(tmp_path: Path) -> None:
     people = {"ann": "questions_a_day = 2", "bob": "", "sue": 'role = "steward"'}
     path = write_file(tmp_path, people=people)
