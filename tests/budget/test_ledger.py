@@ -29,6 +29,12 @@ def test_a_release_is_recorded_with_who_what_when_and_parameters(url: str) -> No
     assert "987654" not in str(account.ledger.entries("sales"))
 
 
+def test_the_book_does_not_say_how_long_drawing_took(url: str) -> None:
+    Ledger(url).create("sales", epsilon=1).reserve(Fraction(1, 2), "slow").settle(Fraction(1, 2))
+    _, reserved, settled = Ledger(url).entries("sales")
+    assert settled.at == reserved.at
+
+
 def test_a_release_that_the_budget_cannot_cover_is_refused_with_all_four_figures(url: str) -> None:
     account = Ledger(url).create("sales", 1)
     account.reserve(Fraction(1, 2), "settled").settle(Fraction(1, 4))

@@ -138,7 +138,10 @@ def test_a_double_click_pays_once(tab: Any, slow: Running) -> None:
     _enter(tab, slow)
     tab.goto(slow.url + FRESH)
     tab.dblclick("#expect button", no_wait_after=True)
-    tab.wait_for_url("**/releases/*")
+    for _ in range(200):  # the second click may break off what the first one loads
+        if "/releases/" in tab.url:
+            break
+        tab.wait_for_timeout(50)
     assert (_spent(slow), _requests(slow)) == (Fraction(1, 2), 1)
 
 

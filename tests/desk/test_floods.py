@@ -149,8 +149,9 @@ def test_whoever_says_nothing_has_the_usual_limits(desk: Running) -> None:
         assert bob.post(f"{API}/ask", json=question(epsilon="0.001")).status_code == 200
 
 
+@pytest.mark.parametrize("by", ["token", "cookie beside a header that says nothing"])
 def test_one_person_has_few_requests_under_way_and_others_are_served(
-    desk: Running, monkeypatch: pytest.MonkeyPatch
+    by: str, desk: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free, waiting = threading.Event(), threading.Semaphore(0)
     archive = Desk.archive
@@ -161,8 +162,11 @@ def test_one_person_has_few_requests_under_way_and_others_are_served(
         return archive(self, *at)
 
     monkeypatch.setattr(Desk, "archive", stuck)
-    with desk.program("ann") as ann, desk.program("bob") as bob, ThreadPoolExecutor(30) as threads:
-        looks = [threads.submit(ann.get, f"{API}/releases") for _ in range(30)]
+    client = desk.program("ann") if by == "token" else desk.browser("ann")
+    page = f"{API}/releases" if by == "token" else "/data/sales/archive"
+    more = {} if by == "token" else {"authorization": "x"}
+    with client as ann, desk.program("bob") as bob, ThreadPoolExecutor(30) as threads:
+        looks = [threads.submit(ann.get, page, headers=more) for _ in range(30)]
         for _ in range(12):
             assert waiting.acquire(timeout=20)
         refused = list(islice(as_completed(looks, timeout=20), 18))

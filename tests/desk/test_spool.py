@@ -23,7 +23,7 @@ from typing import Any
 
 import httpx
 import pytest
-from desks import Running, form_in, process_of, question, running, token_of, write_file
+from desks import ITEMS, Running, form_in, process_of, question, running, token_of, write_file
 
 from dpgap.budget.entries import hash_of
 from dpgap.budget.ledger import Ledger, LedgerReservation
@@ -213,12 +213,12 @@ def test_files_of_the_first_version_are_read_for_ever_and_later_ones_are_left(
 ) -> None:
     text = '{"actor":"","cost":"1/2","document":"{}","reason":""}'
     first = f'{{"version":1}}\n{hash_of(text)} {text}\n'
-    (tmp_path / "spool" / "a-desk").mkdir(parents=True, mode=0o700)
+    (tmp_path / "spool" / "0123456789abcdef").mkdir(parents=True, mode=0o700)
     (tmp_path / "spool").chmod(0o700)
     for name, content in {"lock": '{"version":1}\n', "2.old": first, "3.new": "{}"}.items():
-        (tmp_path / "spool" / "a-desk" / name).write_text(content)
-    (tmp_path / "spool" / "a-desk" / "3.new").write_text(first.replace(":1}", ":2}", 1))
-    found = Spool(tmp_path / "spool").folders["a-desk"]
+        (tmp_path / "spool" / "0123456789abcdef" / name).write_text(content)
+    (tmp_path / "spool" / "0123456789abcdef" / "3.new").write_text(first.replace(":1}", ":2}", 1))
+    found = Spool(tmp_path / "spool").folders["0123456789abcdef"]
     assert found.read("2.old") == json.loads(text)
     with pytest.raises(SpoolError, match="later dpgap"):
         found.read("3.new")
@@ -683,3 +683,65 @@ def test_a_postgresql_server_that_stops_and_starts_loses_no_answer(
     assert len(charged) == len(kept) + len(unsettled)
     assert set(draws.values()) == {1}
     assert set(draws) == kept
+
+
+def test_a_charge_is_not_drawn_about_a_topic_that_has_changed(
+    tmp_path: Path, draws: "Counter[int]"
+) -> None:
+    path = write_file(tmp_path)
+    desk = _open(path)
+    entry = _charge(desk).entry
+    desk.spool.close()
+    (tmp_path / "items.txt").write_text("fig\npea\nsomething else\n")
+    after = _next_desk(path)
+    with pytest.raises(Refused, match="The topic has changed since this was charged"):
+        after.pending(after.file.datasets["sales"], entry, "sue", "the disk was full")
+    assert dict(draws) == {}
+    (tmp_path / "items.txt").write_text("\n".join(ITEMS) + "\n")
+    after.shelf.refresh(after.file.datasets["sales"])
+    drawn = after.pending(after.file.datasets["sales"], entry, "sue", "the disk was full")
+    drawn.draw()
+    assert (after.settle(drawn).state, after.ledger.verify(), dict(draws)) == (
+        "settled",
+        [],
+        {2: 1},
+    )
+
+
+def test_what_waits_for_the_counts_of_its_topic_has_not_begun(tmp_path: Path) -> None:
+    desk = _open(write_file(tmp_path))
+    charged = _charge(desk)
+    assert charged.slot is not None
+    with charged.slot.using():
+        waiting = threading.Thread(target=charged.draw)
+        waiting.start()
+        waiting.join(0.05)
+        assert (waiting.is_alive(), _why(desk)) == (True, [desks_words.NEVER_BEGAN])
+    waiting.join()
+    assert desk.settle(charged).state == "settled"
+
+
+def test_the_spool_touches_nothing_that_is_not_its_own(tmp_path: Path) -> None:
+    root = tmp_path / "here"
+    (root / "data").mkdir(parents=True, mode=0o700)
+    root.chmod(0o700)
+    (root / "data" / "new.csv").write_text("a table")
+    spool = Spool(root)
+    assert (root / "data" / "new.csv").read_text() == "a table"
+    assert (spool.id != "data", len(list((root / "data").iterdir()))) == (True, 1)
+
+
+def test_what_is_no_exception_is_no_answer_either(
+    desk: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Panic(BaseException):
+        pass
+
+    def fails(*_: object) -> None:
+        raise Panic("row 17 says it all")
+
+    monkeypatch.setattr(pending, "ask", fails)
+    with desk.program("ann") as ann:
+        assert ann.post(ASK, json=question()).json()["state"] == "written off"
+    assert any("drawing it failed (Panic)" in line for line in desk.lines)
+    assert not any("row 17" in line for line in desk.lines)

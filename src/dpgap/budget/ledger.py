@@ -175,8 +175,7 @@ class Ledger:
             except UnreadableEntry as error:
                 found.append(f"{name}: {error}")
                 continue
-            with self._store.reading() as rows:
-                lost = edited_documents(rows, name, book)
+            lost = edited_documents(self._store, name, book)
             found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
             is_there = is_there or (head is not None and has_head(book, head))
         with self._store.reading() as rows:
@@ -409,6 +408,8 @@ class LedgerReservation:
             author = ledger._author(
                 reservation.person, self.reason, self.actor or reservation.actor
             )
+            # How long drawing took is private: the book has the time of the charge alone.
+            author = author._replace(at=reservation.at)
             entry = settling(balance, reservation, spent, author, extra)
             rows.append(entry)
             if document is not None:

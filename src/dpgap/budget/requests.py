@@ -23,11 +23,13 @@ from dpgap.budget.entries import (
     hash_of,
     read_number,
 )
-from dpgap.budget.store import Document, Rows, findable
+from dpgap.budget.store import Document, Rows, Store, findable
 
 _LONGEST = 200
 _RELEASE = "dpgap release"
 """The format of release documents. A ledger keeps any text, but only these are read again."""
+_AT_ONCE = 50
+"""How many documents are read in one transaction."""
 _LATELY = timedelta(minutes=1)
 """How long a question that nobody settled is taken to be under way."""
 
@@ -112,20 +114,29 @@ def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
     return kept.document
 
 
-def edited_documents(rows: Rows, dataset: str, book: list[Entry]) -> list[str]:
-    """Documents that were edited, put to another entry, or removed."""
+def edited_documents(store: Store, dataset: str, book: list[Entry]) -> list[str]:
+    """Documents that were edited, put to another entry, or removed.
+
+    A few are read at a time: who writes to SQLite waits for whoever reads.
+    """
     by_number = {entry.number: entry for entry in book}
     archived = {entry.number for entry in book if "document" in entry.extra}
-    found = []
-    for kept in rows.documents(dataset):
-        archived.discard(kept.number)
-        if kept.number not in by_number:  # it may be younger than the book that was read
-            by_number = {entry.number: entry for entry in rows.book(dataset)}
-        settlement = by_number.get(kept.number)
-        ended = -1 if settlement is None else settlement.reservation or -1
-        if settlement is not None and not _matches(kept, settlement, by_number.get(ended)):
-            found.append(f"the document of entry {kept.number} was edited, or contradicts it")
-    return found + [f"the document of entry {number} is missing" for number in archived]
+    found: list[str] = []
+    after = -1
+    while True:
+        with store.reading() as rows:
+            several = rows.documents(dataset, after, _AT_ONCE)
+            if any(kept.number not in by_number for kept in several):  # younger than the book
+                by_number = {entry.number: entry for entry in rows.book(dataset)}
+        if not several:
+            return found + [f"the document of entry {number} is missing" for number in archived]
+        for kept in several:
+            after = kept.number
+            archived.discard(after)
+            settlement = by_number.get(after)
+            ended = -1 if settlement is None else settlement.reservation or -1
+            if settlement is not None and not _matches(kept, settlement, by_number.get(ended)):
+                found.append(f"the document of entry {after} was edited, or contradicts it")
 
 
 def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:

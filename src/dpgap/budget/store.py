@@ -243,11 +243,13 @@ class Rows:
         row = self._connection.execute(found).first()
         return None if row is None else Document(*row)
 
-    def documents(self, dataset: str) -> Iterator[Document]:
-        """All documents of a data set, oldest first."""
-        if self.layout != FIRST:
-            found = _documents(dataset).order_by(_DOCUMENTS.c.number)
-            yield from (Document(*row) for row in self._connection.execute(found))
+    def documents(self, dataset: str, after: int, most: int) -> list[Document]:
+        """The next few documents of a data set after an entry, oldest first."""
+        if self.layout == FIRST:
+            return []
+        found = _documents(dataset).where(_DOCUMENTS.c.number > after)
+        rows = self._connection.execute(found.order_by(_DOCUMENTS.c.number).limit(most))
+        return [Document(*row) for row in rows]
 
     def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
         """The data sets and numbers of documents that have no entry: all, or of one data set."""

@@ -10,11 +10,11 @@ ValueError: k must be a whole number from 1 to 1000
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
-from dpgap.budget.account import Account
+from dpgap.budget.account import Account, Request
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import without_power
 from dpgap.pipelines.asking import Asked, answer, counted
@@ -83,6 +83,31 @@ def ask(question: DeskQuestion, answers: Any, account: Account) -> Any:
     """Ask these counts and charge the account; a release, or an error that says why not."""
     pay: Any = counted if question.kind == "count" else answer
     return pay(question.asked(question.epsilon), answers, account, question.fresh)
+
+
+class _Asks(Exception):  # noqa: N818 - it says what happened
+    def __init__(self, identity: str | None) -> None:
+        super().__init__()
+        self.identity = identity
+
+
+class _Curious:
+    """An account that is told what is asked, and pays for nothing."""
+
+    def reserve_for(self, request: Request) -> NoReturn:
+        raise _Asks(request.identity)
+
+    reserve: Any = None
+    paid = answered = lambda *_: None
+
+
+def identity_of(question: DeskQuestion, empty: Any) -> str | None:
+    """The hash of a question about counts, of which the public facts are given; a charge has it."""
+    try:
+        ask(replace(question, fresh=True), empty, _Curious())
+    except _Asks as asks:
+        return asks.identity
+    return None
 
 
 def text_of(value: Fraction) -> str:

@@ -21,7 +21,7 @@ from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
-from dpgap.desk.asking import DeskQuestion, ask, text_of
+from dpgap.desk.asking import DeskQuestion, ask, identity_of, text_of
 from dpgap.desk.door import Door, Visitor
 from dpgap.desk.guard import log
 from dpgap.desk.pending import Pending, Reserved, Reserving
@@ -39,6 +39,7 @@ NEVER_BEGAN = "drawing it never began"
 ELSEWHERE = "under way or broken off, at another desk or in a program"
 
 _NOT_UNDRAWN = 409, "entry must be a charge of this desk that never began to be drawn"
+_OTHER_TOPIC = 409, "The topic has changed since this was charged: write it off, or undo it."
 
 
 class Receipt(NamedTuple):
@@ -299,8 +300,10 @@ class Desk:
         """Let an answer in the spool be settled; or, if the file has none, be written off."""
         try:
             answer = folder.read(name_of(entry)) or {}
-        except SpoolError as error:
-            log.error("entry %d of %s: %s", entry.number, entry.dataset, error)
+        except (SpoolError, OSError) as error:
+            words = str(error) if isinstance(error, SpoolError) else f"({type(error).__name__})"
+            place = entry.number, entry.dataset
+            log.error("entry %d of %s: its file in the spool cannot be read: %s", *place, words)
             return
         by = answer.get("reason", ""), answer.get("actor", "")
         reservation = LedgerReservation(self.ledger, entry, *by)
@@ -352,6 +355,8 @@ class Desk:
         if listed is None or listed.budget != data.budget:
             raise Refused(409, "This question is about a data set that is no longer at this desk.")
         slot = self.slot(listed, question)
+        if identity_of(question, slot.empty) != entry.extra.get("identity"):
+            raise Refused(*_OTHER_TOPIC)
         reservation = LedgerReservation(self.ledger, entry, reason, actor)
         return Pending(reservation, self._file(folder.id), question, slot)
 

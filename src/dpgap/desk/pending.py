@@ -109,18 +109,18 @@ class Pending:
         """
         if self.question is None or self.slot is None:
             raise RuntimeError("only the desk that charged a question draws it")
-        try:
-            self.slip.begin(name_of(self.entry))
-        except Exception as error:
-            self.began = False
-            self.slip.drop()
-            self.note("the spool cannot be written, so nothing was drawn", error)
-            return
-        try:
-            with self.slot.using() as answers:  # fresh, as it is paid: the archive has no answer
+        with self.slot.using() as answers:  # whoever waits for them has not begun
+            try:
+                self.slip.begin(name_of(self.entry))
+            except Exception as error:
+                self.began = False
+                self.slip.drop()
+                self.note("the spool cannot be written, so nothing was drawn", error)
+                return
+            try:  # fresh, as it is paid: the archive has no answer
                 ask(replace(self.question, fresh=True), answers, self)
-        except Exception as error:
-            self.note("drawing it failed", error)
+            except BaseException as error:  # an engine's panic is no Exception
+                self.note("drawing it failed", error)
         self.keep()
 
     def keep(self) -> None:
@@ -133,7 +133,7 @@ class Pending:
         except Exception as error:
             self.note("the spool cannot be written, so its answer is only in memory", error)
 
-    def note(self, words: str, error: Exception | None = None) -> None:
+    def note(self, words: str, error: BaseException | None = None) -> None:
         """Note what failed. The text of an error may quote data, so only its kind is kept."""
         kind = "" if error is None else f" ({type(error).__name__})"
         self._failures.setdefault(words + kind, False)

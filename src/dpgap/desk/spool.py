@@ -48,6 +48,8 @@ _VERSION = 1
 _HEADER = f'{{"version":{_VERSION}}}\n'.encode()
 _LOCK, _NEW = "lock", "new."
 _NAME = re.compile(r"[0-9]{1,10}\.[0-9a-f]{64}")
+_ID = re.compile(r"[0-9a-f]{16}")
+"""What folders are called, and new files after `_NEW`: nothing else in the spool is touched."""
 
 
 class SpoolError(ValueError):
@@ -100,7 +102,8 @@ class Spool:
 
 def _free_folders(root: Path) -> Iterator["Folder"]:
     """Every folder that no running desk has locked, and which now is ours."""
-    for path in sorted(each for each in root.iterdir() if each.is_dir()):
+    ours = (each for each in root.iterdir() if _ID.fullmatch(each.name) and each.is_dir())
+    for path in sorted(ours):
         with suppress(BlockingIOError, FileNotFoundError):  # locked, or removed just now
             yield Folder(path)
 
@@ -121,7 +124,7 @@ class Folder:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         weakref.finalize(self, os.close, self.descriptor)
         for name in os.listdir(path):
-            if name.startswith(_NEW):  # its draw never began
+            if name.startswith(_NEW) and _ID.fullmatch(name.removeprefix(_NEW)):  # it never began
                 self.drop(name)
         self.left = self.names()
         """The files that the desk before left here."""

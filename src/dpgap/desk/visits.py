@@ -59,7 +59,7 @@ async def program_of(request: Request) -> Visitor:
 async def few_at_once(request: Request) -> AsyncIterator[None]:
     """Refuse a request of somebody who has too many under way, before it takes a thread."""
     bearer, door = request.headers.get("authorization", ""), desk_of(request).door
-    visitor = door.with_token(bearer[7:]) if bearer else browser_visitor(request)
+    visitor = (door.with_token(bearer[7:]) if bearer else None) or browser_visitor(request)
     if visitor is None:
         yield  # whoever is not known gets nothing that takes long
         return

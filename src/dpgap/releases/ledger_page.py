@@ -8,7 +8,7 @@ import html
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from fractions import Fraction
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.budget.amounts import NOTHING, Amount
@@ -171,7 +171,8 @@ def _bar(part: Part) -> str:
 def _over_time(outline: "Outline") -> str:
     """One data set: a line of steps for what is gone, a dashed one for the total."""
     book = outline.spread
-    times = [datetime.fromisoformat(entry.at).timestamp() for entry in book]
+    stamps = (datetime.fromisoformat(entry.at).timestamp() for entry in book)
+    times = list(accumulate(stamps, max))  # a settlement has the time of its charge
     first, last = min(times), max(times)
     span = (last - first) or 1.0
     most = max(entry.total for entry in book) or Fraction(1)
