@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import threading
@@ -29,7 +30,7 @@ from dpgap.budget.entries import hash_of
 from dpgap.budget.ledger import Ledger, LedgerReservation
 from dpgap.desk import counter, pending, spool
 from dpgap.desk import desk as desks_words
-from dpgap.desk.app import open_desk
+from dpgap.desk.app import check_desk, open_desk
 from dpgap.desk.asking import DeskQuestion
 from dpgap.desk.desk import Desk
 from dpgap.desk.pending import Pending
@@ -130,8 +131,8 @@ STEPS: dict[str, tuple[Any, str, Any, str]] = {
     "drawn": (Slip, "keep", _die, "written off"),
     "spooled": (Slip, "keep", _die_after(Slip.keep), "settled"),
     "at the tick": (LedgerReservation, "settle", _die, "settled"),
-    "settled": (Slip, "drop", _die, "settled"),
-    "removed": (Slip, "drop", _die_after(Slip.drop), "settled"),
+    "settled": (Slip, "end", _die, "settled"),
+    "removed": (Slip, "end", _die_after(Slip.end), "settled"),
 }
 
 
@@ -745,3 +746,39 @@ def test_what_is_no_exception_is_no_answer_either(
         assert ann.post(ASK, json=question()).json()["state"] == "written off"
     assert any("drawing it failed (Panic)" in line for line in desk.lines)
     assert not any("row 17" in line for line in desk.lines)
+
+
+def test_what_was_answered_before_a_ledger_was_put_back_is_not_drawn_again(
+    tmp_path: Path, draws: "Counter[int]"
+) -> None:
+    path = write_file(tmp_path)
+    desk = _open(path)
+    charged = _charge(desk)
+    copy = (tmp_path / "budget.db").read_bytes()
+    charged.draw()
+    assert desk.settle(charged).state == "settled"
+    desk.spool.close()
+    (tmp_path / "budget.db").write_bytes(copy)
+    after = _next_desk(path)
+    assert _why(after) == [desks_words.PUT_BACK]
+    with pytest.raises(Refused, match="that never began to be drawn"):
+        after.undrawn(after.file.datasets["sales"], 2)
+    assert dict(draws) == {2: 1}
+
+
+def test_no_desk_starts_on_a_copy_of_a_spool(tmp_path: Path) -> None:
+    Spool(tmp_path / "spool").close()
+    shutil.copytree(tmp_path / "spool", tmp_path / "copy")
+    with pytest.raises(SpoolError, match="is a copy"):
+        Spool(tmp_path / "copy")
+    Spool(tmp_path / "spool").close()
+
+
+def test_a_check_says_what_is_wrong_with_the_spool_and_makes_nothing(tmp_path: Path) -> None:
+    path = write_file(tmp_path)
+    check_desk(read_stewards_file(path))
+    assert not path.with_suffix(".spool").exists()
+    path.with_suffix(".spool").mkdir(mode=0o755)
+    path.with_suffix(".spool").chmod(0o755)
+    with pytest.raises(SpoolError, match="must be a directory that only its owner can read"):
+        check_desk(read_stewards_file(path))

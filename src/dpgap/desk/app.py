@@ -24,7 +24,7 @@ from dpgap.desk.opening import missing_budgets, open_budgets
 from dpgap.desk.refusals import NOT_THERE, Refused, refusal_of
 from dpgap.desk.rendering import shown
 from dpgap.desk.shelf import Shelf
-from dpgap.desk.spool import Spool
+from dpgap.desk.spool import Spool, require_spool
 from dpgap.desk.stewards_file import StewardsFile
 from dpgap.desk.visits import browser_visitor, few_at_once
 
@@ -42,6 +42,7 @@ def open_desk(file: StewardsFile) -> Desk:
 
 def check_desk(file: StewardsFile) -> list[str]:
     """Do all that a start does but write to the ledger; the budgets that a start would open."""
+    require_spool(Path(file.spool))
     return list(missing_budgets(file, Ledger(file.ledger), Shelf(file)))
 
 

@@ -36,6 +36,7 @@ from dpgap.releases.release import Release
 ANSWER_WAITS = "its answer waits to be settled"
 LEFT_NO_ANSWER = "drawing it began and left no answer: whoever drew again would release twice"
 NEVER_BEGAN = "drawing it never began"
+PUT_BACK = "it was ended before the ledger was put back from a copy: write it off"
 ELSEWHERE = "under way or broken off, at another desk or in a program"
 
 _NOT_UNDRAWN = 409, "entry must be a charge of this desk that never began to be drawn"
@@ -234,7 +235,7 @@ class Desk:
         pending.log_failures()
         if pending.has_waited or state != "settled":
             log.warning("entry %d of %s is %s", number, budget, state)
-        pending.slip.drop()
+        pending.slip.end()
         self.waiting.pop(pending.place, None)
         return Receipt(number, state, document=document)
 
@@ -289,7 +290,7 @@ class Desk:
             if name in ours:
                 self._take_up(folder, ours[name])
             elif any(self._is_ended(budget, name) for budget in budgets):
-                folder.drop(name)
+                folder.end(name)
             else:
                 log.error("the spool has a file of no reservation in this ledger: %s", name)
             folder.left.remove(name)
@@ -332,6 +333,8 @@ class Desk:
             return LEFT_NO_ANSWER if pending.document is None else ANSWER_WAITS
         if self.under_way[entry.dataset, entry.key or ""]:
             return UNDER_WAY
+        if name_of(entry) in folder.ended:
+            return PUT_BACK
         return ANSWER_WAITS if folder.has(name_of(entry)) else NEVER_BEGAN
 
     def undrawn(self, data: ListedData, number: int) -> Entry:

@@ -6,7 +6,8 @@ through these steps:
 1. *Before the charge* the file is made. If that fails, nothing is charged.
 2. *Before the draw* the file is renamed after its reservation, and the name is synced to the disk.
 3. *After the draw* the answer is written into it, and synced.
-4. When the ledger has settled the answer, the file is removed.
+4. When the ledger has settled the answer, the file is removed, and its name is kept in a list: a
+   ledger that is put back from an older copy must not look as if the draw never began.
 
 So a desk that starts again knows what to do with a reservation that is not settled. Without a file
 its draw never began: it can still be drawn. With a file that holds an answer, that answer is
@@ -46,7 +47,7 @@ Answer = dict[str, str]
 
 _VERSION = 1
 _HEADER = f'{{"version":{_VERSION}}}\n'.encode()
-_LOCK, _NEW = "lock", "new."
+_LOCK, _NEW, _ENDED = "lock", "new.", "ended"
 _NAME = re.compile(r"[0-9]{1,10}\.[0-9a-f]{64}")
 _ID = re.compile(r"[0-9a-f]{16}")
 """What folders are called, and new files after `_NEW`: nothing else in the spool is touched."""
@@ -67,10 +68,8 @@ class Spool:
     def __init__(self, root: Path) -> None:
         self._root = root
         try:
+            require_spool(root)
             root.mkdir(mode=0o700, exist_ok=True)
-            mode = root.stat().st_mode
-            if not stat.S_ISDIR(mode) or mode & 0o077:
-                raise SpoolError(f"spool {root} must be a directory that only its owner can read")
             self.folders = {folder.id: folder for folder in _free_folders(root)}
             while not self.folders:
                 path = root / secrets.token_hex(8)
@@ -84,8 +83,9 @@ class Spool:
         self.id = next(iter(self.folders))
 
     def take_over(self) -> None:
-        """Lock folders of desks that have ended meanwhile."""
-        self.folders |= {folder.id: folder for folder in _free_folders(self._root)}
+        """Lock folders of desks that have ended meanwhile, if they can be used."""
+        with suppress(SpoolError):
+            self.folders |= {folder.id: folder for folder in _free_folders(self._root)}
 
     def leave(self, folder: "Folder") -> None:
         """Remove a folder that was taken over, when nothing of it is left."""
@@ -98,6 +98,17 @@ class Spool:
         """Unlock all folders."""
         for folder in self.folders.values():
             folder.unlock()
+
+
+def require_spool(root: Path) -> None:
+    """Refuse a place that cannot be a spool; nothing is made there."""
+    if not root.exists():
+        if not os.access(root.parent, os.W_OK | os.X_OK):
+            raise SpoolError(f"spool {root} cannot be made: {root.parent} must be there, and ours")
+        return
+    mode = root.stat().st_mode
+    if not stat.S_ISDIR(mode) or mode & 0o077:
+        raise SpoolError(f"spool {root} must be a directory that only its owner can read")
 
 
 def _free_folders(root: Path) -> Iterator["Folder"]:
@@ -118,9 +129,16 @@ class Folder:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not os.fstat(lock).st_nlink:
             raise FileNotFoundError(path)
-        if os.pread(lock, 100, 0) not in (b"", _HEADER):
+        mine = _HEADER + f"{path.stat().st_ino}\n".encode()
+        found = os.pread(lock, 100, 0)
+        if not (_HEADER + b"0").startswith(found[: len(_HEADER)]):
             raise SpoolError(f"spool {path} was made by a later dpgap: use that one")
-        os.pwrite(lock, _HEADER, 0)
+        if found not in (b"", _HEADER, mine):
+            raise SpoolError(
+                f"spool {path} is a copy, and whoever made it may draw the same again: remove it, "
+                "and write off the charges that are then listed as those of another desk"
+            )
+        os.pwrite(lock, mine, 0)
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         weakref.finalize(self, os.close, self.descriptor)
         for name in os.listdir(path):
@@ -128,6 +146,9 @@ class Folder:
                 self.drop(name)
         self.left = self.names()
         """The files that the desk before left here."""
+        ended = path / _ENDED
+        self.ended = set(ended.read_text().split()) if ended.exists() else set[str]()
+        """The names of files that are gone since the ledger had ended their reservations."""
 
     def names(self) -> list[str]:
         """The names of all files that belong to reservations."""
@@ -154,8 +175,21 @@ class Folder:
         """Remove a file."""
         os.unlink(name, dir_fd=self.descriptor)
 
+    def end(self, name: str) -> None:
+        """Remove the file of a reservation that the ledger has ended, and keep its name."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        file = os.open(_ENDED, flags, 0o600, dir_fd=self.descriptor)
+        try:
+            os.write(file, f"{name}\n".encode())
+        finally:
+            os.close(file)
+        self.ended.add(name)
+        self.drop(name)
+
     def remove(self) -> None:
         """Remove the folder, which must be empty."""
+        with suppress(FileNotFoundError):
+            self.drop(_ENDED)
         self.drop(_LOCK)
         self._path.rmdir()
 
@@ -198,6 +232,12 @@ class Slip:
         self._close()
         with suppress(OSError):
             self._folder.drop(self._name)
+
+    def end(self) -> None:
+        """The same, when the ledger has ended the reservation."""
+        self._close()
+        with suppress(OSError):
+            self._folder.end(self._name)
 
     def _close(self) -> None:
         if self._file >= 0:
