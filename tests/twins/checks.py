@@ -20,7 +20,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from random import Random
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dpgap
+from dpgap.data.domain import text_of
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.releases.by_group import ReleasesByGroup
 from seams import FollowedBits, SpyArchive, bits_are, builds_kept
@@ -38,6 +39,8 @@ from twins.questions import QUESTIONS, parts_of
 from twins.readers import Reader
 from twins.records import Record, recorded
 
+CLEAR = ("noisy-top-k", "top-4", "top-4-ranked", "top-4-joint")
+"""Questions whose winners lead by far more than noise: their order is the same for both twins."""
 ORDERS = 12
 """How often the order in which items are asked is looked at."""
 
@@ -86,7 +89,26 @@ def compare(reader: Reader, question: str, twins: Twins) -> Verdict:
     base, twin = (look(reader, question, twins, rows) for rows in (twins.rows, twins.twin))
     if reader.follows_rows:
         base, twin = (each._replace(before=None, after=None) for each in (base, twin))
-    return Verdict(_differences(base, twin, twins.malformed), bool(base.refusal and twin.refusal))
+    found = _differences(base, twin, twins.malformed)
+    if base.shown and twin.shown and question in CLEAR:
+        found += _other_winners(base, twin, twins.labels)
+    return Verdict(found, bool(base.refusal and twin.refusal))
+
+
+def _other_winners(base: Side, twin: Side, domain: Sequence[Any]) -> list[str]:
+    """Winners that are not the same in the same order, or are not in the public domain."""
+    sides = [(each.shown, each.counts) for each in (base, twin)]
+    named = [seen.document.get("labels") or [] for seen, _ in sides if seen is not None]
+    counts = [counted or {} for _, counted in sides]
+    far = room(*counts, base.winners or (), twin.limits.most)
+    found = []
+    if far is not None and list(map(str, named[0])) != list(map(str, named[1])):
+        found.append(f"other winners, or in another order: {named[0]}, {named[1]}")
+    if len(domain) < 10**4:
+        public = {text_of(label) for label in domain}
+        strange = [each for side in named for each in side if text_of(each) not in public]
+        found += [f"a label that is not in the domain: {each!r}" for each in strange[:1]]
+    return found
 
 
 def _differences(base: Side, twin: Side, malformed: bool) -> list[str]:

@@ -40,6 +40,8 @@ class Shown(NamedTuple):
     diary: list[Any]
     order: list[list[int]]
     """The order in which an engine gave the items, which it need not give twice."""
+    made: Any
+    """What a document says of its time, its version and who paid, which are fixed here."""
 
 
 def shown(
@@ -52,7 +54,14 @@ def shown(
 ) -> Shown:
     """What is seen of a release; `built` has the one that was built."""
     (made,) = built
-    return Shown(document_of(release), made, (ranks, bits.asked), diary_of(account), order)
+    return Shown(
+        document_of(release),
+        made,
+        (ranks, bits.asked),
+        diary_of(account),
+        order,
+        release.to_dict().get("made"),
+    )
 
 
 def order_of(answers: Any) -> list[int]:
@@ -130,6 +139,8 @@ def in_both(base: Shown, twin: Shown) -> Iterator[str]:
         again = document_of(maker.build(*drawn))
         for each in unlike(one.document, again):
             yield f"{name}: not what the whole numbers make of it: {each}"
+    if base.made != twin.made:
+        yield f"it says that it was made otherwise: {base.made}, {twin.made}"
     if base.diary[:-1] != twin.diary[:-1]:
         yield f"the ledger is told something else: {base.diary[:-1]}, {twin.diary[:-1]}"
 

@@ -336,6 +336,20 @@ def _labels_by_total() -> AbstractContextManager[Any]:
     return mock.patch.object(InGroups, "found", found)
 
 
+def _changed_by_total(
+    change: Callable[[tuple[Any, ...]], tuple[Any, ...]],
+) -> AbstractContextManager[Any]:
+    """Winners that are changed if a private number is odd."""
+    right = InGroups.found
+
+    def found(candidates: Any, selection: Any) -> Any:
+        made = right(candidates, selection)
+        told = change(made.drawn.labels) if _known[0] % 2 else made.drawn.labels
+        return made._replace(drawn=replace(made.drawn, labels=told))
+
+    return mock.patch.object(InGroups, "found", found)
+
+
 @contextmanager
 def _all_of(*patches: AbstractContextManager[Any]) -> Iterator[None]:
     with ExitStack() as stack:
@@ -404,6 +418,20 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "settled-by-total": Mutant(
         _knowing(_settled_by_total), "pandas", "top-4", 0, "of another cost"
+    ),
+    "order-of-winners": Mutant(
+        _knowing(lambda: _changed_by_total(lambda labels: labels[::-1])),
+        "pandas",
+        "top-4-ranked",
+        0,
+        "in another order",
+    ),
+    "longer-labels": Mutant(
+        _knowing(lambda: _changed_by_total(lambda labels: tuple(f"{each} " for each in labels))),
+        "polars",
+        "top-4-ranked",
+        0,
+        "not in the domain",
     ),
     "labels-by-total": Mutant(
         _knowing(_labels_by_total), "pandas", "top-4-ranked", 59, "labels of other types: int, str"
