@@ -14,6 +14,7 @@
   nothing fails.
 """
 
+import gc
 import logging
 import math
 import os
@@ -141,6 +142,7 @@ def look(reader: Reader, question: str, twins: Twins, rows: list[Row]) -> Side:
     """Ask one table."""
     asked = reader.load(twins, rows)
     with (
+        _nothing_collected(),
         _printing() as printed,
         _logging() as logged,
         warnings.catch_warnings(record=True) as warned,
@@ -199,6 +201,16 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
             limits=seen.get("limits"),
         )
     return Side(**seen)
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """No garbage of other questions is let go of while the block lasts: engines are asked for it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @contextmanager
