@@ -205,7 +205,7 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """No garbage of other questions is let go of while the block lasts: engines are asked for it."""
+    """Let go of no garbage of other questions while the block lasts: an engine would be asked."""
     gc.disable()
     try:
         yield
