@@ -9,9 +9,11 @@
 Names load their modules when they are first used, so that `import dpgap` costs next to nothing.
 """
 
-import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from dpgap._package import __version__ as __version__
+from dpgap._package import how_to_get as how_to_get
 
 if TYPE_CHECKING:
     from dpgap import estimates
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from dpgap.releases.document import read_release
     from dpgap.research.simulation import simulate
 
-__version__ = "0.2.1"
 
 __all__ = [
     "AdaptiveSparseVector",
@@ -104,41 +105,6 @@ _HOMES = {
     "simulate": "dpgap.research.simulation.running",
     "top_k": "dpgap.pipelines.tables",
 }
-
-Thing = TypeVar("Thing", bound=Any)
-
-
-def public(thing: Thing) -> Thing:
-    """Let a class or function say that it is dpgap's own, whatever file it lives in.
-
-    Doctests are looked for by module, so its home keeps it in `__test__`, where they are found.
-    """
-    vars(sys.modules[thing.__module__]).setdefault("__test__", {})[thing.__name__] = thing
-    thing.__module__ = "dpgap"
-    return thing
-
-
-def how_to_get(extra: str) -> str:
-    """The command that adds an extra, from wherever this dpgap was installed: it is on no index.
-
-    pip notes where that was. Without a note a copy of the source is the way.
-    """
-    import json
-    import shlex
-    from importlib.metadata import PackageNotFoundError, distribution
-    from urllib.parse import unquote
-
-    try:
-        note = json.loads(distribution("dpgap").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:
-        note = {}
-    if "url" not in note:
-        return f"in a copy of dpgap's source, pip install '.[{extra}]'"
-    if note.get("dir_info", {}).get("editable"):
-        folder = unquote(note["url"].removeprefix("file://"))
-        return f"pip install -e {shlex.quote(f'{folder}[{extra}]')}"
-    return f"pip install {shlex.quote(f'dpgap[{extra}] @ ' + note['url'])}"
-
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is not there
 

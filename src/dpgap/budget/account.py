@@ -18,7 +18,7 @@ from fractions import Fraction
 from inspect import signature
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.exact.parameters import readable
 
 UNDER_WAY = "under way"

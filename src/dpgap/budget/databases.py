@@ -8,7 +8,7 @@ import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from dpgap import how_to_get
+from dpgap._package import how_to_get
 from dpgap.budget.addresses import Address
 from dpgap.budget.entries import LedgerError
 

@@ -27,7 +27,7 @@ from functools import lru_cache
 from types import NoneType
 from typing import Any
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.budget.amounts import NOTHING, Amount
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"

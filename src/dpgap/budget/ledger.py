@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.budget.account import Answered, Request
 from dpgap.budget.amounts import Amount, granted, rounded_up
 from dpgap.budget.binding import refuse_contradiction, refuse_if_not_private, stated_facts

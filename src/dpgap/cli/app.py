@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from dpgap import __version__
+from dpgap._package import __version__
 from dpgap.cli.errors import Commands
 from dpgap.cli.ledger import ledger_app
 from dpgap.cli.plan import plan

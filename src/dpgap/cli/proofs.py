@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from dpgap import how_to_get
+from dpgap._package import how_to_get
 from dpgap.cli.addressed import Audited, Claimed, audit_addressed, is_address, prove_addressed
 from dpgap.cli.errors import UsageError
 from dpgap.cli.options import AsJSON, with_groups

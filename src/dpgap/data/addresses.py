@@ -25,7 +25,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 import narwhals as nw
 from narwhals.dtypes import DType
 
-from dpgap import how_to_get
+from dpgap._package import how_to_get
 from dpgap.budget.binding import ANY, table_address
 from dpgap.data.tracebacks import quietly
 from dpgap.releases.printable import printable

@@ -15,7 +15,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.data.addresses import Frame, Source
 from dpgap.data.bounds import CENTS, Bounds, read_bounds
 from dpgap.data.by_group import CountsByGroup

@@ -29,7 +29,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.data.addresses import Lazy, Source, file_address, is_url, table_named_by
 from dpgap.data.files import FIMI_ITEM, column_in, column_of, is_table
 from dpgap.data.private_counts import Integers

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.data.private_counts import Found, Groups, Integers
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.grid import MAX_STEPS, as_array

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from dpgap import __version__
+from dpgap._package import __version__
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import Ledger
 from dpgap.desk import api, pages, stewards_pages

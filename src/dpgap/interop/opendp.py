@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgap import how_to_get
+from dpgap._package import how_to_get
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.grid import MAX_STEPS, Grid

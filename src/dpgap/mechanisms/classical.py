@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector

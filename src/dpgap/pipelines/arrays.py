@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from numpy.typing import ArrayLike
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts

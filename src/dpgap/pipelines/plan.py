@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.estimates.linear import combined_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable

@@ -14,7 +14,7 @@ from fractions import Fraction
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.budget.amounts import granted
 from dpgap.budget.purse import Purse

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, TypedDict
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.data.by_group import CountsByGroup
 from dpgap.data.counts import DomainLike, Table, counts, units_of

@@ -37,7 +37,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from dpgap import __version__, public
+from dpgap._package import __version__, public
 from dpgap.releases.agreement import require_agreement
 from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.counted import UnitCount

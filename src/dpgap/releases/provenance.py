@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from dpgap import __version__
+from dpgap._package import __version__
 from dpgap.releases.numbers import exact_text
 from dpgap.releases.printable import printable
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.bits import Bits
 from dpgap.exact.draws import Integers

@@ -9,7 +9,7 @@ move the same way do still better with `CountHull`.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.exact.joint_laws import CubeNoise
 from dpgap.mechanisms.measuring.measurement import Joint
 

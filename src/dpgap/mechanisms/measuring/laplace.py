@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.exact.bits import Bits
 from dpgap.exact.draws import Integers
 from dpgap.exact.laws import LaplaceNoise

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts, require_facts

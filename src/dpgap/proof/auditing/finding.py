@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgap import how_to_get
+from dpgap._package import how_to_get
 from dpgap.estimates.normal import scipy_special
 from dpgap.exact.draws import Floats, Integers
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgap import how_to_get
+from dpgap._package import how_to_get
 from dpgap.research.paper.datasets import Dataset
 from dpgap.research.paper.experiments import CLEAR, Result
 

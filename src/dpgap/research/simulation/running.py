@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap import public
+from dpgap._package import public
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import positive_integer
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
