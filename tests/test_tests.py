@@ -42,7 +42,7 @@ def test_a_test_stands_by_itself(path: Path) -> None:
         "import benchmarks.accuracy",
         "assert time.perf_counter() - started < 1",
         "importlib.util.spec_from_file_location('accuracy', path)",
-        f"monkeypatch.setattr('dpgap.exact.draws.{SEAM}', None)",
+        f"monkeypatch.setattr('dpgap.exact.reals.{SEAM}', None)",
         f"monkeypatch.setattr(exact, '{SEAM}', None)",
     ],
 )

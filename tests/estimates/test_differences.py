@@ -13,9 +13,8 @@ from accuracy import falling_counts
 from dpgap.estimates.differences import half_width_of_all, half_width_of_pairs
 from dpgap.estimates.errors import MeasurementError
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.joint_draws import shells
-from dpgap.exact.joint_laws import CubeNoise, HullNoise
 from dpgap.exact.laws import LaplaceNoise
+from dpgap.exact.shells import CubeNoise, HullNoise, shells
 from law_tests import LEVEL
 from seams import quick_in
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgap.exact import draws as exact
+from dpgap.exact import reals as exact
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.draws import Real, RealNoise, decide
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, StaircaseNoise
+from dpgap.exact.reals import Real, RealNoise, decide
 from law_tests import LEVEL, chi_square_p, require_law
 
 LAWS = [

@@ -8,10 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpgap.exact import joint_draws as shell_draws
+from dpgap.exact import shells as shell_draws
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.joint_draws import below, shells
-from dpgap.exact.joint_laws import CubeNoise, HullNoise, ShellNoise
+from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, below, shells
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from law_tests import LEVEL, chi_square_p, homogeneous_p, tally_p
 from seams import words_drawn
@@ -86,7 +85,7 @@ def test_many_shells_are_summed_as_an_integral(
     law = kind(Fraction(40), count)
     variance, steps = law.value_variance, (0, 40 * count // 3, 20 * count)
     tails, half = [law.value_tail(step) for step in steps], law.value_half_width(0.95)
-    monkeypatch.setattr("dpgap.exact.joint_laws._MOST_SHELLS", 0)
+    monkeypatch.setattr("dpgap.exact.shells._MOST_SHELLS", 0)
     assert law.value_variance == pytest.approx(variance, rel=1e-4)
     assert [law.value_tail(step) for step in steps] == pytest.approx(tails, rel=1e-3, abs=1e-9)
     assert abs(law.value_half_width(0.95) - half) <= 1

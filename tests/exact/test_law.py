@@ -13,8 +13,7 @@ from scipy import stats
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.law import Law, MemorylessLaw, RealLaw
-from dpgap.exact.laws import LAWS, ExponentialNoise, law_named
+from dpgap.exact.laws import LAWS, ExponentialNoise, Law, MemorylessLaw, RealLaw, law_named
 from dpgap.proof import prove
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import BadProgram

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpgap.exact.joint_laws import HullNoise
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
+from dpgap.exact.shells import HullNoise
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.laplace import Laplace
 

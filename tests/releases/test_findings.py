@@ -14,7 +14,7 @@ from scipy import stats
 import dpgap
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.joint_draws import shells
+from dpgap.exact.shells import shells
 from dpgap.releases.findings import is_mostly_noise
 from dpgap.releases.results import Measured
 from dpgap.releases.rows import cells_of, rows_of, to_csv

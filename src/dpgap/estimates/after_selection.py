@@ -41,7 +41,7 @@ import numpy as np
 from dpgap.estimates.after_selection_in_logs import estimates_in_logs
 from dpgap.estimates.line import NEGLIGIBLE, REACH, Line, NoisyThreshold, UnknownLine
 from dpgap.estimates.normal import ndtr, rough_log_ndtr, tabled_log_ndtr
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 
 __all__ = ["Estimates", "Line", "NoisyThreshold", "UnknownLine", "after_selection"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpgap.estimates.line import LOG_ROOT_TWO_PI, NEGLIGIBLE, Line
 from dpgap.estimates.normal import log_ndtr
-from dpgap.exact.draws import Floats
+from dpgap.exact.reals import Floats
 
 _POINTS = 49
 _STAGES = 3

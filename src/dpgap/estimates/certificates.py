@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.exact.draws import Floats
-from dpgap.exact.law import Law, MemorylessLaw
+from dpgap.exact.laws import Law, MemorylessLaw
+from dpgap.exact.reals import Floats
 
 
 class Evidence(NamedTuple):

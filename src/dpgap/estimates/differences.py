@@ -5,7 +5,7 @@ last are often first and last by luck. So an interval of a difference must hold 
 once. It does if it is as long as the largest noise less the smallest, but for a share 1 − level of
 the draws: the quantile of their *spread*. The same goes for one value that is compared with 0 or
 with a threshold: the quantile of the largest noise of all, up or down. The laws are those of
-`dpgap.exact.spreads`, for continuous noise; on the grid they are never too short.
+`dpgap.exact.laws`, for continuous noise; on the grid they are never too short.
 
 Measurements are drawn after the selection and independently of it. So this holds for the very
 answers that were selected.
@@ -32,7 +32,7 @@ def half_width_of_pairs(error: MeasurementError, count: int, level: float) -> fl
     """With confidence `level`, no difference of two of `count` values is off by more than this.
 
     >>> from fractions import Fraction
-    >>> from dpgap.exact.joint_laws import CubeNoise
+    >>> from dpgap.exact.shells import CubeNoise
     >>> error = MeasurementError(CubeNoise(Fraction(160), 10), Fraction(1, 16))
     >>> round(half_width_of_pairs(error, 10, 0.95), 2)  # Gamma(9), and three steps
     288.88

@@ -13,10 +13,10 @@ from functools import lru_cache
 import numpy as np
 
 from dpgap.estimates.linear import gap_shortfall
-from dpgap.exact.draws import Floats
 from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.joint_laws import ShellNoise
 from dpgap.exact.laws import LaplaceNoise, Law
+from dpgap.exact.reals import Floats
+from dpgap.exact.shells import ShellNoise
 
 _TERMS = 1 << 16
 

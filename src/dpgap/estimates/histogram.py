@@ -41,8 +41,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.exact.draws import Floats
 from dpgap.exact.geometric import GeometricNoise
+from dpgap.exact.reals import Floats
 
 COINS = 1 << 24
 """Coins are kept in so many parts of 1."""

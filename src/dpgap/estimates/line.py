@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from dpgap.estimates.normal import tabled_log_ndtr
-from dpgap.exact.draws import Floats
+from dpgap.exact.reals import Floats
 
 NEGLIGIBLE = 25.0
 """What is this many e-folds less likely than the best is left out."""

@@ -12,9 +12,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.exact.draws import Floats
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law
+from dpgap.exact.reals import Floats
 
 
 def blue(measurements: ArrayLike, gaps: ArrayLike, variance_ratio: float) -> Floats:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.exact.draws import Floats
+from dpgap.exact.reals import Floats
 
 _FEW = 100
 _FEW_FOR_A_TABLE = 2_000

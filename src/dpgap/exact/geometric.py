@@ -32,7 +32,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.draws import (
+from dpgap.exact.laws import (
+    Law,
+    exact_upper_quantile,
+    geometric_variance,
+    laplace_farthest_tail,
+    laplace_spread_tail,
+    signed_exponentials,
+    upper_quantile,
+)
+from dpgap.exact.reals import (
     LOW_BITS,
     LOW_MASK,
     Enclosure,
@@ -44,9 +53,6 @@ from dpgap.exact.draws import (
     decimals,
     exponential_bounds,
 )
-from dpgap.exact.law import Law, geometric_variance, signed_exponentials
-from dpgap.exact.laws import exact_upper_quantile, upper_quantile
-from dpgap.exact.spreads import laplace_farthest_tail, laplace_spread_tail
 
 _LN_2 = math.log(2)
 _SPARE = 40

@@ -16,8 +16,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpgap.exact.draws import Integers
 from dpgap.exact.parameters import power_of_two
+from dpgap.exact.reals import Integers
 
 MAX_STEPS = 1 << 60
 """Answers and thresholds lie within ± this many grid steps, so that sums cannot wrap around."""

@@ -1,31 +1,587 @@
-"""The laws of noise that dpgap ships, and their names.
+"""What a law of noise is: everything that the rest of dpgap asks of one.
 
-To add one, write its class and enter it in `LAWS`. What a law must say of itself is in
-`dpgap.exact.law`.
+A law is a value. It knows its mean, variance and tail; what it becomes when floored to whole grid
+steps (its `floor_…` twins, which is what a Sparse Vector releases); what it costs to shift one
+draw, which is what proofs add up; how it is drawn exactly from random words; and what floats a
+simulation should take in its place. Nothing elsewhere asks which law it has.
+
+There are three kinds, each of which can do more than the one before:
+
+- `Law` is enough for a Sparse Vector, an audit, a proof and a simulation. Its draws may be whole
+  numbers, so two of them may be equal: they *tie*.
+- `RealLaw` is noise on the real line, which never ties. A Top-K takes no other: it would have to
+  break ties, and that leaks.
+- `MemorylessLaw` is real noise whose size is exponential. How far it has come says nothing of how
+  far it will go, so the largest of a million draws can be drawn without the others.
+
+All lengths, `scale` included, are in one unit of the caller's choice. The `floor_…` methods and
+exact draws take that unit to be a grid step.
+
+Floors of Laplace noise are symmetric about −½: the values 0 and −1 are equally likely. Folding −1
+onto 0 instead would double the mass at zero and break privacy.
 """
 
 import math
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import ClassVar
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.exact.draws import Floats, decimals
-from dpgap.exact.law import (
-    Law,
-    MemorylessLaw,
-    Noise,
-    RealLaw,
-    Scalar,
-    geometric_mean,
-    geometric_variance,
-    signed_exponentials,
+from dpgap.exact.bits import Bits, Words
+from dpgap.exact.reals import (
+    LOW_BITS,
+    LOW_MASK,
+    RELATIVE_ERROR,
+    WHOLE,
+    Enclosure,
+    Floats,
+    Integers,
+    Refined,
+    Uniform,
+    decide,
+    decimals,
+    difference,
+    exponential_bounds,
+    quick_exponential,
+    scaled,
 )
-from dpgap.exact.spreads import laplace_farthest_tail, laplace_spread_tail
-from dpgap.exact.staircase import StaircaseNoise
+
+Scalar = Any
+"""A number of any kind that a program can run on: int, float, Fraction, a symbol, …"""
+
+
+class Quantiles(Protocol):
+    """A law of which the largest of many draws can be drawn without the others."""
+
+    @property
+    def scale(self) -> Fraction: ...
+    def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]: ...
+    def exact_quantile(self, total: Fraction, digits: int) -> Fraction: ...
+
+
+class Noise(Protocol):
+    """Where a program gets its draws: exact reals, whole steps, floats, symbols, …"""
+
+    def draw(self, law: Any) -> Scalar:
+        """The next draw, from `law`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decay(ABC):
+    """What all noise has in common: its density decays e-fold over every `scale`."""
+
+    scale: Fraction
+
+    signed: ClassVar[bool]
+    """Whether it may be negative."""
+    can_tie: ClassVar[bool] = True
+    """Whether two draws may be equal: proofs then count ties."""
+    monotone_cost: ClassVar[bool] = False
+    """Whether a farther shift is known to cost no less: it spares proofs a question."""
+
+    def scaled(self, factor: Fraction) -> Self:
+        """The same noise, in another unit of length."""
+        return replace(self, scale=self.scale * factor)
+
+    def cost(self, shift: Scalar) -> Scalar:
+        """The most that log(density) can fall when a draw moves by `shift` within the support."""
+        return abs(shift) / self.scale
+
+    def supports(self, value: Scalar) -> Any:
+        """Whether `value` can be drawn at all."""
+        return True if self.signed else value >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Law(Decay):
+    """Noise that is drawn one number at a time."""
+
+    name: ClassVar[str]
+    """What `noise=` calls it."""
+    words: ClassVar[int]
+    """How many random words one draw begins with."""
+
+    @classmethod
+    def best(cls, scale: Fraction, sensitivity: Fraction) -> Self:
+        """The best of its kind at this scale, for answers that move by `sensitivity`."""
+        return cls(scale)
+
+    @property
+    @abstractmethod
+    def mean(self) -> float:
+        """The mean of the noise."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The variance of the noise."""
+
+    @abstractmethod
+    def tail(self, distance: ArrayLike) -> Floats:
+        """P(noise ≥ distance), for each distance."""
+
+    @property
+    @abstractmethod
+    def floor_mean(self) -> float:
+        """The mean of the floored noise."""
+
+    @property
+    @abstractmethod
+    def floor_variance(self) -> float:
+        """The variance of the floored noise."""
+
+    def floor_tail(self, step: int) -> float:
+        """P(⌊noise⌋ > step)."""
+        return float(self.tail(step + 1))
+
+    def floor_mass(self, step: int) -> float:
+        """P(⌊noise⌋ = step)."""
+        return float(self.tail(step) - self.tail(step + 1))
+
+    def difference_tail(self, other: "Law", step: int) -> float:
+        """P(N − N₀ > step), for floors N of this law and N₀ of another; or an upper bound.
+
+        The bound allows half of the excess to each of the two.
+        """
+        half = step // 2
+        return min(1.0, self.floor_tail(half) + float(1 - other.tail(half - step)))
+
+    @abstractmethod
+    def floors(self, bits: Bits, *shape: int) -> Integers:
+        """Exactly distributed noise, floored to whole steps."""
+
+    def floor(self, bits: Bits) -> int:
+        """One draw of `floors`."""
+        return int(self.floors(bits, 1)[0])
+
+    @abstractmethod
+    def from_uniforms(self, uniforms: Floats) -> Floats:
+        """Floats for simulation, never for a release; may overwrite what it is given.
+
+        It is given multiples of 2^−53 from 0 up to 1, as many along the first axis as `words`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RealLaw(Law):
+    """Noise on the real line. Two draws are never equal.
+
+    With m the low 63 bits of the first word, E = −ln(m·2^−63) is a unit exponential. The size of a
+    draw is at most E·scale plus the `overshoot`. If the noise is signed, the top bit is its sign.
+    """
+
+    can_tie: ClassVar[bool] = False
+
+    @property
+    def overshoot(self) -> Fraction:
+        """How much the size of a draw may exceed E·scale."""
+        return Fraction(0)
+
+    @property
+    def breaks(self) -> tuple[float, ...]:
+        """Where, between one whole number and the next, the density jumps."""
+        return ()
+
+    @abstractmethod
+    def density(self, at: Floats) -> Floats:
+        """The density of the noise."""
+
+    @abstractmethod
+    def size_bounds(self, words: Words) -> tuple[Floats, Floats]:
+        """Floats below and above the size of each draw, whatever its sign."""
+
+    @abstractmethod
+    def size(self, words: list[int], bits: Bits) -> Refined:
+        """The size of one draw; the bits serve to refine what the words leave open."""
+
+    def bounds(self, words: Words) -> tuple[Floats, Floats]:
+        """Floats below and above each draw; `words` has the law's words along its first axis."""
+        low, high = self.size_bounds(words)
+        if self.signed:
+            below = words[0] > LOW_MASK
+            low, high = np.where(below, -high, low), np.where(below, -low, high)
+        return low, high
+
+    def real(self, words: list[int], bits: Bits) -> Refined:
+        """One draw, as a real number refined on demand."""
+        size = self.size(words, bits)
+        return scaled(-1, size) if self.signed and words[0] > LOW_BITS else size
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def floors(self, bits: Bits, *shape: int) -> Integers:
+        words = bits.words(self.words, *shape)
+        low, high = self.size_bounds(words)
+        np.floor(low, out=low)
+        undecided = low != np.floor(high, out=high)
+        floored = low.astype(np.int64)
+        if self.signed:  # a negative draw turns ⌊x⌋ into ⌊−x⌋ = −⌊x⌋ − 1
+            floored ^= words[0].view(np.int64) >> 63
+        for where in zip(*np.nonzero(undecided), strict=True):
+            draw = self.real(words[(slice(None), *where)].tolist(), bits)
+            floored[where] = decide(draw, math.floor)
+        return floored
+
+    def floor(self, bits: Bits) -> int:
+        words = [bits.word() for _ in range(self.words)]
+        return int(decide(self.real(words, bits), math.floor))
+
+
+@dataclass(frozen=True, slots=True)
+class MemorylessLaw(RealLaw):
+    """Real noise whose size is E·scale: one exponential, and a sign where it is signed."""
+
+    words: ClassVar[int] = 1
+    monotone_cost: ClassVar[bool] = True
+
+    def size_bounds(self, words: Words) -> tuple[Floats, Floats]:
+        return exponential_bounds(float(self.scale), words[0])
+
+    def size(self, words: list[int], bits: Bits) -> Refined:
+        return scaled(self.scale, Uniform.of_word(words[0], bits).exponential)
+
+    def floor(self, bits: Bits) -> int:
+        word = bits.word()
+        if read := word & LOW_BITS:
+            low, high = quick_exponential(read, WHOLE)
+            scale = self.scale.numerator / self.scale.denominator  # faster than `float`
+            below, above = math.floor(low * scale), math.floor(high * scale)
+            if below == above:
+                return ~below if self.signed and word > LOW_BITS else below
+        return int(decide(self.real([word], bits), math.floor))
+
+    @abstractmethod
+    def quantile(self, sums: Floats) -> Floats:
+        """The noise that e^(−sum) of all draws are below, in units of the scale."""
+
+    def quantile_bounds(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Floats around the noise at sums that are enclosed themselves: lower ends, upper ends.
+
+        The quantile falls as the sum grows, so the ends change places.
+        """
+        scale = float(self.scale)
+        low, high = self.quantile(sums[1]), self.quantile(sums[0])
+        slack = scale * 2.0**-48
+        return (
+            scale * low - np.abs(low) * slack - slack,
+            scale * high + np.abs(high) * slack + slack,
+        )
+
+    @abstractmethod
+    def exact_quantile(self, total: Fraction, digits: int) -> Fraction:
+        """The same for one sum, to half of so many digits, however many draws there are."""
+
+    @abstractmethod
+    def beyond(self, distance: Floats, uniform: Floats) -> Floats:
+        """Floats for simulation, given that noise is at least `distance`; uniforms are above 0."""
+
+
+_MIDDLE = 0.5 - 2.0**-54
+"""Half-way between the uniforms 0, 2^−53, …, 1 − 2^−53; none of them is there."""
+
+
+def signed_exponentials(uniform: Floats) -> Floats:
+    """For simulation: a unit exponential and its sign out of each uniform, in its place.
+
+    Uniforms are multiples of 2^−53, so noise ends at 36: one draw in 10^16 is there.
+    """
+    uniform -= _MIDDLE
+    size = np.abs(uniform)
+    size *= 2
+    np.log(size, out=size)
+    np.copysign(size, uniform, out=uniform)
+    return uniform
+
+
+def geometric_mean(scale: Fraction) -> float:
+    """The mean of ⌊E·scale⌋ for a unit exponential E."""
+    return 1 / math.expm1(1 / scale) if 1 / scale < 700 else 0.0
+
+
+def geometric_variance(scale: Fraction) -> float:
+    """Its variance: p/(1−p)² with p = e^(−1/scale), without cancellation."""
+    half = 1 / (2 * scale)
+    return 1 / (4 * math.sinh(half) ** 2) if half < 300 else 0.0
+
+
+# --------------------------------------------------------------------------------------------------
+# How far several draws lie from each other and from 0: tails, in units of the scale.
+#
+# The *spread* of k values is the largest noise less the smallest; *farthest* is the largest noise
+# of them, up or down. For continuous noise they have simple laws:
+#
+# - *Hull*: a value's noise is u − u₀, so that u₀ cancels in differences. The k + 1 coordinates are
+#   uniform on [0, h], h having a Gamma(k + 2) law. Given h, the spread is at most r with chance
+#   k·b^(k−1) − (k−1)·b^k for b = r/h. Averaged over h, it is Gamma(k − 1) with chance 2/(k + 1),
+#   else Gamma(k).
+# - *Cube*: the same with values on [−h, h] and a Gamma(k + 1) law. Half the spread is Gamma(k − 1);
+#   the farthest is Gamma(k).
+# - *Laplace*: an integral over the smallest.
+#
+# On the grid, hull and cube values are uniform among as many points as a continuous h rounded up to
+# the next possible number, or fewer: the ratio of the two laws falls as h grows. So flooring adds
+# at most one step to a spread, and rounding h up at most two. Laplace noise is only floored.
+
+
+_POINTS = 4_096
+
+
+def gamma_tail(shape: int, x: float) -> float:
+    """P(Gamma(shape) > x): fewer than `shape` events of a Poisson law.
+
+    >>> round(gamma_tail(1, 2.0), 6)
+    0.135335
+    """
+    if x == 0:
+        return 1.0
+    logs = np.append(0.0, np.cumsum(math.log(x) - np.log(np.arange(1, shape))))
+    return float(np.exp(logs - x).sum())
+
+
+def hull_spread_tail(count: int, x: float) -> float:
+    """P(the largest u less the smallest > x)."""
+    shorter = 2 / (count + 1)
+    return shorter * gamma_tail(count - 1, x) + (1 - shorter) * gamma_tail(count, x)
+
+
+def hull_farthest_tail(count: int, x: float) -> float:
+    """P(the largest |u − u₀| > x), averaged over h by its law."""
+    h, weights = _gamma_points(count + 2)
+    b = np.minimum(x / h, 1.0)
+    power, ends = count + 1, np.minimum(2 * b, 1.0)
+    # u₀ is nearer than x to an end, or to both, or to none.
+    near = 2 * (ends**power - b**power) / power
+    return 1 - float(weights @ (near + np.abs(1 - 2 * b) * ends**count))
+
+
+@lru_cache(maxsize=64)
+def _gamma_points(shape: int) -> tuple[Floats, Floats]:
+    """Places and weights that stand for a gamma law."""
+    deviation = math.sqrt(shape)
+    low, high = max(0.0, shape - 12 * deviation), shape + 12 * deviation + 60
+    h = low + (high - low) * (np.arange(_POINTS) + 0.5) / _POINTS
+    logs = (shape - 1) * np.log(h) - h
+    weights = np.exp(logs - logs.max())
+    return h, weights / weights.sum()
+
+
+def laplace_spread_tail(count: int, x: float) -> float:
+    """One less the mean of count·(F(smallest + x) − F(smallest))^(count − 1)."""
+    chances = (np.arange(_POINTS) + 0.5) / _POINTS
+    smallest = np.where(chances < 0.5, np.log(2 * chances), -np.log(2 - 2 * chances))
+    reached = smallest + x
+    half = np.exp(-np.abs(reached)) / 2
+    inside = np.where(reached < 0, half, 1 - half) - chances
+    return 1 - count * float((inside ** (count - 1)).mean())
+
+
+def laplace_farthest_tail(count: int, x: float) -> float:
+    """P(the largest of `count` noises, up or down, > x)."""
+    return -math.expm1(count * math.log1p(-math.exp(-x))) if x > 0 else 1.0
+
+
+# --------------------------------------------------------------------------------------------------
+# Staircase noise: the least variance that pure differential privacy allows, for one number.
+
+
+@dataclass(frozen=True, slots=True)
+class StaircaseNoise(RealLaw):
+    """Geng and Viswanath's noise: flat stairs of width `step`, each split in two parts.
+
+    The magnitude is `step`·(C + W): C counts whole stairs, falling by e^(−step/scale) each; W is
+    uniform on [0, share) or, e^(−step/scale) times as densely, on [share, 1). The density jumps
+    from part to part, so moving a draw costs a whole stair for every part of a `step`.
+    """
+
+    step: Fraction
+    share: Fraction
+
+    name: ClassVar[str] = "staircase"
+    words: ClassVar[int] = 3
+    signed: ClassVar[bool] = True
+    monotone_cost: ClassVar[bool] = True
+
+    @classmethod
+    def best(cls, scale: Fraction, sensitivity: Fraction) -> Self:
+        """The split of least variance, to the nearest rational with denominator ≤ 2^20."""
+        fall = math.exp(-sensitivity / scale)
+        if fall > 0.999:  # the closed form below cancels; this is its limit
+            share = 0.5
+        else:
+            cube = fall - 2 * fall**2 + 2 * fall**4 - fall**5
+            share = -fall / (1 - fall) + (cube / 2) ** (1 / 3) / (1 - fall) ** 2
+        closest = Fraction(share).limit_denominator(1 << 20)
+        return cls(scale, sensitivity, min(max(closest, Fraction(1, 1 << 20)), Fraction(1)))
+
+    def scaled(self, factor: Fraction) -> Self:
+        return replace(self, scale=self.scale * factor, step=self.step * factor)
+
+    def cost(self, shift: Scalar) -> Scalar:
+        return math.ceil(abs(shift) / self.step) * (self.step / self.scale)
+
+    @property
+    def fall(self) -> float:
+        """How much lower each stair is than the one before."""
+        return math.exp(-self.step / self.scale)
+
+    @property
+    def near(self) -> float:
+        """The chance of the near part of a stair."""
+        share = float(self.share)
+        return share / (share + self.fall * (1 - share))
+
+    @property
+    def mean(self) -> float:
+        return 0.0
+
+    @property
+    def variance(self) -> float:
+        share, near = float(self.share), self.near
+        first = near * share / 2 + (1 - near) * (1 + share) / 2
+        second = near * share**2 / 3 + (1 - near) * (1 + share + share**2) / 3
+        return float(self.step) ** 2 * self._second_moment(first, second)
+
+    def _second_moment(self, first: float, second: float) -> float:
+        """E(C + W)² from the first two moments of W; C is geometric and independent of W."""
+        stairs = self.scale / self.step
+        mean = geometric_mean(stairs)
+        return geometric_variance(stairs) + mean**2 + 2 * mean * first + second
+
+    def tail(self, distance: ArrayLike) -> Floats:
+        at: Floats = np.asarray(distance, dtype=np.float64)
+        stair, within = np.divmod(np.abs(at) / float(self.step), 1.0)
+        share, near, fall = float(self.share), self.near, self.fall
+        inner = near * np.minimum(within / share, 1.0)
+        inner += (1 - near) * np.maximum(within - share, 0.0) / max(1 - share, 1e-300)
+        half = fall**stair * (1 - inner + fall * inner) / 2
+        return np.where(at >= 0, half, 1 - half)
+
+    def density(self, at: Floats) -> Floats:
+        step, share = float(self.step), float(self.share)
+        stair, within = np.divmod(np.abs(at) / step, 1.0)
+        height = (1 - self.fall) / (2 * step * (share + self.fall * (1 - share)))
+        density: Floats = height * self.fall ** (stair + (within >= share))
+        return density
+
+    @property
+    def breaks(self) -> tuple[float, ...]:
+        part = float(self.share * self.step % 1)
+        return part, 1 - part
+
+    @property
+    def floor_mean(self) -> float:
+        return -0.5
+
+    @property
+    def floor_variance(self) -> float:
+        """Closed form where a step is a whole number of grid steps, as on every release."""
+        if self.step.denominator != 1:
+            raise ValueError("step must be a whole number of grid steps")
+        width = int(self.step)
+        edge, part = divmod(self.share * width, 1)
+        full, split = int(edge), float(part)
+        # Mass of each floor below, at and above the edge between the two parts of a stair.
+        total = float(self.share) * width + self.fall * float(1 - self.share) * width
+        at = split + self.fall * (1 - split) if full < width else 0.0
+        masses = ((0, full, 1.0), (full, min(full + 1, width), at), (full + 1, width, self.fall))
+        first = sum(mass * (_sum_odd(hi) - _sum_odd(lo)) for lo, hi, mass in masses if lo < hi)
+        second = sum(
+            mass * (_sum_odd_squares(hi) - _sum_odd_squares(lo))
+            for lo, hi, mass in masses
+            if lo < hi
+        )
+        return width**2 * self._second_moment(first / total / width, second / total / width**2)
+
+    def floor_mass(self, step: int) -> float:
+        return Law.floor_mass(self, max(step, -step - 1))
+
+    @property
+    def overshoot(self) -> Fraction:
+        return self.step
+
+    def size_bounds(self, words: Words) -> tuple[Floats, Floats]:
+        low, high = exponential_bounds(float(self.scale), words[0])
+        step, share, near = float(self.step), float(self.share), self.near
+        first, last = np.floor(low / step * (1 - 2.0**-50)), np.floor(high / step * (1 + 2.0**-50))
+        part, place = words[1] * 2.0**-64, words[2] * 2.0**-64
+        is_near, is_far = part < near * (1 - 2.0**-40) - 2.0**-50, part > near * (1 + 2.0**-40)
+        inner = np.where(is_far, share + (1 - share) * place, share * place)
+        known = (first == last) & (is_near | is_far)
+        middle = step * (first + inner)
+        slack = (middle + step) * RELATIVE_ERROR
+        return (
+            np.where(known, middle - slack, step * first * (1 - 2.0**-50)),
+            np.where(known, middle + slack, step * (last + 1) * (1 + 2.0**-50)),
+        )
+
+    def size(self, words: list[int], bits: Bits) -> Refined:
+        part, place = (Uniform(word, 64, bits) for word in words[1:])
+
+        cell: list[Enclosure] = []  # which stair, and which part of it, are decided once
+
+        def size(level: int) -> Enclosure:
+            if not cell:
+                cell.append(self._cell(Uniform.of_word(words[0], bits), part))
+            (origin, width), (low, high) = cell[0], place.enclosure(level)
+            return origin + width * low, origin + width * high
+
+        return size
+
+    def _cell(self, uniform: Uniform, part: Uniform) -> Enclosure:
+        """Where a part of a stair begins, and how wide it is."""
+        stair = decide(scaled(self.scale / self.step, uniform.exponential), math.floor)
+        near = partial(_near_chance, self.share, self.step / self.scale)
+        if decide(difference(part.enclosure, near), lambda bound: bound < 0):
+            return self.step * stair, self.step * self.share
+        return self.step * (stair + self.share), self.step * (1 - self.share)
+
+    def from_uniforms(self, uniforms: Floats) -> Floats:
+        noise, part, place = signed_exponentials(uniforms[0]), uniforms[1], uniforms[2]
+        step, share = float(self.step), float(self.share)
+        size = np.abs(noise)
+        size *= float(self.scale / self.step)
+        np.floor(size, out=size)
+        far = part >= self.near
+        place *= np.where(far, 1 - share, share)
+        size += place
+        size += share * far
+        size *= step
+        return np.copysign(size, noise, out=noise)
+
+
+def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
+    """The chance share / (share + e^(−fall)·(1 − share)), enclosed."""
+    size = 30 * (level + 1)
+    slack = Fraction(1, 10**size)
+    power = Fraction(0)
+    if fall < 3 * size:  # otherwise e^(−fall) is below the slack
+        digits = decimals(size)
+        exponent = digits.divide(Decimal(-fall.numerator), Decimal(fall.denominator))
+        power = Fraction(digits.exp(exponent))
+    low, high = max(power - slack, Fraction(0)), power + slack
+    return share / (share + high * (1 - share)), share / (share + low * (1 - share))
+
+
+def _sum_odd(count: int) -> float:
+    """½ + 1½ + …, `count` terms."""
+    return count**2 / 2
+
+
+def _sum_odd_squares(count: int) -> float:
+    """½² + 1½² + …, `count` terms."""
+    return count * (4 * count**2 - 1) / 12
+
+
+# --------------------------------------------------------------------------------------------------
+# The laws of noise that dpgap ships, and their names.
+#
+# To add one, write its class and enter it in `LAWS`. What a law must say of itself is in
+# `dpgap.exact.laws`.
+
 
 __all__ = ["Law", "MemorylessLaw", "Noise", "RealLaw", "Scalar", "StaircaseNoise"]  # as well
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from dpgap.estimates.after_selection import Estimates, NoisyThreshold, UnknownLine, after_selection
 from dpgap.estimates.linear import blue
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import Grid
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK

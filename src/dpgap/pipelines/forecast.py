@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.joint.classes import log_choose
 
 _TOP_CELLS = 32

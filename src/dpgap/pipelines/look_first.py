@@ -9,8 +9,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import Grid
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube
 from dpgap.mechanisms.measuring.measurement import Joint

@@ -27,8 +27,8 @@ from dpgap._package import public
 from dpgap.budget.account import Account, Request, charged
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
-from dpgap.exact.draws import require_scale
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
+from dpgap.exact.reals import require_scale
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube

@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpgap.exact.draws import Floats
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.exact.parameters import positive_integer, readable
+from dpgap.exact.reals import Floats
 from dpgap.pipelines.forecast import forecast
 from dpgap.pipelines.measured import MeasuredTopK
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute

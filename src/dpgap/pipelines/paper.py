@@ -12,8 +12,8 @@ import numpy as np
 from dpgap.estimates.errors import LaplaceSum, MeasurementError
 from dpgap.estimates.histogram import HistogramError
 from dpgap.estimates.linear import blue, blue_variance, combine, combined_variance
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import Grid
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK

@@ -24,9 +24,9 @@ from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
-from dpgap.exact.draws import Floats, require_scale
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational
+from dpgap.exact.reals import Floats, require_scale
 from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull

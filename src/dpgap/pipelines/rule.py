@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.joint_laws import ShellNoise
+from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.shells import ShellNoise
 from dpgap.pipelines.forecast import Forecast, forecast
 
 _PLACES = 16

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgap.exact.draws import Floats
+from dpgap.exact.reals import Floats
 from dpgap.releases.questions import Question
 from dpgap.releases.results import MeasuredValues
 from dpgap.releases.titles import plural

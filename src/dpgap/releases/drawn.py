@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from dpgap.exact.draws import Integers
+from dpgap.exact.reals import Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

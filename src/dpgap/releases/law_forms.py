@@ -11,11 +11,9 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
 from dpgap.estimates.histogram import COINS, HistogramError
 from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.joint_laws import CubeNoise, HullNoise
-from dpgap.exact.law import Decay
-from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
+from dpgap.exact.laws import Decay, ExponentialNoise, LaplaceNoise, StaircaseNoise
 from dpgap.exact.parameters import power_of_two
-from dpgap.exact.staircase import StaircaseNoise
+from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.releases.faults import DocumentError
 from dpgap.releases.forms import (
     Form,
@@ -55,7 +53,7 @@ def _checked(form: Form, check: Any) -> Form:
 
 
 def _require_drawable(law: Decay, where: str) -> None:
-    """Lengths in steps are bounded by `dpgap.exact.draws.require_scale`; a little more is read."""
+    """Lengths in steps are bounded by `dpgap.exact.reals.require_scale`; a little more is read."""
     lengths = (law.scale, getattr(law, "step", law.scale))
     if not all(_SHORTEST <= length <= 1 / _SHORTEST for length in lengths):
         raise DocumentError(f"{where} must have a scale that dpgap draws from")

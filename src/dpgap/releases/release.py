@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates.certificates import Evidence, belonging
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.parameters import (
     approximately,
     confidence_level,
@@ -24,6 +23,7 @@ from dpgap.exact.parameters import (
     readable_up,
     with_power,
 )
+from dpgap.exact.reals import Floats, Integers
 from dpgap.releases.numbers import exact_value
 from dpgap.releases.plain import plain
 from dpgap.releases.printable import printable, visible

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import dpgap
 from dpgap.estimates.histogram import COINS
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.draws import decide, scaled
 from dpgap.exact.geometric import GeometricNoise
+from dpgap.exact.reals import decide, scaled
 from dpgap.mechanisms.histogram.kernel import Wanted, best_grouped, best_of
 from law_tests import LEVEL, homogeneous_p, tally_p
 from seams import quick_in, words_drawn

@@ -14,7 +14,7 @@ from scipy import stats
 import dpgap
 from dpgap.data.private_counts import CountsInMemory, Found, Groups
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.draws import RealNoise
+from dpgap.exact.reals import RealNoise
 from dpgap.mechanisms.hybrid import kernel
 from dpgap.mechanisms.hybrid.kernel import select_above, select_above_grouped
 from dpgap.mechanisms.top_k import kernel as top_k_kernel

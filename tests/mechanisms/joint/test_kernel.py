@@ -14,8 +14,8 @@ from sets import LEADS, classes_of, law_of_classes, sets_by_class
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.draws import Real, Uniform
 from dpgap.exact.laws import ExponentialNoise
+from dpgap.exact.reals import Real, Uniform
 from dpgap.mechanisms.joint import kernel
 from dpgap.mechanisms.joint.classes import Classes
 from dpgap.mechanisms.joint.kernel import select_classes

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.draws import GridNoise
-from dpgap.exact.joint_draws import shells
-from dpgap.exact.joint_laws import ShellNoise
+from dpgap.exact.reals import GridNoise
+from dpgap.exact.shells import ShellNoise, shells
 from seams import SpyAccount, bits_are
 
 numbers = st.fractions(min_value=0, max_value=50, max_denominator=8)

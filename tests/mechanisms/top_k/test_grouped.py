@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dpgap
 from dpgap.exact import bits as bits_module
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.exact.draws import Uniform
+from dpgap.exact.reals import Uniform
 from dpgap.mechanisms.top_k import grouped as grouped_kernel
 from dpgap.mechanisms.top_k.grouped import TopDraw, select_grouped
 from dpgap.mechanisms.top_k.kernel import select

@@ -12,8 +12,8 @@ from scipy import stats
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits, secure_bits
-from dpgap.exact.draws import RealNoise
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
+from dpgap.exact.reals import RealNoise
 from dpgap.mechanisms.top_k import kernel as top_k_kernel
 from dpgap.mechanisms.top_k.kernel import select
 from law_tests import LEVEL, chi_square_p, homogeneous_p, require_law

@@ -23,8 +23,8 @@ import numpy as np
 from dpgap.data.private_counts import sealed
 from dpgap.estimates.histogram import COINS
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Floats, Integers, Real, Refined, decide, scaled
 from dpgap.exact.geometric import GeometricNoise
+from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, scaled
 from dpgap.mechanisms.top_k.grouped import Tops, places_of
 
 _FAR = 2.0**61

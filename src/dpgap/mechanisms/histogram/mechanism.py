@@ -25,7 +25,6 @@ from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.errors import MeasurementError
 from dpgap.estimates.histogram import HistogramError
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.draws import Floats, Integers, require_scale
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
 from dpgap.exact.laws import Noise, Scalar
@@ -36,6 +35,7 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
+from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.mechanisms.histogram.kernel import Wanted, best_grouped, best_of
 from dpgap.mechanisms.top_k.candidates import Candidates, InGroups, OneByOne, named
 from dpgap.releases.drawn import ReadOff, Values

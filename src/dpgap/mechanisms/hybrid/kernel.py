@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.draws import Floats, Integers, Real, RealNoise
-from dpgap.exact.law import MemorylessLaw
+from dpgap.exact.laws import MemorylessLaw
+from dpgap.exact.reals import Floats, Integers, Real, RealNoise
 from dpgap.mechanisms.top_k.grouped import GroupedSelection, Tops, places_of
 from dpgap.mechanisms.top_k.kernel import (
     Bools,

@@ -10,7 +10,7 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
-from dpgap.exact.draws import decimals
+from dpgap.exact.reals import decimals
 
 _DIGITS = 20
 _LEAST = Fraction(1, 10**400)

@@ -26,7 +26,7 @@ from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid
-from dpgap.exact.law import MemorylessLaw, Noise, Scalar
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_integer, rational, share
 from dpgap.mechanisms.hybrid.kernel import select_above, select_above_grouped
 from dpgap.mechanisms.hybrid.line import chance_above, least_distance

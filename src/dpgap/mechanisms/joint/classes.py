@@ -23,7 +23,7 @@ import numpy as np
 
 from dpgap.data.private_counts import sealed
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 
 TOP_SET = 0
 """The number of the top set's class, which has no other member."""

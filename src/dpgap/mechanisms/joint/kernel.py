@@ -20,8 +20,8 @@ import numpy as np
 
 from dpgap.data.private_counts import sealed
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.draws import Floats, Integers, Real, Uniform, exponential_bounds
-from dpgap.exact.law import MemorylessLaw, Scalar
+from dpgap.exact.laws import MemorylessLaw, Scalar
+from dpgap.exact.reals import Floats, Integers, Real, Uniform, exponential_bounds
 from dpgap.mechanisms.joint.classes import TOP_SET, Classes
 from dpgap.mechanisms.top_k.grouped import TopDraw
 from dpgap.mechanisms.top_k.kernel import ranked

@@ -27,10 +27,10 @@ from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import Found, Groups, PrivateCounts, tally
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.draws import Integers
 from dpgap.exact.grid import Grid
-from dpgap.exact.law import MemorylessLaw, Noise, Scalar
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_integer
+from dpgap.exact.reals import Integers
 from dpgap.mechanisms.joint.classes import Classes
 from dpgap.mechanisms.joint.kernel import select_classes, winner_and_lead
 from dpgap.mechanisms.top_k.candidates import Candidates, Draw, InGroups, named

@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike
 from dpgap._package import public
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Integers
-from dpgap.exact.joint_laws import HullNoise
 from dpgap.exact.laws import Noise, Scalar
 from dpgap.exact.parameters import Rational, boolean
+from dpgap.exact.reals import Integers
+from dpgap.exact.shells import HullNoise
 from dpgap.mechanisms.measuring.measurement import Joint, Measurement, Selection
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpgap._package import public
-from dpgap.exact.joint_laws import CubeNoise
+from dpgap.exact.shells import CubeNoise
 from dpgap.mechanisms.measuring.measurement import Joint
 
 

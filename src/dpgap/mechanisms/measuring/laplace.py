@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from dpgap._package import public
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Integers
 from dpgap.exact.laws import LaplaceNoise
+from dpgap.exact.reals import Integers
 from dpgap.mechanisms.measuring.measurement import Measurement
 
 

@@ -20,12 +20,11 @@ from dpgap.data.private_counts import PrivateCounts, array_of
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.errors import MeasurementError, ValueLaw
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.draws import Floats, Integers, require_scale
 from dpgap.exact.grid import MAX_STEPS, Grid
-from dpgap.exact.joint_draws import shells
-from dpgap.exact.joint_laws import ShellNoise
 from dpgap.exact.laws import Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_rational
+from dpgap.exact.reals import Floats, Integers, require_scale
+from dpgap.exact.shells import ShellNoise, shells
 from dpgap.releases.drawn import Values
 from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.results import MeasuredValues, Promise

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dpgap.estimates.certificates import Evidence
-from dpgap.exact.draws import Floats, Integers, require_scale
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law, Scalar, law_named
+from dpgap.exact.reals import Floats, Integers, require_scale
 
 if TYPE_CHECKING:
     from dpgap.mechanisms.sparse_vector.mechanism import SparseVector

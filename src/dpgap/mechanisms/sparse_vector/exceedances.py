@@ -11,8 +11,8 @@ import math
 import numpy as np
 
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Integers, Uniform, decide
 from dpgap.exact.laws import Law, require_memoryless
+from dpgap.exact.reals import Integers, Uniform, decide
 from dpgap.mechanisms.top_k.grouped import TopDraw, sums_of_waits
 
 _AT_ONCE = 64

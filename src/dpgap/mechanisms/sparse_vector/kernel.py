@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Integers
 from dpgap.exact.laws import Law, Scalar
+from dpgap.exact.reals import Integers
 from dpgap.mechanisms.sparse_vector.exceedances import exceedances
 
 _WORDS_AT_ONCE = 1 << 16

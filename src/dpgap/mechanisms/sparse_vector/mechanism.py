@@ -24,7 +24,6 @@ from dpgap.data.private_counts import PrivateCounts, require_facts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats
 from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
 from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, require_noise
 from dpgap.exact.parameters import (
@@ -35,6 +34,7 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
+from dpgap.exact.reals import Floats
 from dpgap.mechanisms.sparse_vector.branches import (
     Branch,
     Outcome,

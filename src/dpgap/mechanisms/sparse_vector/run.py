@@ -19,9 +19,9 @@ import numpy as np
 from dpgap.budget.account import Account, BudgetExhausted, Charge, Request, reserved, settle
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.bits import ProcessBound
-from dpgap.exact.draws import GridNoise
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import confidence_level, readable
+from dpgap.exact.reals import GridNoise
 from dpgap.mechanisms.sparse_vector.branches import evidence_of
 from dpgap.releases.plain import plain
 

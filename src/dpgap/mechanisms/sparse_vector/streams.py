@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from dpgap.data.private_counts import Chunk, Found, PrivateCounts, sealed
-from dpgap.exact.draws import Integers
 from dpgap.exact.grid import Grid
+from dpgap.exact.reals import Integers
 
 
 class Stream(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpgap.data.private_counts import Groups, sealed
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Integers
+from dpgap.exact.reals import Integers
 from dpgap.mechanisms.top_k.grouped import GroupedSelection, select_grouped
 from dpgap.mechanisms.top_k.kernel import TopKProgram, select
 from dpgap.releases.drawn import Drawn, Ranking

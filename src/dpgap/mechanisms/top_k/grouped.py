@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.draws import (
+from dpgap.exact.laws import MemorylessLaw, Quantiles, require_memoryless
+from dpgap.exact.reals import (
     Enclosure,
     Floats,
     Integers,
@@ -27,8 +28,6 @@ from dpgap.exact.draws import (
     Uniform,
     exponential_bounds,
 )
-from dpgap.exact.law import MemorylessLaw, Quantiles
-from dpgap.exact.laws import require_memoryless
 from dpgap.mechanisms.top_k.kernel import TopKProgram, ranked
 
 _STRETCH = 256

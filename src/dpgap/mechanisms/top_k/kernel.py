@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.draws import LOW_MASK, Floats, Integers, RealNoise
 from dpgap.exact.laws import Noise, RealLaw
+from dpgap.exact.reals import LOW_MASK, Floats, Integers, RealNoise
 
 _SMALL = 1 << 11
 _FIRST_CHUNK = 1 << 8

@@ -25,7 +25,6 @@ from dpgap.data.private_counts import PrivateCounts, require_facts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import require_scale
 from dpgap.exact.grid import Grid, require_labels
 from dpgap.exact.laws import (
     MemorylessLaw,
@@ -43,6 +42,7 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
 )
+from dpgap.exact.reals import require_scale
 from dpgap.mechanisms.top_k.candidates import Candidates, Draw, InGroups, OneByOne
 from dpgap.releases.drawn import Ranking
 from dpgap.releases.provenance import MechanismUsed

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.hybrid.kernel import select_above
 from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.proof.auditing.design import MOST, Design

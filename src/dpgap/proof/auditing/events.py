@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing.finding import BEYOND_COUNTS
 from dpgap.proof.auditing.outputs import Codes, Outputs
 from dpgap.proof.auditing.parts import Part, differs

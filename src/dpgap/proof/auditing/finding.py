@@ -13,7 +13,7 @@ import numpy as np
 
 from dpgap._package import how_to_get
 from dpgap.estimates.normal import scipy_special
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 
 LEVEL = 1e-6
 EPSILON, DELTA = "ε", "δ"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import Law
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.sparse_vector.kernel import sift
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.proof.auditing.design import MOST, Design, variant_of

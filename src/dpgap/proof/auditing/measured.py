@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.mechanisms.measuring.count_hull import CountHull
 from dpgap.mechanisms.measuring.cube import Cube

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.checker.numbers import Affine, Condition
 from dpgap.releases.release import Table
 

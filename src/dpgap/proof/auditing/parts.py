@@ -13,7 +13,7 @@ from itertools import combinations, groupby, pairwise
 
 import numpy as np
 
-from dpgap.exact.draws import Floats
+from dpgap.exact.reals import Floats
 from dpgap.proof.auditing.outputs import ALL, FLOAT, Outputs, kind, number
 
 _MOST_NUMBERS = 40

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import Law, Noise, RealLaw, Scalar
+from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing.outputs import Leaves, Outputs
 from dpgap.proof.checker.guard import Stop
 from dpgap.proof.checker.numbers import Affine, BadNoise, BadProgram, Violation

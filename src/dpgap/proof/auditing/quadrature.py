@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dpgap.exact.draws import Floats
 from dpgap.exact.laws import RealLaw
+from dpgap.exact.reals import Floats
 
 _NODES = 24
 _REACH = 45

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dpgap.exact.draws import Floats
+from dpgap.exact.reals import Floats
 from dpgap.proof.auditing.calling import Calls
 from dpgap.proof.auditing.events import OutputEvent, events, excess, promise
 from dpgap.proof.auditing.neighbours import NOT_ONE, Answers, Pair, changes_of_mind, pairs

@@ -11,8 +11,8 @@ from itertools import combinations
 import numpy as np
 
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats, Integers
-from dpgap.exact.joint_draws import below
+from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.shells import below
 from dpgap.mechanisms.joint.classes import TOP_SET, Classes
 from dpgap.mechanisms.joint.kernel import select_classes
 from dpgap.mechanisms.joint.mechanism import JointTopK

@@ -10,8 +10,8 @@ from itertools import permutations
 import numpy as np
 
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import RealLaw
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.top_k.kernel import select
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.proof.auditing.design import MOST, Design, variant_of

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dpgap.exact.law import Law, MemorylessLaw, Noise
+from dpgap.exact.laws import Law, MemorylessLaw, Noise
 from dpgap.proof.checker.alignment import Draws, Given
 from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.checker.output import collect, take_apart

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dpgap.exact.bits import Bits
-from dpgap.exact.draws import Integers
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.laws import LaplaceNoise, Scalar
+from dpgap.exact.reals import Integers
 from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.proof.checker.families import altered
 from dpgap.proof.mutants.entry import CatalogueEntry, Event

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpgap.exact.draws import Integers
+from dpgap.exact.reals import Integers
 from dpgap.research.paper.files import Counted, read_counts
 from dpgap.research.paper.quest import make_t40i10
 

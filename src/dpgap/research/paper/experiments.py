@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK

@@ -14,7 +14,7 @@ import numpy as np
 from dpgap.data.domain import whole
 from dpgap.data.files import kind_of, quoted, read_file
 from dpgap.data.tracebacks import quietly
-from dpgap.exact.draws import Integers
+from dpgap.exact.reals import Integers
 
 
 class Counted(NamedTuple):

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.exact.draws import Integers
+from dpgap.exact.reals import Integers
 
 Rng = np.random.Generator
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.parameters import positive_integer
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.mechanisms.joint.mechanism import JointTopK

@@ -9,8 +9,8 @@ from typing import TypeGuard
 
 import numpy as np
 
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.laws import Law, MemorylessLaw
+from dpgap.exact.reals import Floats, Integers
 
 Rng = np.random.Generator
 

@@ -7,8 +7,8 @@ real ones (roundings, where coordinates have either sign), once each shell has i
 
 import numpy as np
 
-from dpgap.exact.draws import Floats
-from dpgap.exact.joint_laws import ShellNoise
+from dpgap.exact.reals import Floats
+from dpgap.exact.shells import ShellNoise
 from dpgap.research.simulation.floats import Rng
 
 _INSIDE = 1 - 2.0**-50

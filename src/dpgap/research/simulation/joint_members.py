@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from dpgap.estimates.normal import scipy_special
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.joint.classes import Classes
 from dpgap.research.simulation.floats import Rng
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.joint.classes import TOP_SET, Classes
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.research.simulation.floats import Rng

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.estimates.linear import blue_variance, combine, combined_variance
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import Grid
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpgap.exact.grid import Grid
-from dpgap.exact.joint_laws import ShellNoise
 from dpgap.exact.laws import Law
+from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.hybrid.mechanism import HybridTopK
 from dpgap.mechanisms.joint.mechanism import JointTopK
 from dpgap.mechanisms.measuring.count_hull import CountHull

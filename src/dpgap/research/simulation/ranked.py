@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap.data.private_counts import PrivateCounts
-from dpgap.exact.draws import Floats, Integers
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law
+from dpgap.exact.reals import Floats, Integers
 from dpgap.research.simulation.floats import Rng, beyond, hits
 
 _FEW = 8.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgap.exact.draws import Integers
+from dpgap.exact.reals import Integers
 from dpgap.pipelines.measured import MeasuredTopK
 from dpgap.research.simulation.floats import Rng
 from dpgap.research.simulation.measured import measure, measure_top_k

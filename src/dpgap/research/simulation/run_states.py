@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 
 Flags = NDArray[np.bool_]

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpgap.exact.draws import Floats, Integers
+from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.research.simulation.floats import Rng, draw, has_known_tail
 from dpgap.research.simulation.ranked import Ranked

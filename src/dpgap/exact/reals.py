@@ -26,7 +26,8 @@ from dpgap.exact.bits import Bits, Words, secure_bits
 from dpgap.exact.parameters import approximately
 
 if TYPE_CHECKING:
-    from dpgap.exact.law import Law, RealLaw
+    from dpgap.exact.laws import Law, RealLaw
+
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
