@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.estimates.differences import half_width_of_pairs
+from dpgap.estimates.errors import half_width_of_pairs
 from dpgap.estimates.linear import combine
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring.laplace import Laplace

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpgap
-from dpgap.estimates.differences import half_width_of_pairs
+from dpgap.estimates.errors import half_width_of_pairs
 from dpgap.research.paper.datasets import load_all
 from dpgap.research.paper.files import read_counts
 

@@ -6,8 +6,13 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from dpgap.estimates import blue
-from dpgap.estimates.after_selection import Line, NoisyThreshold, UnknownLine, after_selection
-from dpgap.estimates.after_selection_in_logs import estimates_in_logs
+from dpgap.estimates.after_selection import (
+    Line,
+    NoisyThreshold,
+    UnknownLine,
+    after_selection,
+    estimates_in_logs,
+)
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +88,7 @@ def test_a_much_finer_grid_changes_nothing(
     own, scale = 3.0, 8.0
     measured, leads = _races(0.0, 40, k, own, scale)
     found = after_selection(measured, leads, np.float64(scale), own, line)
-    monkeypatch.setattr("dpgap.estimates.after_selection_in_logs._POINTS", 800)
+    monkeypatch.setattr("dpgap.estimates.after_selection._POINTS_IN_LOGS", 800)
     means, variances = estimates_in_logs(measured, leads, np.full((40, k), scale), own, line)
     assert np.abs(found.means - means).max() < 1e-5 * own
     assert np.median(np.abs(found.means - means)) < 1e-6 * own

@@ -10,8 +10,7 @@ from scipy import stats
 
 import dpgap
 from accuracy import falling_counts
-from dpgap.estimates.differences import half_width_of_all, half_width_of_pairs
-from dpgap.estimates.errors import MeasurementError
+from dpgap.estimates.errors import MeasurementError, half_width_of_all, half_width_of_pairs
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import LaplaceNoise
 from dpgap.exact.shells import CubeNoise, HullNoise, shells

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpgap.estimates.histogram import COINS, HistogramError
+from dpgap.estimates.errors import COINS, HistogramError
 from dpgap.exact.geometric import GeometricNoise
 from law_tests import LEVEL
 from seams import quick_in

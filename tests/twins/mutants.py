@@ -25,7 +25,7 @@ from dpgap.data.engines.base import Engine
 from dpgap.data.engines.counted import CountsInEngine
 from dpgap.data.engines.in_duckdb import DuckDB
 from dpgap.data.private_counts import CountsInMemory
-from dpgap.estimates.histogram import COINS
+from dpgap.estimates.errors import COINS
 from dpgap.mechanisms.histogram.kernel import _Contenders
 from dpgap.mechanisms.top_k.candidates import InGroups
 from dpgap.pipelines.look_first import LookFirst

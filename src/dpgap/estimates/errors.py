@@ -6,11 +6,14 @@ a law is remembered: laws are public.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpgap.estimates.linear import gap_shortfall
 from dpgap.exact.geometric import GeometricNoise
@@ -138,3 +141,205 @@ def laplace_sum_half_width(terms: tuple[tuple[float, int], ...], level: float) -
         inside = middle / reach + 2 / math.pi * float(weights @ np.sin(frequency * middle))
         low, high = (middle, high) if inside < level else (low, middle)
     return high
+
+
+# --------------------------------------------------------------------------------------------------
+# How far measured values may be off from each other, for all pairs at once.
+#
+# Which two values a reader compares depends on the estimates, and so on the noise: the first and
+# the last are often first and last by luck. So an interval of a difference must hold for all pairs
+# at once. It does if it is as long as the largest noise less the smallest, but for a share 1 −
+# level of the draws: the quantile of their *spread*. The same goes for one value that is compared
+# with 0 or with a threshold: the quantile of the largest noise of all, up or down. The laws are
+# those of `dpgap.exact.laws`, for continuous noise; on the grid they are never too short.
+#
+# Measurements are drawn after the selection and independently of it. So this holds for the very
+# answers that were selected.
+
+
+class Difference(NamedTuple):
+    """By how much one answer is larger than another, and an interval that holds for all pairs."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def half_width_of_pairs(error: MeasurementError, count: int, level: float) -> float:
+    """With confidence `level`, no difference of two of `count` values is off by more than this.
+
+    >>> from fractions import Fraction
+    >>> from dpgap.exact.shells import CubeNoise
+    >>> error = MeasurementError(CubeNoise(Fraction(160), 10), Fraction(1, 16))
+    >>> round(half_width_of_pairs(error, 10, 0.95), 2)  # Gamma(9), and three steps
+    288.88
+    """
+    return _spread(error.law, count, level) * float(error.grid) if count > 1 else 0.0
+
+
+def half_width_of_all(error: MeasurementError, count: int, level: float) -> float:
+    """With confidence `level`, none of `count` values is off by more than this."""
+    return _farthest(error.law, count, level) * float(error.grid)
+
+
+@lru_cache(maxsize=256)
+@np.errstate(all="ignore")
+def _spread(law: ValueLaw, count: int, level: float) -> float:
+    """The quantile of the largest noise less the smallest, in steps."""
+    found = _quantile(lambda x: law.spread_tail(count, x), level)
+    return float(law.scale) * found + law.steps_more
+
+
+@lru_cache(maxsize=256)
+@np.errstate(all="ignore")
+def _farthest(law: ValueLaw, count: int, level: float) -> float:
+    """The quantile of the largest noise, up or down, in steps."""
+    found = _quantile(lambda x: law.farthest_tail(count, x), level)
+    return float(law.scale) * found + law.steps_more
+
+
+def _quantile(tail: Callable[[float], float], level: float) -> float:
+    """Where a falling tail reaches 1 − level."""
+    low, high = 0.0, 1.0
+    while tail(high) > 1 - level:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if tail(middle) > 1 - level else (low, middle)
+    return high
+
+
+# --------------------------------------------------------------------------------------------------
+# How far off a noisy count may be that was returned because it was large.
+#
+# A winner's noisy count y was returned because it reached a *line*: the one that was stated, or the
+# best loser's noisy count. Given the line, the noisy count has its own law, cut off below the line.
+# So an interval must hold every true count q under which y would not be surprising *among noisy
+# counts that reach the line*:
+#
+#     P(noisy ≥ y | noisy ≥ line) > a   and   P(noisy ≤ y | noisy ≥ line) > a,   a = (1 − level)/2.
+#
+# Far above the line this is the noise's own interval. Near the line, small q are not surprising at
+# all: whatever q is, a noisy count that reached the line is likely to be just over it. So a lead
+# over the line of less than about scale · ln(1/a), 3.7 scales at 95 %, has no lower end: all that
+# can be said is "at most". The upper end is never below the noisy count itself.
+#
+# Noisy counts are whole numbers, and may be on the line. Those on a *stated* line are returned.
+# Those that tie with the best loser are returned if their coin, uniform from 0 to 1, is above the
+# loser's, c. In both cases a noisy count on the line is returned with chance 1 − c, where c is 0
+# for a stated line. All noisy counts with independent coins are as private as the counts alone, so
+# that c may be known; it is kept to 24 binary places, rounded down. Both ends fall as c rises. So
+# the upper end is that of the smallest c that it can be, and the lower end that of the largest. A c
+# that was not kept may be anything from 0 to 1.
+#
+# Given the line and c, winners are independent of each other. So ends at the level^(1/k) hold for
+# all k of them at once with confidence level.
+#
+# With p = e^(−1/scale) and ℓ = y − line, ends follow from P(noise ≥ t) = p^t/(1 + p) for t ≥ 1 in
+# closed form. With d = c + p·(1 − c),
+#
+#     high − y is the largest whole number < scale · ln((1 − (1 − a)·d·p^ℓ) / (a·(1 + p)))
+#     low − y is the smallest > scale · ln(a·(1 + p)·(1 + √(1 − 4·d·p^ℓ/(a·(1 + p)²)))/2)
+#
+# and low is −∞ where p^ℓ > a·(1 − c + c·p), or where ℓ is 0. On whole numbers the lower end does
+# not use all of a. What it leaves over, whatever c is, goes to the upper end, which may then be a
+# step or two less.
+
+
+COINS = 1 << 24
+"""Coins are kept in so many parts of 1."""
+_ROUNDING = 1e-12
+"""More than floats err by; it makes intervals longer."""
+_MOST_STEPS = 2
+"""By how many steps an upper end may come down: the lower one leaves over at most a·(1 − p)."""
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramError:
+    """The noise of noisy values that reached a line: its law and the line, in whole steps."""
+
+    law: GeometricNoise
+    grid: Fraction
+    line: int
+    whole_coin: int | None
+    """The best loser's coin in 2^24ths, if the line is its noisy value; 0 if it was stated.
+
+    None where it was not kept: intervals then hold for every coin.
+    """
+
+    @property
+    def variance(self) -> float:
+        """The variance of the noise; selection is not in it."""
+        return self.law.value_variance * float(self.grid) ** 2
+
+    def half_width(self, level: float) -> float:
+        """How far a value that is clear of the line is off at most, with confidence `level`."""
+        return self.law.value_half_width(level) * float(self.grid)
+
+    def half_width_of_pairs(self, count: int, level: float) -> float:
+        """How far the difference of two of `count` values is off that are clear of the line."""
+        return 2 * self.half_width(level ** (1 / count)) if count > 1 else 0.0
+
+    def ends_of_all(self, values: Floats, level: float, rounding: float) -> Floats:
+        """The ends of intervals that hold for all values at once; shape (k, 2)."""
+        return self.ends(values, level ** (1 / max(values.size, 1)), rounding)
+
+    @np.errstate(all="ignore")
+    def ends(self, values: Floats, level: float, rounding: float) -> Floats:
+        """The ends of an interval for each value; shape (k, 2). The lower end may be −∞.
+
+        >>> error = HistogramError(GeometricNoise(Fraction(10)), Fraction(1), 100, 0)
+        >>> error.ends(np.array([101.0, 300.0]), 0.95, 0.0).tolist()
+        [[-inf, 115.0], [270.0, 329.0]]
+        """
+        width = float(self.grid)
+        lead = np.rint(values / width) - self.line
+        below, above = self._steps(lead, (1 - level) / 2)
+        return np.stack(
+            [values + below * width - rounding, values + above * width + rounding], axis=1
+        )
+
+    def _steps(self, lead: Floats, share: float) -> tuple[Floats, Floats]:
+        """How many steps the ends are from values with these leads, for a `share` at each end."""
+        scale, fall = float(self.law.scale), math.exp(-1 / self.law.scale)
+        power = np.exp(-lead / scale)
+        least, most = self._coins()
+        less, more = ((coin + fall * (1 - coin)) * power for coin in (least, most))
+        up = scale * np.log(np.maximum(1 - (1 - share) * less, 0.0) / (share * (1 + fall)))
+        above = np.maximum(np.ceil(up + _slack(up, scale)) - 1, 0.0)
+        root = np.sqrt(np.maximum(1 - 4 * more / (share * (1 + fall) ** 2), 0.0))
+        down = scale * np.log(share * (1 + fall) * (1 + root) / 2)
+        below = np.minimum(np.floor(down - _slack(down, scale)) + 1, 0.0)
+        is_clear = power <= share * (1 - most * (1 - fall)) * (1 - _ROUNDING)
+        for _ in range(_MOST_STEPS):
+            above -= (above > 0) & self._has_to_spare(above, less, more, share)
+        return np.where(is_clear & (lead > 0), below, -np.inf), above
+
+    def _coins(self) -> tuple[float, float]:
+        """The least and the most that the coin can be."""
+        if self.whole_coin is None:
+            return 0.0, 1.0
+        return self.whole_coin / COINS, (self.whole_coin + 1) / COINS
+
+    def _has_to_spare(self, above: Floats, less: Floats, more: Floats, share: float) -> Bools:
+        """Whether the count at the upper end can be left out with what its lower end leaves over.
+
+        A count's noisy values are whole, so that those that are too large for it have a chance of
+        less than the share. What is cut off lies between `less` and `more`; the answer holds for
+        all of that.
+        """
+        scale, fall = float(self.law.scale), math.exp(-1 / self.law.scale)
+        power = np.exp(-above / scale) / (1 + fall)
+        reaches = 1 - less * power
+        allowed = share * reaches * (1 + fall)
+        too_large = np.maximum(np.ceil(-scale * np.log(allowed) * (1 - _ROUNDING)), 1.0)
+        used = np.exp(-too_large / scale) / (1 + fall) / (1 - more * power)
+        enough: Bools = power * (1 - less) / reaches < (2 * share - used) * (1 - _ROUNDING)
+        return enough
+
+
+def _slack(length: Floats, scale: float) -> Floats:
+    """−∞, which a logarithm of 0 is, stays what it is."""
+    return np.where(np.isinf(length), 0.0, _ROUNDING * (np.abs(length) + scale))

@@ -9,8 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from dpgap.estimates.errors import LaplaceSum, MeasurementError
-from dpgap.estimates.histogram import HistogramError
+from dpgap.estimates.errors import HistogramError, LaplaceSum, MeasurementError
 from dpgap.estimates.linear import blue, blue_variance, combine, combined_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.estimates.histogram import HistogramError
+from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately
 from dpgap.releases.cutting import cut_in_words, of_what_is_left
 from dpgap.releases.numbers import in_words, ranks_in_words, separated

@@ -8,8 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap.estimates.certificates import Evidence
-from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError
-from dpgap.estimates.histogram import COINS, HistogramError
+from dpgap.estimates.errors import COINS, GapErrors, HistogramError, LaplaceSum, MeasurementError
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.laws import Decay, ExponentialNoise, LaplaceNoise, StaircaseNoise
 from dpgap.exact.parameters import power_of_two

@@ -8,9 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpgap.estimates.differences import Difference, half_width_of_all, half_width_of_pairs
-from dpgap.estimates.errors import GapErrors, LaplaceSum, MeasurementError, around
-from dpgap.estimates.histogram import HistogramError
+from dpgap.estimates.errors import (
+    Difference,
+    GapErrors,
+    HistogramError,
+    LaplaceSum,
+    MeasurementError,
+    around,
+    half_width_of_all,
+    half_width_of_pairs,
+)
 from dpgap.exact.parameters import confidence_level, positive_integer, readable
 from dpgap.exact.reals import Floats, Integers
 from dpgap.releases.release import Promise, Release, Selected, named

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgap
-from dpgap.estimates.histogram import COINS
+from dpgap.estimates.errors import COINS
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.reals import decide, scaled

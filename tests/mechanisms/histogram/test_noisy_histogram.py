@@ -10,8 +10,7 @@ from scipy import stats
 
 import dpgap
 from dpgap.data.private_counts import CountsInMemory
-from dpgap.estimates.errors import MeasurementError
-from dpgap.estimates.histogram import HistogramError
+from dpgap.estimates.errors import HistogramError, MeasurementError
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin
 from law_tests import LEVEL

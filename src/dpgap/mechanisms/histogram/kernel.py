@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpgap.data.private_counts import sealed
-from dpgap.estimates.histogram import COINS
+from dpgap.estimates.errors import COINS
 from dpgap.exact.bits import Bits
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.reals import Floats, Integers, Real, Refined, decide, scaled

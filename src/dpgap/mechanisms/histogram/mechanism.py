@@ -22,8 +22,7 @@ from dpgap.budget.account import Account, Request, charged
 from dpgap.data.grouped_counts import GroupedAnswers
 from dpgap.data.private_counts import PrivateCounts, array_of, require_facts
 from dpgap.data.tracebacks import errors_without_answers
-from dpgap.estimates.errors import MeasurementError
-from dpgap.estimates.histogram import HistogramError
+from dpgap.estimates.errors import HistogramError, MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
