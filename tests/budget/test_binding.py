@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dpgap.budget.account import RefusedRequest, Request
-from dpgap.budget.binding import refuse_contradiction, stated_facts
 from dpgap.budget.ledger import Ledger, LedgerAccount
+from dpgap.budget.requests import refuse_contradiction, stated_facts
 
 COLUMNS = [("customer", "integer"), ("product", "text")]
 FACTS = {

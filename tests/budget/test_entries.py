@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpgap.budget.account import BudgetExhausted
-from dpgap.budget.amounts import NOTHING, Amount
-from dpgap.budget.book import (
+from dpgap.budget.account import NOTHING, Amount, BudgetExhausted
+from dpgap.budget.entries import (
     Author,
     Balance,
+    Entry,
+    UnreadableEntry,
     allowing,
     binding,
     closing,
@@ -24,11 +25,11 @@ from dpgap.budget.book import (
     migrating,
     opening,
     raising,
+    read_entry,
     reserving,
     settling,
     writing_off,
 )
-from dpgap.budget.entries import Entry, UnreadableEntry, read_entry
 
 SHARES = st.fractions(min_value=0, max_value=1, max_denominator=10**6)
 ACTS = ["reserve", "reserve", "settle", "settle", "write off", "raise", "lower", "allow", "bind"]

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import dpgap
-from dpgap.budget.amounts import UNIT, Amount, rounded_down, rounded_up
-from dpgap.budget.book import Author, Balance, opening, reserving, settling
-from dpgap.budget.entries import Entry
+from dpgap.budget.account import UNIT, Amount, rounded_down, rounded_up
+from dpgap.budget.entries import Author, Balance, Entry, opening, reserving, settling
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 from dpgap.cli.app import app
 

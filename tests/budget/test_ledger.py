@@ -8,8 +8,7 @@ import pytest
 import sqlalchemy as sql
 
 import dpgap
-from dpgap.budget.account import Request
-from dpgap.budget.amounts import UNIT
+from dpgap.budget.account import UNIT, Request
 from dpgap.budget.ledger import Ledger, LedgerError
 
 

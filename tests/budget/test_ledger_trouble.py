@@ -101,7 +101,7 @@ def test_a_database_without_a_ledger_refuses_the_release(folder: Path) -> None:
 def test_a_ledger_that_others_keep_busy_refuses_the_release(
     account: LedgerAccount, folder: Path, no_noise: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpgap.budget.databases.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("dpgap.budget.store.BUSY_SECONDS", 0.1)
     waiting = Ledger(f"sqlite:///{folder}/budget.db").account("sales")
     with account.ledger._store.writing("sales"):
         assert "is busy with other releases" in _refusal(waiting)

@@ -6,8 +6,8 @@ from threading import Barrier
 
 import pytest
 
-from dpgap.budget.amounts import Amount
-from dpgap.budget.book import Author, opening
+from dpgap.budget.account import Amount
+from dpgap.budget.entries import Author, opening
 from dpgap.budget.ledger import Ledger, LedgerError
 
 LOOK_ALIKES = [

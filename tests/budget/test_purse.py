@@ -8,8 +8,7 @@ from fractions import Fraction
 import pytest
 
 from dpgap import BudgetExhausted
-from dpgap.budget.account import RefusedRequest, Request, charged
-from dpgap.budget.amounts import Amount
+from dpgap.budget.account import Amount, RefusedRequest, Request, charged
 from dpgap.budget.purse import Purse
 
 

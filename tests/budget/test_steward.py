@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from dpgap.budget import requests
-from dpgap.budget.account import AlreadyCharged, BudgetExhausted, QuotaExhausted, Request
-from dpgap.budget.amounts import NOTHING, Amount
+from dpgap.budget.account import (
+    NOTHING,
+    AlreadyCharged,
+    Amount,
+    BudgetExhausted,
+    QuotaExhausted,
+    Request,
+)
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward

@@ -13,9 +13,8 @@ import httpx
 import pytest
 from desks import Running, form_in, process_of, question, running, token_of, write_file
 
-from dpgap.budget.amounts import Amount
-from dpgap.budget.book import Author, Balance, reserving, settling
-from dpgap.budget.entries import Entry
+from dpgap.budget.account import Amount
+from dpgap.budget.entries import Author, Balance, Entry, reserving, settling
 from dpgap.budget.ledger import Ledger
 from dpgap.desk import expecting
 from dpgap.desk.app import open_desk

@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 import dpgap
-from dpgap.budget.amounts import Amount
+from dpgap.budget.account import Amount
 from dpgap.budget.purse import Purse
 
 SOLD = pandas.DataFrame(

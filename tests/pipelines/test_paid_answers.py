@@ -11,8 +11,7 @@ import pytest
 
 import dpgap
 import dpgap.data.domain as domains
-from dpgap.budget.account import AlreadyCharged, RefusedRequest
-from dpgap.budget.amounts import rounded_up
+from dpgap.budget.account import AlreadyCharged, RefusedRequest, rounded_up
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.releases.document import SHOWN, handed_out
 from seams import FailingBits, bits_are

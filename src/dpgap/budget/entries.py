@@ -14,21 +14,31 @@ dpgap does not know, is refused: it was made by a later dpgap.
 >>> entry = read_entry(1, '["sales", 0, "create", null, "1", "1", "0", "0", "", "ann", "2026", ""]')
 >>> entry.total, entry.seal()[:8]
 (Fraction(1, 1), '8abbfe33')
+
+>>> from fractions import Fraction
+>>> ann = Author("ann@lab", "2026-01-02", "ann")
+>>> half, most = Amount(Fraction(1, 2)), Amount(Fraction(3, 4))
+>>> book = [opening("sales", Amount(Fraction(1)), ann)]
+>>> book.append(reserving(Balance(book[-1], None), most, "top 10 of url", ann))
+>>> book.append(settling(Balance(book[-1], book[-1]), book[1], half, ann))
+>>> book[-1].remaining, flaws(book)
+(Fraction(1, 2), [])
 """
 
 import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpgap._package import public
-from dpgap.budget.amounts import NOTHING, Amount
+from dpgap.budget.account import NOTHING, Amount, BudgetExhausted, NumberTooLong
+from dpgap.exact.parameters import readable
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
 RAISE, LOWER, CLOSE = "raise", "lower", "close"
@@ -276,3 +286,345 @@ def _require_known(said: Mapping[str, Any]) -> None:
             raise UnreadableEntry(
                 f"was made by a later dpgap, which knows another {name}: update dpgap to read it"
             )
+
+
+# --------------------------------------------------------------------------------------------------
+# The book of a budget: entries that only ever follow each other.
+#
+# A data set's book opens with its total (ε, δ). A release first *reserves* the most it can cost and
+# then *settles* to what it did cost. A steward raises, lowers or closes the total, gives people
+# allowances, writes off reservations that nobody will settle, and states the table that the budget
+# is for. Each of these is one function, which makes the next entry from the last one or refuses.
+#
+# Every entry carries the balance after it and the hash of the entry before it. `flaws` makes every
+# entry again from the one before, so one that is edited, removed or put in shows.
+#
+# The hash has no key. Who can write to the ledger can also rewrite the whole chain from some entry
+# on, or put back an older copy. That shows only to someone who noted the last hash, the *head*, in
+# another place: a chain that no longer contains a head noted earlier is not the one it was.
+
+
+class Author(NamedTuple):
+    """Who writes an entry, when, for whom and why.
+
+    `who` is the user and the machine, `person` whose request it is or whom it concerns, and `actor`
+    the person who acts.
+    """
+
+    who: str
+    at: str
+    person: str = ""
+    reason: str = ""
+    actor: str = ""
+
+
+class Balance(NamedTuple):
+    """Where a book stands: its last entry, and the last one that concerns a person."""
+
+    last: Entry
+    mine: Entry | None
+
+    @property
+    def left(self) -> Amount:
+        """What this person can still spend: no more than the budget and their allowance have."""
+        left = NOTHING if self.last.closed else self.last.left
+        if self.mine is None or self.mine.allowance is None:
+            return left
+        rest = self.mine.allowance - self.mine.person_spent  # below 0 if it was lowered since
+        return Amount(
+            max(Fraction(0), min(left.epsilon, rest.epsilon)),
+            max(Fraction(0), min(left.delta, rest.delta)),
+        )
+
+
+def opening(
+    dataset: str,
+    total: Amount,
+    author: Author,
+    extra: Mapping[str, Any] | None = None,
+    version: int = THIRD,
+) -> Entry:
+    """The first entry of a book; "facts" in `extra` state the table that it is for."""
+    return Entry(
+        dataset, 0, CREATE, None, total, total, NOTHING, NOTHING, "", author.who, author.at, "",
+        version=version,
+        person=author.person,
+        actor=author.actor,
+        reason=author.reason,
+        bound=0 if extra and "facts" in extra else None,
+        extra=extra or {},
+    ).sealed()  # fmt: skip
+
+
+def reserving(
+    balance: Balance,
+    charge: Amount,
+    purpose: str,
+    author: Author,
+    key: str | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> Entry:
+    """The entry that sets an amount aside, or `BudgetExhausted`."""
+    last, before = balance.last, _before(balance)
+    if not NOTHING.fits(charge):
+        raise ValueError(f"what is reserved must not be less than 0, not {charge}")
+    if last.closed:
+        raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
+    amounts = [last.granted, last.used, last.held, last.left]
+    if short := _short(charge, _OF_ALL, amounts):
+        raise BudgetExhausted(f"data set {last.dataset!r} cannot cover this release: {short}")
+    if before.allowance is not None:
+        amounts = [before.allowance, before.person_spent, balance.left]
+        names = {"person": author.person, "dataset": last.dataset}
+        if short := _short(charge, _OF_ONE, amounts, **names):
+            raise BudgetExhausted(f"{short}: a steward can allow more")
+    return _next(
+        balance,
+        RESERVE,
+        author,
+        charge=charge,
+        held=last.held + charge,
+        purpose=purpose,
+        key=key,
+        person_spent=before.person_spent + charge if author.person else NOTHING,
+        extra=extra or {},
+    )
+
+
+_OF_ALL = "total {} = {}, spent {}, reserved {}, remaining {}, requested {}"
+_OF_ONE = (
+    "{person!r} may spend {} = {} of data set {dataset!r} and has spent or reserved {}, so {} is "
+    "left for them and {} is too much"
+)
+
+
+def _short(charge: Amount, words: str, amounts: list[Amount], **names: str) -> str:
+    """The words with the figures of ε or δ if what is left, the last amount, does not cover it."""
+    return "; ".join(
+        words.format(symbol, *(readable(getattr(it, part)) for it in (*amounts, charge)), **names)
+        for symbol, part in (("ε", "epsilon"), ("δ", "delta"))
+        if getattr(charge, part) > getattr(amounts[-1], part)
+    )
+
+
+def settling(
+    balance: Balance,
+    reservation: Entry,
+    spent: Amount,
+    author: Author,
+    extra: Mapping[str, Any] | None = None,
+) -> Entry:
+    """The entry that replaces what was reserved by what was spent.
+
+    If a document is archived, "document" in `extra` is its hash, and "length" says how many
+    characters it has.
+    """
+    charge = reservation.charge
+    if not NOTHING.fits(spent) or not spent.fits(charge):
+        raise ValueError(
+            f"epsilon must lie between 0 and the {readable(charge.epsilon)} reserved, "
+            f"not {readable(spent.epsilon)}"
+        )
+    extra = extra or {}
+    length = extra.get("length", 0)
+    if not (isinstance(length, int) and length >= 0):
+        raise ValueError("length must be that of a document")
+    changes: dict[str, Any] = {"extra": extra, "archived": balance.last.archived + length}
+    if reservation.person:
+        changes["person_spent"] = _before(balance).person_spent - charge + spent
+    return _replacing(balance, SETTLE, reservation, spent, author, **changes)
+
+
+def writing_off(balance: Balance, reservation: Entry, author: Author) -> Entry:
+    """The entry that counts a reservation as spent, all of it, for good."""
+    return _replacing(balance, WRITE_OFF, reservation, reservation.charge, author)
+
+
+def _replacing(
+    balance: Balance, kind: str, reservation: Entry, spent: Amount, author: Author, **changes: Any
+) -> Entry:
+    return _next(
+        balance,
+        kind,
+        author._replace(person=reservation.person),
+        reservation=reservation.number,
+        charge=spent,
+        used=balance.last.used + spent,
+        held=balance.last.held - reservation.charge,
+        **changes,
+    )
+
+
+def raising(balance: Balance, total: Amount, author: Author) -> Entry:
+    """The entry that grants more in all."""
+    last = balance.last
+    if last.closed or not last.granted.fits(total) or total == last.granted:
+        raise ValueError(
+            f"data set {last.dataset!r} has a total of {last.granted}"
+            f"{' and is closed' if last.closed else ''}: a raised one must be larger, not {total}"
+        )
+    return _next(balance, RAISE, author, charge=total, granted=total)
+
+
+def lowering(balance: Balance, total: Amount, author: Author) -> Entry:
+    """The entry that grants less in all, though never less than is spent and reserved."""
+    last = balance.last
+    if not total.fits(last.granted) or total == last.granted:
+        raise ValueError(
+            f"data set {last.dataset!r} has a total of {last.granted}: a lowered one must be "
+            f"smaller, not {total}"
+        )
+    gone = last.used + last.held
+    if not gone.fits(total):
+        raise ValueError(
+            f"data set {last.dataset!r} has spent and reserved {gone}: its total cannot be "
+            f"lowered to {total}"
+        )
+    return _next(balance, LOWER, author, charge=total, granted=total)
+
+
+def closing(balance: Balance, author: Author) -> Entry:
+    """The entry after which nothing more is reserved. What is under way can still be settled."""
+    if balance.last.closed:
+        raise ValueError(f"the budget of data set {balance.last.dataset!r} is closed already")
+    return _next(balance, CLOSE, author, closed=True)
+
+
+def allowing(balance: Balance, allowance: Amount, author: Author) -> Entry:
+    """The entry that says how much of the total a person may spend, what is spent included."""
+    return _next(balance, ALLOW, author, charge=allowance, allowance=allowance)
+
+
+def binding(balance: Balance, extra: Mapping[str, Any], author: Author) -> Entry:
+    """The entry that states, in its "facts" and from now on, the table that the budget is for."""
+    if "facts" not in extra:
+        raise ValueError("facts must be stated")
+    return _next(balance, BIND, author, bound=balance.last.number + 1, extra=extra)
+
+
+def migrating(last: Entry, author: Author, version: int = THIRD, archived: int = 0) -> Entry:
+    """The entry that follows the last one of an older version, and is of a later one.
+
+    `archived` is how many characters the documents have that were archived before.
+    """
+    if not last.version < version:
+        raise ValueError("only a book of an older version is migrated")
+    extra = {"from": last.version}
+    changes: dict[str, Any] = {"version": version, "archived": archived, "extra": extra}
+    return _next(Balance(last, None), MIGRATE, author, **changes)
+
+
+def _before(balance: Balance) -> Entry:
+    """What a person has been allowed and has spent so far."""
+    if balance.mine is not None:
+        return balance.mine
+    return replace(balance.last, person_spent=NOTHING, allowance=None)
+
+
+def _next(balance: Balance, kind: str, author: Author, **changes: Any) -> Entry:
+    last, before = balance.last, _before(balance)
+    same = {
+        "number": last.number + 1,
+        "kind": kind,
+        "reservation": None,
+        "charge": NOTHING,
+        "purpose": "",
+        "previous": last.hash,
+        "key": None,
+        "person_spent": before.person_spent,
+        "allowance": before.allowance,
+        "extra": {},
+    }
+    return replace(last, **{**same, **author._asdict(), **changes}).sealed()
+
+
+def has_head(book: Iterable[Entry], head: str) -> bool:
+    """Whether the book still contains the entry of a hash that was noted earlier."""
+    return any(entry.hash == head for entry in book)
+
+
+def flaws(book: Iterable[Entry]) -> list[str]:
+    """Everything that is wrong with one data set's book; nothing if it is intact."""
+    found: list[str] = []
+    replay = _Replay()
+    for entry in book:
+        if entry.hash != entry.seal():
+            found.append(f"entry {entry.number} was edited: it does not match its hash")
+        found += replay.break_in_chain(entry)
+        if not replay.could_make(entry):
+            found.append(f"entry {entry.number} does not add up")
+        replay.follow(entry)
+    return found if replay.last is not None else ["there are no entries"]
+
+
+@dataclass(slots=True)
+class _Replay:
+    """What entries so far say: enough to make the next one again."""
+
+    last: Entry | None = None
+    people: dict[str, Entry] = field(default_factory=dict)
+    waiting: dict[int, Entry] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+
+    def break_in_chain(self, entry: Entry) -> list[str]:
+        last = self.last
+        number, previous = (0, "") if last is None else (last.number + 1, last.hash)
+        if entry.number != number:
+            return [f"entry {number} is missing: entry {entry.number} was found instead"]
+        if entry.previous != previous:
+            return [f"entry {number} does not follow the entry before it"]
+        return []
+
+    def could_make(self, entry: Entry) -> bool:
+        """Whether the entry is the one that its kind makes from the one before it."""
+        if entry.key in self.keys:
+            return False
+        try:
+            expected = self._made_again(entry)
+        except (BudgetExhausted, NumberTooLong, ValueError, KeyError):
+            return False
+        if self.last is None:
+            return entry == replace(expected, hash=entry.hash)
+        # A break in the chain was told already.
+        return entry == replace(
+            expected, hash=entry.hash, number=entry.number, previous=entry.previous
+        )
+
+    def follow(self, entry: Entry) -> None:
+        self.last = entry
+        if entry.person:
+            self.people[entry.person] = entry
+        if entry.key is not None:
+            self.keys.add(entry.key)
+        if entry.kind == RESERVE:
+            self.waiting[entry.number] = entry
+        elif entry.reservation is not None:
+            self.waiting.pop(entry.reservation, None)
+
+    def _made_again(self, entry: Entry) -> Entry:
+        author = Author(entry.who, entry.at, entry.person, entry.reason, entry.actor)
+        if self.last is None:
+            return opening(entry.dataset, entry.granted, author, entry.extra, entry.version)
+        balance = Balance(self.last, self.people.get(entry.person))
+        if entry.kind == RESERVE:
+            purpose, extra = entry.purpose, entry.extra
+            return reserving(balance, entry.charge, purpose, author, entry.key, extra)
+        if entry.kind in (SETTLE, WRITE_OFF) and entry.reservation is not None:
+            reservation = self.waiting[entry.reservation]
+            if entry.kind == SETTLE:
+                return settling(balance, reservation, entry.charge, author, entry.extra)
+            return writing_off(balance, reservation, author)
+        if entry.kind == MIGRATE:
+            return migrating(self.last, author, entry.version, entry.archived)
+        if self.last.version == FIRST:
+            raise KeyError(entry.kind)
+        return self._act_again(balance, entry, author)
+
+    def _act_again(self, balance: Balance, entry: Entry, author: Author) -> Entry:
+        """What a steward did."""
+        if entry.kind == CLOSE:
+            return closing(balance, author)
+        if entry.kind == BIND:
+            return binding(balance, entry.extra, author)
+        amounts = {RAISE: raising, LOWER: lowering, ALLOW: allowing}
+        return amounts[entry.kind](balance, entry.charge, author)

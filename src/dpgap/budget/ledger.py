@@ -6,8 +6,8 @@ Whatever goes wrong in between leaves the reservation spent. If the ledger canno
 nothing is released.
 
 The default is a SQLite file (made readable to its owner only); PostgreSQL serves several machines.
-What entries say and what their hashes show: `dpgap.budget.entries` and `dpgap.budget.book`. What a
-steward does with a budget: `dpgap.budget.steward`.
+What entries say and what their hashes show: `dpgap.budget.entries`. What a steward does with a
+budget: `dpgap.budget.steward`.
 
 >>> import tempfile, os
 >>> ledger = Ledger(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
@@ -25,13 +25,21 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpgap._package import public
-from dpgap.budget.account import Answered, Request
-from dpgap.budget.amounts import Amount, granted, rounded_up
-from dpgap.budget.binding import refuse_contradiction, refuse_if_not_private, stated_facts
-from dpgap.budget.book import Author, Balance, flaws, has_head, opening, reserving, settling
-from dpgap.budget.entries import RESERVE, Entry, UnreadableEntry, hash_of
+from dpgap.budget.account import Amount, Answered, Request, granted, rounded_up
+from dpgap.budget.entries import (
+    RESERVE,
+    Author,
+    Balance,
+    Entry,
+    UnreadableEntry,
+    flaws,
+    has_head,
+    hash_of,
+    opening,
+    reserving,
+    settling,
+)
 from dpgap.budget.entries import LedgerError as LedgerError
-from dpgap.budget.names import look_alike, require_name, system_user
 from dpgap.budget.requests import (
     Quota,
     answered_by,
@@ -41,11 +49,17 @@ from dpgap.budget.requests import (
     document_of,
     edited_documents,
     facts_of,
+    look_alike,
     reference_of,
     refuse_beyond,
+    refuse_contradiction,
+    refuse_if_not_private,
     refuse_if_under_way,
+    require_name,
     require_words,
+    stated_facts,
     stating,
+    system_user,
 )
 from dpgap.budget.store import Document, Outline, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpgap.budget.account import BudgetExhausted
-from dpgap.budget.amounts import Amount
+from dpgap.budget.account import Amount, BudgetExhausted
 from dpgap.exact.bits import ProcessBound
 
 

@@ -20,11 +20,13 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpgap.budget.amounts import Amount, granted
-from dpgap.budget.binding import stated_facts
-from dpgap.budget.book import (
+from dpgap.budget.account import Amount, granted
+from dpgap.budget.entries import (
+    RESERVE,
+    WRITE_OFF,
     Author,
     Balance,
+    Entry,
     allowing,
     binding,
     closing,
@@ -32,8 +34,7 @@ from dpgap.budget.book import (
     raising,
     writing_off,
 )
-from dpgap.budget.entries import RESERVE, WRITE_OFF, Entry
-from dpgap.budget.requests import require_words, stating
+from dpgap.budget.requests import require_words, stated_facts, stating
 from dpgap.exact.parameters import Rational, rational
 
 if TYPE_CHECKING:

@@ -9,22 +9,31 @@ everything else asks for the migration. One of a later layout is refused: whatev
 
 In all layouts the entries are in `dpgap_entries`. So a dpgap that knows only older layouts fails on
 a ledger that was migrated, and cannot open a second budget beside it.
+
+>>> read_url("sqlite:////srv/budget.db?mode=rwc").file
+PosixPath('/srv/budget.db')
+>>> read_url("postgresql://ann:secret@host/db?password=secret").where
+'postgresql+psycopg://ann:***@host/db'
 """
 
 import json
+import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlencode
 
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
-from dpgap.budget.addresses import read_url
-from dpgap.budget.amounts import NumberTooLong
-from dpgap.budget.book import Author, flaws, migrating
-from dpgap.budget.databases import make_file, open_database, trouble
+from dpgap._package import how_to_get
+from dpgap.budget.account import NumberTooLong
 from dpgap.budget.entries import (
     FIRST,
     RESERVE,
@@ -32,11 +41,217 @@ from dpgap.budget.entries import (
     SETTLE,
     THIRD,
     WRITE_OFF,
+    Author,
     Entry,
     LedgerError,
     UnreadableEntry,
+    flaws,
+    migrating,
     read_entry,
 )
+
+# --------------------------------------------------------------------------------------------------
+# Where a ledger is: the ways to write it down, and the one that its engine is given.
+#
+# A SQLite file is `sqlite:///budget.db`, `budget.db`, or a URI of SQLite's own such as
+# `sqlite:///file:my%20budget.db?mode=ro&uri=true`. All of them become one absolute path, which does
+# not move with the working folder, and a URL that never makes the file: an address that is only
+# read leaves nothing behind, and whoever makes the file decides who may read it.
+
+
+_ACCEPTED = "sqlite:///budget.db or postgresql://user@host/database"
+_IN_MEMORY = "ledger must name a file: a budget in memory is forgotten"
+_OF_THE_DRIVER = (
+    "cached_statements",
+    "check_same_thread",
+    "detect_types",
+    "isolation_level",
+    "timeout",
+)
+"""What Python's driver for SQLite takes; SQLite itself takes the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a ledger is."""
+
+    url: sql.URL
+    """What the engine opens. It may hold a password."""
+    where: str
+    """What may be shown."""
+    file: Path | None = None
+    """The absolute path, if the ledger is a SQLite file."""
+    may_be_made: bool = False
+    """Whether the file may be made where there is none."""
+
+
+def read_url(url: object) -> Address:
+    """The address that a user wrote down, in any of the ways that are accepted."""
+    parsed = _parsed(url)
+    kind = parsed.get_backend_name()
+    if kind in ("postgresql", "postgres"):
+        server = parsed.set(drivername="postgresql+psycopg")
+        # A query may hold a password as well.
+        return Address(server, server.set(query={}).render_as_string(hide_password=True))
+    if kind != "sqlite":
+        raise ValueError(f"ledger must be a URL such as {_ACCEPTED}, not of kind {kind!r}")
+    return _sqlite(parsed)
+
+
+def _parsed(url: object) -> sql.URL:
+    if isinstance(url, Path):
+        return sql.URL.create("sqlite", database=str(url.absolute()))
+    if isinstance(url, str) and url and ":" not in url:
+        url = f"sqlite:///{url}"
+    if isinstance(url, str | sql.URL):
+        with suppress(SQLAlchemyError, ValueError, TypeError):
+            return sql.make_url(url)
+    raise ValueError(f"ledger must be a URL such as {_ACCEPTED}")
+
+
+def _sqlite(url: sql.URL) -> Address:
+    options: dict[str, str] = {}
+    for name, value in url.query.items():
+        if not isinstance(value, str):
+            raise ValueError(f"ledger must say {name!r} once in its URL")
+        options[name] = value
+    said_uri = options.pop("uri", None) is not None
+    file = _file(url.database or "", said_uri)
+    mode = options.pop("mode", "rwc")
+    if mode == "memory" or options.get("vfs") == "memdb":
+        raise ValueError(_IN_MEMORY)
+    if mode not in ("ro", "rw", "rwc"):
+        raise ValueError("ledger must have one of the modes ro, rw and rwc in its URL")
+    driver = {name: options.pop(name) for name in _OF_THE_DRIVER if name in options}
+    opening = urlencode({**options, "mode": "ro" if mode == "ro" else "rw"})
+    return Address(
+        url=url.set(database=f"{file.as_uri()}?{opening}", query={**driver, "uri": "true"}),
+        where=sql.URL.create("sqlite", database=str(file)).render_as_string(),
+        file=file,
+        may_be_made=mode == "rwc",
+    )
+
+
+def _file(name: str, said_uri: bool) -> Path:
+    """The absolute path of the file that the database part of a URL names."""
+    if name.startswith("file:"):
+        if not said_uri and os.path.lexists(name):
+            raise ValueError(
+                f"ledger is unclear: there is a file called {name!r}. Write sqlite:///./{name} "
+                "for it, or add uri=true for the file that the URI names"
+            )
+        name = _named_by(name)
+    if not name or ":memory:" in name or "\0" in name:
+        raise ValueError(_IN_MEMORY)
+    return Path(name).absolute()
+
+
+def _named_by(uri: str) -> str:
+    """The path in a `file:` URI, as SQLite reads it."""
+    path = uri.removeprefix("file:").partition("#")[0]
+    if path.startswith("//"):
+        host, slash, path = path.removeprefix("//").partition("/")
+        if host not in ("", "localhost"):
+            raise ValueError("ledger must be a file of this machine: write file:///path")
+        path = slash + path
+    return unquote(path, errors="surrogateescape")
+
+
+# --------------------------------------------------------------------------------------------------
+# How the database of a ledger is opened, and what is wrong with it, in our own words.
+
+
+BUSY_SECONDS = 60
+"""How long to wait for other releases that are writing to the same ledger."""
+
+
+def open_database(url: sql.URL) -> sql.Engine:
+    """The database at a URL; nothing is connected yet."""
+    # No pool: a connection never crosses a fork, and a dropped one is never met again.
+    if url.get_backend_name() == "sqlite":
+        wait = {} if "timeout" in url.query else {"timeout": BUSY_SECONDS}
+        engine = sql.create_engine(url, poolclass=NullPool, connect_args=wait)
+        sql.event.listen(engine, "connect", _leave_transactions_to_us)
+        sql.event.listen(engine, "begin", _begin)
+        return engine
+    try:
+        return sql.create_engine(
+            url,
+            poolclass=NullPool,
+            isolation_level="READ COMMITTED",
+            connect_args=_waiting(url),
+        )
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            f"a PostgreSQL ledger needs psycopg: {how_to_get('postgres')}"
+        ) from None
+
+
+def make_file(address: Address) -> None:
+    """Make an empty file that only its owner can read and write; journals take its mode."""
+    if address.file is None or not address.may_be_made or address.file.exists():
+        return
+    try:
+        os.close(os.open(address.file, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
+
+
+def _waiting(url: sql.URL) -> dict[str, Any]:
+    """How long to wait for PostgreSQL. What the user says comes later, and so counts."""
+    said = url.query.get("options", os.environ.get("PGOPTIONS", ""))
+    options = [
+        f"-c lock_timeout={BUSY_SECONDS * 1000}",
+        *([said] if isinstance(said, str) else said),
+    ]
+    wait: dict[str, Any] = {"options": " ".join(options).rstrip()}
+    return wait if "connect_timeout" in url.query else wait | {"connect_timeout": 10}
+
+
+def _leave_transactions_to_us(connection: Any, record: object) -> None:
+    connection.isolation_level = None
+    connection.execute("PRAGMA synchronous = EXTRA")  # committed means on the disk
+
+
+def _begin(connection: sql.Connection) -> None:
+    # A writer locks at once: it must not read a balance that another is about to change.
+    connection.exec_driver_sql(connection.get_execution_options().get("dpgap_begin", "BEGIN"))
+
+
+_MISSING = re.compile(
+    r'(?:no such table: (?:main\.)?|relation ")(?P<table>\w+)'
+    r'|(?P<kind>role|database) "(?P<name>[^"]+)" does not exist'
+)
+_TROUBLES = {
+    "readonly": "is read-only",
+    "read-only": "is read-only",
+    "full": "has no room left on the disk",
+    "no space": "has no room left on the disk",
+    "locked": "is busy with other releases",
+    "lock timeout": "is busy with other releases",
+    "not a database": "is damaged or no ledger at all",
+    "malformed": "is damaged or no ledger at all",
+    "column": "was given another layout meanwhile",
+    "unable to open": "cannot be opened",
+    "depend on it": "has tables that views of yours depend on: drop those views first",
+    "permission denied": "does not let you do this",
+    "connection": "cannot be reached",
+}
+
+
+def trouble(error: SQLAlchemyError) -> str:
+    """What is wrong with the ledger, in our own words."""
+    cause = str(getattr(error, "orig", None) or error).lower()
+    if missing := _MISSING.search(cause):
+        if missing["table"]:
+            return f"is no ledger yet: it has no table {missing['table']!r} (`dpgap ledger create`)"
+        return f"cannot be opened: its server has no {missing['kind']} {missing['name']!r}"
+    return next((words for sign, words in _TROUBLES.items() if sign in cause), "failed")
+
+
+# --------------------------------------------------------------------------------------------------
+# Where a ledger is kept: its tables in a database, and the transactions that touch them.
+
 
 _CREATING = 0x6470676170
 """The number of the lock that lets one process at a time open or migrate budgets in PostgreSQL."""

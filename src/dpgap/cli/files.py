@@ -115,7 +115,7 @@ def input_files(table: str, domain: str, ledger: str | None) -> list[Input]:
     names = _files_of_url(table) if "://" in table else [table]
     found += [Input("the table", Path(name)) for name in names]
     if ledger is not None:
-        from dpgap.budget.addresses import read_url
+        from dpgap.budget.store import read_url
 
         file = read_url(ledger).file
         if file is not None:

@@ -311,7 +311,7 @@ def _tell(last: "Entry", json: bool) -> None:
 
 
 def _summary(book: "list[Entry]") -> dict[str, Any]:
-    from dpgap.budget.amounts import readable_text
+    from dpgap.budget.account import readable_text
 
     last = book[-1]
     exact = ("epsilon", "delta")
@@ -339,8 +339,8 @@ def _person(mine: "Entry") -> dict[str, Any]:
 
 def _purpose_of_budget(store: Any, book: "list[Entry]") -> list[str]:
     """What the budget is for, in one line."""
-    from dpgap.budget.binding import fingerprint
     from dpgap.budget.ledger import LedgerAccount
+    from dpgap.budget.requests import fingerprint
 
     if book[-1].bound is None:
         return []
@@ -355,7 +355,7 @@ def _purpose_of_budget(store: Any, book: "list[Entry]") -> list[str]:
 
 def _people(store: "Ledger", last: "Entry") -> list[str]:
     """What each person has spent and may spend, a line each; also of those who spent nothing."""
-    from dpgap.budget.book import Balance
+    from dpgap.budget.entries import Balance
 
     lines = []
     for mine in store.people(last.dataset):

@@ -5,7 +5,7 @@ import io
 import json
 from typing import TYPE_CHECKING
 
-from dpgap.budget.amounts import readable_text
+from dpgap.budget.account import readable_text
 from dpgap.exact.parameters import approximately
 from dpgap.releases.printable import in_a_cell
 

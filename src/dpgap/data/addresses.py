@@ -26,7 +26,7 @@ import narwhals as nw
 from narwhals.dtypes import DType
 
 from dpgap._package import how_to_get
-from dpgap.budget.binding import ANY, table_address
+from dpgap.budget.requests import ANY, table_address
 from dpgap.data.tracebacks import quietly
 from dpgap.releases.printable import printable
 

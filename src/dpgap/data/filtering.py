@@ -28,7 +28,7 @@ import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
-from dpgap.budget.binding import ANY
+from dpgap.budget.requests import ANY
 from dpgap.data import readings
 from dpgap.data.addresses import Frame, guessed
 from dpgap.data.engines.base import Engine

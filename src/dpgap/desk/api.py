@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
-from dpgap.budget.amounts import readable_text
+from dpgap.budget.account import readable_text
 from dpgap.budget.steward import Steward
 from dpgap.desk.acts import act
 from dpgap.desk.asking import DeskQuestion

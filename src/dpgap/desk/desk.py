@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpgap.budget.account import UNDER_WAY, AlreadyCharged
-from dpgap.budget.amounts import Amount
+from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Amount
 from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.requests import Quota

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpgap.budget.names import system_user
+from dpgap.budget.requests import system_user
 from dpgap.desk.refusals import Refused
 from dpgap.desk.stewards_file import (
     FileFaults,

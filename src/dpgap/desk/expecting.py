@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import dpgap
-from dpgap.budget.amounts import NOTHING, Amount
+from dpgap.budget.account import NOTHING, Amount
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.desk.asking import DeskQuestion
 from dpgap.exact.parameters import approximately

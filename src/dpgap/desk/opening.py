@@ -7,11 +7,15 @@ contradict it, and nothing is written before all of the file is known to be righ
 from collections.abc import Mapping
 from typing import Any
 
-from dpgap.budget.amounts import granted
-from dpgap.budget.binding import is_one_table, refuse_contradiction, stated_facts
+from dpgap.budget.account import granted
 from dpgap.budget.ledger import Ledger
-from dpgap.budget.names import look_alike
-from dpgap.budget.requests import require_meant
+from dpgap.budget.requests import (
+    is_one_table,
+    look_alike,
+    refuse_contradiction,
+    require_meant,
+    stated_facts,
+)
 from dpgap.budget.store import Store
 from dpgap.desk.shelf import Shelf
 from dpgap.desk.stewards_file import FileFaults, ListedData, StewardsFile

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from dpgap.budget.account import Request
-from dpgap.budget.amounts import Amount
+from dpgap.budget.account import Amount, Request
 from dpgap.budget.entries import Entry, LedgerError
 from dpgap.budget.ledger import LedgerAccount, LedgerReservation
 from dpgap.desk.asking import DeskQuestion, ask

@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from dpgap._package import public
-from dpgap.budget.account import Account
-from dpgap.budget.amounts import granted
+from dpgap.budget.account import Account, granted
 from dpgap.budget.purse import Purse
 from dpgap.data.by_group import CountsByGroup
 from dpgap.data.counts import Table, counts, require_neighbours

@@ -11,8 +11,8 @@ from fractions import Fraction
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpgap.budget.amounts import NOTHING, Amount
-from dpgap.budget.binding import is_one_table
+from dpgap.budget.account import NOTHING, Amount
+from dpgap.budget.requests import is_one_table
 from dpgap.exact.parameters import approximately
 from dpgap.releases.picture import drawn_row
 from dpgap.releases.standalone import listed, safe, section, standalone

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from dpgap.budget.amounts import readable_text
+from dpgap.budget.account import readable_text
 from dpgap.releases.json_text import written
 from dpgap.releases.numbers import number
 from dpgap.releases.plain import plain
