@@ -15,10 +15,10 @@ from typing import NamedTuple
 from drawing import line, picture, text
 
 import dpgap
-from dpgap.releases.picture import Scale
+from dpgap.releases.findings import plural, title_of
+from dpgap.releases.page import Scale
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.rows import Row, rows_of
-from dpgap.releases.titles import plural, title_of
+from dpgap.releases.text import Row, rows_of
 
 ROW = 30
 

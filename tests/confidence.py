@@ -26,7 +26,7 @@ from dpgap.mechanisms.sparse_vector.branches import evidence_of
 from dpgap.pipelines.asking import Asked, counted
 from dpgap.pipelines.paper import above_errors
 from dpgap.releases.questions import Origin
-from dpgap.releases.results import AboveRelease, Measured
+from dpgap.releases.release import AboveRelease, Measured
 
 Floats = NDArray[np.float64]
 Said = Iterator[tuple[str, str, Floats]]

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from dpgap.releases.page import page
-from dpgap.releases.results import Release
-from dpgap.releases.rows import to_csv
-from dpgap.releases.terminal import shown
+from dpgap.releases.release import Release
+from dpgap.releases.text import shown, to_csv
 
 LEVELS = (0.5, 0.8, 0.95, 0.999)
 

@@ -10,7 +10,7 @@ import pandas
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.releases.results import Release
+from dpgap.releases.release import Release
 from seams import bits_are
 
 _LETTERS = {

@@ -12,8 +12,7 @@ import pytest
 import dpgap
 from dpgap.budget.ledger import Ledger
 from dpgap.releases.ledger_page import ledger_page
-from dpgap.releases.page import notebook, page
-from dpgap.releases.standalone import CONTENT_POLICY, STYLE
+from dpgap.releases.page import CONTENT_POLICY, STYLE, notebook, page
 from dpgap.research.paper.claims import Claim
 from dpgap.research.paper.page import as_html
 from releases_to_show import NAMES, SESSION, released, session

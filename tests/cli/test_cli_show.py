@@ -13,7 +13,7 @@ import dpgap
 from dpgap.cli.app import app
 from dpgap.releases.document import SHOWN
 from dpgap.releases.page import page
-from dpgap.releases.rows import to_csv
+from dpgap.releases.text import to_csv
 
 KEPT = Path(__file__).parents[1] / "releases" / "documents"
 NAMES = sorted(path.stem for path in KEPT.glob("*.json"))

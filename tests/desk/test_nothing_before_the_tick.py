@@ -212,7 +212,7 @@ class Late:
 def test_a_document_says_when_it_was_charged_and_not_when_it_was_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
-    monkeypatch.setattr("dpgap.releases.provenance.datetime", Late)
+    monkeypatch.setattr("dpgap.releases.release.datetime", Late)
     with running(write_file(tmp_path, more=more)) as desk, desk.program("ann") as ann:
         document = ann.post(ASK, json=question(k=1)).json()["release"]
         (charge,) = [each for each in desk.desk.ledger.entries("sales") if each.kind == "reserve"]

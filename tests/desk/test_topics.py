@@ -11,8 +11,7 @@ from desks import Running, question, running, write_file
 
 import dpgap
 from dpgap.data.private_counts import CountsInMemory
-from dpgap.releases.by_group import ReleasesByGroup
-from dpgap.releases.counted import UnitCount
+from dpgap.releases.by_group import ReleasesByGroup, UnitCount
 from dpgap.releases.questions import TableRelease
 
 TOPICS = """

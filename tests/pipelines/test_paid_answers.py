@@ -99,8 +99,8 @@ def test_a_paid_answer_is_shown_again_however_long_it_is(
     table: str, account: LedgerAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = ask(table, account)
-    monkeypatch.setattr("dpgap.releases.json_text.MOST", 100)
-    monkeypatch.setattr("dpgap.releases.json_text._MOST_BRACKETS", 2)
+    monkeypatch.setattr("dpgap.releases.plain.MOST", 100)
+    monkeypatch.setattr("dpgap.releases.plain._MOST_BRACKETS", 2)
     assert ask(table, account).to_json() == first.to_json()
 
 

@@ -13,8 +13,7 @@ import pytest
 
 import dpgap
 from dpgap.releases.page import page
-from dpgap.releases.rows import HEADINGS, rows_of, to_csv
-from dpgap.releases.terminal import shown
+from dpgap.releases.text import HEADINGS, rows_of, shown, to_csv
 
 COUNTS = [900, 700, 690, 300, 100, 90, 10]
 

@@ -8,9 +8,8 @@ import pandas
 import pytest
 
 import dpgap
-from dpgap.releases.page import page
-from dpgap.releases.session_page import session_page
-from dpgap.releases.terminal import shown
+from dpgap.releases.page import page, session_page
+from dpgap.releases.text import shown
 
 PRODUCTS = ["Figs", "Peas", "Oats"]
 LANDS = ["CH", "DE", "FR"]

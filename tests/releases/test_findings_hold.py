@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import dpgap
-from dpgap.releases.numbers import in_words
-from dpgap.releases.results import Measured
+from dpgap.releases.plain import in_words
+from dpgap.releases.release import Measured
 from seams import long_case, quick_in
 
 Values = NDArray[np.float64]

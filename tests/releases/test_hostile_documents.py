@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgap
-from dpgap.releases.faults import DocumentError
-from dpgap.releases.forms import exact, maybe, parts, whole
+from dpgap.releases.document import exact, maybe, parts, whole
 from dpgap.releases.page import page
-from dpgap.releases.rows import to_csv
+from dpgap.releases.printable import DocumentError
+from dpgap.releases.text import to_csv
 from faces import faces
 
 KEPT = Path(__file__).parent / "documents"

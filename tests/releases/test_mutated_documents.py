@@ -12,10 +12,9 @@ import pytest
 
 import dpgap
 from dpgap.releases.document import SHOWN
-from dpgap.releases.faults import DocumentError
 from dpgap.releases.page import page
-from dpgap.releases.rows import to_csv
-from dpgap.releases.terminal import shown
+from dpgap.releases.printable import DocumentError
+from dpgap.releases.text import shown, to_csv
 
 KEPT = Path(__file__).parent / "documents"
 DOCUMENTS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(KEPT.glob("*.json"))}

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 import dpgap
-from dpgap.releases.page import fragment, notebook, page
-from dpgap.releases.picture import Scale, picture
-from dpgap.releases.provenance import LedgerReference
-from dpgap.releases.rows import cells_of
-from dpgap.releases.standalone import text
-from dpgap.releases.titles import title_of
+from dpgap.releases.findings import title_of
+from dpgap.releases.page import Scale, fragment, notebook, page, picture, text
+from dpgap.releases.release import LedgerReference
+from dpgap.releases.text import cells_of
 from releases_to_show import released
 
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import dpgap
 from dpgap.releases import document as documents
-from dpgap.releases.provenance import Provenance
 from dpgap.releases.questions import TableRelease
-from dpgap.releases.results import Release
+from dpgap.releases.release import Provenance, Release
 from faces import arrays, faces
 
 KEPT = Path(__file__).parent / "documents"

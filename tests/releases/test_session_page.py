@@ -9,9 +9,8 @@ from typing import Any
 import pandas
 
 import dpgap
-from dpgap.releases.page import page
-from dpgap.releases.provenance import LedgerReference
-from dpgap.releases.session_page import session_page
+from dpgap.releases.page import page, session_page
+from dpgap.releases.release import LedgerReference
 from releases_to_show import SESSION, released, session
 
 

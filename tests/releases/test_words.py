@@ -15,10 +15,9 @@ import dpgap
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.cli.app import app
 from dpgap.releases.document import _KINDS, SHOWN, handed_out
-from dpgap.releases.page import page
-from dpgap.releases.results import Release
-from dpgap.releases.session_page import session_page
-from dpgap.releases.terminal import shown
+from dpgap.releases.page import page, session_page
+from dpgap.releases.release import Release
+from dpgap.releases.text import shown
 from seams import quick_in
 
 EPSILONS = ("0.001", 5, 1000, 10**6)
@@ -154,14 +153,14 @@ BROKEN = {
     "dpgap.releases.findings._order": "order",
     "dpgap.releases.findings._claims_something": "confidence",
     "dpgap.releases.findings._is_noise": "shade of noise",
-    "dpgap.releases.cutting._sentence": "cutting",
-    "dpgap.releases.titles._of_question": "title",
-    "dpgap.releases.results.way_in_words": "remark",
+    "dpgap.releases.findings._sentence": "cutting",
+    "dpgap.releases.findings._of_question": "title",
+    "dpgap.releases.release.way_in_words": "remark",
     "dpgap.releases.questions.Question.guarantee": "guarantee",
-    "dpgap.releases.rows.rows_of": "rows",
+    "dpgap.releases.text.rows_of": "rows",
     "dpgap.releases.release._shown": "rows",
     "dpgap.releases.document.rows_of": "items",
-    "dpgap.releases.picture.Scale.of": "picture",
+    "dpgap.releases.page.Scale.of": "picture",
     "dpgap.releases.page._table": "numbers",
     "dpgap.releases.page._looked_at": "lead",
     "dpgap.releases.page.reading_of": "reading",

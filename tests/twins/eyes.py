@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgap.releases.numbers import exact_text
+from dpgap.releases.plain import exact_text
 from seams import Built, FollowedBits, SpyArchive
 
 Cell = tuple[Any, str]

@@ -31,7 +31,7 @@ from dpgap.mechanisms.top_k.candidates import InGroups
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.measured import MeasuredTopK
 from dpgap.pipelines.routes import Routed
-from dpgap.releases import document, drawn, findings, words
+from dpgap.releases import document, drawn, findings, plain
 from seams import SpyArchive
 
 
@@ -183,8 +183,8 @@ def _lines_by_place() -> AbstractContextManager[Any]:
 
     def whole_words(database: Any, path: str) -> Any:
         word = '"item of a line"'
-        words = files._words(database, path, "row_number() OVER ()")
-        return words.project(f"line, TRY_CAST({word} AS BIGINT) AS {word}")
+        plain = files._words(database, path, "row_number() OVER ()")
+        return plain.project(f"line, TRY_CAST({word} AS BIGINT) AS {word}")
 
     return mock.patch.object(opening, "whole_words", whole_words)
 
@@ -246,7 +246,7 @@ def _divided_by_nothing() -> AbstractContextManager[Any]:
 
     return _all_of(
         mock.patch.object(findings, "_advice", advice),
-        mock.patch.object(words, "attempted", attempted),
+        mock.patch.object(plain, "attempted", attempted),
         mock.patch.object(document, "attempted", attempted),
     )
 

@@ -33,8 +33,8 @@ _ARITHMETIC = (
     "dpgap.pipelines.best",
     "dpgap.pipelines.forecast",
     "dpgap.pipelines.rule",
-    "dpgap.releases.provenance",
-    "dpgap.releases.numbers",
+    "dpgap.releases.release",
+    "dpgap.releases.plain",
 )
 """What is entered here depends on how noise falls, and on what is remembered of public numbers."""
 _RUN = ("query", "execute", "fetchall", "fetchnumpy", "fetchone", "to_arrow_table", "arrow")

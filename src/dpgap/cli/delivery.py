@@ -22,7 +22,7 @@ from dpgap.cli.streams import let_go_if_broken, say
 from dpgap.releases.printable import printable
 
 if TYPE_CHECKING:
-    from dpgap.releases.results import Release
+    from dpgap.releases.release import Release
 
 Render = Callable[[], str]
 
@@ -31,7 +31,7 @@ def renders(release: "Release") -> dict[str, Render]:
     """What to write into a file of each kind."""
 
     def csv() -> str:
-        from dpgap.releases.rows import to_csv
+        from dpgap.releases.text import to_csv
 
         return to_csv(release)
 

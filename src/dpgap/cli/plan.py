@@ -43,7 +43,7 @@ def plan(
     from dpgap.data.counts import NEIGHBOURS, require_neighbours
     from dpgap.exact.parameters import rational
     from dpgap.pipelines.plan import plan as make_plan
-    from dpgap.releases.numbers import number
+    from dpgap.releases.plain import number
 
     made = make_plan(
         k=k,
@@ -95,7 +95,7 @@ def _words(made: "Plan") -> str:
     """The plan as this terminal shows it."""
     from rich.console import Console
 
-    from dpgap.releases.terminal import Column, fitted
+    from dpgap.releases.text import Column, fitted
 
     columns = [Column(name, cells) for name, cells in made.cells().items()]
     console = Console(highlight=False)

@@ -23,7 +23,7 @@ from dpgap.cli.addressed import Audited, Claimed, audit_addressed, is_address, p
 from dpgap.cli.errors import UsageError
 from dpgap.cli.options import AsJSON, with_groups
 from dpgap.proof.parallel import each
-from dpgap.releases.terminal import Column, fitted
+from dpgap.releases.text import Column, fitted
 
 Name = Annotated[
     str | None,

@@ -270,8 +270,7 @@ def _release(
         account = payer.account()
         from dpgap.cli.delivery import deliver, renders
         from dpgap.pipelines import tables
-        from dpgap.releases.rows import to_json
-        from dpgap.releases.terminal import shown
+        from dpgap.releases.text import shown, to_json
 
         ask = {"account": account, "fresh": payer.fresh, **ask}
         ask |= table if counting is None else {"table": counting.result()}

@@ -31,7 +31,7 @@ def show(
     files = Wanted(csv, html, force).files(lambda: inputs)
     from dpgap.cli.delivery import renders
     from dpgap.releases.document import read_release
-    from dpgap.releases.terminal import shown
+    from dpgap.releases.text import shown
 
     release = read_release(_content(file))
     render = renders(release)
@@ -48,7 +48,7 @@ def show(
 
 def _content(file: str) -> bytes:
     """The bytes of a file or of standard input; no more than one too many."""
-    from dpgap.releases.json_text import MOST
+    from dpgap.releases.plain import MOST
 
     if file != _STANDARD_INPUT:
         with open(file, "rb") as document:

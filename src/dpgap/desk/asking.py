@@ -19,7 +19,7 @@ from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import without_power
 from dpgap.pipelines.asking import Asked, answer, counted
 from dpgap.pipelines.measured import ABOVE_METHODS
-from dpgap.releases.ways import HISTOGRAM, METHODS
+from dpgap.releases.plain import HISTOGRAM, METHODS
 
 KINDS = ("top-k", "above", "count")
 

@@ -16,7 +16,7 @@ from dpgap.desk.asking import DeskQuestion
 from dpgap.exact.parameters import approximately
 from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.pipelines.routes import Routed
-from dpgap.releases.ways import HISTOGRAM
+from dpgap.releases.plain import HISTOGRAM
 
 _STEPS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 _LEVEL = 0.05

@@ -25,9 +25,9 @@ from dpgap.desk.visits import (
     give_pass,
     older,
 )
+from dpgap.releases.findings import title_of
 from dpgap.releases.page import fragment, page
-from dpgap.releases.rows import to_csv
-from dpgap.releases.titles import title_of
+from dpgap.releases.text import to_csv
 
 router = APIRouter(include_in_schema=False)
 

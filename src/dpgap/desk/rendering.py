@@ -17,9 +17,9 @@ from dpgap.desk.desk import shares
 from dpgap.desk.expecting import about
 from dpgap.desk.visits import At, browser_visitor, desk_of
 from dpgap.exact.parameters import readable
+from dpgap.releases.findings import plural
+from dpgap.releases.page import STYLE
 from dpgap.releases.printable import visible
-from dpgap.releases.standalone import STYLE
-from dpgap.releases.titles import plural
 
 _KINDS = {"desk.css": "text/css", "desk.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _FILES = files("dpgap.desk").joinpath("static")

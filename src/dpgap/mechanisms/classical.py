@@ -15,7 +15,7 @@ from dpgap.budget.account import Account
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.releases.results import IndexRelease
+from dpgap.releases.release import IndexRelease
 
 
 @dataclass(frozen=True, slots=True)

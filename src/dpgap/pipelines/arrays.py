@@ -19,7 +19,7 @@ from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import Rational
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
-from dpgap.releases.results import Measured
+from dpgap.releases.release import Measured
 
 Made = TypeVar("Made", MeasuredTopK, MeasuredAbove)
 

@@ -29,15 +29,13 @@ from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.pipelines.measured import ABOVE_METHODS, MeasuredAbove, MeasuredTopK, require_method
 from dpgap.pipelines.reach import histogram_route, unknown_route
 from dpgap.pipelines.routes import Routed
-from dpgap.releases.by_group import ReleasesByGroup
-from dpgap.releases.counted import UnitCount
+from dpgap.releases.by_group import ReleasesByGroup, UnitCount
 from dpgap.releases.document import read_archived
 from dpgap.releases.drawn import Measuring, ReadOff
-from dpgap.releases.faults import DocumentError
-from dpgap.releases.provenance import MechanismUsed
+from dpgap.releases.plain import HISTOGRAM, METHODS
+from dpgap.releases.printable import DocumentError
 from dpgap.releases.questions import REPLACE, Origin, Question, TableRelease
-from dpgap.releases.results import Measured
-from dpgap.releases.ways import HISTOGRAM, METHODS
+from dpgap.releases.release import Measured, MechanismUsed
 
 Answer = TableRelease | ReleasesByGroup
 Pipeline = MeasuredTopK | MeasuredAbove | Routed

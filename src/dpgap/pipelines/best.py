@@ -22,7 +22,7 @@ from dpgap.mechanisms.measuring.measurement import Joint
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.releases.results import AboveRelease, TopKRelease
+from dpgap.releases.release import AboveRelease, TopKRelease
 
 
 def top_k_estimates(

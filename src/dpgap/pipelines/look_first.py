@@ -19,8 +19,7 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute
 from dpgap.pipelines.rule import Rule, Terms, ranks_for, terms_for
 from dpgap.releases.drawn import Measuring, Values
-from dpgap.releases.provenance import MechanismUsed
-from dpgap.releases.results import Measured
+from dpgap.releases.release import Measured, MechanismUsed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

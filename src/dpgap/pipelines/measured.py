@@ -51,8 +51,8 @@ from dpgap.pipelines.routes import (
     winners_of,
 )
 from dpgap.releases.drawn import Above, Measuring
-from dpgap.releases.results import Measured
-from dpgap.releases.ways import METHODS
+from dpgap.releases.plain import METHODS
+from dpgap.releases.release import Measured
 
 _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
     "best": RankedRoute,  # where nothing is to be looked at

@@ -16,7 +16,7 @@ from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring.laplace import Laplace
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
-from dpgap.releases.results import AboveRelease, TopKRelease
+from dpgap.releases.release import AboveRelease, TopKRelease
 
 
 class EstimatedWinners(NamedTuple):

@@ -36,8 +36,8 @@ from dpgap.pipelines.outlook import Outlook, Sizes, outlook_for
 from dpgap.pipelines.paper import above_errors, gap_variances
 from dpgap.pipelines.reach import HistogramRoute
 from dpgap.pipelines.routes import Expectation
+from dpgap.releases.plain import HISTOGRAM, METHODS
 from dpgap.releases.release import Table
-from dpgap.releases.ways import HISTOGRAM, METHODS
 
 BASELINE = "baseline"
 """Measuring with Laplace noise and half of ε while ignoring gaps."""

@@ -35,7 +35,7 @@ from dpgap.pipelines.routes import (
     winners_of,
 )
 from dpgap.releases.drawn import Measuring, Ranking, ReadOff
-from dpgap.releases.results import Measured
+from dpgap.releases.release import Measured
 
 if TYPE_CHECKING:
     from dpgap.pipelines.asking import Asked

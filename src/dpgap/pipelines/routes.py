@@ -38,8 +38,7 @@ from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.releases.drawn import Measuring, Ranking, TopSet
-from dpgap.releases.provenance import MechanismUsed
-from dpgap.releases.results import AboveRelease, Measured, Promise, TopKRelease
+from dpgap.releases.release import AboveRelease, Measured, MechanismUsed, Promise, TopKRelease
 
 Answers = ArrayLike | PrivateCounts | GroupedAnswers
 """What a top k may be asked of."""

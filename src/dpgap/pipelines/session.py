@@ -23,8 +23,7 @@ from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import Rational, readable
 from dpgap.pipelines.tables import COUNTING, AboveOptions, Options, above, count, said, top_k
-from dpgap.releases.by_group import ReleasesByGroup
-from dpgap.releases.counted import UnitCount
+from dpgap.releases.by_group import ReleasesByGroup, UnitCount
 from dpgap.releases.questions import TableRelease
 
 Answered = TableRelease | ReleasesByGroup | UnitCount
@@ -191,7 +190,7 @@ class Session:
 
     def to_html(self) -> str:
         """All releases as one page."""
-        from dpgap.releases.session_page import session_page
+        from dpgap.releases.page import session_page
 
         return session_page(self.releases, self._came_to())
 

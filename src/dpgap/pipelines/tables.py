@@ -19,7 +19,7 @@ from dpgap.data.private_counts import PrivateCounts
 from dpgap.data.tracebacks import errors_without_answers
 from dpgap.exact.parameters import Rational
 from dpgap.pipelines.asking import Asked, answer, counted
-from dpgap.releases.counted import UnitCount
+from dpgap.releases.by_group import UnitCount
 
 Counted = PrivateCounts | CountsByGroup
 

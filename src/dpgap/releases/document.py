@@ -11,7 +11,7 @@ What is in a document
 - `format`, `version` and `kind` come first. `_KINDS` lists the kinds and the fields of each.
 - What there is not (labels, a threshold, an entry of a ledger) is left out.
 - Exact numbers (ε, δ, scales) are text such as "7/10". Floats have all their digits. Labels have
-  rules of their own: `dpgap.releases.labels`.
+  rules of their own: `dpgap.releases.document`.
 - `delta` is that of the promise: "0" but where items were unknown.
 - Fields in `SHOWN` (findings and other words, 95 % intervals, rows) follow from the others. They
   are there for people, and for programs that do not want to work them out. They are never read.
@@ -33,53 +33,675 @@ How it may change
 """
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
 
 from dpgap._package import __version__, public
-from dpgap.releases.agreement import require_agreement
-from dpgap.releases.by_group import ReleasesByGroup
-from dpgap.releases.counted import UnitCount
-from dpgap.releases.faults import DocumentError
-from dpgap.releases.forms import (
-    Form,
-    each,
-    exact,
-    flag,
-    floats,
-    integers,
-    label,
-    maybe,
-    moment,
-    pairs,
-    parts,
-    positive,
-    real,
-    record,
-    text,
-    whole,
-    word,
+from dpgap.estimates.certificates import Evidence
+from dpgap.estimates.errors import COINS, GapErrors, HistogramError, LaplaceSum, MeasurementError
+from dpgap.exact.geometric import GeometricNoise
+from dpgap.exact.laws import Decay, ExponentialNoise, LaplaceNoise, StaircaseNoise
+from dpgap.exact.parameters import power_of_two
+from dpgap.exact.shells import CubeNoise, HullNoise
+from dpgap.releases.by_group import ReleasesByGroup, UnitCount
+from dpgap.releases.plain import (
+    HISTOGRAM,
+    METHODS,
+    ROUTES,
+    attempted,
+    exact_text,
+    exact_value,
+    parsed,
 )
-from dpgap.releases.json_text import parsed
-from dpgap.releases.law_forms import ERROR, EVIDENCE, GAP_ERRORS, MEASUREMENT_ERROR
-from dpgap.releases.numbers import exact_text
-from dpgap.releases.provenance import LedgerReference, MechanismUsed, Provenance
+from dpgap.releases.printable import DocumentError
 from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin, Question, TableRelease
-from dpgap.releases.release import Promise, Release, Selected
-from dpgap.releases.results import (
+from dpgap.releases.release import (
+    TIME,
     AboveRelease,
     HybridRelease,
     IndexRelease,
     JointRelease,
+    LedgerReference,
     MaxRelease,
     Measured,
     MeasuredValues,
+    MechanismUsed,
+    Promise,
+    Provenance,
+    Release,
+    Selected,
     TopKRelease,
 )
-from dpgap.releases.rows import rows_of
-from dpgap.releases.ways import HISTOGRAM, METHODS, ROUTES
-from dpgap.releases.words import attempted
+from dpgap.releases.text import rows_of
+
+# --------------------------------------------------------------------------------------------------
+# Labels in a document: what an item is called, of the type that it had.
+#
+# Text, whole numbers, finite floats, true, false and null are written as they are. Of the types in
+# `_TAGS` the type is written as well, as in `{"date": "2024-02-29"}`; so are infinite floats, NaN,
+# and tuples of all these. They come back as they were.
+#
+# A value of NumPy or pandas comes back as the value of Python that equals it and reads the same: a
+# `numpy.int64` as an `int`, a `pandas.Timestamp` as a `datetime`. Of a time zone only the distance
+# to UTC is kept. Whatever else a label is, and whatever would not come back equal, is written as
+# the text that people see, and comes back as text.
+
+
+_DEEPEST = 8
+_MOST_BITS = 14_000  # Python writes no whole number of more than 4,300 digits
+_LONGEST = 10_000
+
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_Tag = tuple[str, Callable[[Any], Any], Callable[[str], Any]]
+_TAGS: dict[type, _Tag] = {
+    float: ("float", repr, _NOT_FINITE.__getitem__),
+    date: ("date", date.isoformat, date.fromisoformat),
+    datetime: ("datetime", datetime.isoformat, datetime.fromisoformat),
+    time: ("time", time.isoformat, time.fromisoformat),
+    timedelta: (
+        "microseconds",
+        lambda span: str(span // timedelta(microseconds=1)),
+        lambda text: timedelta(microseconds=int(text)),
+    ),
+    Decimal: ("decimal", str, Decimal),
+    Fraction: ("fraction", exact_text, exact_value),
+    bytes: ("bytes", bytes.hex, bytes.fromhex),
+    UUID: ("uuid", str, UUID),
+    np.datetime64: ("datetime64", str, lambda text: _moment(text)),
+}
+"""For each type: its name in a document, and how its values become text and back."""
+_READ = {name: (to, back) for name, to, back in _TAGS.values()}
+_MOMENT = re.compile(
+    r"NaT|-?[0-9]{4,}(-[0-9]{2}(-[0-9]{2}(T[0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?)?)?)?"
+)
+
+
+def write_label(label: Any, depth: int = 0) -> Any:
+    """The label as JSON has it.
+
+    >>> write_label(("fig", date(2024, 2, 29)))
+    {'tuple': ['fig', {'date': '2024-02-29'}]}
+    """
+    value = _native(label)
+    if value is None or type(value) in (str, bool):
+        return value
+    if type(value) is int and value.bit_length() < _MOST_BITS:
+        return value
+    if type(value) is float and math.isfinite(value):
+        return value
+    if type(value) is tuple and depth < _DEEPEST:
+        return {"tuple": [write_label(each, depth + 1) for each in value]}
+    if type(value) in _TAGS:
+        name, to, back = _TAGS[type(value)]
+        text = to(value)
+        if len(text) <= _bound(name) and _is_same(back, text, value):
+            return {name: text}
+    return _text(label)
+
+
+def read_label(found: Any, depth: int = 0) -> Any:
+    """The label that JSON has.
+
+    >>> read_label({"tuple": ["fig", {"date": "2024-02-29"}]})
+    ('fig', datetime.date(2024, 2, 29))
+    """
+    if found is None or isinstance(found, str | bool | int | float):
+        return found
+    if not (isinstance(found, dict) and len(found) == 1):
+        raise DocumentError("a label must be text, a number, or a type with a text")
+    ((name, inside),) = found.items()
+    if name == "tuple" and isinstance(inside, list) and depth < _DEEPEST:
+        return tuple(read_label(each, depth + 1) for each in inside)
+    if name not in _READ or not isinstance(inside, str) or len(inside) > _bound(name):
+        raise DocumentError(f"a label is of a type that is not known here: {name[:40]!r}")
+    to, back = _READ[name]
+    try:
+        value = back(inside)
+        if to(value) == inside:
+            return value
+    except (ValueError, ArithmeticError, KeyError):
+        pass
+    raise DocumentError(f"a label is not a {name}: {inside[:40]!r}")
+
+
+def _bound(name: str) -> float:
+    return math.inf if name == "bytes" else _LONGEST
+
+
+def _native(label: Any) -> Any:
+    """A value of NumPy or pandas as one of Python, where there is one that equals it."""
+    if isinstance(label, np.generic) and not isinstance(label, np.datetime64 | np.timedelta64):
+        return label.item()
+    if isinstance(label, datetime) and type(label) is not datetime:
+        return _or_none(lambda: datetime.fromisoformat(label.isoformat()), label) or label
+    return label
+
+
+def _or_none(make: Callable[[], Any], label: Any) -> Any:
+    try:
+        value = make()
+        return value if value == label and str(value) == str(label) else None
+    except (ValueError, TypeError):
+        return None
+
+
+def _is_same(back: Callable[[str], Any], text: str, value: Any) -> bool:
+    try:
+        again = back(text)
+        if type(again) is not type(value):
+            return False
+        return repr(again) == repr(value) or (again == value and str(again) == str(value))
+    except (ValueError, ArithmeticError, KeyError):
+        return False
+
+
+def _moment(text: str) -> np.datetime64:
+    """Text that NumPy wrote. It would also read "now", and times of a zone with a warning."""
+    if not _MOMENT.fullmatch(text):
+        raise ValueError
+    return np.datetime64(text)
+
+
+def _text(label: Any) -> str:
+    """What people see; a label that cannot be shown must not cost a release that is paid for."""
+    try:
+        return str(label)
+    except Exception:
+        return f"<{type(label).__name__}>"
+
+
+# --------------------------------------------------------------------------------------------------
+# How the values of a release are written in JSON, and read again: one form for each type.
+#
+# A form is a pair of functions. `write` is given a value of a release. `read` is given whatever
+# JSON had in its place, and where that was; it trusts nothing, and refuses what `write` would not
+# have written. No class and no function is ever looked up by a name from a document.
+
+
+_LARGEST = 1e100
+"""No released number comes near: answers lie within ±2^60 steps, and a step is at most 2^100."""
+_MOST = (1 << 63) - 1
+_NEEDED = object()
+
+
+class Form(NamedTuple):
+    """How a value is written, and read."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any, str], Any]
+    """Called with what was found, and where."""
+    default: Any = _NEEDED
+    """What a field is that is not there, if it may be left out."""
+
+
+def _as_it_is(is_right: Callable[[Any], bool], what: str) -> Form:
+    """A value that JSON has as well."""
+
+    def read(found: Any, where: str) -> Any:
+        if not is_right(found):
+            raise DocumentError(f"{where} must be {what}")
+        return found
+
+    return Form(lambda value: value, read)
+
+
+def text() -> Form:
+    """Any text."""
+    return _as_it_is(lambda found: isinstance(found, str), "text")
+
+
+def word(*words: str) -> Form:
+    """One of a few words."""
+    what = f"one of {', '.join(map(repr, words))}, as far as is known here"
+    return _as_it_is(lambda found: isinstance(found, str) and found in words, what)
+
+
+def flag() -> Form:
+    """True or false."""
+    return _as_it_is(lambda found: isinstance(found, bool), "true or false")
+
+
+def whole(least: int) -> Form:
+    """A whole number that is not too small."""
+    what = f"a whole number from {least} to 2^63 - 1"
+    return _as_it_is(lambda found: type(found) is int and least <= found <= _MOST, what)
+
+
+def moment() -> Form:
+    """A time in UTC, to the second."""
+    return _as_it_is(_is_moment, "a time such as 2026-11-15T20:01:02Z")
+
+
+def _is_moment(found: Any) -> bool:
+    try:
+        return bool(f"{datetime.strptime(found, TIME):{TIME}}" == found)
+    except (ValueError, TypeError):
+        return False
+
+
+def real(least: float = -_LARGEST) -> Form:
+    """A float."""
+    checked = _as_it_is(
+        lambda found: type(found) in (int, float) and least <= found <= _LARGEST,
+        "a number that a release can hold",
+    )
+    return Form(float, lambda found, where: float(checked.read(found, where)))
+
+
+def exact(is_right: Callable[[Any], bool], what: str) -> Form:
+    """An exact number, as text."""
+
+    def read(found: Any, where: str) -> Any:
+        value = exact_value(found) if isinstance(found, str) else None
+        if value is None or not is_right(value):
+            raise DocumentError(f"{where} must be {what}, as text such as '7/10'")
+        return value
+
+    return Form(exact_text, read)
+
+
+def positive() -> Form:
+    """An exact number above 0. No ε, scale or bound that dpgap draws with comes near the end."""
+    return exact(lambda value: 0 < value < 1 << 400, "a number above 0 and below 2^400")
+
+
+def label() -> Form:
+    """What an item is called."""
+    return Form(write_label, lambda found, where: read_label(found))
+
+
+def maybe(form: Form, default: Any = None) -> Form:
+    """A field that is left out where it has its default."""
+    return form._replace(default=default)
+
+
+def each(form: Form) -> Form:
+    """A tuple of such values."""
+
+    def read(found: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(found, list):
+            raise DocumentError(f"{where} must be a list")
+        return tuple(form.read(one, where) for one in found)
+
+    return Form(lambda values: [form.write(one) for one in values], read)
+
+
+def floats(least: float = -_LARGEST) -> Form:
+    """An array of floats."""
+    return _array(each(real(least)), np.float64)
+
+
+def integers(least: int) -> Form:
+    """An array of whole numbers."""
+    return _array(each(whole(least)), np.int64)
+
+
+def _array(values: Form, kind: type) -> Form:
+    def read(found: Any, where: str) -> Any:
+        return np.array(values.read(found, where), dtype=kind)
+
+    return Form(lambda array: array.tolist(), read)
+
+
+def pairs(forms: Sequence[Form]) -> Form:
+    """A tuple of as many values as there are forms."""
+
+    def read(found: Any, where: str) -> tuple[Any, ...]:
+        if not (isinstance(found, list) and len(found) == len(forms)):
+            raise DocumentError(f"{where} must be a list of {len(forms)}")
+        return tuple(form.read(one, where) for form, one in zip(forms, found, strict=True))
+
+    return Form(lambda values: [f.write(v) for f, v in zip(forms, values, strict=True)], read)
+
+
+def parts(forms: Mapping[str, Form]) -> Form:
+    """An object with just these fields, from and to a dictionary."""
+
+    def write(values: Mapping[str, Any]) -> dict[str, Any]:
+        there = (name for name in forms if not _is_default(forms[name], values[name]))
+        return {name: forms[name].write(values[name]) for name in there}
+
+    def read(found: Any, where: str) -> dict[str, Any]:
+        if not isinstance(found, dict):
+            raise DocumentError(f"{where} must be an object")
+        for name in found:
+            if name not in forms:
+                raise DocumentError(
+                    f"{where} has a field that is not known here, {name[:40]!r}: "
+                    "a later version of dpgap may know it"
+                )
+        values = {name: form.default for name, form in forms.items()}
+        values |= {name: forms[name].read(value, name) for name, value in found.items()}
+        for name, value in values.items():
+            if value is _NEEDED:
+                raise DocumentError(f"{where} lacks the field {name!r}")
+        return values
+
+    return Form(write, read)
+
+
+def _is_default(form: Form, value: Any) -> bool:
+    return type(value) is type(form.default) and bool(value == form.default)
+
+
+def record(make: Callable[..., Any], forms: Mapping[str, Form]) -> Form:
+    """An object with just these fields, from and to a value that has them."""
+    inside = parts(forms)
+    return Form(
+        lambda value: inside.write({name: getattr(value, name) for name in forms}),
+        lambda found, where: make(**inside.read(found, where)),
+    )
+
+
+def kinds(forms: Mapping[str, tuple[type, Mapping[str, Form]]]) -> Form:
+    """One of several records; the field `kind` says which."""
+    names = {made: name for name, (made, _) in forms.items()}
+    records = {name: record(made, fields) for name, (made, fields) in forms.items()}
+
+    def write(value: Any) -> dict[str, Any]:
+        name = names[type(value)]
+        return {"kind": name, **records[name].write(value)}
+
+    def read(found: Any, where: str) -> Any:
+        kind = found.get("kind") if isinstance(found, dict) else None
+        name = word(*records).read(kind, f"the kind of {where}")
+        return records[name].read({key: found[key] for key in found if key != "kind"}, where)
+
+    return Form(write, read)
+
+
+# --------------------------------------------------------------------------------------------------
+# How laws of noise, and what numbers may be off by, are written and read.
+#
+# A law from a document must be one that dpgap would draw from. Otherwise an interval could take for
+# ever, or be no number.
+
+
+_MOST_TERMS = 8
+_SHORTEST = Fraction(1, 1 << 64)
+_LEAST = Fraction(1, 1 << 200)
+_FINEST = Fraction(1, 1 << 100)
+
+
+def _is_power(value: Fraction) -> bool:
+    try:
+        return power_of_two("grid", value) == value
+    except ValueError:
+        return False
+
+
+def _checked(form: Form, check: Any) -> Form:
+    """The same form; what was read must also pass a check."""
+
+    def read(found: Any, where: str) -> Any:
+        value = form.read(found, where)
+        check(value, where)
+        return value
+
+    return Form(form.write, read)
+
+
+def _require_drawable(law: Decay, where: str) -> None:
+    """Lengths in steps are bounded by `dpgap.exact.reals.require_scale`; a little more is read."""
+    lengths = (law.scale, getattr(law, "step", law.scale))
+    if not all(_SHORTEST <= length <= 1 / _SHORTEST for length in lengths):
+        raise DocumentError(f"{where} must have a scale that dpgap draws from")
+    if not _SHORTEST <= getattr(law, "share", 1) <= 1:
+        raise DocumentError(f"{where} must have a share of at most 1 that dpgap draws from")
+
+
+def _require_sound_error(error: Any, where: str) -> None:
+    if isinstance(error, LaplaceSum) and len(error.terms) > _MOST_TERMS:
+        raise DocumentError(f"{where} must have at most {_MOST_TERMS} terms")
+    if isinstance(error, HistogramError):
+        _require_drawable(error.law, where)
+        if (error.whole_coin or 0) >= COINS:
+            raise DocumentError(f"{where} must have a whole_coin below 2^24")
+
+
+def _without_float_coin(form: Form) -> Form:
+    """Read what versions before 0.2.1 wrote: a coin as a float, whose low bits told too much.
+
+    It is dropped. A coin of 0 is that of a stated line, which is public.
+    """
+
+    def read(found: Any, where: str) -> Any:
+        if isinstance(found, dict) and "coin" in found and "whole_coin" not in found:
+            coin = real(least=0).read(found["coin"], "coin")
+            if coin > 1:
+                raise DocumentError(f"{where} must have a coin from 0 to 1")
+            found = {name: value for name, value in found.items() if name != "coin"}
+            found |= {} if coin else {"whole_coin": 0}
+        return form.read(found, where)
+
+    return Form(form.write, read)
+
+
+def _require_sound_gaps(errors: GapErrors, where: str) -> None:
+    """The laws of gaps are in the answers' own unit."""
+    for law in (errors.threshold_law, *errors.branch_laws):
+        _require_drawable(law.scaled(1 / (errors.grid or Fraction(1))), where)
+
+
+_GRID = exact(_is_power, "a power of two from 2^-100 to 2^100")
+_STEP = exact(lambda value: _FINEST <= value <= 1 / _FINEST, "a step from 2^-100 to 2^100")
+_SCALE = {"scale": positive()}
+_SHELL = {"scale": positive(), "dimension": whole(1)}
+_LAW = kinds(
+    {
+        "laplace": (LaplaceNoise, _SCALE),
+        "exponential": (ExponentialNoise, _SCALE),
+        "staircase": (
+            StaircaseNoise,
+            {"scale": positive(), "step": positive(), "share": positive()},
+        ),
+    }
+)
+_VALUE_LAW = _checked(
+    kinds(
+        {
+            "laplace": (LaplaceNoise, _SCALE),
+            "geometric": (GeometricNoise, _SCALE),
+            "hull": (HullNoise, _SHELL),
+            "cube": (CubeNoise, _SHELL),
+        }
+    ),
+    _require_drawable,
+)
+_MEASUREMENT = {"law": _VALUE_LAW, "grid": _STEP}
+_SUM = {"terms": each(pairs((real(least=0), whole(0)))), "floored": real(least=0), "grid": _STEP}
+_HISTOGRAM = {
+    "law": record(GeometricNoise, _SCALE),
+    "grid": _STEP,
+    "line": whole(-(1 << 62)),
+    "whole_coin": maybe(whole(0)),
+}
+
+EVIDENCE = record(
+    Evidence,
+    {
+        "leads": each(real()),
+        "scales": each(exact(lambda value: _LEAST < value < 1 / _LEAST, "a scale of noise")),
+    },
+)
+MEASUREMENT_ERROR = record(MeasurementError, _MEASUREMENT)
+ERROR = _checked(
+    _without_float_coin(
+        kinds(
+            {
+                "measurement": (MeasurementError, _MEASUREMENT),
+                "laplace sum": (LaplaceSum, _SUM),
+                "histogram": (HistogramError, _HISTOGRAM),
+            }
+        )
+    ),
+    _require_sound_error,
+)
+GAP_ERRORS = _checked(
+    record(
+        GapErrors,
+        {
+            "threshold": exact(lambda value: abs(value) < 1 << 200, "a number below 2^200"),
+            "threshold_law": _LAW,
+            "branch_laws": each(_LAW),
+            "grid": maybe(_GRID),
+        },
+    ),
+    _require_sound_gaps,
+)
+
+
+# --------------------------------------------------------------------------------------------------
+# What must agree within a release that was read: lengths, budgets, and the question.
+#
+# dpgap never makes a release in which they disagree. A document may have been edited, or made up.
+
+
+_ROUTES_OF: dict[str, tuple[str | None, ...]] = {
+    "best": ("joint", "ranked", "histogram", "hybrid", None),
+    "joint": ("joint",),
+    "ranked": ("ranked",),
+    "paper": ("paper", None),
+    "histogram": ("histogram",),
+}
+"""None is for what is above a threshold, and for documents of the first version."""
+_MOST_ERRORS = 16
+"""How many different errors a release has at most: one for each branch."""
+
+
+def require_agreement(release: Any) -> None:
+    """Refuse a release whose parts contradict each other."""
+    if isinstance(release, ReleasesByGroup):
+        _require_groups(release)
+        return
+    _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
+    _require(_epsilon_of(release.mechanisms) == release.epsilon, "epsilon and the mechanisms")
+    _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
+    is_hybrid = isinstance(release, HybridRelease)
+    asked = getattr(release, "question", None)
+    promised = release.promise.delta == (0 if asked is None else asked.delta)
+    _require(is_hybrid or promised, "a δ and what was asked")
+    if isinstance(release, MeasuredValues):
+        _require_laws([release.error], release.values.size)
+        if isinstance(release, UnitCount):
+            _require(release.values.size == 1, "how many units there are and the values")
+            _require(release.question.kind == "count", "a count and the question")
+            _require(release.question.epsilon == release.epsilon, "epsilon and the question")
+        return
+    count = release.indices.size
+    _require(release.labels is None or len(release.labels) == count, "indices and labels")
+    if isinstance(release, Selected):
+        _require_evidence(release, count)
+    if isinstance(release, TopKRelease | Measured):
+        has_none = isinstance(release, Measured) and release.route in ("joint", "histogram")
+        lengths = (0,) if has_none else (count,) if is_hybrid else (count, max(count - 1, 0))
+        _require(release.gaps.size in lengths, "indices and gaps")
+        may_be_empty = isinstance(release, Measured) or is_hybrid
+        _require(may_be_empty or count >= 1, "a top-k and its indices")
+    if is_hybrid:
+        _require(release.line is not None, "what was found and the line")
+    if isinstance(release, MaxRelease):
+        _require(count == 1, "one winner and the indices")
+    if isinstance(release, AboveRelease):
+        _require(release.gaps.size == release.branch_of.size == count, "indices and gaps")
+        branches = len(release.errors.branch_laws)
+        _require(1 <= branches <= _MOST_ERRORS, "branches and their laws")
+        _require(not count or release.branch_of.max() <= branches, "branches and their laws")
+        _require(release.processed >= count, "indices and how many were processed")
+    if isinstance(release, Measured):
+        _require_measured(release, count)
+    if isinstance(release, TableRelease):
+        _require_question(release, count)
+
+
+def _epsilon_of(mechanisms: Iterable[MechanismUsed]) -> Fraction | None:
+    """What mechanisms cost, one after the other; None if one of them does not say."""
+    stated = [dict(each.parameters).get("epsilon") for each in mechanisms]
+    texts = [each for each in stated if isinstance(each, str)]
+    return sum(map(exact_value, texts), Fraction(0)) if len(texts) == len(stated) else None
+
+
+def _require_evidence(release: Selected, count: int) -> None:
+    """The line can be read; leads are one for each, one for all, or none where none lost."""
+    line = release.line
+    _require(line is None or abs(line) < 1 << 200, "a threshold and what answers can reach")
+    if release.evidence is None:
+        return
+    leads, scales = release.evidence
+    _require(len(leads) == len(scales), "leads and their scales")
+    lengths = (0, min(count, 1), count) if line is None else (count,)
+    _require(len(leads) in lengths, "indices and leads")
+
+
+def _require_measured(release: Measured, count: int) -> None:
+    for column in (release.measurements, release.estimates, release.variances):
+        _require(column.size == count, "indices and numbers")
+    lengths = (1, count) if count else (0,)
+    _require(len(release.errors) in lengths, "numbers and their errors")
+    _require(len(set(release.errors)) <= _MOST_ERRORS, "numbers and their errors")
+    kept = () if release.measured_by is None else (release.measured_by,)
+    _require_laws((*release.errors, *kept), count)
+    _require(release.route in _ROUTES_OF.get(release.method, ()), "the method and the route")
+    _require((release.lead is not None) == (release.route == "joint"), "the route and the lead")
+    steps = tuple(step for step, _ in release.parts)
+    ways = ("measure",) if release.route == "histogram" else ("select", "measure")
+    wanted = ("look", *ways) if release.looked else ways
+    _require(steps == (() if release.route is None else wanted), "the route and its steps")
+    spent = sum(part for _, part in release.parts)
+    _require(not steps or spent == release.epsilon, "epsilon and what each step took")
+    ranks = [rank for rank, _ in release.looked]
+    _require(ranks == sorted(set(ranks)), "the ranks that were looked at")
+
+
+def _require_laws(errors: Any, count: int) -> None:
+    """Noise for all values together has a coordinate for each, and perhaps one that all share."""
+    for error in set(errors):
+        drawn = getattr(getattr(error, "law", None), "dimension", count)
+        _require(drawn in (count, count + 1), "numbers and the dimension of their noise")
+
+
+def _require_groups(release: ReleasesByGroup) -> None:
+    """Every group has one answer."""
+    is_right = len(release) == len(set(release)) == release.question.origin.groups > 0
+    _require(is_right, "the groups and their answers")
+    _require(release.promise.epsilon == release.question.epsilon, "epsilon and the promise")
+    _require(release.promise.delta == release.question.delta, "δ and the promise")
+    _require(release.spent <= release.epsilon, "spent and epsilon")
+    used = {each for answer in release.values() for each in answer.mechanisms}
+    _require(set(release.mechanisms) == used, "the groups and their mechanisms")
+    asked = release.question.epsilon
+    for answer in release.values():
+        is_shared = answer.epsilon in (asked, asked / release.question.origin.max_groups)
+        _require(is_shared, "epsilon and that of the groups")
+        require_agreement(answer)
+
+
+def _require_question(release: TableRelease, count: int) -> None:
+    question = release.question
+    is_of_one = question.group is not None or question.epsilon == release.epsilon
+    _require(is_of_one, "epsilon and the question")
+    _require(question.kind != "count", "a table and the question")
+    _require(question.kind == "above" or question.k is not None, "a top-k and its k")
+    _require(question.method == release.method, "the method and the question")
+    _require((question.kind == "above") == (question.threshold is not None), "kind and threshold")
+    _require(release.labels is not None or not count, "a table and its labels")
+
+
+def _require(is_so: bool, what: str) -> None:
+    if not is_so:
+        raise DocumentError(f"{what} contradict each other")
+
+
+# --------------------------------------------------------------------------------------------------
+# The release document: one form of JSON for every release, which can be read again for ever.
+
 
 FORMAT, VERSION = "dpgap release", 1
 SHOWN = ("findings", "guarantee", "interval", "items", "private")
@@ -332,7 +954,7 @@ def handed_out(text: str) -> str:
     """A document from an archive, with the words, rows and intervals that follow from it.
 
     Versions before 0.2.1 wrote a float coin, which told too much: reading drops it
-    (`dpgap.releases.law_forms`), and a document that has one is not handed out unread.
+    (`dpgap.releases.document`), and a document that has one is not handed out unread.
     """
     if '"coin"' in text:
         return read_archived(text).to_json()

@@ -9,6 +9,7 @@ afterwards. Each way may be wrong in 2.5 % of releases, so that both together ar
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
@@ -20,13 +21,216 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately
-from dpgap.releases.cutting import cut_in_words, of_what_is_left
-from dpgap.releases.numbers import in_words, ranks_in_words, separated
-from dpgap.releases.questions import TableRelease
-from dpgap.releases.release import Release, Selected, p_text
-from dpgap.releases.results import HybridRelease, Measured, TopKRelease
-from dpgap.releases.ways import HISTOGRAM
-from dpgap.releases.words import attempted, sentences
+from dpgap.releases.plain import (
+    HISTOGRAM,
+    attempted,
+    in_words,
+    ranks_in_words,
+    sentences,
+    separated,
+)
+from dpgap.releases.printable import printable
+from dpgap.releases.questions import Origin, Question, TableRelease
+from dpgap.releases.release import (
+    AboveRelease,
+    HybridRelease,
+    IndexRelease,
+    JointRelease,
+    MaxRelease,
+    Measured,
+    MeasuredValues,
+    Release,
+    Selected,
+    TopKRelease,
+    p_text,
+)
+
+# --------------------------------------------------------------------------------------------------
+# What a release is called, as a person would say it: "The 10 products with the most customers".
+
+
+_OF_ARRAYS: dict[type[Release], str] = {
+    IndexRelease: "Selected answers",
+    TopKRelease: "The largest answers",
+    MaxRelease: "The largest answer",
+    HybridRelease: "The largest answers above a line",
+    AboveRelease: "Answers above a threshold",
+    JointRelease: "The set of the largest answers",
+    MeasuredValues: "Measured values",
+    Measured: "Selected answers with estimates",
+}
+_LONGEST = 60
+_WORDS = re.compile(r"[^\W\d_]+([ -][^\W\d_]+)*")
+_ENDING = re.compile(r"[ _](id|name|key|code|no)$", re.IGNORECASE)
+
+
+def question_of(release: Release) -> Question | None:
+    """What was asked of a table; None where it was an array."""
+    asked: Question | None = getattr(release, "question", None)
+    return asked
+
+
+def title_of(release: Release) -> str:
+    """The title, as plain text in which no name can do harm."""
+    question = question_of(release)
+    if question is None:
+        return _OF_ARRAYS[type(release)]
+    return attempted("title", lambda: _of_question(question), "A release")
+
+
+def _of_question(question: Question) -> str:
+    origin = question.origin
+    if question.kind == "count":
+        return f"How many {plural(origin.unit)} there are{_where(origin)}"
+    most = f"the most {units_of(question)}"
+    if origin.sum is not None:
+        most = f"the largest total {singular(origin.sum)}"
+    if question.threshold is not None:
+        items = plural(origin.item)
+        more = f"more than {line_text(question)} {units_of(question)}"
+        if origin.sum is not None:
+            more = f"a total {singular(origin.sum)} above {line_text(question)}"
+        title = f"{items[0].upper()}{items[1:]} with {more}"
+    elif question.k == 1:
+        title = f"The {singular(origin.item)} with {most}"
+    else:
+        title = f"The {question.k:,} {plural(origin.item)} with {most}"
+    if question.group is not None:
+        return f"{title}{_where(origin)}: {printable(str(question.group))}"
+    by = "" if origin.by is None else f", by {singular(origin.by)}"
+    return f"{title}{by}{_where(origin)}"
+
+
+def _where(origin: Origin) -> str:
+    """Which rows counted, if not all did; a long filter is shown below the title only."""
+    if origin.where is None:
+        return ""
+    filtered = printable(origin.where)
+    return f", where {filtered}" if len(filtered) <= _LONGEST else ", in a part of the table"
+
+
+def units_of(question: Question) -> str:
+    """What values count."""
+    column = question.origin.sum
+    return plural(question.origin.unit) if column is None else singular(column)
+
+
+def measure_of(question: Question) -> str:
+    """What items are compared by, in words."""
+    if question.origin.sum is not None:
+        return f"by the total {singular(question.origin.sum)} of each"
+    return f"by how many different {plural(question.origin.unit)} each has"
+
+
+def line_text(question: Question) -> str:
+    """The threshold for people; nothing where there is none."""
+    return "" if question.threshold is None else separated(question.threshold)
+
+
+def singular(column: str) -> str:
+    """What one value of a column is called.
+
+    >>> singular("user_id"), singular("q7")
+    ('user', 'value of “q7”')
+    """
+    words = _ENDING.sub("", column).replace("_", " ")
+    return words if _WORDS.fullmatch(words) else f"value of “{printable(column)}”"
+
+
+def plural(column: str) -> str:
+    """What several values of a column are called.
+
+    >>> [plural(name) for name in ("product", "user_id", "country", "URL", "visits", "q7")]
+    ['products', 'users', 'countries', 'URLs', 'visits', 'values of “q7”']
+    """
+    one = singular(column)
+    if one.startswith("value of “"):
+        return one.replace("value", "values", 1)
+    if re.search("person$", one):
+        return one.removesuffix("person") + "people"
+    if re.search("([^aeiou]y)$", one):
+        return one.removesuffix("y") + "ies"
+    if re.search("(ss|us|x|z|ch|sh)$", one):
+        return one + "es"
+    return one + "s" if re.search("[A-Za-rt-z]$", one) else one
+
+
+# --------------------------------------------------------------------------------------------------
+# What a question leaves out of its units, in words: the numbers are of what is left.
+#
+# Noise is in the intervals, and cutting is not: no interval can tell how much was cut. So the first
+# finding says what the numbers are of and which way they may be off, and every claim says that it
+# is about what is left.
+
+
+_CLAIM = re.compile(r"\b(sure|surely|truly|belongs?)\b")
+
+
+def cut_in_words(release: Release) -> tuple[str, ...]:
+    """One sentence where something is cut, and none where nothing is."""
+    question = question_of(release)
+    return () if question is None else sentences("cutting", lambda: _sentence(question))
+
+
+def of_what_is_left(release: Release, sentence: str) -> str:
+    """The same sentence, which says that it is about what cutting left if it claims something."""
+    question = question_of(release)
+    if question is None or not _CLAIM.search(sentence) or not [*_clauses(question)]:
+        return sentence
+    what = "counts" if question.origin.sum is None else "totals"
+    return f"Of the {what} after cutting, {sentence[0].lower()}{sentence[1:]}"
+
+
+def _sentence(question: Question) -> Iterator[str]:
+    clauses, origin = [*_clauses(question)], question.origin
+    if not clauses:
+        return
+    may_be = "counts may be larger"
+    if origin.sum is not None:
+        smaller = "or smaller" if origin.at_least else "or smaller where amounts are negative"
+        may_be = f"totals may be larger{'' if origin.at_least else ','} {smaller}"
+    yield f"Each {singular(origin.unit)} {', and '.join(clauses)}: true {may_be}."
+
+
+def _clauses(question: Question) -> Iterator[str]:
+    """What a unit may add at most, wherever it may have more."""
+    origin, kept = question.origin, [*_kept(question)]
+    if kept:
+        yield f"counts {' and '.join(kept)}, drawn at random"
+    if origin.sum is not None:
+        least, most = separated(origin.at_least), separated(origin.at_most)
+        item = singular(origin.item)
+        yield f"adds at least {least} and at most {most} to each {item}, whatever its amounts are"
+
+
+def _kept(question: Question) -> Iterator[str]:
+    """In how many groups, and for how many items, a unit counts, if it may have more of them."""
+    origin = question.origin
+    if origin.has_one_item_each:
+        return
+    groups = 1
+    if origin.by is not None:
+        groups = min(origin.max_groups, origin.groups)
+        if groups < origin.groups:
+            yield _few("in", groups, singular(origin.by), plural(origin.by))
+    most = origin.max_items
+    if most is not None and (question.items is None or most < groups * question.items):
+        one, several = singular(origin.item), plural(origin.item)
+        if origin.by is not None:
+            pair = f"of {singular(origin.by)} and {one}"
+            one, several = f"pair {pair}", f"pairs {pair}"
+        yield _few("for", most, one, several)
+
+
+def _few(preposition: str, number: int, one: str, several: str) -> str:
+    if number == 1:
+        return f"{preposition} one {one} only"
+    return f"{preposition} at most {in_words(number)} {several}"
+
+
+# --------------------------------------------------------------------------------------------------
+# What may be believed of a release, in plain sentences, the most important first.
+
 
 Bools = NDArray[np.bool_]
 Kind = Callable[[Any], Iterable[str]]

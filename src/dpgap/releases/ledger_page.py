@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpgap.budget.account import NOTHING, Amount
 from dpgap.budget.requests import is_one_table
 from dpgap.exact.parameters import approximately
-from dpgap.releases.picture import drawn_row
-from dpgap.releases.standalone import listed, safe, section, standalone
+from dpgap.releases.page import drawn_row, listed, safe, section, standalone
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry

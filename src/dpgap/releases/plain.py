@@ -1,17 +1,29 @@
-"""Answers, plans and cells as plain values: dictionaries, lists, numbers and text, as in JSON.
+"""How values, numbers and routes are written in plain text and JSON, whatever they are.
 
-Exact fractions become text such as "7/10". Numbers that JSON lacks (infinity, NaN) and labels of
-other kinds (dates, bytes) become text too.
+Nothing here knows what a release is. Exact numbers are written exactly, and what cannot be written
+is left out rather than stop a release that is paid.
 """
 
+import json
+import logging
 import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from dpgap.releases.numbers import exact_text
+from dpgap.exact.parameters import readable
+from dpgap.releases.printable import DocumentError
+
+# --------------------------------------------------------------------------------------------------
+# Answers, plans and cells as plain values: dictionaries, lists, numbers and text, as in JSON.
+#
+# Exact fractions become text such as "7/10". Numbers that JSON lacks (infinity, NaN) and labels of
+# other kinds (dates, bytes) become text too.
 
 
 def plain(value: Any) -> Any:
@@ -36,3 +48,241 @@ def plain(value: Any) -> Any:
         own = {each.name: plain(getattr(value, each.name)) for each in fields(value)}
         return {"kind": type(value).__name__, **own}
     return exact_text(value) if isinstance(value, Fraction) else str(value)
+
+
+# --------------------------------------------------------------------------------------------------
+# Numbers of a release as text and as JSON: exact ones, and the nearest that JSON has.
+
+
+_MOST_LETTERS = 20_000
+_DECIMAL = re.compile(r"-?[0-9]+(/[0-9]+)?")
+_SHORT = re.compile(r"-?[0-9]+\.[0-9]+")
+_HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+/0x[0-9a-f]+")
+_WORDS = "none one two three four five six seven eight nine ten".split()
+
+
+def exact_text(value: Fraction) -> str:
+    """An exact number as text.
+
+    Python writes no decimal of more than 4,300 digits. Such a number is written in base 16.
+
+    >>> exact_text(Fraction(7, 10)), exact_text(Fraction(2))
+    ('7/10', '2')
+    """
+    try:
+        return str(value)
+    except ValueError:
+        sign = "-" if value < 0 else ""
+        return f"{sign}{abs(value.numerator):#x}/{value.denominator:#x}"
+
+
+def exact_value(text: str) -> Fraction:
+    """The number that `exact_text` wrote.
+
+    >>> exact_value("7/10")
+    Fraction(7, 10)
+    """
+    if len(text) > _MOST_LETTERS:
+        raise DocumentError(f"a number has more than {_MOST_LETTERS:,} letters")
+    base = 16 if _HEXADECIMAL.fullmatch(text) else 10
+    if base == 10 and not _DECIMAL.fullmatch(text):
+        raise DocumentError(f"{text[:40]!r} is not an exact number such as '7/10'")
+    over, _, under = text.partition("/")
+    try:
+        return Fraction(int(over, base), int(under or "1", base))
+    except (ValueError, ZeroDivisionError):
+        raise DocumentError(f"{text[:40]!r} is not a number, or has too many digits") from None
+
+
+def separated(value: Fraction) -> str:
+    """A number for people, with separators between thousands where it has them.
+
+    >>> separated(Fraction(2001, 2)), separated(Fraction(10**7)), separated(Fraction(2, 3))
+    ('1,000.5', '10,000,000', '2/3')
+    """
+    if value.denominator == 1:
+        return f"{int(value):,}"
+    text = readable(value)
+    return f"{Decimal(text):,}" if _SHORT.fullmatch(text) else text
+
+
+def in_words(number: int) -> str:
+    """How many, in a sentence.
+
+    >>> in_words(3), in_words(1200)
+    ('three', '1,200')
+    """
+    return _WORDS[number] if number < len(_WORDS) else f"{number:,}"
+
+
+def ranks_in_words(ranks: Sequence[int]) -> str:
+    """Some ranks, in order.
+
+    >>> ranks_in_words([3]), ranks_in_words([1, 2, 5, 6, 7, 9])
+    ('rank 3', 'ranks 1, 2, 5 to 7 and 9')
+    """
+    runs = np.split(np.array(ranks), np.flatnonzero(np.diff(ranks) > 1) + 1)
+    words = [
+        text
+        for run in runs
+        for text in (map(str, run.tolist()) if run.size < 3 else [f"{run[0]} to {run[-1]}"])
+    ]
+    several = f"{', '.join(words[:-1])} and " if words[1:] else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {several}{words[-1]}"
+
+
+def number(value: Fraction) -> int | float:
+    """The nearest number that JSON has; a whole one where floats end."""
+    try:
+        return int(value) if value.denominator == 1 else float(value)
+    except OverflowError:
+        return round(value)
+
+
+# --------------------------------------------------------------------------------------------------
+# Words never cost a release: what cannot be said, tabulated or drawn is left out.
+#
+# A release is paid for before anything is made of it. An archive keeps what was drawn, and nothing
+# that follows from it (`Release.to_archive`). Every sentence, row and picture is made afterwards,
+# and through `attempted`: if one cannot be made, the others are shown all the same. The log gets
+# the kind of the part and the kind of the error, never a value.
+
+
+T = TypeVar("T")
+
+_log = logging.getLogger("dpgap.words")
+
+
+def attempted(part: str, make: Callable[[], T], otherwise: T) -> T:
+    """A part of what is shown; `otherwise` where it cannot be made.
+
+    >>> attempted("half", lambda: 1 / 2, 0.0)
+    0.5
+    """
+    try:
+        return make()
+    except Exception as error:
+        _log.error("%s is left out: %s", part, type(error).__name__)
+        return otherwise
+
+
+def sentences(part: str, make: Callable[[], Iterable[str]]) -> tuple[str, ...]:
+    """Some sentences, or some pieces of a page; none where one of them cannot be made."""
+    return attempted(part, lambda: tuple(make()), ())
+
+
+# --------------------------------------------------------------------------------------------------
+# How a top k was found, in words: the route, and what each step on it took of ε.
+
+
+METHODS = ("best", "joint", "ranked", "paper")
+"""What may be asked for; the best method takes a route."""
+HISTOGRAM = "histogram"
+"""What may be asked for as well, where a unit has a bounded reach."""
+ROUTES = ("joint", "ranked", "paper", HISTOGRAM, "hybrid")
+"""How answers may be found: as one set, ranked, as in the paper; read off a histogram; or unknown
+ones above a line."""
+
+
+def way_in_words(route: str | None, shares: dict[str, Fraction], lead: float | None) -> str:
+    """The route, the share of ε that each step took, and how far a set leads; nothing if none.
+
+    >>> way_in_words("joint", {"look": Fraction("0.05"), "select": Fraction("0.15")}, 12.5)
+    '0.05 of ε to look; joint: 0.15 of ε to select. As a set they lead every other by 12.5.'
+    """
+    if route is None:
+        return ""
+    said = {step: f"{readable(part)} of ε to {step}" for step, part in shares.items()}
+    look = f"{said.pop('look')}; " if "look" in said else ""
+    if route == HISTOGRAM:
+        return f"{look}histogram: every item got its own noise, and the largest were read off."
+    leads = "" if lead is None else f" As a set they lead every other by {lead:.1f}."
+    return f"{look}{route}: {', '.join(said.values())}.{leads}"
+
+
+# --------------------------------------------------------------------------------------------------
+# JSON that may come from anybody: read within bounds, and written as plain ASCII.
+#
+# What is read is at most `MOST` letters long, and has a bounded number of lists and objects, which
+# take most memory. It has no key twice, no NaN and no infinity, and no number that floats cannot
+# hold. Lists within lists end where Python's own limit is.
+
+
+MOST = 1 << 26
+"""The most letters, or bytes, of a document that is read."""
+_MOST_DIGITS = 4300
+_MOST_BRACKETS = 1 << 22
+
+
+def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
+    """The object that a text of JSON holds; one that we wrote ourselves may have any length."""
+    if not isinstance(text, str | bytes | bytearray):
+        raise TypeError(f"text must be str or bytes, not {type(text).__name__}")
+    if len(text) > MOST and not is_ours:
+        raise DocumentError(f"this is too long for a release: more than {MOST >> 20} MiB")
+    try:
+        letters = (text if isinstance(text, str) else str(text, "utf-8")).removeprefix("\ufeff")
+        if letters.count("[") + letters.count("{") > _MOST_BRACKETS and not is_ours:
+            raise DocumentError("this has too many lists or objects for a release")
+        found = json.loads(
+            letters,
+            object_pairs_hook=_object,
+            parse_int=_integer,
+            parse_float=_float,
+            parse_constant=_constant,
+        )
+    except DocumentError:
+        raise
+    except json.JSONDecodeError as error:
+        raise DocumentError(
+            f"this is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+        ) from None
+    except UnicodeDecodeError:
+        raise DocumentError("this is not text in UTF-8") from None
+    except RecursionError:
+        raise DocumentError("this has too many lists or objects within each other") from None
+    except ValueError:  # an interpreter may be told to read fewer digits than we do
+        raise DocumentError("a number has too many digits") from None
+    if not isinstance(found, dict):
+        raise DocumentError("this is not a release: a release is an object of JSON")
+    return found
+
+
+def written(content: Mapping[str, Any]) -> str:
+    """The object as JSON: a line for each field, and for each object in a list."""
+    lines = (f"  {_dumped(name)}: {_value(value)}" for name, value in content.items())
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+        return "[\n    " + ",\n    ".join(map(_dumped, value)) + "\n  ]"
+    return _dumped(value)
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise DocumentError("a field stands there twice")
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise DocumentError("a number has too many digits")
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise DocumentError("a number is too large")
+    return value
+
+
+def _constant(name: str) -> float:
+    raise DocumentError(f"{name} is not a number in JSON")

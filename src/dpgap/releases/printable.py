@@ -2,6 +2,18 @@ r"""Text that is safe in a terminal: what cannot be seen is written out, as in \
 
 import re
 
+# --------------------------------------------------------------------------------------------------
+# What is raised where a document cannot be read.
+
+
+class DocumentError(ValueError):
+    """A text is not a release document, or this version of dpgap cannot read it."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Text that is safe in a terminal: what cannot be seen is written out, as in \x1b or \u202e.
+
+
 _FORMULA = re.compile("(^|[;|])([ \u00a0\"']*)(?=[=+@%\t\r\n|＝＋－＠-])")
 """Where a spreadsheet may take a text for a formula: where it begins, or after what separates
 cells in some countries."""

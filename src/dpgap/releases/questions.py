@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 from dpgap.budget.account import Request
 from dpgap.exact.parameters import readable, readable_up
-from dpgap.releases.numbers import exact_text
+from dpgap.releases.plain import exact_text
 from dpgap.releases.printable import printable
-from dpgap.releases.release import factor
-from dpgap.releases.results import Measured
+from dpgap.releases.release import Measured, factor
 
 ADD_OR_REMOVE = "add-or-remove"
 """Neighbouring tables differ by one unit that one of them lacks: all counts move one way."""

@@ -38,9 +38,8 @@ from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.mechanisms.histogram.kernel import Wanted, best_grouped, best_of
 from dpgap.mechanisms.top_k.candidates import Candidates, InGroups, OneByOne, named
 from dpgap.releases.drawn import ReadOff, Values
-from dpgap.releases.provenance import MechanismUsed
 from dpgap.releases.questions import REPLACE
-from dpgap.releases.results import MeasuredValues, Promise
+from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
 
 MOST_RETURNED = 10**6
 """How many empty items may be expected to be returned."""

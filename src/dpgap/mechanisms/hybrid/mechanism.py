@@ -33,8 +33,7 @@ from dpgap.mechanisms.hybrid.line import chance_above, least_distance
 from dpgap.mechanisms.top_k.candidates import Candidates, Draw, InGroups, named
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.releases.drawn import Ranking
-from dpgap.releases.provenance import MechanismUsed
-from dpgap.releases.results import HybridRelease, Promise
+from dpgap.releases.release import HybridRelease, MechanismUsed, Promise
 
 
 @public

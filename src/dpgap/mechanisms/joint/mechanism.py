@@ -36,8 +36,7 @@ from dpgap.mechanisms.joint.kernel import select_classes, winner_and_lead
 from dpgap.mechanisms.top_k.candidates import Candidates, Draw, InGroups, named
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.releases.drawn import TopSet
-from dpgap.releases.provenance import MechanismUsed
-from dpgap.releases.results import JointRelease, Promise
+from dpgap.releases.release import JointRelease, MechanismUsed, Promise
 
 _HALF = Fraction(1, 2)
 

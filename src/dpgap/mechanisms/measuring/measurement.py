@@ -26,8 +26,7 @@ from dpgap.exact.parameters import Rational, positive_rational
 from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.exact.shells import ShellNoise, shells
 from dpgap.releases.drawn import Values
-from dpgap.releases.provenance import MechanismUsed
-from dpgap.releases.results import MeasuredValues, Promise
+from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
 
 L = TypeVar("L", bound=ValueLaw)
 

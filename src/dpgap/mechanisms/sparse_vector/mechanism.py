@@ -48,8 +48,7 @@ from dpgap.mechanisms.sparse_vector.run import Run
 from dpgap.mechanisms.sparse_vector.streams import Stream
 from dpgap.mechanisms.top_k.candidates import Draw
 from dpgap.releases.drawn import Above
-from dpgap.releases.provenance import MechanismUsed
-from dpgap.releases.results import AboveRelease, Promise
+from dpgap.releases.release import AboveRelease, MechanismUsed, Promise
 
 _MAX_BRANCHES = 16
 

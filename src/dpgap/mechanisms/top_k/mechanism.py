@@ -45,8 +45,7 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import require_scale
 from dpgap.mechanisms.top_k.candidates import Candidates, Draw, InGroups, OneByOne
 from dpgap.releases.drawn import Ranking
-from dpgap.releases.provenance import MechanismUsed
-from dpgap.releases.results import MaxRelease, Promise, TopKRelease
+from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
 
 
 @public

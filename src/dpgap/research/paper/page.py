@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 
-from dpgap.releases.standalone import section, standalone
+from dpgap.releases.page import section, standalone
 from dpgap.research.paper.claims import Claim
 from dpgap.research.paper.datasets import PUBLISHED, Dataset
 

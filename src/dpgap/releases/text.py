@@ -1,0 +1,321 @@
+"""A release as rows and as text: what data frames, documents and the terminal show of it."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+from rich.text import Text
+
+from dpgap.budget.account import readable_text
+from dpgap.exact.parameters import readable
+from dpgap.releases.by_group import ReleasesByGroup
+from dpgap.releases.findings import (
+    cut_in_words,
+    is_mostly_noise,
+    own_findings,
+    question_of,
+    title_of,
+)
+from dpgap.releases.plain import attempted, number, plain, sentences, written
+from dpgap.releases.printable import in_a_cell, printable, visible
+from dpgap.releases.questions import TableRelease
+from dpgap.releases.release import AGAIN, NAMES, Measured, Release, named
+
+# --------------------------------------------------------------------------------------------------
+# The rows of a release, as CSV, beside its document, and as text that is safe to show.
+#
+# Names of items come from a table that anybody may have filled. In a terminal and on a page they
+# must not move the cursor, reverse the text or become markup; in a spreadsheet they must not become
+# formulas; JSON is plain ASCII.
+
+
+HEADINGS = {
+    "rank": "rank",
+    "item": "item",
+    "estimate": "estimate",
+    "low": "95% low",
+    "high": "95% high",
+    "lead": "lead over next",
+    "give_or_take": "give or take",
+    "p": "p",
+}
+"""What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
+
+
+_NO_END, _AT_MOST = "–", "≤ "
+"""What is shown in place of a lower end that there is not, and before the upper end beside it."""
+
+
+class Row(NamedTuple):
+    """One item of a release, by its rank by estimate."""
+
+    rank: int
+    item: Any
+    estimate: float
+    low: float | None
+    """None where the interval has no lower end."""
+    high: float
+    gap: float | None
+    """The selection's own gap; None where it has none for each item."""
+    lead: float | None
+    """By how much the estimate is above that of the next row; None for the last."""
+    give_or_take: float | None
+    """How far the lead may be off: all leads at once, with the confidence of the intervals."""
+    p: float | None
+    """The p-value of "it does not belong"; None where there is none."""
+
+
+def rows_of(release: Measured, level: float = 0.95) -> list[Row]:
+    """The rows of a release, the largest estimate first."""
+    order = release.order.tolist()
+    ends = release.interval(level)[order].tolist()
+    estimates, leads, within = _leads(release, level)
+    names = release.indices.tolist() if release.labels is None else release.labels
+    gaps = release.gaps.tolist() if release.gaps.size == len(order) else [None] * len(order)
+    is_set = release.is_proved_as_a_set and len(order) > 1  # its one p-value is of no row
+    p_values = None if is_set else release.p_values
+    certain = [None] * len(order) if p_values is None else p_values.tolist()
+    return [
+        Row(rank + 1, plain(names[at]), value, _end(low), high, gaps[at], lead, half, certain[at])
+        for rank, (at, (low, high), value, lead, half) in enumerate(
+            zip(order, ends, estimates, leads, within, strict=True)
+        )
+    ]
+
+
+def _end(low: float) -> float | None:
+    return low if math.isfinite(low) else None
+
+
+def _leads(release: Measured, level: float) -> tuple[list[float], list[Any], list[Any]]:
+    """Estimates in order, their leads over the next, and how far these may be off."""
+    order = release.order
+    estimates = release.estimates[order]
+    leads = (estimates[:-1] - estimates[1:]).tolist()
+    widths = release.half_widths_of_leads(level).tolist()
+    within = [width if math.isfinite(width) else None for width in widths]
+    last = [None] * min(order.size, 1)
+    return estimates.tolist(), leads + last, within + last
+
+
+def columns_of(release: Measured) -> dict[str, Sequence[Any]]:
+    """The same rows, column by column; labels stay what they are."""
+    rows = rows_of(release)
+    order = release.order
+    labels = release.labels
+    in_order = None if labels is None else [labels[at] for at in order.tolist()]
+    columns: dict[str, Sequence[Any]] = {HEADINGS["rank"]: [row.rank for row in rows]}
+    if isinstance(release, TableRelease):
+        columns |= {HEADINGS["item"]: in_order or []}
+    else:
+        columns |= named(release.indices[order], in_order)
+    for name in ("estimate", "low", "high", "lead", "give_or_take", "p"):
+        columns |= {HEADINGS[name]: [getattr(row, name) for row in rows]}
+    return columns
+
+
+def cells_of(release: Release) -> dict[str, list[str]]:
+    """The rows as people read them, column by column; columns of no numbers are left out."""
+    return attempted("rows", lambda: _cells(release), {})
+
+
+def _cells(release: Release) -> dict[str, list[str]]:
+    shown = release.cells(",")
+    low, high = shown.get(HEADINGS["low"], []), HEADINGS["high"]
+    for place in (place for place, cell in enumerate(low) if not cell):
+        low[place], shown[high][place] = _NO_END, _AT_MOST + shown[high][place]
+    return shown
+
+
+def to_json(release: Release, remaining: Fraction | None) -> str:
+    """The release document, and beside it what was spent and what an account has left.
+
+    What remains is null where it is unknown.
+    """
+    left = None if remaining is None else readable_text(remaining)
+    spent = getattr(release, "spent", release.epsilon)
+    beside = {
+        "epsilon_spent": number(spent),
+        "epsilon_remaining": None if remaining is None else number(remaining),
+        "exact": {"epsilon_spent": readable_text(spent), "epsilon_remaining": left},
+    }
+    return written(release.to_dict() | beside)
+
+
+def to_csv(release: Release) -> str:
+    """The rows as CSV in which no name is taken for a formula.
+
+    Every row ends with the question, the ε and the time (UTC), so that a file says what it is, and
+    every program reads it without being told of a heading. ε is the nearest number; a document has
+    the exact one. A name that begins like a formula gets an apostrophe in front, as spreadsheets
+    themselves do it.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out)
+    columns = release.columns()
+    rows = zip(*([plain(cell) for cell in column] for column in columns.values()), strict=True)
+    facts = (in_a_cell(_asked(release)), number(release.epsilon), release.made.time)
+    writer.writerow((*columns, "question", "epsilon", "time"))
+    for row in rows:
+        writer.writerow((*map(in_a_cell, row), *facts))
+    return out.getvalue()
+
+
+def _asked(release: Release) -> str:
+    """The question in one line; of a release without one, its mechanisms."""
+    question = getattr(release, "question", None)
+    if question is None:
+        return ", ".join(used.name for used in release.mechanisms)
+    return str(question.purpose) + ("" if question.origin.is_private else " (NOT private)")
+
+
+# --------------------------------------------------------------------------------------------------
+# What a terminal shows: a release with its table, budget and guarantee; and tables that fit.
+#
+# No number and no word is ever cut. Where a table is too wide, columns of text are wrapped between
+# words; where that is not enough, every row becomes a block of lines.
+
+
+_BETWEEN = 3
+"""How many letters a column takes besides its own; the last one takes one less."""
+_LONG = 24
+"""Words that are longer than this may be folded."""
+
+
+class Column(NamedTuple):
+    """A column of a table; only one that `wraps` may have less than the width of its cells."""
+
+    name: str
+    cells: Sequence[str | Text]
+    wraps: bool = False
+
+
+def shown(release: Release, remaining: Fraction | None, whose: str = "of this run") -> str:
+    """The release as this terminal shows it.
+
+    `whose` says of what `remaining` is left; how much may be unknown by now.
+    """
+    console = Console(highlight=False)
+    question = question_of(release)
+    is_private = question is None or question.origin.is_private
+    with console.capture() as captured:
+        if release.made.again:
+            console.print(Text(f"{AGAIN} Ask for fresh noise to pay anew.", style="bold"))
+        console.print(Text(title_of(release), style="bold"))
+        if isinstance(release, ReleasesByGroup):
+            _print_sentences(cut_in_words(release), console)
+            for group, answer in release.items():
+                console.print(Text(f"\n{visible(group)}:", style="bold"))
+                _print_answer(answer, own_findings(answer), console)
+            _print_sentences(release.general_findings, console)
+        else:
+            _print_answer(release, sentences("findings", lambda: release.findings), console)
+        console.print(
+            Text.assemble(
+                ("ε spent then " if release.made.again else "ε spent ", "dim"),
+                readable(getattr(release, "spent", release.epsilon)),
+                ("   ε left ", "dim"),
+                f"{'unknown' if remaining is None else readable(remaining)} {printable(whose)}",
+            )
+        )
+        style = "" if is_private else "bold red"
+        if remark := attempted("remark", lambda: release.remark, ""):
+            console.print(Text(remark))
+        if guarantee := attempted("guarantee", lambda: printable(release.guarantee), ""):
+            console.print(Text(guarantee, style=style))
+        table = None if question is None else question.origin.table
+        console.print(Text(release.made.words(table), style="dim"))
+    return captured.get().removesuffix("\n")
+
+
+def _print_sentences(sentences: Sequence[str], console: Console) -> None:
+    for sentence in sentences:
+        console.print(Text(printable(sentence)))
+
+
+def _print_answer(release: Release, findings: Sequence[str], console: Console) -> None:
+    """What may be believed, then the table."""
+    _print_sentences(findings, console)
+    columns = _columns(release)
+    if columns and columns[0].cells:
+        console.print(fitted(columns, console))
+
+
+def _columns(release: Release) -> list[Column]:
+    """Names are wrapped; numbers of a release that is mostly noise are dim. P-values are left out.
+
+    Only a release of an array, which has fewer columns, shows them.
+    """
+    columns = cells_of(release)
+    is_noise = is_mostly_noise(release)
+    if isinstance(release, TableRelease):
+        columns.pop(HEADINGS["p"], None)
+    found = []
+    for name, cells in columns.items():
+        is_name = name in NAMES
+        style = "dim" if is_noise else "bold" if is_name else ""
+        found.append(Column(name, [Text(cell, style) for cell in cells], wraps=is_name))
+    return found
+
+
+def fitted(columns: Sequence[Column], console: Console) -> Table:
+    """A table that this console shows without cutting anything."""
+    least, most = [], []
+    for name, cells, wraps in columns:
+        head, *body = (_letters(str(text)) for text in (name, *cells))
+        most.append(max(whole for _, whole in (head, *body)))
+        least.append(
+            max([head[0], *(min(word, _LONG) if wraps else whole for word, whole in body)])
+        )
+    room = console.width - (_BETWEEN * len(columns) - 1) - sum(least)
+    if room < 0:
+        return _as_blocks(columns)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column, width in zip(columns, _widths(columns, least, most, room), strict=True):
+        justify: JustifyMethod = "left" if column.wraps else "right"
+        table.add_column(Text(column.name), justify=justify, width=width, overflow="fold")
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
+def _widths(
+    columns: Sequence[Column], least: Sequence[int], most: Sequence[int], room: int
+) -> list[int]:
+    """How wide columns are: `room` more than the least. Text gets it first, then headings."""
+    widths = list(least)
+    for wraps in (True, False):
+        own = [at for at, column in enumerate(columns) if column.wraps is wraps]
+        wishes = sum(most[at] - least[at] for at in own)
+        given = min(wishes, room)
+        for at in own:
+            widths[at] += (most[at] - least[at]) * given // max(wishes, 1)
+        room -= given
+    return widths
+
+
+def _letters(text: str) -> tuple[int, int]:
+    """How wide the longest word is, and how wide all of it."""
+    return max(map(cell_len, text.split()), default=0), cell_len(text)
+
+
+def _as_blocks(columns: Sequence[Column]) -> Table:
+    """Every row as lines of a column's name and its value, if it has one."""
+    blocks = Table.grid(padding=(0, 2))
+    blocks.add_column(no_wrap=True)
+    blocks.add_column(overflow="fold")
+    for row in zip(*(column.cells for column in columns), strict=True):
+        for column, cell in zip(columns, row, strict=True):
+            if cell:
+                blocks.add_row(
+                    Text(column.name, "dim"), Text(cell) if isinstance(cell, str) else cell
+                )
+        blocks.add_row()
+    return blocks
