@@ -37,7 +37,7 @@ PAPER = (
 )
 SPARK = (
     "import pandas, pyarrow, pyspark.sql; "
-    "import dpgap.data.engines.in_spark as engine; print(engine.__name__)"
+    "import dpgap.data.engines.spark as engine; print(engine.__name__)"
 )
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 TABLE = ["--unit", "unit", "--item", "item", "--domain", "fig,pea", "-k", "1", "--epsilon", "1"]
@@ -73,7 +73,7 @@ WORKING = {
     "proof": (["python", "-c", PROOF], "PROVED"),
     "spark": (
         ["python", "-c", SPARK],
-        "dpgap.data.engines.in_spark",
+        "dpgap.data.engines.spark",
     ),
 }
 """What an extra alone is good for."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpgap.budget.ledger import Ledger, LedgerError
     from dpgap.data.counts import counts
     from dpgap.data.domain import DomainWarning
-    from dpgap.data.grouped_counts import GroupedAnswers
+    from dpgap.data.private_counts import GroupedAnswers
     from dpgap.mechanisms.classical import classical
     from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
     from dpgap.mechanisms.hybrid.mechanism import HybridTopK
@@ -79,7 +79,7 @@ _HOMES = {
     "CountHull": "dpgap.mechanisms.measuring.count_hull",
     "Cube": "dpgap.mechanisms.measuring.cube",
     "DomainWarning": "dpgap.data.domain",
-    "GroupedAnswers": "dpgap.data.grouped_counts",
+    "GroupedAnswers": "dpgap.data.private_counts",
     "HybridTopK": "dpgap.mechanisms.hybrid.mechanism",
     "JointTopK": "dpgap.mechanisms.joint.mechanism",
     "Laplace": "dpgap.mechanisms.measuring.laplace",

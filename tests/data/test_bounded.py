@@ -18,9 +18,9 @@ import pytest
 
 import dpgap
 from dpgap.data.counts import counts, units_of
-from dpgap.data.engines import counted_bounded
+from dpgap.data.engines import counted
 from dpgap.data.engines.counted import CountsInEngine
-from dpgap.data.engines.in_duckdb import DuckDB
+from dpgap.data.engines.duckdb import DuckDB
 from law_tests import LEVEL, chi_square_p
 
 ITEMS = ["fig", "pea", "oat", "rye"]
@@ -269,7 +269,7 @@ def test_a_thousand_groups_are_counted_in_one_query() -> None:
 def test_groups_that_stay_in_the_engine_say_the_same() -> None:
     table, lands = _grouped(20)
     fetched = _of(counts(table, by="land", groups=lands, max_groups=1, **ASK))
-    with mock.patch.object(counted_bounded, "FETCHED", 1):
+    with mock.patch.object(counted, "FETCHED", 1):
         answers = counts(table, by="land", groups=lands, max_groups=1, **ASK)
     assert all(isinstance(each, CountsInEngine) for each in answers.values())
     assert _of(answers) == fetched
@@ -282,14 +282,14 @@ def test_groups_that_stay_in_the_engine_say_the_same() -> None:
 
 def test_one_group_keeps_what_all_share_until_it_is_closed() -> None:
     table, lands = _grouped(3)
-    with mock.patch.object(counted_bounded, "FETCHED", 1):
+    with mock.patch.object(counted, "FETCHED", 1):
         answers = counts(table, by="land", groups=lands, max_groups=1, **ASK)
     one, other = answers[lands[0]], answers[lands[1]]
     answers.close()
     for each in (one, other):
         with pytest.raises(ValueError, match="were closed"):
             each.groups()
-    with mock.patch.object(counted_bounded, "FETCHED", 1):
+    with mock.patch.object(counted, "FETCHED", 1):
         alone = counts(table, by="land", groups=lands, max_groups=1, **ASK)[lands[0]]
     gc.collect()
     assert sum(_of(alone)) == 5

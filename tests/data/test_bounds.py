@@ -8,8 +8,8 @@ import polars
 import pytest
 
 import dpgap
-from dpgap.data.bounds import read_bounds
 from dpgap.data.counts import counts
+from dpgap.data.query import read_bounds
 
 SOLD = pandas.DataFrame(
     {"who": [1, 1, 2], "what": ["fig", "pea", "fig"], "land": ["ch", "de", "ch"], "paid": [1, 2, 3]}

@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 import dpgap
-from dpgap.data.addresses import columns_of, table_address
+from dpgap.data.sources import columns_of, table_address
 from dpgap.releases.questions import OBSERVED, Origin
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Ibis

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgap.data import readings
+from dpgap.data import query
 from dpgap.data.filtering import keep
 from dpgap.data.filters import read_filter
-from dpgap.data.readings import Reading
+from dpgap.data.query import Reading
 from filter_reference import (
     COLUMNS,
     EQUALS,
@@ -368,7 +368,7 @@ def test_a_not_of_three_values_is_caught(monkeypatch: pytest.MonkeyPatch, tmp_pa
     def compare(self: Reading, sign: str, literals: tuple[Any, ...]) -> nw.Expr:
         if sign in ("!=", "not in"):
             return ~self.compare("in", literals)
-        return readings.joined(
+        return query.joined(
             operator.or_, [self._test("=" if sign == "in" else sign, each) for each in literals]
         )
 
@@ -391,7 +391,7 @@ def test_nan_that_is_not_guarded_against_is_caught(
             guard(column), lambda sign, literal: guard(column) & (column > float(literal))
         )
 
-    monkeypatch.setattr(readings, "floats", floats)
+    monkeypatch.setattr(query, "floats", floats)
     table = pyarrow.table({"at": range(3), "float": [1.0, math.nan, 5.0]})
     assert _found(HOMES[home](table, tmp_path), "float > 3") == [[1, 2]]
 
@@ -403,9 +403,9 @@ def test_numbers_in_text_that_are_compared_as_text_are_caught(
         return text
 
     def numbers_in_text(text: nw.Expr) -> Reading:
-        right = readings.texts(text, readings.in_order_of_bytes(text))
+        right = query.texts(text, query.in_order_of_bytes(text))
         return Reading(right.present, lambda sign, literal: right.test(sign, str(literal)))
 
-    monkeypatch.setattr(readings, "number_in", number_in)
-    monkeypatch.setattr(readings, "numbers_in_text", numbers_in_text)
+    monkeypatch.setattr(query, "number_in", number_in)
+    monkeypatch.setattr(query, "numbers_in_text", numbers_in_text)
     assert _differs("Polars", tmp_path)

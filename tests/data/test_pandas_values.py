@@ -21,7 +21,7 @@ import pyarrow.parquet
 import pytest
 
 import dpgap
-from dpgap.data import pandas_columns
+from dpgap.data import values
 from dpgap.data.domain import text_of
 from dpgap.data.filtering import keep
 from dpgap.data.filters import read_filter
@@ -164,7 +164,7 @@ def test_times_with_a_zone_beyond_the_year_9999_are_read() -> None:
         table = pandas.DataFrame({"who": [1, 2, 3], "when": when})
         found = dpgap.counts(table, unit="when", item="who", domain=[1, 2, 3], where="who != 7")
         assert found.expanded().tolist() == [1, 1, 1]
-        assert [form_of(each) for each in pandas_columns.coded_texts(when)][
+        assert [form_of(each) for each in values.coded_texts(when)][
             1
         ] == "1970-01-01T00:00:05+00:00"
 
@@ -178,10 +178,10 @@ def test_a_time_beyond_the_years_of_its_zone_refuses_no_call(zone: str | None, k
         times = pyarrow.array([10**12, 10**12, odd], pyarrow.timestamp("ms", zone))
         column = pyarrow.table({"x": times}).to_pandas()["x"]
         column = column if kind is None else column.astype(kind)
-        found = pandas_columns.coded_texts(column).tolist()
+        found = values.coded_texts(column).tolist()
         assert found[:2] == [f"2001-09-09T01:46:40{utc}"] * 2
         assert text is None or found[2] == text
-        assert pandas_columns.arrow_texts(column).to_pylist() == found
+        assert values.arrow_texts(column).to_pylist() == found
 
 
 PURE = [
@@ -195,11 +195,11 @@ PURE = [
 @pytest.mark.parametrize("place", range(len(PURE)))
 def test_pure_text_is_read_quickly_and_as_value_by_value(place: int) -> None:
     column = pandas.Series(PURE[place], dtype=object)
-    quick = pandas_columns.coded_texts(column).tolist(), pandas_columns.arrow_texts(column)
-    is_pure = pandas_columns._pure_text(column) is not None
+    quick = values.coded_texts(column).tolist(), values.arrow_texts(column)
+    is_pure = values._pure_text(column) is not None
     assert is_pure == (place == 0)
-    with mock.patch.object(pandas_columns, "_pure_text", return_value=None):
-        slow = pandas_columns.coded_texts(column).tolist(), pandas_columns.arrow_texts(column)
+    with mock.patch.object(values, "_pure_text", return_value=None):
+        slow = values.coded_texts(column).tolist(), values.arrow_texts(column)
     assert [form_of(each) for each in quick[0]] == [form_of(each) for each in PURE[place]]
     assert [form_of(each) for each in slow[0]] == [form_of(each) for each in PURE[place]]
     assert quick[1].to_pylist() == slow[1].to_pylist() == [form_of(each) for each in PURE[place]]
@@ -208,7 +208,7 @@ def test_pure_text_is_read_quickly_and_as_value_by_value(place: int) -> None:
 def test_one_number_or_byte_among_texts_is_not_read_as_text() -> None:
     for odd in (b"fig", 7.0, True):
         column = pandas.Series(["fig", odd], dtype=object)
-        assert pandas_columns.arrow_texts(column).to_pylist() == ["fig", form_of(odd)]
+        assert values.arrow_texts(column).to_pylist() == ["fig", form_of(odd)]
 
 
 def test_true_is_not_1_and_text_is_not_cut_where_there_is_no_arrow() -> None:

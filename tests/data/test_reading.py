@@ -16,7 +16,7 @@ import pytest
 
 import dpgap
 from dpgap.data.counts import counts
-from dpgap.data.tracebacks import quietly
+from dpgap.data.private_counts import quietly
 
 
 def _counts(table: Any, domain: Any, **options: Any) -> list[int]:

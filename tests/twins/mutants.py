@@ -17,14 +17,14 @@ import narwhals as nw
 import numpy as np
 from pandas.api.types import infer_dtype
 
-from dpgap.data import bounded, domain, embedded, files, opening, pandas_columns, values
-from dpgap.data.addresses import Source
+from dpgap.data import counts, domain, query, sources, values
 from dpgap.data.domain import Domain
-from dpgap.data.engines import counted_bounded
+from dpgap.data.engines import counted
 from dpgap.data.engines.base import Engine
 from dpgap.data.engines.counted import CountsInEngine
-from dpgap.data.engines.in_duckdb import DuckDB
+from dpgap.data.engines.duckdb import DuckDB
 from dpgap.data.private_counts import CountsInMemory
+from dpgap.data.sources import Source
 from dpgap.estimates.errors import COINS
 from dpgap.mechanisms.histogram.kernel import _Contenders
 from dpgap.mechanisms.top_k.candidates import InGroups
@@ -88,7 +88,7 @@ def _read_by(sql: str) -> Callable[[], AbstractContextManager[Any]]:
             table = database.sql(f"SELECT * FROM {sql.format(path=path)}")
             yield Source(table, unit, item, columns=(), database=database)
 
-    return lambda: mock.patch.object(opening, "read_file", read_file)
+    return lambda: mock.patch.object(counts, "read_file", read_file)
 
 
 def _columns_by_rows() -> AbstractContextManager[Any]:
@@ -97,7 +97,7 @@ def _columns_by_rows() -> AbstractContextManager[Any]:
     def columns_of(frame: Any) -> Any:
         return tuple((name, frame[name].n_unique()) for name in frame.columns)
 
-    return mock.patch.object(opening, "columns_of", columns_of)
+    return mock.patch.object(counts, "columns_of", columns_of)
 
 
 def _by_width() -> AbstractContextManager[Any]:
@@ -151,7 +151,7 @@ def _everything_kept() -> AbstractContextManager[Any]:
 
 def _moments_as_they_are() -> AbstractContextManager[Any]:
     """Units that are times, as DuckDB has times."""
-    return mock.patch.object(embedded, "_with_whole_moments", lambda table, unit: table)
+    return mock.patch.object(counts, "_with_whole_moments", lambda table, unit: table)
 
 
 def _kept_by_position() -> AbstractContextManager[Any]:
@@ -172,10 +172,10 @@ def _clipped_together() -> AbstractContextManager[Any]:
     def add_up(engine: Any, rows: Any, bounds: Any, size: Any) -> Any:
         cells = [name for name in rows.collect_schema() if name in ("group", "item")]
         added = rows.group_by(*cells).agg(nw.col("steps").sum())
-        units = nw.col("steps").clip(-bounded.MOST_OF_ALL, bounded.MOST_OF_ALL).cast(nw.Int64)
+        units = nw.col("steps").clip(-query.MOST_OF_ALL, query.MOST_OF_ALL).cast(nw.Int64)
         return added.select(*cells, units.alias("units"))
 
-    return mock.patch.object(counted_bounded, "add_up", add_up)
+    return mock.patch.object(counted, "add_up", add_up)
 
 
 def _lines_by_place() -> AbstractContextManager[Any]:
@@ -183,34 +183,34 @@ def _lines_by_place() -> AbstractContextManager[Any]:
 
     def whole_words(database: Any, path: str) -> Any:
         word = '"item of a line"'
-        plain = files._words(database, path, "row_number() OVER ()")
+        plain = sources._words(database, path, "row_number() OVER ()")
         return plain.project(f"line, TRY_CAST({word} AS BIGINT) AS {word}")
 
-    return mock.patch.object(opening, "whole_words", whole_words)
+    return mock.patch.object(counts, "whole_words", whole_words)
 
 
 def _fetched_if_few() -> AbstractContextManager[Any]:
     """Groups whose answers are fetched where few are present, and not where few are public."""
-    right = counted_bounded.freeze
+    right = counted.freeze
 
     def freeze(*given: Any) -> Any:
         frozen, tallied = right(*given)
-        counted_bounded.FETCHED = 0 if tallied[:, -1].sum() % 2 else 10**7
+        counted.FETCHED = 0 if tallied[:, -1].sum() % 2 else 10**7
         return frozen, tallied
 
-    return mock.patch.multiple(counted_bounded, freeze=freeze, FETCHED=10**7)
+    return mock.patch.multiple(counted, freeze=freeze, FETCHED=10**7)
 
 
 def _refused_if_mixed() -> AbstractContextManager[Any]:
     """Object columns that are read only if all their values are of one type."""
-    right = pandas_columns._distinct
+    right = values._distinct
 
     def distinct(column: Any) -> Any:
         if infer_dtype(column).startswith("mixed"):
             raise ValueError
         return right(column)
 
-    return mock.patch.object(pandas_columns, "_distinct", distinct)
+    return mock.patch.object(values, "_distinct", distinct)
 
 
 def _floats_with_a_point() -> AbstractContextManager[Any]:

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import dpgap
-from dpgap.data.by_group import CountsByGroup
+from dpgap.data.private_counts import CountsByGroup
 from twins.neighbours import GROUPS, THRESHOLD
 
 EPSILON = 400

@@ -282,7 +282,7 @@ def _facts(table: str | None, unit: str | None, neighbours: str | None) -> dict[
     stated: dict[str, Any] = {"table": table, "unit": unit, "neighbours": neighbours}
     if table is None:
         return stated
-    from dpgap.data.opening import table_facts
+    from dpgap.data.counts import table_facts
 
     address, columns = table_facts(table)
     if columns and unit not in (None, "row", "line", *(name for name, _ in columns)):

@@ -5,9 +5,12 @@ embedded DuckDB reads, and tables in databases take the same path: one counting 
 engine holds the table, the counts stay there; otherwise they are fetched into memory.
 """
 
+import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
+from importlib.util import find_spec
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap._package import public
-from dpgap.data.addresses import Frame, Source
-from dpgap.data.bounds import CENTS, Bounds, read_bounds
-from dpgap.data.by_group import CountsByGroup
+from dpgap.data import query
 from dpgap.data.domain import (
     Domain,
     Stated,
@@ -29,20 +30,271 @@ from dpgap.data.domain import (
     refuse_own_column,
     warn_of_oddities,
     whole,
+    with_domain,
 )
 from dpgap.data.engines.base import Engine, engine_of
-from dpgap.data.engines.counted import count_in_engine
-from dpgap.data.engines.counted_bounded import count_bounded
-from dpgap.data.files import FIMI_ITEM, NOT_FIMI, is_fimi
-from dpgap.data.opening import as_frame, columns_told, find, open_rows, roles_of
-from dpgap.data.private_counts import CountsInMemory, Integers, PrivateCounts
-from dpgap.data.query import count_all_units, count_units, rows_of, states_numbers
-from dpgap.data.tracebacks import UNREADABLE, errors_without_answers, quietly
+from dpgap.data.engines.counted import count_bounded, count_in_engine
+from dpgap.data.private_counts import (
+    UNREADABLE,
+    CountsByGroup,
+    CountsInMemory,
+    Integers,
+    PrivateCounts,
+    errors_without_answers,
+    quietly,
+)
+from dpgap.data.query import (
+    CENTS,
+    Bounds,
+    count_all_units,
+    count_units,
+    read_bounds,
+    require_exact_text,
+    rows_of,
+    states_numbers,
+)
+from dpgap.data.sources import (
+    FIMI_ITEM,
+    NOT_FIMI,
+    Families,
+    Frame,
+    Source,
+    columns_of,
+    embedded_database,
+    file_address,
+    find_tables,
+    guessed,
+    hint_at,
+    is_fimi,
+    is_url,
+    kind_of,
+    read_file,
+    require_columns,
+    require_given,
+    stated_columns,
+    whole_words,
+    with_valid_text,
+)
+from dpgap.data.values import number_of
 from dpgap.exact.parameters import Rational
 from dpgap.releases.questions import ADD_OR_REMOVE, OBSERVED, Origin
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
+
+    from dpgap.data.filters import Filter
+
+
+# --------------------------------------------------------------------------------------------------
+# Frames of this process, handed to embedded DuckDB: one path for all that is more than counting.
+#
+# What a column is to DuckDB depends on the type that its frame states, never on its rows. The types
+# of pandas follow the rows. So its units, items and groups become text there, and amounts floats.
+# What a unit keeps is drawn by its text, and must not change with a type. Other units that are
+# times become whole numbers.
+
+
+def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
+    """The columns of a frame that have roles, as a table in a DuckDB that `resources` keep."""
+    names = list(dict.fromkeys(roles.values()))
+    held = frame.select(*names)
+    if isinstance(held, nw.LazyFrame):
+        held = quietly(held.collect, UNREADABLE)
+    if find_spec("pyarrow") is None:
+        raise ImportError("frames need PyArrow for more than counts: pip install pyarrow")
+    database, unit = resources.enter_context(embedded_database()), roles.get("unit")
+    table = quietly(lambda: _with_whole_moments(_arrow(held, roles), unit), UNREADABLE)
+    return quietly(lambda: nw.from_native(database.from_arrow(table)), UNREADABLE)
+
+
+def _with_whole_moments(table: Any, unit: str | None) -> Any:
+    """The same table; units that are times, days or durations are the numbers that Arrow has.
+
+    In DuckDB times with a zone and durations have microseconds of 64 bits. One that is beyond them
+    would refuse the call, and two that are nearer to each other would be one unit.
+    """
+    from pyarrow.types import is_temporal
+
+    stated = None if unit is None else table.schema.field(unit).type
+    kind = getattr(stated, "value_type", stated)  # of a dictionary, what it lists
+    if kind is None or not is_temporal(kind):
+        return table
+    whole = table[unit].cast(kind).cast(f"int{kind.bit_width}")
+    return table.set_column(table.column_names.index(unit), unit, whole)
+
+
+def _arrow(frame: nw.DataFrame[Any], roles: dict[str, str]) -> Any:
+    if not frame.implementation.is_pandas():
+        return frame.to_arrow()
+    import pyarrow
+
+    table, types = frame.to_native(), guessed(frame)
+    told = {name for role, name in roles.items() if role != "amount"}
+    return pyarrow.table(
+        {
+            name: _of_pandas(table[name], is_told=name in told) if name in types else table[name]
+            for name in frame.columns
+        }
+    )
+
+
+def _of_pandas(column: Any, *, is_told: bool) -> Any:
+    """A column whose type follows its rows: text, or floats if it has amounts and is no more."""
+    from dpgap.data.values import arrow_texts, each_value, is_number
+
+    if is_told:
+        return arrow_texts(column)
+    return column if is_number(column.dtype) else each_value(column, _float_of)
+
+
+def _float_of(value: Any) -> float:
+    """The number that a value is, or says; NaN where it is none."""
+    if isinstance(value, str):
+        return float(value) if query.is_number(value) else math.nan
+    return number_of(value)
+
+
+# --------------------------------------------------------------------------------------------------
+# From a table as a user names it to its rows, in the engine that has them.
+#
+# A file is opened in embedded DuckDB. A frame of this process goes there too if more is asked than
+# counts. All other tables stay where they are.
+
+
+_FRAMES = (
+    "a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file or the address "
+    "of a table in a database"
+)
+
+
+def find(
+    table: Any,
+    unit: str | None,
+    item: str | None,
+    domain: Any,
+    more: Sequence[str],
+    resources: ExitStack,
+) -> Source:
+    """Find a table by its path or address; or take the frame that was given."""
+    if isinstance(table, str | os.PathLike) and not is_url(table):
+        file = resources.enter_context(read_file(os.fspath(table), unit, item, more))
+        return with_domain(file, domain)
+    unit, item = require_given(unit, item)
+    if is_url(table):
+        return find_tables(table, unit, item, domain, resources)
+    return Source(table, unit, item, domain)
+
+
+def open_rows(
+    source: Source, frame: Frame, bounds: Bounds, resources: ExitStack
+) -> tuple[Engine | None, Frame]:
+    """The rows that are asked about, and the engine that has them.
+
+    There is none where a frame of this process, or a FIMI file, is only counted.
+    """
+    roles = roles_of(source, bounds)
+    filtered = bounds.where.columns if bounds.where else ()
+    columns = list(quietly(frame.collect_schema, UNREADABLE))
+    if source.unit == "row" and "row" in {*columns, *dict(source.columns or ())}:
+        raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
+    is_in_database = source.address is not None and source.database is None
+    hint = hint_at(columns) if is_in_database else ""
+    require_columns(columns, *roles.values(), *filtered, hint=hint)
+    engine = engine_of(frame)
+    if engine is not None and source.database is None:  # files have no collations
+        engine.require_faithful()
+        _require_exact(engine, frame, roles, bounds)
+    if source.database is None:  # DuckDB has looked at the text of files
+        text = partial(with_valid_text, frame, (*roles.values(), *filtered))
+        frame = quietly(text, UNREADABLE)
+    if bounds.where is not None:
+        frame = _filtered(frame, bounds.where, engine)
+    is_fimi = source.item == FIMI_ITEM
+    if bounds.is_plain:
+        return None if is_fimi else engine, frame
+    if is_fimi and source.database is not None and source.path is not None:
+        words = partial(whole_words, source.database, source.path)
+        frame = as_frame(quietly(words, NOT_FIMI))
+    elif engine is None:
+        frame = embed(frame, roles, resources)
+    return engine_of(frame), frame
+
+
+def _filtered(frame: Frame, where: "Filter", engine: Engine | None) -> Frame:
+    from dpgap.data.filtering import keep
+
+    kept: Frame = keep(frame, where, engine)
+    return kept
+
+
+def roles_of(source: Source, bounds: Bounds) -> dict[str, str]:
+    """The columns that are looked at, by what they are for."""
+    roles = {"unit": source.unit, "item": source.item, "group": bounds.by, "amount": bounds.column}
+    if source.unit == "row":
+        del roles["unit"]
+    if source.item == source.unit == "row":  # nothing but rows is looked at
+        del roles["item"]
+    return {role: name for role, name in roles.items() if name is not None}
+
+
+def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], bounds: Bounds) -> None:
+    """Refuse sums that are not exact, and columns of which different texts are taken for equal.
+
+    Units may be compared as their column likes, unless each needs an order of what it has.
+    """
+    is_ordered = bounds.max_items is not None or bounds.by is not None
+    exact = ("item", "group", "unit") if is_ordered else ("item", "group")
+    if bounds.column is not None and not quietly(engine.sums_exactly, UNREADABLE):
+        raise ValueError(
+            "sum needs a database that adds whole numbers exactly, which this one does not: copy "
+            "the table into a Parquet file"
+        )
+    for role in (role for role in roles if role in exact):
+        column = frame.lazy().select(roles[role]).rename({roles[role]: "item"})
+        require_exact_text(engine, column, f"column {roles[role]!r}")
+        if role == "unit" and not quietly(partial(engine.can_order, column, "item"), UNREADABLE):
+            raise ValueError(
+                f"column {roles[role]!r} must hold text, whole numbers, days or times where units "
+                "are bounded: cast it to text first"
+            )
+
+
+def as_frame(table: object) -> Frame:
+    frame: object = quietly(lambda: nw.from_native(table, pass_through=True), UNREADABLE)
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        raise TypeError(f"table must be {_FRAMES}, not {type(table).__name__}")
+    return frame
+
+
+def columns_told(source: Source, frame: Frame) -> Families:
+    if source.columns is not None:
+        return source.columns
+    return quietly(lambda: columns_of(frame), UNREADABLE)
+
+
+def table_facts(table: str) -> tuple[str, Families]:
+    """Where a table is, spelt as releases spell it, and its columns with their families of types.
+
+    Both come from the address and the schema, never from rows. A budget is bound to them.
+
+    What is neither a file's name nor the address of a database is only a name.
+
+    >>> table_facts("sales")
+    ('sales', ())
+    """
+    if is_url(table):
+        with ExitStack() as resources:
+            source = find_tables(table, "", "", (), resources)
+            frame = nw.from_native(source.table)
+            return str(source.address), quietly(lambda: columns_of(frame), UNREADABLE)
+    if kind_of(table) is None:
+        return table, ()
+    return file_address(table), stated_columns(table)
+
+
+# --------------------------------------------------------------------------------------------------
+# Tables to private counts: how many distinct units each item has.
+
 
 Table: TypeAlias = "IntoFrame | str | os.PathLike[str]"
 """What can be counted: any frame that Narwhals knows, a file, or an address in a database."""

@@ -30,10 +30,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap._package import public
-from dpgap.data.addresses import Lazy, Source, file_address, is_url, table_named_by
-from dpgap.data.files import FIMI_ITEM, column_in, column_of, is_table
-from dpgap.data.private_counts import Integers
-from dpgap.data.tracebacks import quietly
+from dpgap.data.private_counts import Integers, quietly
+from dpgap.data.sources import (
+    FIMI_ITEM,
+    Lazy,
+    Source,
+    column_in,
+    column_of,
+    file_address,
+    is_table,
+    is_url,
+    table_named_by,
+)
 from dpgap.data.values import form_of
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.releases.questions import OBSERVED

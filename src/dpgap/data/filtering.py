@@ -29,10 +29,8 @@ import numpy as np
 from narwhals.dtypes import DType
 
 from dpgap.budget.requests import ANY
-from dpgap.data import readings
-from dpgap.data.addresses import Frame, guessed
+from dpgap.data import query
 from dpgap.data.engines.base import Engine
-from dpgap.data.engines.narrowing import require_exact_text
 from dpgap.data.filters import (
     ORDERS,
     Clause,
@@ -43,8 +41,9 @@ from dpgap.data.filters import (
     Negation,
     comparisons_of,
 )
-from dpgap.data.readings import Reading
-from dpgap.data.tracebacks import UNREADABLE, quietly
+from dpgap.data.private_counts import UNREADABLE, quietly
+from dpgap.data.query import Reading, require_exact_text
+from dpgap.data.sources import Frame, guessed
 from dpgap.data.values import form_of, moment_of, number_of
 
 _TEXTS = ("String", "Categorical", "Enum")
@@ -134,21 +133,21 @@ def _require_fitting(filter: Filter, comparison: Comparison, family: str) -> Non
 def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
     """Why a literal does not go with a column; nothing if it does."""
     if family in ("text", ANY):
-        if is_ordered and isinstance(literal, str) and readings.is_date_out_of_order(literal):
+        if is_ordered and isinstance(literal, str) and query.is_date_out_of_order(literal):
             return (
                 "is text, which is ordered letter by letter: only dates such as '2024-01-31' sort "
                 "by time. Write one, and if the column has dates in another form, convert it first"
             )
         return ""
     if family in ("number", "huge") and not isinstance(literal, Decimal):
-        is_number = isinstance(literal, str) and readings.is_number(literal)
+        is_number = isinstance(literal, str) and query.is_number(literal)
         return f"holds numbers: write {literal if is_number else 'one'} without quotes"
     if family == "huge" and abs(Decimal(literal)) >= 1 << 63:
         return "may be a HUGEINT, which Ibis cannot compare with so large a number: write a smaller"
     if family == "truth" and not isinstance(literal, bool):
         return "holds true and false: write one of them, without quotes"
     if family in ("date", "zoned"):
-        moment = readings.read_moment(literal) if isinstance(literal, str) else None
+        moment = query.read_moment(literal) if isinstance(literal, str) else None
         if moment is None:
             return "holds dates: write '2024-01-31' or '2024-01-31 12:00', with quotes"
         if moment.tzinfo and family == "date":
@@ -200,7 +199,7 @@ class _Rows:
             return ~self._mask(clause.part)
         if isinstance(clause, Joined):
             join = operator.and_ if clause.word == "and" else operator.or_
-            return readings.joined(join, [self._mask(part) for part in clause.parts])
+            return query.joined(join, [self._mask(part) for part in clause.parts])
         key = clause.column, type(clause.literals[0])
         if key not in self._readings:
             self._readings[key] = self._reading(*key)
@@ -213,15 +212,15 @@ class _Rows:
         if family == "text":
             return self._reading_of_text(name, literal)
         if family == "truth":
-            return readings.truths(column)
+            return query.truths(column)
         if family == "huge":  # Ibis takes a HUGEINT for a decimal, which cannot hold all of them
-            return readings.whole_numbers(column, nw.Int64())
+            return query.whole_numbers(column, nw.Int64())
         if family == "number":
             return self._reading_of_numbers(name)
         if self._kind.is_polars() and isinstance(kind, nw.Datetime) and kind.time_zone:
             kind = nw.Datetime(kind.time_unit, "UTC")
             column = column.dt.convert_time_zone("UTC")
-        return readings.moments(column, kind, in_sql=self._is_in_sql)
+        return query.moments(column, kind, in_sql=self._is_in_sql)
 
     @property
     def _is_in_sql(self) -> bool:
@@ -231,16 +230,16 @@ class _Rows:
         column = nw.col(name)
         kind: Any = self._schema[name]
         if kind.is_float():
-            return readings.floats(column, kind)
+            return query.floats(column, kind)
         if kind.is_integer():
-            return readings.whole_numbers(column, kind)
+            return query.whole_numbers(column, kind)
         is_ibis = self._kind.is_ibis()
         is_any = is_ibis and self._frame.to_native().schema()[name].precision is None
-        return readings.decimals(column, None if is_any else kind, in_ibis=is_ibis)
+        return query.decimals(column, None if is_any else kind, in_ibis=is_ibis)
 
     def _reading_of_pandas(self, name: str, literal: type) -> "Reading | _ByValue":
         """A column whose type follows its rows: value by value, or quicker and the same."""
-        from dpgap.data.pandas_columns import is_number, judging, since_1970
+        from dpgap.data.values import is_number, judging, since_1970
 
         column, kind = self._frame.to_native()[name], self._schema[name]
         family = _family(kind)
@@ -248,27 +247,27 @@ class _Rows:
             return self._reading_of_text(name, literal)
         if literal is str and family in ("date", "zoned"):
             unit, since = since_1970(column)
-            ticks = readings.whole_numbers(self._add(self._native, since), nw.Int64())
+            ticks = query.whole_numbers(self._add(self._native, since), nw.Int64())
             return replace(
                 ticks,
                 test=lambda sign, each: (
                     not _misfit(each, family)
-                    and ticks.test(sign, readings.since_1970(each) / readings.UNITS[unit])
+                    and ticks.test(sign, query.since_1970(each) / query.UNITS[unit])
                 ),
             )
         if literal is Decimal and is_number(column.dtype):
-            return readings.numbers(nw.col(name), kind)
+            return query.numbers(nw.col(name), kind)
         judge = judging(column, partial(_key, literal))
         return _ByValue(lambda test: self._add(self._native, judge(test)))
 
     def _reading_of_text(self, name: str, literal: type) -> Reading:
         text = self._text(name)
         if literal is bool:
-            return readings.truths_in_text(text)
+            return query.truths_in_text(text)
         if literal is str:
-            return readings.texts(text, self._order(name, text))
-        number = readings.number_in(text, self._kind)
-        return readings.numbers_in_text(self._add(self._numbers, number))
+            return query.texts(text, self._order(name, text))
+        number = query.number_in(text, self._kind)
+        return query.numbers_in_text(self._add(self._numbers, number))
 
     def _text(self, name: str) -> nw.Expr:
         """A column as nothing but text."""
@@ -278,8 +277,8 @@ class _Rows:
 
     def _order(self, name: str, text: nw.Expr) -> Callable[[str, str], nw.Expr]:
         if _database(self._frame) != "postgres":
-            return readings.in_order_of_bytes(text)
-        from dpgap.data.engines.in_ibis import compared_by_bytes
+            return query.in_order_of_bytes(text)
+        from dpgap.data.engines.ibis import compared_by_bytes
 
         column = self._frame.to_native()[name]
         return lambda sign, literal: self._add(
@@ -307,9 +306,9 @@ def _key(literal: type, value: Any) -> Any:
     """
     text, number = form_of(value), number_of(value)
     if literal is bool:
-        return None if text is None else readings.truth_in(text)
+        return None if text is None else query.truth_in(text)
     if isinstance(value, str) and literal is Decimal:
-        return float(value) if readings.is_number(value) else None
+        return float(value) if query.is_number(value) else None
     if not math.isnan(number):
         return int(value) if isinstance(value, int | np.integer) else number
     return moment_of(value) or text if literal is str else None
@@ -321,12 +320,12 @@ def _stands(sign: str, key: Any, literal: Literal) -> bool:
         is_zoned, since = key
         if _misfit(literal, "zoned" if is_zoned else "date"):
             return False
-        return bool(readings.COMPARE[sign](since, readings.since_1970(str(literal)) * 1000))
+        return bool(query.COMPARE[sign](since, query.since_1970(str(literal)) * 1000))
     if not isinstance(key, int | float) or isinstance(literal, bool):
-        return bool(readings.COMPARE[sign](key, literal))
-    if isinstance(literal, str) and not readings.is_number(literal):
+        return bool(query.COMPARE[sign](key, literal))
+    if isinstance(literal, str) and not query.is_number(literal):
         return False
     edges = Decimal(literal)
-    if isinstance(key, int) and readings.is_whole(edges):
-        return bool(readings.COMPARE[sign](key, int(edges)))
-    return bool(readings.COMPARE[sign](float(key), float(edges)))
+    if isinstance(key, int) and query.is_whole(edges):
+        return bool(query.COMPARE[sign](key, int(edges)))
+    return bool(query.COMPARE[sign](float(key), float(edges)))

@@ -9,17 +9,93 @@ Mechanisms compare the facts with their own claims. They refuse answers that con
 array states no facts, so there the mechanism's claims are taken as they are.
 """
 
+import functools
+import sys
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn, ParamSpec, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpgap._package import public
 from dpgap.exact.bits import secure_bits
+from dpgap.exact.grid import MAX_STEPS, as_array
 from dpgap.releases.questions import Origin
+
+# --------------------------------------------------------------------------------------------------
+# Errors that carry nothing private away.
+#
+# Engines quote rows in their error messages. None of those passes through: `quietly` answers in
+# words of our own.
+#
+# An exception also holds the frames that it went through, and a frame holds its variables. Error
+# trackers log errors with their variables, and would log private answers. So everything that takes
+# answers empties the frames of its errors before they reach the caller. Which lines failed can
+# still be read. Frames of the caller, and errors that the caller was handling, are left as they
+# are.
+
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+UNREADABLE = (
+    "table could not be read: the engine that holds it refused or was stopped; nothing was charged"
+)
+
+_LET_THROUGH = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""Errors that no engine makes."""
+
+
+def quietly(
+    action: Callable[[], _Result], otherwise: str, error: type[Exception] = ValueError
+) -> _Result:
+    """What `action` gives, or an error that says `otherwise` and nothing of the engine's."""
+    try:
+        return action()
+    except _LET_THROUGH:
+        raise
+    except BaseException:  # what it says may quote a row; Polars panics outside Exception
+        pass
+    raise error(otherwise) from None
+
+
+def errors_without_answers(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """The same function, whose errors hold nothing that it was given or worked with."""
+
+    @functools.wraps(function)
+    def call(*given: _Given.args, **named: _Given.kwargs) -> _Result:
+        handled = sys.exception()
+        try:
+            return function(*given, **named)
+        except BaseException as error:
+            del given, named
+            _empty_frames(error, handled)
+            raise
+
+    return call
+
+
+def _empty_frames(error: BaseException, handled: BaseException | None) -> None:
+    """Empty all frames below the caller's, of the error and of those that led to it."""
+    waiting, done = [error], {id(handled)}
+    while waiting:
+        each = waiting.pop()
+        if id(each) in done:
+            continue
+        done.add(id(each))
+        traceback.clear_frames(each.__traceback__)  # leaves alone those that still run
+        waiting += [led for led in (each.__cause__, each.__context__) if led is not None]
+        if isinstance(each, BaseExceptionGroup):
+            waiting += each.exceptions
+
+
+# --------------------------------------------------------------------------------------------------
+# Private answers with their facts: what mechanisms may know of counts, and nobody may see.
+
 
 Integers = NDArray[np.int64]
 
@@ -329,3 +405,138 @@ def array_of(
         return answers
     require_facts(answers, sensitivity=sensitivity, monotonic=monotonic)
     return answers.expanded()
+
+
+# --------------------------------------------------------------------------------------------------
+# Private counts of several public groups, made in one scan: one for each group, by its label.
+
+
+class CountsByGroup(Mapping[Any, PrivateCounts]):
+    """The counts of every group, in the order in which the groups were stated.
+
+    Groups share what an engine keeps: closing one of them, or all together, closes all.
+    """
+
+    __slots__ = ("_made", "_make", "_places", "origin")
+
+    def __init__(
+        self, labels: tuple[Any, ...], make: Callable[[int], PrivateCounts], origin: Origin
+    ) -> None:
+        self._places = {label: place for place, label in enumerate(labels)}
+        self._make = make
+        self._made: dict[int, PrivateCounts] = {}
+        self.origin = origin
+
+    def __getitem__(self, label: Any) -> PrivateCounts:
+        place = self._places[label]
+        if place not in self._made:
+            self._made[place] = self._make(place)
+        return self._made[place]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def close(self) -> None:
+        """Let go of what an engine keeps for these answers, where one does."""
+        self[next(iter(self))].close()
+
+    def __repr__(self) -> str:
+        return f"<private answers of {len(self)} groups>"
+
+
+# --------------------------------------------------------------------------------------------------
+# Answers given by value: how many there are of each, however many that is.
+#
+# A Top-K needs no more than this to choose. So a billion answers with ten different values cost no
+# more than ten answers. Values and sizes are as private as the answers themselves. What is released
+# of a winner is the position that `member` gives, which must say nothing but who it is.
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class GroupedAnswers:
+    """Answers given by value, for a Top-K over more answers than fit in memory.
+
+    What one person can change is for the mechanism to be told, as with a bare array.
+
+    Parameters
+    ----------
+    values
+        The different values.
+    sizes
+        How many answers have each of them.
+    member
+        `member(group, place)` is called for every winner with numbers from 0 up, and gives its
+        position in a public order of all answers. Every place below the group's size is as likely
+        as any other, so members may be in any order that stays the same during the call.
+
+    >>> import dpgap
+    >>> answers = GroupedAnswers.of([7, 9, 7, 7])
+    >>> dpgap.NoisyMax(epsilon=1000).release(answers, labels=["fig", "pea", "oat", "rye"]).label
+    'pea'
+    """
+
+    values: NDArray[Any]
+    sizes: Integers
+    member: Callable[[int, int], int]
+
+    @errors_without_answers
+    def __init__(
+        self, values: ArrayLike, sizes: ArrayLike, member: Callable[[int, int], int]
+    ) -> None:
+        keep = object.__setattr__
+        keep(self, "values", as_array(values, "values"))
+        keep(self, "sizes", _whole_sizes(sizes))
+        if self.values.shape != self.sizes.shape:
+            raise ValueError("values and sizes must be flat and of the same length")
+        if not callable(member):
+            raise TypeError("member must be a function of a group and a place in it")
+        keep(self, "member", member)
+
+    @classmethod
+    @errors_without_answers
+    def of(cls, answers: ArrayLike) -> Self:
+        """Group `answers` that are given one by one."""
+        values, group_of, sizes = np.unique(
+            as_array(answers, "answers"), return_inverse=True, return_counts=True
+        )
+        by_group = np.argsort(group_of, kind="stable")
+        starts = np.cumsum(sizes) - sizes
+        return cls(values, sizes, lambda group, place: int(by_group[starts[group] + place]))
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum())
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError(
+            "answers in groups are for NoisyTopK, NoisyMax, JointTopK, HybridTopK and "
+            "measured_top_k only"
+        )
+
+    def __repr__(self) -> str:
+        return f"<private answers in groups: {len(self)} in all>"
+
+    def groups(self) -> Groups:
+        """The same, as a Top-K looks at them."""
+        return Groups(self.values, self.sizes, self._find)
+
+    def _find(self, groups: Integers, places: Integers) -> Found:
+        pairs = zip(groups.tolist(), places.tolist(), strict=True)
+        positions = [self.member(group, place) for group, place in pairs]
+        if not all(isinstance(position, int | np.integer) for position in positions):
+            raise TypeError("member must give a whole number: the position of one answer")
+        if not all(0 <= position < len(self) for position in positions):
+            raise ValueError("member must give a position from 0 up, below the number of answers")
+        return Found(np.array(positions, dtype=np.int64), None)
+
+
+def _whole_sizes(sizes: ArrayLike) -> Integers:
+    array = np.asarray(sizes)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+        raise TypeError("sizes must be a flat sequence of whole numbers, and not empty")
+    if int(array.min()) < 1 or sum(array.tolist()) > MAX_STEPS:
+        raise ValueError("sizes must be at least 1 each and at most 2^60 together")
+    return array.astype(np.int64)

@@ -5,11 +5,217 @@ and NaN is NULL. So adding or removing one unit moves every count by at most one
 same direction, however many rows it has.
 """
 
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
 import narwhals as nw
+import numpy as np
 from narwhals.dtypes import DType
 
-from dpgap.data.addresses import Frame, Lazy, guessed, require_columns
-from dpgap.data.tracebacks import UNREADABLE, quietly
+from dpgap.data.domain import Domain, Stated, domain_of, read_domain, text_of, whole
+from dpgap.data.engines.base import Engine
+from dpgap.data.private_counts import UNREADABLE, quietly
+from dpgap.data.sources import Frame, Lazy, guessed, require_columns
+from dpgap.exact.bits import secure_bits
+from dpgap.exact.parameters import positive_integer, positive_rational, rational
+from dpgap.releases.questions import ADD_OR_REMOVE
+
+if TYPE_CHECKING:
+    from dpgap.data.filters import Filter
+
+
+# --------------------------------------------------------------------------------------------------
+# What is asked of a table beside its counts: filters, groups, sums, and how far a unit reaches.
+#
+# All of it is public. It is read here, once, before anything is counted or charged. An error names
+# the argument and says what is accepted.
+
+
+CENTS = "0.01"
+"""The step that amounts are rounded to unless another is stated."""
+
+WHAT_MAX_GROUPS_MEANS = (
+    "in how many groups a unit counts at most. 1 means that each unit counts in one group only, "
+    "drawn at random, so that counts may be too low where units are in several; 2 divides ε by two"
+)
+"""There is no default: any of them would cut something, or cost ε, that nobody asked for."""
+
+MAX_CAP = 1 << 40
+"""The most steps that a unit may add to an item, so that sums stay exact."""
+
+_FINEST, _COARSEST = Fraction(1, 10**9), Fraction(10**9)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is asked, and what one unit may add to it at most.
+
+    >>> Bounds(column="amount", at_most=Fraction(50), step=Fraction("0.01")).cap
+    5000
+    """
+
+    max_items: int | None = None
+    by: str | None = None
+    groups: Domain | None = field(default=None, repr=False)
+    max_groups: int = 1
+    column: str | None = None
+    """The column of amounts, where they are added up."""
+    at_most: Fraction = Fraction(1)
+    at_least: Fraction = Fraction(0)
+    step: Fraction = Fraction(1)
+    where: "Filter | None" = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether units are only counted, whatever the rows are."""
+        return self.max_items is None and self.by is None and self.column is None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that must be there beside unit and item, each once."""
+        named = (self.by, self.column, *(self.where.columns if self.where else ()))
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def cap(self) -> int:
+        """The most steps that a unit adds to an item."""
+        return int(self.at_most / self.step)
+
+    @property
+    def floor(self) -> int:
+        """The least steps that a unit adds to an item: 0, or fewer."""
+        return int(self.at_least / self.step)
+
+    def sensitivity(self, neighbours: str) -> Fraction:
+        """How many steps one unit can move an answer. A unit that is not there adds 0."""
+        if neighbours == ADD_OR_REMOVE:
+            return Fraction(max(self.cap, -self.floor))
+        return Fraction(self.cap - self.floor)
+
+    def is_monotonic(self, neighbours: str) -> bool:
+        """Whether one unit moves all answers the same way."""
+        return neighbours == ADD_OR_REMOVE and self.floor == 0
+
+
+def read_bounds(
+    *,
+    is_unknown: bool,
+    neighbours: str,
+    is_row: bool = False,
+    max_items: Any = None,
+    by: Any = None,
+    groups: Any = None,
+    max_groups: Any = None,
+    sum: Any = None,
+    at_most: Any = None,
+    at_least: Any = 0,
+    step: Any = CENTS,
+    where: Any = None,
+) -> Bounds:
+    """The keywords of a question, if they are in order and go together.
+
+    Where a unit is a row, it has one item and one group, and nobody need say so.
+    """
+    for role, value in (("by", by), ("sum", sum), ("where", where)):
+        if not isinstance(value, str | None):
+            raise TypeError(f"{role} must be text, not {type(value).__name__}")
+    if max_items is not None:
+        max_items = positive_integer("max_items", max_items)
+    elif is_unknown and is_row:
+        max_items = 1
+    elif is_unknown:
+        raise TypeError(
+            "domain must be a list, a range, a file or a frame of public items; None, for items "
+            "that nobody listed, needs max_items: the most that one unit may count for"
+        )
+    if max_groups is None and by is not None and groups is not None and not is_row:
+        raise ValueError(f"by needs max_groups: {WHAT_MAX_GROUPS_MEANS}")
+    max_groups = 1 if max_groups is None else positive_integer("max_groups", max_groups)
+    if by is None and (groups is not None or max_groups != 1):
+        raise ValueError("groups and max_groups need by: the column that says which group it is")
+    if by is not None and groups is None:
+        raise ValueError("by needs groups: the public values of that column")
+    _require_add_or_remove(neighbours, max_items=max_items, by=by, unknown=is_unknown or None)
+    return Bounds(
+        max_items=max_items,
+        by=by,
+        groups=None if by is None else _read_groups(groups),
+        max_groups=max_groups,
+        where=None if where is None else _read_filter(where),
+        **_read_sum(sum, at_most, at_least, step),
+    )
+
+
+def _require_add_or_remove(neighbours: str, **given: Any) -> None:
+    words = {"max_items": "max_items", "by": "by", "unknown": "domain=None"}
+    for name, value in given.items():
+        if value is not None and neighbours != ADD_OR_REMOVE:
+            raise ValueError(
+                f"{words[name]} needs neighbours {ADD_OR_REMOVE!r}: where a unit is replaced, both "
+                "its old and its new items and groups move, which doubles the noise"
+            )
+
+
+def _read_filter(where: str) -> "Filter":
+    from dpgap.data.filters import read_filter
+
+    return read_filter(where)
+
+
+def _read_groups(groups: Any) -> Domain:
+    """The public groups, each named once."""
+    is_frame = hasattr(groups, "columns")
+    if is_frame or isinstance(groups, str | bytes | dict) or not isinstance(groups, Iterable):
+        raise TypeError(f"groups must be a list of public values, not {type(groups).__name__}")
+    if isinstance(groups, range) and groups:
+        stated = read_domain(groups)
+        return Domain(tuple(groups), stated.words, tuple(map(str, groups)))
+    labels = list(groups)
+    if not labels:
+        raise ValueError("groups must not be empty")
+    if any(label is None or label != label for label in labels):
+        raise ValueError("groups must not hold None or NaN: rows without a group are in none")
+    texts = [text_of(label) for label in labels]
+    if min(len(set(texts)), len(set(labels))) < len(texts):  # to Python, 1 and True are equal
+        each = zip(texts, labels, strict=True)
+        twice = next(a for a, b in each if max(texts.count(a), labels.count(b)) > 1)
+        raise ValueError(f"groups must be named once each, but {twice!r} is there twice")
+    return domain_of(labels, "a list of {count} groups")
+
+
+def _read_sum(column: str | None, at_most: Any, at_least: Any, step: Any) -> dict[str, Any]:
+    """What is added up: nothing, or a column with its caps and the step of its amounts."""
+    if column is None:
+        if at_most is not None or at_least != 0 or step != CENTS:
+            raise ValueError("at_most, at_least and step need sum: the column of amounts")
+        return {}
+    if at_most is None:
+        raise ValueError("sum needs at_most: the most that one unit may add to an item")
+    width, most = positive_rational("step", step), positive_rational("at_most", at_most)
+    least = rational("at_least", at_least)
+    if least > 0:
+        raise ValueError(f"at_least must be 0 or below, not {at_least!r}: a missing unit adds 0")
+    if not _FINEST <= width <= _COARSEST or max(width.numerator, width.denominator) > 10**9:
+        raise ValueError(f"step must be a number such as 0.01, from 10^-9 to 10^9, not {step!r}")
+    for name, end in (("at_most", most), ("at_least", least)):
+        if (end / width).denominator != 1:
+            raise ValueError(f"{name} must be a multiple of step, {width}, not {end}")
+        if abs(end / width) > MAX_CAP:
+            raise ValueError(f"{name} must be at most 2^40 steps: state a larger step")
+    return {"column": column, "at_most": most, "at_least": least, "step": width}
+
+
+# --------------------------------------------------------------------------------------------------
+# The counting query: how many distinct units each item has, and which items are wanted.
+
 
 _LARGEST = (1 << 63) - 1024
 """The largest float that is a whole number of 64 bits."""
@@ -59,7 +265,7 @@ def states_numbers(frame: Frame, name: str) -> bool:
 
 def _purify_pandas(frame: Frame, names: list[str]) -> Frame:
     """The columns of a pandas frame, which alone may hold anything."""
-    from dpgap.data.pandas_columns import plain_frame
+    from dpgap.data.values import plain_frame
 
     pure: Frame = quietly(lambda: nw.from_native(plain_frame(frame.to_native(), names)), UNREADABLE)
     return pure
@@ -239,3 +445,513 @@ def _as_text(kind: DType, column: str = "item") -> nw.Expr:
     if kind.is_float():
         return _as_number(kind, -_LARGEST, _LARGEST, column).cast(nw.String)
     return item if kind == nw.String else item.cast(nw.String)
+
+
+# --------------------------------------------------------------------------------------------------
+# How columns are compared with literals: for every kind of column one reading, on every engine.
+#
+# A reading says what counts as a value (not NULL, NaN or text that cannot be read), and how values
+# compare with a literal. Where a literal lies between two values of a column, or beyond all of
+# them, the comparison is restated, so that an engine never has to convert a value to compare it.
+# All of this depends on the schema and the literal alone.
+
+
+Test = Callable[[str, Any], "nw.Expr | bool"]
+"""How values stand to a literal, for =, <, <=, > and >=; a bool where that is so for all values.
+
+What is no value is NULL or false.
+"""
+
+_NUMBER = (
+    "^[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)"
+    "(?:[eE][+-]?(?:0?[0-9]?[0-9]|1[0-9][0-9]|2[0-3][0-9]))?$"
+)
+LONGEST = 64
+"""Which texts are numbers, in filters and in sums: so limited that no engine overflows."""
+_TRUTHS = {True: ("true", "True", "TRUE"), False: ("false", "False", "FALSE")}
+_MOMENT = re.compile(
+    "[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
+    "(Z|[+-][0-9]{2}:[0-9]{2})?)?"
+)
+_IN_ORDER = re.compile("[0-9]{4}-[0-9]{2}(-[0-9]{2}([ T].*)?)?", re.DOTALL)
+_MONTH = (
+    "(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?"
+    "|oct(ober)?|nov(ember)?|dec(ember)?)[.]?"
+)
+_DAY = "[0-9]{1,2}(st|nd|rd|th|[.])?"
+_DATE = re.compile(
+    r"([a-z]{3,9}[.,] ?)?("
+    r"[0-9]{4}([./-])[0-9]{1,2}\3[0-9]{1,2}|[0-9]{1,2}([./-])[0-9]{1,2}\4([0-9]{4}|[0-9]{2})"
+    rf"|[0-9]{{1,2}}/[0-9]{{4}}|{_DAY}[ /-]?{_MONTH}([ /-]?[0-9]{{2,4}})?"
+    rf"|{_MONTH}[ /-]?({_DAY}|({_DAY},? ?)?[0-9]{{4}}))([ T,].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Text that people take for a date."""
+_EXACT = Context(prec=400)
+COMPARE = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNITS = {
+    "s": Fraction(10**6),
+    "ms": Fraction(10**3),
+    "us": Fraction(1),
+    "ns": Fraction(1, 10**3),
+    "day": Fraction(24 * 3600 * 10**6),
+}
+"""How many microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A column as it is compared with literals of one type."""
+
+    present: nw.Expr
+    """Whether there is a value; true or false, never NULL."""
+    test: Test
+
+    def compare(self, sign: str, literals: tuple[Any, ...]) -> nw.Expr:
+        """Whether a comparison matches; true or false, never NULL."""
+        if sign in ("!=", "not in"):
+            return self.present & ~self.compare("in", literals)
+        sign = "=" if sign == "in" else sign
+        found = [self._test(sign, literal) for literal in literals]
+        return joined(operator.or_, found).fill_null(False)
+
+    def _test(self, sign: str, literal: Any) -> nw.Expr:
+        found = self.test(sign, literal)
+        if isinstance(found, bool):
+            return self.present if found else self.present & ~self.present
+        return found
+
+
+def joined(join: Callable[[nw.Expr, nw.Expr], nw.Expr], parts: list[nw.Expr]) -> nw.Expr:
+    """Many expressions as one, halved again and again: engines cannot go hundreds deep."""
+    if len(parts) <= 2:
+        return reduce(join, parts)
+    half = len(parts) // 2
+    return join(joined(join, parts[:half]), joined(join, parts[half:]))
+
+
+def _stands(sign: str, value: nw.Expr, edge: Any) -> nw.Expr:
+    compared: nw.Expr = COMPARE[sign](value, edge)
+    return compared
+
+
+def _is_there(value: nw.Expr) -> nw.Expr:
+    return ~value.is_null()
+
+
+def whole_numbers(value: nw.Expr, kind: DType) -> Reading:
+    """Whole numbers, exactly."""
+    bits = int(re.sub("[^0-9]", "", type(kind).__name__))
+    signed = not kind.is_unsigned_integer()
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+    def test(sign: str, literal: Decimal) -> nw.Expr | bool:
+        found = _settled(sign, Fraction(literal), low, high)
+        if isinstance(found, bool):
+            return found
+        is_usual = -(1 << 63) <= found[1] < 1 << 63
+        edge = nw.lit(found[1], kind) if is_usual else nw.lit(str(found[1])).cast(kind)
+        return _stands(found[0], value, edge)
+
+    return Reading(_is_there(value), test)
+
+
+def decimals(value: nw.Expr, kind: nw.Decimal | None, *, in_ibis: bool) -> Reading:
+    """Decimal numbers, exactly; None for those of any length, as PostgreSQL has them."""
+    present = _is_there(value)
+    if in_ibis:  # PostgreSQL has decimals that are no numbers
+        present = present & (value.cast(nw.String) != "NaN").fill_null(False)
+
+    def test(sign: str, literal: Decimal) -> nw.Expr | bool:
+        if kind is None:
+            return present & _stands(sign, value, literal)
+        largest = 10**kind.precision - 1
+        found = _settled(sign, Fraction(literal) * 10**kind.scale, -largest, largest)
+        if isinstance(found, bool):
+            return found
+        edge = Decimal(found[1]).scaleb(-kind.scale, _EXACT)
+        # Ibis would take a decimal for one of three digits, in some databases.
+        stated = nw.lit(format(edge, "f")).cast(kind) if in_ibis else edge
+        return present & _stands(found[0], value, stated)
+
+    return Reading(present, test)
+
+
+def floats(column: nw.Expr, kind: DType) -> Reading:
+    """Floats, with the float of their own precision that is nearest to the literal."""
+    value = column.cast(nw.Float64)
+
+    # Some engines put NaN above all numbers, and DuckDB's `isnan` trusts the statistics of files.
+    is_number = (is_finite(value) | (value == math.inf) | (value == -math.inf)).fill_null(False)
+
+    def test(sign: str, literal: Decimal) -> nw.Expr:
+        nearest = float(literal)
+        if kind == nw.Float32 and abs(nearest) <= float(np.finfo(np.float32).max):
+            nearest = float(np.float32(nearest))
+        return is_number & _stands(sign, value, nearest)
+
+    return Reading(is_number, test)
+
+
+def numbers(column: nw.Expr, kind: DType) -> Reading:
+    """Numbers that may be floats only because a row has none: all as floats, but whole literals.
+
+    So a column of whole numbers up to 2^53 is read as the same numbers in floats are.
+    """
+    near = floats(
+        column, nw.Float64()
+    )  # short floats too: one longer number makes all of them long
+    if kind.is_float():
+        return near
+    exact = whole_numbers(column, kind)
+    return Reading(
+        exact.present,
+        lambda sign, literal: (exact if is_whole(literal) else near).test(sign, literal),
+    )
+
+
+def is_whole(literal: Decimal) -> bool:
+    """Whether a number has nothing behind its point."""
+    return Fraction(literal).denominator == 1
+
+
+def truths(value: nw.Expr) -> Reading:
+    """True and false."""
+    return Reading(_is_there(value), lambda sign, literal: _stands(sign, value, literal))
+
+
+def texts(value: nw.Expr, order: Callable[[str, str], nw.Expr]) -> Reading:
+    """Text by its code points; `order` says how it stands to a literal, for < and the like."""
+
+    def test(sign: str, literal: str) -> nw.Expr:
+        return value == literal if sign == "=" else order(sign, literal)
+
+    return Reading(_is_there(value), test)
+
+
+def in_order_of_bytes(value: nw.Expr) -> Callable[[str, str], nw.Expr]:
+    """The order of text for engines that compare it by its bytes, as most do."""
+    return lambda sign, literal: _stands(sign, value, literal)
+
+
+def number_in(text: nw.Expr, engine: nw.Implementation) -> nw.Expr:
+    """The number that a text is, NULL where it is none; in a CASE, so that no cast can fail.
+
+    The length is looked at first: no engine takes a text of any length for a pattern. To Java and
+    Python "$" also stands before a last line break, which no cast would take.
+    """
+    text = short(text, LONGEST)
+    is_number = text.str.contains(_NUMBER)
+    if not (engine.is_duckdb() or engine.is_polars() or engine.is_pyarrow()):
+        is_number = is_number & ~text.str.contains("[^0-9.eE+-]")
+    return nw.when(is_number).then(text).otherwise(None).cast(nw.Float64)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, as `number_in` tells."""
+    return len(text) <= LONGEST and re.fullmatch(_NUMBER[:-1], text) is not None
+
+
+def numbers_in_text(number: nw.Expr) -> Reading:
+    """Numbers that were read from text."""
+    return Reading(_is_there(number), lambda sign, literal: _stands(sign, number, float(literal)))
+
+
+def truths_in_text(text: nw.Expr) -> Reading:
+    """Text that says true or false."""
+
+    def says(literal: bool) -> nw.Expr:
+        spelt = [(text == each).fill_null(False) for each in _TRUTHS[literal]]
+        return joined(operator.or_, spelt)
+
+    return Reading(says(True) | says(False), lambda _, literal: says(literal))
+
+
+def truth_in(text: str) -> bool | None:
+    """Whether a text says true or false; None if it says neither."""
+    return next((truth for truth, spelt in _TRUTHS.items() if text in spelt), None)
+
+
+def read_moment(text: str) -> datetime | None:
+    """The date or time that a literal is; with a zone if it states one; None if it is neither."""
+    if not _MOMENT.fullmatch(text):
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def since_1970(literal: str) -> int:
+    """The microseconds to a date or time; in UTC unless it says another zone."""
+    moment = datetime.fromisoformat(literal)
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+    return since // timedelta(microseconds=1)
+
+
+def is_date_out_of_order(text: str) -> bool:
+    """Whether a literal looks like a date in a form in which text does not sort by time.
+
+    >>> [is_date_out_of_order(each) for each in ("31.01.2024", "Jan 5, 2024", "2024-01-31", "fig")]
+    [True, True, False, False]
+    """
+    return _IN_ORDER.fullmatch(text) is None and _DATE.fullmatch(text.strip()) is not None
+
+
+def moments(value: nw.Expr, kind: DType, *, in_sql: bool) -> Reading:
+    """Dates and times, exactly."""
+    unit = UNITS[kind.time_unit if isinstance(kind, nw.Datetime) else "day"]
+    zone = UTC if isinstance(kind, nw.Datetime) and kind.time_zone else None
+    limit = (1 << 63) - 1 if unit < 1 else 1 << 64
+    epoch = datetime(1970, 1, 1, tzinfo=zone)
+
+    def test(sign: str, literal: str) -> nw.Expr | bool:
+        found = _settled(sign, since_1970(literal) / unit, -limit, limit)
+        if isinstance(found, bool):
+            return found
+        edge = epoch + timedelta(microseconds=int(found[1] * unit))
+        return _stands(found[0], value, _moment(edge, kind, in_sql=in_sql))
+
+    return Reading(_is_there(value), test)
+
+
+def _moment(edge: datetime, kind: DType, *, in_sql: bool) -> nw.Expr:
+    """A moment as a value of a column's own type."""
+    stated: date = edge if isinstance(kind, nw.Datetime) else edge.date()
+    if not in_sql:
+        return nw.lit(stated, kind)
+    # Spark would take what Python calls a time for one of its driver's time zone.
+    is_day = not isinstance(stated, datetime)
+    return nw.lit(str(stated) if is_day else edge.isoformat(" ", "microseconds")).cast(kind)
+
+
+def _settled(sign: str, literal: Fraction, low: int, high: int) -> tuple[str, int] | bool:
+    """The same comparison with a whole number from `low` to `high`; or its one outcome."""
+    whole = math.floor(literal)
+    if whole != literal:
+        if sign == "=":
+            return False
+        sign = "<=" if sign in ("<", "<=") else ">"
+    if whole < low:
+        return sign in (">", ">=")
+    if whole > high:
+        return sign in ("<", "<=")
+    return sign, whole
+
+
+# --------------------------------------------------------------------------------------------------
+# The bounded query: what each unit adds to each item, cut to what one unit may add.
+#
+# Rows go one way: those of public items and groups stay; amounts become whole steps; rows of one
+# unit, group and item are added up; a unit keeps a few of its groups, then a few of its items; what
+# it adds to each is clipped; and units are added up.
+#
+# What a unit keeps is decided by a secret order of its own groups and items. It depends on a fresh
+# key and on that unit's rows alone, so no unit moves what another one keeps. Privacy needs no more
+# than that of the order. The key is secret and fresh so that no item is favoured.
+#
+# An amount is a number or nothing. NULL, NaN, infinity and text that is no number, as filters read
+# it, are no amount, and a row without an amount is left out from the start. Each row is rounded by
+# itself: floats that are added up would depend on the order of rows, and so on other units. Sums
+# are of whole numbers that cannot overflow, as rows and totals lie within public bounds.
+
+
+MOST_OF_A_ROW = 1 << 53
+"""No row has more steps than this, whatever its amount."""
+
+MOST_OF_ALL = 1 << 55
+"""No total has more steps than this, so that it fits on the grids of all measurements."""
+
+_NOTHING = 1e-100
+"""Amounts below this are 0."""
+
+
+def steps_of(rows: Lazy, kind: DType, bounds: Bounds) -> Lazy:
+    """The rows that have an amount, which becomes whole `steps`: ⌊amount/step + ½⌋."""
+    amount, others = nw.col("amount"), [name for name in rows.collect_schema() if name != "amount"]
+    floats = rows.with_columns(_as_float(kind, rows.implementation).alias("amount"))
+    amounts = floats.filter(is_finite(amount))
+    width, finer = float(bounds.step.numerator), float(bounds.step.denominator)
+    most = MOST_OF_A_ROW * width / finer
+    scaled = amount.clip(-most, most) * finer
+    if width != 1:  # some engines refuse to divide the smallest floats
+        is_nothing = amount.is_between(-_NOTHING, _NOTHING)
+        scaled = nw.when(is_nothing).then(nw.lit(0.0)).otherwise(scaled) / width
+    return amounts.select(*others, (scaled + 0.5).floor().cast(nw.Int64).alias("steps"))
+
+
+def _as_float(kind: DType, engine: nw.Implementation) -> nw.Expr:
+    """Amounts as floats; NULL where text is no number."""
+    amount = nw.col("amount")
+    if kind.is_integer() or kind.is_float():
+        return amount.cast(nw.Float64)
+    text = amount.cast(nw.String)
+    if kind.is_numeric():  # decimals, maybe of any length: the first digits say enough
+        text = text.str.slice(0, LONGEST)
+    return number_in(text, engine)
+
+
+def add_up(engine: Engine, rows: Lazy, bounds: Bounds, size: int | None) -> Lazy:
+    """What all units add to each item of each group: a frame of `item`, `units` and maybe `group`.
+
+    `size` is how many public items there are, where that is known here. Bounds that no unit can
+    reach are not enforced.
+    """
+    names = list(rows.collect_schema())
+    cells: list[str] = [name for name in ("group", "item") if name in names]
+    added: dict[str, Any] = {"rows": nw.len()}
+    if bounds.column is not None:
+        rows, added = engine.widen(rows, "steps"), {"steps": nw.col("steps").sum()}
+    if "unit" in names:
+        own = rows.group_by("unit", *cells).agg(*_named(added))
+        rows = _keep_few(engine, own, cells, bounds, size)
+    if bounds.column is None:
+        return rows.group_by(*cells).agg(nw.len().alias("units"))
+    clipped = rows.with_columns(nw.col("steps").clip(bounds.floor, bounds.cap))
+    totals = clipped.group_by(*cells).agg(nw.col("steps").sum())
+    units = nw.col("steps").clip(-MOST_OF_ALL, MOST_OF_ALL).cast(nw.Int64).alias("units")
+    return totals.select(*cells, units)
+
+
+def _named(expressions: dict[str, Any]) -> list[Any]:
+    return [expression.alias(name) for name, expression in expressions.items()]
+
+
+def _keep_few(
+    engine: Engine, own: Lazy, cells: list[str], bounds: Bounds, size: int | None
+) -> Lazy:
+    """A few groups of each unit, and then a few of its items."""
+    key, groups = secure_bits().token(), 1
+    if bounds.groups is not None:
+        groups = len(bounds.groups.labels)
+        if bounds.max_groups < groups:
+            own = engine.keep_few(own, ["group"], bounds.max_groups, key)
+    if bounds.max_items is None or (size is not None and bounds.max_items >= groups * size):
+        return own
+    return engine.keep_few(own, cells, bounds.max_items, key)
+
+
+# --------------------------------------------------------------------------------------------------
+# Which rows and counts are of public items and groups, if the types of both go together.
+#
+# Refusals look at types alone, never at a row.
+
+
+TWO_TABLES = f"{UNREADABLE} (where domain is a table too, it must be of the same connection)"
+
+
+def narrow_counts(engine: Engine, counted: Lazy, domain: Stated) -> Callable[[], Lazy]:
+    """The query for the counts of a domain's items, 0 for absent ones, if their types go together.
+
+    Absent items of a range have no row.
+    """
+    kind = quietly(lambda: counted.collect_schema()["item"], UNREADABLE)
+    if domain is None:
+        return partial(counted.select, "item", "units")
+    if isinstance(domain, nw.LazyFrame):
+        return partial(keep_items, *_known(engine, domain, kind), counted, kind)
+    if isinstance(domain.labels, range):
+        _require_range(domain.labels, kind)
+        return partial(keep_range, counted, kind, domain.labels)
+    _require_list(domain, kind)
+    return partial(_keep_list, engine, domain, counted, kind)
+
+
+def narrow_rows(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[], Lazy]:
+    """The query for the rows of a domain's items; those of a list are called by their position."""
+    kind = quietly(lambda: rows.collect_schema()["item"], UNREADABLE)
+    if domain is None:
+        return lambda: rows
+    if isinstance(domain, nw.LazyFrame):
+        return partial(keep_known, *_known(engine, domain, kind), rows, kind)
+    if isinstance(domain.labels, range):
+        _require_range(domain.labels, kind)
+        return partial(keep_range, rows, kind, domain.labels)
+    _require_list(domain, kind)
+    return lambda: keep_listed(rows, "item", kind, _listed(engine, domain, kind))
+
+
+def narrow_groups(engine: Engine, rows: Lazy, groups: Domain | None) -> Callable[[Lazy], Lazy]:
+    """How rows are narrowed to those of public groups, which are called by their position."""
+    if groups is None:
+        return lambda narrowed: narrowed
+    kind = quietly(lambda: rows.collect_schema()["group"], UNREADABLE)
+    _require_list(groups, kind, "groups", "group")
+    return lambda narrowed: keep_listed(narrowed, "group", kind, _listed(engine, groups, kind))
+
+
+def _known(engine: Engine, domain: Lazy, kind: DType) -> tuple[Lazy, DType]:
+    """The items of a table in the engine, and their type."""
+    own = quietly(lambda: domain.collect_schema()["item"], TWO_TABLES)
+    _require_column(own, kind)
+    require_exact_text(engine, domain, "domain")
+    return engine.plain(domain), own
+
+
+def _listed(engine: Engine, domain: Domain, kind: DType) -> Lazy:
+    """Listed items with their positions: as numbers where the column has such, else as texts."""
+    if not kind.is_integer():
+        return engine.list_items([_in_utf_8(text) for text in domain.texts])
+    numbers = [whole(label) for label in domain.labels]
+    return engine.list_items([number if _fits(number) else None for number in numbers])
+
+
+def _fits(number: int | None) -> bool:
+    return number is not None and abs(number) < 1 << 63
+
+
+def require_exact_text(engine: Engine, column: Lazy, name: str) -> None:
+    """Refuse a column whose collation takes different texts for equal.
+
+    Which of them an item is called would then hang on whose row comes first.
+    """
+    kind = quietly(lambda: column.collect_schema()["item"], UNREADABLE)
+    if kind == nw.String and quietly(lambda: engine.merges(column), TWO_TABLES):
+        raise ValueError(
+            f"{name} must tell different texts apart, and its collation does not: cast it to text "
+            'that is compared by its bytes (COLLATE "C"; in Spark COLLATE UTF8_BINARY)'
+        )
+
+
+def _require_range(labels: range, kind: DType) -> None:
+    if kind == nw.Boolean:
+        raise ValueError("domain must be a list for an item column of true and false")
+    if kind == nw.String and max(abs(labels[0]), abs(labels[-1])) >= 10**18:
+        raise ValueError("domain must lie within ±10^18 where the item column is text")
+
+
+def _require_list(domain: Domain, kind: DType, name: str = "domain", role: str = "item") -> None:
+    if kind.is_numeric():
+        domain.require_numbers(name, role)
+    if kind == nw.Boolean and not {"true", "false"} & {*domain.texts}:
+        raise ValueError(f"{name} must hold true and false, like the {role} column")
+    if kind.is_float() and any("." in text for text in domain.texts):
+        raise ValueError(f"{name} must be whole numbers: cast the {role} column to text for others")
+
+
+def _require_column(own: DType, kind: DType) -> None:
+    if kind.is_float() and own == nw.String:
+        raise ValueError("domain must be whole numbers: cast the item column to text for others")
+    if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
+        kind == nw.Boolean and own.is_integer()
+    ):
+        raise ValueError("domain must be a column of text or whole numbers, like the item column")
+
+
+def _keep_list(engine: Engine, domain: Domain, counted: Lazy, kind: DType) -> Lazy:
+    """The counts of listed items, compared by their text; each is called by its position."""
+    texts = [_in_utf_8(text) for text in domain.texts]
+    known = engine.list_items(texts).rename({"item": "text", "position": "item"})
+    return keep_texts(known, counted, kind)
+
+
+def _in_utf_8(text: str) -> str | None:
+    """Text that an engine can hold; other text can be no item of its tables."""
+    return None if any("\ud800" <= letter <= "\udfff" for letter in text) else text

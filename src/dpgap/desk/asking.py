@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from dpgap.budget.account import Account, Request
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import without_power
 from dpgap.pipelines.asking import Asked, answer, counted
 from dpgap.pipelines.measured import ABOVE_METHODS

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 import dpgap
-from dpgap.data.by_group import CountsByGroup
 from dpgap.data.counts import units_of
-from dpgap.data.private_counts import CountsInMemory, Integers, PrivateCounts
+from dpgap.data.private_counts import CountsByGroup, CountsInMemory, Integers, PrivateCounts
 from dpgap.desk.refusals import Refused
 from dpgap.desk.stewards_file import FileFaults, ListedData, StewardsFile, Topic
 from dpgap.releases.printable import printable

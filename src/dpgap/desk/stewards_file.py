@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dpgap.budget.requests import is_one_table
-from dpgap.data.bounds import WHAT_MAX_GROUPS_MEANS
+from dpgap.data.query import WHAT_MAX_GROUPS_MEANS
 from dpgap.desk import file_checks as check
 from dpgap.desk.toml_lines import key_lines, line_of
 

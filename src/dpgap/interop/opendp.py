@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgap._package import how_to_get
-from dpgap.data.private_counts import CountsInMemory
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import CountsInMemory, errors_without_answers
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.laws import LAWS, MemorylessLaw
 from dpgap.exact.parameters import positive_integer

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import errors_without_answers
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK
 from dpgap.releases.release import IndexRelease

@@ -14,9 +14,7 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account
-from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import PrivateCounts
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.releases.release import Measured

@@ -12,9 +12,8 @@ from fractions import Fraction
 from typing import Any, TypeVar, cast
 
 from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, charged
-from dpgap.data.by_group import CountsByGroup
 from dpgap.data.domain import kind_of_label, text_of
-from dpgap.data.private_counts import PrivateCounts
+from dpgap.data.private_counts import CountsByGroup, PrivateCounts
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.parameters import (
     Rational,

@@ -25,8 +25,7 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Request, charged
-from dpgap.data.private_counts import PrivateCounts
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
 from dpgap.exact.reals import require_scale
 from dpgap.mechanisms.joint.mechanism import JointTopK

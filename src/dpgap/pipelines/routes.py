@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import PrivateCounts
+from dpgap.data.private_counts import GroupedAnswers, PrivateCounts
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid

@@ -17,10 +17,8 @@ from typing import Any, Self, Unpack
 from dpgap._package import public
 from dpgap.budget.account import Account, granted
 from dpgap.budget.purse import Purse
-from dpgap.data.by_group import CountsByGroup
 from dpgap.data.counts import Table, counts, require_neighbours
-from dpgap.data.private_counts import PrivateCounts
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational, readable
 from dpgap.pipelines.tables import COUNTING, AboveOptions, Options, above, count, said, top_k
 from dpgap.releases.by_group import ReleasesByGroup, UnitCount

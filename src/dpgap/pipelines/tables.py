@@ -13,10 +13,8 @@ from typing import Any, TypedDict
 
 from dpgap._package import public
 from dpgap.budget.account import Account
-from dpgap.data.by_group import CountsByGroup
 from dpgap.data.counts import DomainLike, Table, counts, units_of
-from dpgap.data.private_counts import PrivateCounts
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational
 from dpgap.pipelines.asking import Asked, answer, counted
 from dpgap.releases.by_group import UnitCount

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgap.data.by_group import CountsByGroup
-from dpgap.data.private_counts import CountsInMemory
+from dpgap.data.private_counts import CountsByGroup, CountsInMemory
 from dpgap.exact.laws import NOISES, REAL_NOISES
 from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
 from dpgap.mechanisms.hybrid.mechanism import HybridTopK

@@ -19,7 +19,7 @@ import dpgap
 from dpgap.budget.ledger import LedgerAccount
 from dpgap.data.engines.base import EngineError
 from dpgap.data.engines.counted import CountsInEngine
-from dpgap.data.engines.in_duckdb import DuckDB
+from dpgap.data.engines.duckdb import DuckDB
 from dpgap.exact.bits import InsecureSeededBits
 from homes import arrow
 from law_tests import LEVEL, chi_square_p

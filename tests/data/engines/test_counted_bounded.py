@@ -13,7 +13,7 @@ import pytest
 
 import dpgap
 from dpgap.data.counts import counts, units_of
-from dpgap.data.engines import counted_bounded
+from dpgap.data.engines import counted
 from homes import HOMES
 from law_tests import LEVEL, chi_square_p
 from seams import quick_in
@@ -121,9 +121,9 @@ def test_no_item_and_no_group_is_favoured_anywhere(put: Any) -> None:
 @everywhere
 def test_groups_may_stay_in_any_engine(put: Any) -> None:
     table = put(("bigint", "string", "string", "double"), ROWS)
-    with mock.patch.object(counted_bounded, "FETCHED", 1):
+    with mock.patch.object(counted, "FETCHED", 1):
         answers = counts(table, **BY, sum="paid", at_most=20, at_least=-2, **ASK)
-    with mock.patch.object(counted_bounded, "FETCHED", 10**7):
+    with mock.patch.object(counted, "FETCHED", 10**7):
         fetched = counts(table, **BY, sum="paid", at_most=20, at_least=-2, **ASK)
     assert _of(answers) == _of(fetched)
     top = dpgap.NoisyTopK(4, 10**6, sensitivity=2000, noise="exponential")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import dpgap
 from dpgap.budget.ledger import Ledger
 from dpgap.cli.app import app
-from dpgap.data.engines.in_ibis import Ibis
+from dpgap.data.engines.ibis import Ibis
 from servers import connection_to
 
 SIZES = {"fig": 400, "pea": 300, "oat": 200, "rye": 100}

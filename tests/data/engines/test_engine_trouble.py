@@ -19,9 +19,9 @@ import pytest
 import dpgap
 from dpgap.budget.ledger import LedgerAccount
 from dpgap.data.engines.base import EngineError
-from dpgap.data.engines.in_duckdb import DuckDB
-from dpgap.data.engines.in_ibis import Ibis
-from dpgap.data.engines.in_spark import Spark
+from dpgap.data.engines.duckdb import DuckDB
+from dpgap.data.engines.ibis import Ibis
+from dpgap.data.engines.spark import Spark
 from homes import arrow
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

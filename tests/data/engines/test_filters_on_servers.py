@@ -11,12 +11,9 @@ import pytest
 import sqlglot
 
 import dpgap
-from dpgap.data.bounded import steps_of
-from dpgap.data.bounds import read_bounds
 from dpgap.data.filtering import keep
 from dpgap.data.filters import read_filter
-from dpgap.data.query import keep_range
-from dpgap.data.readings import number_in
+from dpgap.data.query import keep_range, number_in, read_bounds, steps_of
 from filter_reference import (
     Condition,
     arrow_table,

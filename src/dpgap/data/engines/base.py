@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import narwhals as nw
 from numpy.typing import NDArray
 
-from dpgap.data.addresses import Frame, Lazy
-from dpgap.data.tracebacks import quietly
+from dpgap.data.private_counts import quietly
+from dpgap.data.sources import Frame, Lazy
 from dpgap.exact.bits import ProcessBound
 
 T = TypeVar("T")
@@ -169,15 +169,15 @@ def engine_of(frame: Frame) -> Engine | None:
     """The engine behind a lazy frame; None where frames live in this process."""
     kind = frame.implementation
     if kind.is_duckdb():
-        from dpgap.data.engines.in_duckdb import DuckDB
+        from dpgap.data.engines.duckdb import DuckDB
 
         return DuckDB(frame.to_native())
     if kind.is_pyspark() or kind.is_pyspark_connect():
-        from dpgap.data.engines.in_spark import Spark
+        from dpgap.data.engines.spark import Spark
 
         return Spark(frame.to_native())
     if kind.is_ibis():
-        from dpgap.data.engines.in_ibis import Ibis
+        from dpgap.data.engines.ibis import Ibis
 
         return Ibis(frame.to_native())
     return None

@@ -19,9 +19,13 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Request, charged
-from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import PrivateCounts, array_of, require_facts
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import (
+    GroupedAnswers,
+    PrivateCounts,
+    array_of,
+    errors_without_answers,
+    require_facts,
+)
 from dpgap.estimates.errors import HistogramError, MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.geometric import GeometricNoise

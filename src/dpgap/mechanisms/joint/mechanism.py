@@ -23,9 +23,14 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Request, charged
-from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import Found, Groups, PrivateCounts, tally
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import (
+    Found,
+    GroupedAnswers,
+    Groups,
+    PrivateCounts,
+    errors_without_answers,
+    tally,
+)
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import MemorylessLaw, Noise, Scalar

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap.budget.account import Account, Request, charged
-from dpgap.data.private_counts import PrivateCounts, array_of
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import PrivateCounts, array_of, errors_without_answers
 from dpgap.estimates.errors import MeasurementError, ValueLaw
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Request, charged
-from dpgap.data.private_counts import PrivateCounts, require_facts
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import PrivateCounts, errors_without_answers, require_facts
 from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid, require_labels

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpgap.budget.account import Account, BudgetExhausted, Charge, Request, reserved, settle
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.bits import ProcessBound
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import confidence_level, readable

@@ -20,9 +20,12 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.budget.account import Account, Request, charged
-from dpgap.data.grouped_counts import GroupedAnswers
-from dpgap.data.private_counts import PrivateCounts, require_facts
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import (
+    GroupedAnswers,
+    PrivateCounts,
+    errors_without_answers,
+    require_facts,
+)
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.grid import Grid, require_labels

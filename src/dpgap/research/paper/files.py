@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.data.domain import whole
-from dpgap.data.files import kind_of, quoted, read_file
-from dpgap.data.tracebacks import quietly
+from dpgap.data.private_counts import quietly
+from dpgap.data.sources import kind_of, quoted, read_file
 from dpgap.exact.reals import Integers
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.data.tracebacks import errors_without_answers
+from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import positive_integer
 from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
 from dpgap.mechanisms.top_k.mechanism import NoisyTopK

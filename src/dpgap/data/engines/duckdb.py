@@ -14,8 +14,8 @@ from typing import Any
 
 import duckdb
 
-from dpgap.data.addresses import Lazy
 from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
+from dpgap.data.sources import Lazy
 
 
 class DuckDB(Engine):

@@ -15,9 +15,9 @@ import ibis
 import narwhals as nw
 import pyarrow
 
-from dpgap.data.addresses import Lazy
 from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
-from dpgap.data.tracebacks import UNREADABLE, quietly
+from dpgap.data.private_counts import UNREADABLE, quietly
+from dpgap.data.sources import Lazy
 
 _AS_WRITTEN = "\\n'🍐"
 """What a database that takes text otherwise than as it is written would change."""

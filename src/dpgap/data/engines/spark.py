@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
-from dpgap.data.addresses import Lazy
 from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
+from dpgap.data.sources import Lazy
 
 _BY_BYTES = "UTF8_BINARY"
 _PLACE_BITS = 33
