@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from dpgap.estimates.errors import half_width_of_pairs
 from dpgap.estimates.linear import combine
 from dpgap.exact.bits import Bits, InsecureSeededBits
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.sparse_vector.kernel import Sifted, sift
-from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.measuring import Laplace
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
 from dpgap.pipelines.best import estimates_after_above
 from dpgap.pipelines.measured import MeasuredAbove
 from dpgap.pipelines.paper import above_errors, gap_variances

@@ -22,7 +22,7 @@ from scipy import stats
 import dpgap
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.estimates.certificates import Evidence, belonging
-from dpgap.mechanisms.sparse_vector.branches import evidence_of
+from dpgap.mechanisms.sparse_vector import evidence_of
 from dpgap.pipelines.asking import Asked, counted
 from dpgap.pipelines.paper import above_errors
 from dpgap.releases.questions import Origin

@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     from dpgap.data.domain import DomainWarning
     from dpgap.data.private_counts import GroupedAnswers
     from dpgap.mechanisms.classical import classical
-    from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-    from dpgap.mechanisms.hybrid.mechanism import HybridTopK
-    from dpgap.mechanisms.joint.mechanism import JointTopK
-    from dpgap.mechanisms.measuring.count_hull import CountHull
-    from dpgap.mechanisms.measuring.cube import Cube
-    from dpgap.mechanisms.measuring.laplace import Laplace
-    from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
-    from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
+    from dpgap.mechanisms.histogram import NoisyHistogram
+    from dpgap.mechanisms.hybrid import HybridTopK
+    from dpgap.mechanisms.joint import JointTopK
+    from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
+    from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+    from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
     from dpgap.pipelines.arrays import measured_above, measured_top_k
     from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
     from dpgap.pipelines.plan import Plan, plan
@@ -74,25 +72,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AdaptiveSparseVector": "dpgap.mechanisms.sparse_vector.mechanism",
+    "AdaptiveSparseVector": "dpgap.mechanisms.sparse_vector",
     "BudgetExhausted": "dpgap.budget.account",
-    "CountHull": "dpgap.mechanisms.measuring.count_hull",
-    "Cube": "dpgap.mechanisms.measuring.cube",
+    "CountHull": "dpgap.mechanisms.measuring",
+    "Cube": "dpgap.mechanisms.measuring",
     "DomainWarning": "dpgap.data.domain",
     "GroupedAnswers": "dpgap.data.private_counts",
-    "HybridTopK": "dpgap.mechanisms.hybrid.mechanism",
-    "JointTopK": "dpgap.mechanisms.joint.mechanism",
-    "Laplace": "dpgap.mechanisms.measuring.laplace",
+    "HybridTopK": "dpgap.mechanisms.hybrid",
+    "JointTopK": "dpgap.mechanisms.joint",
+    "Laplace": "dpgap.mechanisms.measuring",
     "Ledger": "dpgap.budget.ledger",
     "LedgerError": "dpgap.budget.ledger",
     "MeasuredAbove": "dpgap.pipelines.measured",
     "MeasuredTopK": "dpgap.pipelines.measured",
-    "NoisyHistogram": "dpgap.mechanisms.histogram.mechanism",
-    "NoisyMax": "dpgap.mechanisms.top_k.mechanism",
-    "NoisyTopK": "dpgap.mechanisms.top_k.mechanism",
+    "NoisyHistogram": "dpgap.mechanisms.histogram",
+    "NoisyMax": "dpgap.mechanisms.top_k",
+    "NoisyTopK": "dpgap.mechanisms.top_k",
     "Plan": "dpgap.pipelines.plan",
     "Session": "dpgap.pipelines.session",
-    "SparseVector": "dpgap.mechanisms.sparse_vector.mechanism",
+    "SparseVector": "dpgap.mechanisms.sparse_vector",
     "above": "dpgap.pipelines.tables",
     "classical": "dpgap.mechanisms.classical",
     "count": "dpgap.pipelines.tables",

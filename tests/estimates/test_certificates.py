@@ -18,7 +18,7 @@ from scipy import stats
 import dpgap
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
-from dpgap.mechanisms.sparse_vector.branches import evidence_of
+from dpgap.mechanisms.sparse_vector import evidence_of
 from law_tests import LEVEL
 from seams import quick_in
 

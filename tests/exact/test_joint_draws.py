@@ -11,7 +11,7 @@ import pytest
 from dpgap.exact import shells as shell_draws
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, below, shells
-from dpgap.mechanisms.measuring.count_hull import CountHull
+from dpgap.mechanisms.measuring import CountHull
 from law_tests import LEVEL, chi_square_p, homogeneous_p, tally_p
 from seams import words_drawn
 

@@ -11,8 +11,7 @@ import pytest
 
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.exact.shells import HullNoise
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.measuring import CountHull, Laplace
 
 EPSILON = Fraction(1)
 STEPS = range(400)

@@ -13,7 +13,7 @@ import pytest
 import accuracy
 import dpgap
 from accuracy import falling_counts
-from dpgap.mechanisms.measuring.measurement import Joint
+from dpgap.mechanisms.measuring import Joint
 from dpgap.research.paper.datasets import load
 from seams import SpyAccount
 

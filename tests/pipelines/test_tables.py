@@ -11,7 +11,7 @@ import pytest
 
 import dpgap
 from dpgap.budget.ledger import Ledger, LedgerAccount
-from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.mechanisms.sparse_vector import Stream
 from dpgap.pipelines import asking
 from seams import SpyAccount
 

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
+from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.proof.checker.families import altered
 
 

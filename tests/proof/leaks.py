@@ -16,8 +16,8 @@ from unittest import mock
 
 import numpy as np
 
-from dpgap.mechanisms.histogram import kernel
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms import histogram_kernel
+from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.releases import drawn
 
 Function = Callable[[list[int]], Any]
@@ -33,15 +33,15 @@ def best_of_histogram(answers: list[int]) -> Any:
 @contextmanager
 def coin_as_a_float() -> Iterator[None]:
     """The best loser's coin as it was: computed as a float, beside the largest *true* count."""
-    right = kernel._Contenders._loser
+    right = histogram_kernel._Contenders._loser
 
     def loser(contenders: Any, at: int, origin: int) -> tuple[int, Any]:
         value, _ = right(contenders, at, origin)
         coin = float(contenders._low[at]) - (value - origin)
-        return value, min(max(coin, 0.0), 1.0) * kernel.COINS
+        return value, min(max(coin, 0.0), 1.0) * histogram_kernel.COINS
 
     with (
-        mock.patch.object(kernel._Contenders, "_loser", loser),
+        mock.patch.object(histogram_kernel._Contenders, "_loser", loser),
         mock.patch.object(drawn, "_is_whole", return_value=True),
     ):
         yield

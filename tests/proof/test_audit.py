@@ -8,7 +8,7 @@ import pytest
 from faults import with_scales
 from scipy.stats import binom
 
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
+from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.proof.auditing.above_line import audit_delta
 from dpgap.proof.auditing.design import audit_design
 from dpgap.proof.auditing.designs import designs

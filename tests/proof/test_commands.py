@@ -114,7 +114,7 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(command):
 
 
 def test_a_shipped_mechanism_that_is_refuted_fails_the_command(monkeypatch):
-    from dpgap.mechanisms.measuring.laplace import Laplace
+    from dpgap.mechanisms.measuring import Laplace
 
     monkeypatch.setattr(Laplace, "align", lambda self, a, b, noise, output: [0] * len(a))
     monkeypatch.setattr("dpgap.proof.parallel.workers", lambda: 1)

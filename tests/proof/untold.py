@@ -3,8 +3,7 @@
 import numpy as np
 
 from dpgap.exact.bits import secure_bits
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
+from dpgap.mechanisms.measuring import CountHull, Cube
 
 
 class Program:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import dpgap
-from dpgap.mechanisms.sparse_vector.run import Run
+from dpgap.mechanisms.sparse_vector import Run
 from dpgap.releases.drawn import Drawn, Measuring, Ranking, ReadOff, Values
 from every_kind import RELEASES
 from seams import builds_kept

@@ -26,8 +26,8 @@ from dpgap.data.engines.duckdb import DuckDB
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.data.sources import Source
 from dpgap.estimates.errors import COINS
-from dpgap.mechanisms.histogram.kernel import _Contenders
-from dpgap.mechanisms.top_k.candidates import InGroups
+from dpgap.mechanisms.histogram_kernel import _Contenders
+from dpgap.mechanisms.top_k import InGroups
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.measured import MeasuredTopK
 from dpgap.pipelines.routes import Routed

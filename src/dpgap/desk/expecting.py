@@ -14,7 +14,7 @@ from dpgap.budget.account import NOTHING, Amount
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.desk.asking import DeskQuestion
 from dpgap.exact.parameters import approximately
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.routes import Routed
 from dpgap.releases.plain import HISTOGRAM
 

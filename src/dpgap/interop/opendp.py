@@ -33,14 +33,12 @@ from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.laws import LAWS, MemorylessLaw
 from dpgap.exact.parameters import positive_integer
 from dpgap.mechanisms.classical import Classical
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
-from dpgap.mechanisms.joint.mechanism import JointTopK
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 
 if TYPE_CHECKING:

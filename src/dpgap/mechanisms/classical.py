@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.data.private_counts import errors_without_answers
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.releases.release import IndexRelease
 
 

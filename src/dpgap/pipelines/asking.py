@@ -23,8 +23,8 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.sparse_vector.streams import Stream
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.sparse_vector import Stream
 from dpgap.pipelines.measured import ABOVE_METHODS, MeasuredAbove, MeasuredTopK, require_method
 from dpgap.pipelines.reach import histogram_route, unknown_route
 from dpgap.pipelines.routes import Routed

@@ -18,9 +18,9 @@ from dpgap.estimates.after_selection import Estimates, NoisyThreshold, UnknownLi
 from dpgap.estimates.linear import blue
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.measuring.measurement import Joint
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.measuring import Joint
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.releases.release import AboveRelease, TopKRelease
 

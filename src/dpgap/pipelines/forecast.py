@@ -6,7 +6,7 @@ between the ranks looked at, and after the last one it goes on as before, down t
 units of the sensitivity.
 
 - As a set: sets other than the top set are in classes by the first rank that they leave out and
-  the lowest that they take (`dpgap.mechanisms.joint.classes`). A class wins about in proportion to
+  the lowest that they take (`dpgap.mechanisms.joint_kernel`). A class wins about in proportion to
   its size times e^(half-margin / scale), and it has a known share of the right members.
 - Ranked: noise lifts a count x over a line z with chance e^(−(z − x)/b), at most 1. The line is
   where k are lifted over it; the chances of the top k are their chances to be found.
@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.joint.classes import log_choose
+from dpgap.mechanisms.joint_kernel import log_choose
 
 _TOP_CELLS = 32
 _LOW_CELLS = 24

@@ -11,11 +11,8 @@ from typing import Any
 
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.measuring.measurement import Joint
-from dpgap.mechanisms.top_k.candidates import Candidates
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.measuring import CountHull, Cube, Joint
+from dpgap.mechanisms.top_k import Candidates, NoisyTopK
 from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute
 from dpgap.pipelines.rule import Rule, Terms, ranks_for, terms_for
 from dpgap.releases.drawn import Measuring, Values

@@ -28,15 +28,10 @@ from dpgap.budget.account import Account, Request, charged
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import Rational, boolean, positive_rational, share
 from dpgap.exact.reals import require_scale
-from dpgap.mechanisms.joint.mechanism import JointTopK
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.measuring.measurement import Joint
-from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.sparse_vector.streams import Stream
-from dpgap.mechanisms.top_k.candidates import Candidates
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, Stream
+from dpgap.mechanisms.top_k import Candidates, NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.paper import EstimatedWinners

@@ -13,9 +13,9 @@ from dpgap.estimates.errors import HistogramError, LaplaceSum, MeasurementError
 from dpgap.estimates.linear import blue, blue_variance, combine, combined_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.measuring import Laplace
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.releases.release import AboveRelease, TopKRelease
 
 

@@ -24,8 +24,8 @@ from dpgap._package import public
 from dpgap.estimates.linear import combined_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.measuring import Laplace
 from dpgap.pipelines.measured import (
     ABOVE_METHODS,
     MeasuredAbove,

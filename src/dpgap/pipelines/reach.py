@@ -18,12 +18,10 @@ import numpy as np
 
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.grid import Grid
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.measuring.measurement import Joint
-from dpgap.mechanisms.top_k.candidates import Candidates
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.measuring import CountHull, Cube, Joint
+from dpgap.mechanisms.top_k import Candidates
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.pipelines.routes import (
     Answers,

@@ -26,14 +26,10 @@ from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.parameters import Rational
 from dpgap.exact.reals import Floats, require_scale
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
-from dpgap.mechanisms.joint.mechanism import JointTopK
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.measuring.measurement import Joint
-from dpgap.mechanisms.top_k.candidates import Candidates
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
+from dpgap.mechanisms.top_k import Candidates, NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.releases.drawn import Measuring, Ranking, TopSet

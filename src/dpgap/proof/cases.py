@@ -16,14 +16,12 @@ import numpy as np
 
 from dpgap.data.private_counts import CountsByGroup, CountsInMemory
 from dpgap.exact.laws import NOISES, REAL_NOISES
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
-from dpgap.mechanisms.joint.mechanism import JointTopK
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import measured_above, measured_top_k
 from dpgap.pipelines.asking import Asked, counted
 from dpgap.pipelines.tables import above, top_k

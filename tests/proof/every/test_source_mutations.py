@@ -13,15 +13,13 @@ import pytest
 from source_mutations import mutations
 
 from dpgap.exact.laws import LaplaceNoise
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
-from dpgap.mechanisms.joint.mechanism import JointTopK
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.measuring.measurement import Measurement
-from dpgap.mechanisms.sparse_vector import mechanism as sparse_vectors
-from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms import sparse_vector as sparse_vectors
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.measuring import CountHull, Laplace, Measurement
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof import prove
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.hybrid import check_hybrid
@@ -30,7 +28,7 @@ from dpgap.proof.every.streams import require_numbers
 from dpgap.proof.every.theorems import shipped_for_every_n
 from seams import quick_in
 
-KERNEL = "tests/mechanisms/sparse_vector/test_sparse_vector.py"
+KERNEL = "tests/mechanisms/test_sparse_vector.py"
 SAYS = f"{KERNEL}::test_the_kernel_says_what_the_program_says"
 SPENDS = f"{KERNEL}::test_no_transcript_overspends_and_all_of_epsilon_can_be_spent"
 

@@ -7,8 +7,8 @@ import pytest
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.mechanisms.joint.mechanism import choose_set
-from dpgap.mechanisms.top_k.kernel import select
+from dpgap.mechanisms.joint import choose_set
+from dpgap.mechanisms.top_k_kernel import select
 from dpgap.research.simulation import joint_members
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 from seams import quick_in

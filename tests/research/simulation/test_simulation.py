@@ -12,8 +12,8 @@ import dpgap
 from dpgap.estimates.linear import blue, combine
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
-from dpgap.mechanisms.sparse_vector.kernel import Sifted, sift
-from dpgap.mechanisms.top_k.kernel import Winners, select
+from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
+from dpgap.mechanisms.top_k_kernel import Winners, select
 from dpgap.research.simulation import floats, top_k
 from dpgap.research.simulation.joint_draws import shells
 from dpgap.research.simulation.ranked import Ranked

@@ -9,7 +9,7 @@ import pytest
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.mechanisms.top_k.kernel import select
+from dpgap.mechanisms.top_k_kernel import select
 from dpgap.research.simulation import Ranked
 from dpgap.research.simulation.joint_draws import shells
 from law_tests import LEVEL, chi_square_p, homogeneous_p

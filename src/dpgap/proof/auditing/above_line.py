@@ -15,8 +15,8 @@ import numpy as np
 
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.hybrid.kernel import select_above
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.hybrid_kernel import select_above
 from dpgap.proof.auditing.design import MOST, Design
 from dpgap.proof.auditing.finding import DELTA, Audit, fit, lower_chance
 from dpgap.proof.auditing.quadrature import nodes

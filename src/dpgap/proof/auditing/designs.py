@@ -3,11 +3,10 @@
 from itertools import product
 
 from dpgap.exact.laws import NOISES, REAL_NOISES
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.measuring import CountHull, Cube
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.proof.auditing.above_line import above_line
 from dpgap.proof.auditing.design import Design
 from dpgap.proof.auditing.first_above import first_above

@@ -10,8 +10,8 @@ import numpy as np
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.laws import Law
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.sparse_vector.kernel import sift
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.mechanisms.sparse_vector_kernel import sift
 from dpgap.proof.auditing.design import MOST, Design, variant_of
 
 _REACH = 40

@@ -11,10 +11,8 @@ import numpy as np
 
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
 from dpgap.proof.auditing.design import MOST, Design
 
 _REACH = 60

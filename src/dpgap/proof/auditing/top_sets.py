@@ -13,9 +13,8 @@ import numpy as np
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.reals import Floats, Integers
 from dpgap.exact.shells import below
-from dpgap.mechanisms.joint.classes import TOP_SET, Classes
-from dpgap.mechanisms.joint.kernel import select_classes
-from dpgap.mechanisms.joint.mechanism import JointTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.joint_kernel import TOP_SET, Classes, select_classes
 from dpgap.proof.auditing.design import MOST, Design
 from dpgap.proof.auditing.winners import chances_of_winners
 

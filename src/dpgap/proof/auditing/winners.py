@@ -12,8 +12,8 @@ import numpy as np
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.laws import RealLaw
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.top_k.kernel import select
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.top_k import NoisyTopK
+from dpgap.mechanisms.top_k_kernel import select
 from dpgap.proof.auditing.design import MOST, Design, variant_of
 from dpgap.proof.auditing.quadrature import nodes
 

@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker.alignment import Draws, Given
 from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.checker.output import collect

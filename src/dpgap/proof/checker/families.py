@@ -10,8 +10,7 @@ from itertools import product
 from typing import Any, TypeVar
 
 from dpgap.exact.laws import Scalar
-from dpgap.mechanisms.sparse_vector.branches import Branch
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.sparse_vector import Branch, SparseVector
 from dpgap.proof.checker.any_share import for_any_share
 from dpgap.proof.checker.output import Sealed
 

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
+from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.proof.checker.alignment import Draws, Given
 from dpgap.proof.checker.density import STEPS, density, expanded
 from dpgap.proof.checker.families import altered

@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from dpgap.mechanisms.joint.mechanism import JointTopK
+from dpgap.mechanisms.joint import JointTopK
 from dpgap.proof.checker.alignment import Draws, Given
 from dpgap.proof.checker.density import density
 from dpgap.proof.checker.numbers import Affine, Violation

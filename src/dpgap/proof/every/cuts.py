@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
+from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Violation

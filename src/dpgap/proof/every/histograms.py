@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.proof.checker.alignment import Trial, trial
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Violation

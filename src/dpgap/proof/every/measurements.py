@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpgap.exact.laws import Scalar
-from dpgap.mechanisms.measuring.measurement import Joint, Measurement
+from dpgap.mechanisms.measuring import Joint, Measurement
 from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.every.few import prove_few

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap.exact.laws import Scalar
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Affine, Exact, Violation

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpgap.mechanisms.joint.mechanism import JointTopK
+from dpgap.mechanisms.joint import JointTopK
 from dpgap.proof.checker.numbers import Violation
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING
 from dpgap.proof.every.theorem import Theorem

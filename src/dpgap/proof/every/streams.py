@@ -11,8 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpgap.mechanisms.sparse_vector.branches import Branch
-from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.checker.output import Sealed

@@ -12,15 +12,12 @@ from functools import partial
 from typing import Any
 
 from dpgap.exact.laws import NOISES, REAL_NOISES, law_named
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
-from dpgap.mechanisms.joint.mechanism import JointTopK
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.measuring.measurement import Measurement
-from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector, SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyMax, NoisyTopK
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace, Measurement
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.guard import guarded
 from dpgap.proof.checker.numbers import Exact, Violation

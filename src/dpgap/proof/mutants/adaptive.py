@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from dpgap.exact.laws import Law, Noise, Scalar
-from dpgap.mechanisms.sparse_vector.mechanism import AdaptiveSparseVector
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector
 from dpgap.proof.checker.families import altered
 from dpgap.proof.mutants.entry import CatalogueEntry, Shifts
 from dpgap.proof.mutants.sparse_vectors import (

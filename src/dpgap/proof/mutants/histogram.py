@@ -10,7 +10,7 @@ from dpgap.exact.bits import Bits
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.laws import LaplaceNoise, Scalar
 from dpgap.exact.reals import Integers
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
+from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.proof.checker.families import altered
 from dpgap.proof.mutants.entry import CatalogueEntry, Event
 

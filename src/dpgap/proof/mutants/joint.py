@@ -10,8 +10,8 @@ from itertools import combinations
 from typing import Any, ClassVar
 
 from dpgap.exact.laws import Law, Noise, Scalar
-from dpgap.mechanisms.joint.kernel import winner_and_lead
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.joint_kernel import winner_and_lead
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Event, Shifts, laplace
 
 _LAW = laplace(2)

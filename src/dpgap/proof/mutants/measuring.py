@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpgap.exact.laws import LaplaceNoise, Scalar
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.laplace import Laplace
+from dpgap.mechanisms.measuring import CountHull, Laplace
 from dpgap.proof.auditing.design import MOST
 from dpgap.proof.auditing.measured import chances_of_pairs
 from dpgap.proof.mutants.entry import CatalogueEntry, Event

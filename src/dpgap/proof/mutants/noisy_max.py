@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from dpgap.exact.laws import Law, Noise, Scalar
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker.families import altered
 from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Event, Shifts, laplace, repeat
 

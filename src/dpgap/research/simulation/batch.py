@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from dpgap.exact.grid import MAX_STEPS, Grid
 from dpgap.exact.parameters import positive_integer
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.histogram.mechanism import NoisyHistogram
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
-from dpgap.mechanisms.joint.mechanism import JointTopK
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.research.simulation.floats import Rng, draw
 from dpgap.research.simulation.joint_top_k import LikelyClasses, select_sets

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpgap.estimates.normal import scipy_special
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.joint.classes import Classes
+from dpgap.mechanisms.joint_kernel import Classes
 from dpgap.research.simulation.floats import Rng
 
 _DENSE = 4

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.joint.classes import TOP_SET, Classes
-from dpgap.mechanisms.joint.mechanism import JointTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.joint_kernel import TOP_SET, Classes
 from dpgap.research.simulation.floats import Rng
 from dpgap.research.simulation.joint_members import draw_ranks
 from dpgap.research.simulation.ranked import Ranked

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from dpgap.estimates.linear import blue_variance, combine, combined_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.measuring.measurement import Joint
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.measuring import Joint, Laplace
+from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
 from dpgap.pipelines.measured import MeasuredAbove
 from dpgap.pipelines.paper import gap_variances, variance_ratio

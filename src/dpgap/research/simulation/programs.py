@@ -9,13 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 from dpgap.exact.grid import Grid
 from dpgap.exact.laws import Law
 from dpgap.exact.shells import ShellNoise
-from dpgap.mechanisms.hybrid.mechanism import HybridTopK
-from dpgap.mechanisms.joint.mechanism import JointTopK
-from dpgap.mechanisms.measuring.count_hull import CountHull
-from dpgap.mechanisms.measuring.cube import Cube
-from dpgap.mechanisms.measuring.laplace import Laplace
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.research.simulation.floats import Rng, draw
 from dpgap.research.simulation.joint_draws import real_shells

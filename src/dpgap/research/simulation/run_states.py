@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.sparse_vector import SparseVector
 
 Flags = NDArray[np.bool_]
 Branches = NDArray[np.int8]

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from dpgap._package import public
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import positive_integer
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
 from dpgap.research.simulation.batch import batch_of
 from dpgap.research.simulation.floats import generator

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.sparse_vector.mechanism import SparseVector
+from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.research.simulation.floats import Rng, draw, has_known_tail
 from dpgap.research.simulation.ranked import Ranked
 from dpgap.research.simulation.run_states import Branches, Flags, FoundAbove, RunStates

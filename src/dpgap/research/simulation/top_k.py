@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from dpgap.exact.reals import Floats, Integers
-from dpgap.mechanisms.top_k.mechanism import NoisyTopK
+from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.research.simulation.floats import Rng, draw, has_known_tail
 from dpgap.research.simulation.ranked import Ranked
 

@@ -1,0 +1,299 @@
+"""The noisy histogram: every answer with noise, for units that touch only a few answers.
+
+If one unit can move at most `reach` answers, by at most Δ each, then the sum of all changes is at
+most reach·Δ. So noise of scale reach·Δ/ε on *every* answer makes all of them private together. Any
+number of the largest, all that reach a line, and the values themselves then come free: whatever is
+read off noisy answers costs nothing more.
+
+The noise is two-sided geometric, on whole steps: nothing has to be rounded, and no noise on whole
+numbers that costs as much has less variance. Noisy answers may tie, and coins break ties.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap._package import public
+from dpgap.budget.account import Account, Request, charged
+from dpgap.data.private_counts import (
+    GroupedAnswers,
+    PrivateCounts,
+    array_of,
+    errors_without_answers,
+    require_facts,
+)
+from dpgap.estimates.errors import HistogramError, MeasurementError
+from dpgap.exact.bits import Bits, secure_bits
+from dpgap.exact.geometric import GeometricNoise
+from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
+from dpgap.exact.laws import Noise, Scalar
+from dpgap.exact.parameters import Rational, positive_integer, positive_rational, rational, share
+from dpgap.exact.reals import Floats, Integers, require_scale
+from dpgap.mechanisms.histogram_kernel import Wanted, best_grouped, best_of
+from dpgap.mechanisms.top_k import Candidates, InGroups, OneByOne, named
+from dpgap.releases.drawn import ReadOff, Values
+from dpgap.releases.questions import REPLACE
+from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
+
+MOST_RETURNED = 10**6
+"""How many empty items may be expected to be returned."""
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False)
+class NoisyHistogram:
+    """Release all answers with noise, where one person can move only a few of them.
+
+    One answer a person, or one row a person, is a reach of 1. Guarantee: pure ε-differential
+    privacy of all noisy answers together, and so of whatever is picked from them.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    reach
+        The most answers that one person can move. The noise grows with it; to state too few voids
+        the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
+
+    >>> release = NoisyHistogram(epsilon=1000).release([120, 80, 0])
+    >>> release.values.tolist()
+    [120.0, 80.0, 0.0]
+    >>> round(NoisyHistogram(epsilon=1).variance ** 0.5, 2)
+    1.36
+    """
+
+    epsilon: Fraction
+    reach: int
+    sensitivity: Fraction
+    grid: Fraction | None
+    law: GeometricNoise = field(init=False, repr=False, compare=False)
+    """The noise that each answer gets."""
+
+    lost: ClassVar[float] = 0.0
+    """Noise on whole steps is 0 on average: nothing is lost."""
+
+    def __init__(
+        self,
+        epsilon: Rational,
+        *,
+        reach: int = 1,
+        sensitivity: Rational = 1,
+        grid: Rational | None = None,
+    ) -> None:
+        keep = object.__setattr__
+        keep(self, "epsilon", positive_rational("epsilon", epsilon))
+        keep(self, "reach", positive_integer("reach", reach))
+        keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
+        where = Grid.read(grid)
+        keep(self, "grid", where.declared)
+        delta = where.up(self.sensitivity)
+        scale = self.reach * delta / self.epsilon
+        require_scale(scale, Fraction(delta))
+        keep(self, "law", GeometricNoise(scale * where.step))
+
+    @property
+    def law_in_steps(self) -> GeometricNoise:
+        """The same noise, for answers in whole grid steps."""
+        return self.law.scaled(1 / Grid(self.grid).step)
+
+    @property
+    def variance(self) -> float:
+        """The variance of each noisy answer."""
+        return self.error().variance
+
+    def run(self, answers: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
+        """The algorithm: every answer plus its own noise."""
+        return tuple(answer + noise.draw(self.law) for answer in answers)
+
+    def align(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: Sequence[Any],
+    ) -> list[Scalar]:
+        """The proof: each draw makes up for its own answer's change; together at most reach·Δ."""
+        return [before - after for before, after in zip(answers, neighbour, strict=True)]
+
+    @errors_without_answers
+    def release(
+        self, values: ArrayLike | PrivateCounts, *, account: Account | None = None
+    ) -> MeasuredValues:
+        """Release all `values` with secure exact noise and charge the `account`, if there is one.
+
+        This is the only method that spends ε.
+        """
+        if isinstance(values, PrivateCounts):
+            self._require_facts(values)
+        array = array_of(values, sensitivity=self.sensitivity)
+        steps = Grid(self.grid).steps(array, "values")
+        with charged(account, Request(self.epsilon, self)) as charge:
+            noisy = steps + self.draws(steps.size, 1, secure_bits())[0]
+            return charge.keep(self.build(Values(noisy)))
+
+    def build(self, drawn: Values) -> MeasuredValues:
+        """The release of what was drawn."""
+        return MeasuredValues(
+            values=self.lengths(drawn.values),
+            epsilon=self.epsilon,
+            promise=self.promise,
+            error=self.error(),
+            rounding=Grid(self.grid).rounding,
+            mechanisms=(MechanismUsed.of(self),),
+        )
+
+    def draws(self, count: int, runs: int, bits: Bits) -> Integers:
+        """Exact noise for `count` answers, in steps; one row for every run."""
+        return self.law_in_steps.floors(bits, runs, count)
+
+    @property
+    def promise(self) -> Promise:
+        """What a release promises, and on what condition."""
+        return Promise(self.epsilon, self.sensitivity, monotonic=False, reach=self.reach)
+
+    def error(self) -> MeasurementError:
+        """What each noisy answer may be off by, if all of them are released."""
+        return MeasurementError(self.law_in_steps, Grid(self.grid).step)
+
+    def line_for(self, delta: Rational) -> int:
+        """The least line, in whole steps, that hides who has an item for himself.
+
+        Where only items that are present are counted, an item that nobody else has appears or not
+        with one person. Such items count at most Δ, and there are at most `reach` of them. If only
+        noisy counts on this line or above are returned, any of them is with a chance of at most δ:
+        reach · P(Δ + noise ≥ line) ≤ δ. This is decided exactly.
+
+        >>> [NoisyHistogram(1, reach=reach).line_for("1e-6") for reach in (1, 10)]
+        [15, 156]
+        """
+        allowed = share("delta", delta) / self.reach
+        return Grid(self.grid).up(self.sensitivity) + self.law_in_steps.least_step(allowed)
+
+    def prepare(
+        self,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        labels: Sequence[Any] | None,
+        *,
+        k: int | None = None,
+        at_least: Rational | None = None,
+        delta: Rational | None = None,
+    ) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged.
+
+        `k`, `at_least` and `delta` are what `draw_paid` will be asked for. Answers that count only
+        items that are present (`unknown`) need a line from `line_for(delta)` on.
+        """
+        grid, wanted = Grid(self.grid), self._wanted(k, at_least)
+        candidates: Candidates
+        if not isinstance(answers, PrivateCounts | GroupedAnswers):
+            steps = grid.steps(answers)
+            candidates = OneByOne(steps, require_labels(labels, steps.size, answers))
+            self._require_few(candidates.size, wanted)
+            return candidates
+        is_unknown = getattr(answers, "unknown", False)
+        if isinstance(answers, PrivateCounts):
+            self._require_facts(answers, labelled=labels is not None)
+        if is_unknown:
+            self._require_line(wanted, delta)
+        else:
+            self._require_few(len(answers), wanted)
+        groups = answers.groups()
+        steps = grid.steps(groups.values) if groups.values.size else np.empty(0, dtype=np.int64)
+        names = None if is_unknown else require_labels(labels, len(answers))
+        return InGroups(steps, names, groups)
+
+    def _require_facts(self, answers: PrivateCounts, *, labelled: bool = False) -> None:
+        """Refuse answers that contradict what is claimed of them."""
+        require_facts(
+            answers,
+            sensitivity=self.sensitivity,
+            monotonic=False,
+            labelled=labelled,
+            grid=self.grid,
+            unknown=True,
+        )
+        if answers.origin is not None and answers.origin.neighbours == REPLACE:
+            raise ValueError(
+                "neighbours must be 'add-or-remove' for a noisy histogram: a unit that is "
+                "replaced moves twice as many answers"
+            )
+        reach = getattr(answers, "reach", None)
+        if reach is None:
+            raise ValueError(
+                "answers must have a reach: state max_items, the most items of one unit"
+            )
+        if self.reach < reach:
+            raise ValueError(
+                f"reach must be at least that of the answers, {reach}, not {self.reach}"
+            )
+
+    def _require_line(self, wanted: Wanted, delta: Rational | None) -> None:
+        if delta is None:
+            raise ValueError("delta must be given where only items that are present are counted")
+        least = self.line_for(delta)
+        if wanted.line is None or wanted.line < least:
+            step = Grid(self.grid).step
+            raise ValueError(f"at_least must be at least {least * step} for this delta")
+
+    def _require_few(self, size: int, wanted: Wanted) -> None:
+        """Refuse what would return too many empty items; that follows from public facts."""
+        expected = float(size)
+        if wanted.line is not None:
+            expected *= float(self.law_in_steps.tail(wanted.line))
+        if wanted.k is not None:
+            expected = min(expected, wanted.k)
+        if expected > MOST_RETURNED:
+            raise ValueError(
+                f"at_least must be larger, or k stated: about {expected:.1e} items that nobody "
+                f"has would be returned, and at most {MOST_RETURNED:,} are accepted"
+            )
+
+    def _wanted(self, k: int | None, at_least: Rational | None) -> Wanted:
+        most = None if k is None else positive_integer("k", k)
+        if at_least is None:
+            return Wanted(most, None)
+        line = Grid(self.grid).up(rational("at_least", at_least))
+        if abs(line) > MAX_STEPS:
+            raise ValueError("at_least must lie within ±2^60 grid steps")
+        return Wanted(most, line)
+
+    def draw_paid(
+        self, candidates: Candidates, *, k: int | None = None, at_least: Rational | None = None
+    ) -> ReadOff:
+        """The k largest noisy answers, and none below `at_least`; the caller has paid.
+
+        Without k, all that reach `at_least`; without both, all there are.
+        """
+        wanted, bits, law = self._wanted(k, at_least), secure_bits(), self.law_in_steps
+        if isinstance(candidates, InGroups):
+            groups = candidates.groups
+            best, places = best_grouped(law, candidates.private_answers, groups.sizes, wanted, bits)
+            found = groups.find(best.places, places)
+            indices, labels = found.positions, found.labels
+            if candidates.labels is not None:
+                labels = named(indices, candidates.labels)
+        else:
+            best = best_of(law, candidates.private_answers, wanted, bits)
+            indices, labels = best.places, named(best.places, candidates.labels)
+        line, coin = best.loser or (wanted.line, None if wanted.line is None else 0)
+        return ReadOff(indices, labels, best.values, line, coin)
+
+    def error_of(self, drawn: ReadOff) -> MeasurementError | HistogramError:
+        """What values may be off by, given that they were read off."""
+        if drawn.line is None:
+            return self.error()
+        return HistogramError(self.law_in_steps, Grid(self.grid).step, drawn.line, drawn.coin)
+
+    def lengths(self, steps: Integers) -> Floats:
+        """Noisy answers from steps."""
+        values: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
+        return values

@@ -1,0 +1,350 @@
+"""Hybrid Top-K with gap: the largest answers, as far as they are above a public line.
+
+A *pseudo-answer* at the line competes with the answers, and gets noise as they do. The ranking is
+cut where it appears; at most k answers are released, each with its lead. Whoever asks for ten and
+finds three pays for four: the three, and the line. docs/hybrid-top-k.md has the proof.
+
+It also serves where items are not known beforehand. Then only items that are present compete, and
+an item that one unit alone has must not show; the line keeps it out but for a chance δ.
+
+Like every dpgap release it decides on exact real draws, and floors the real leads.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap._package import public
+from dpgap.budget.account import Account, Request, charged
+from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, errors_without_answers
+from dpgap.estimates.certificates import Evidence
+from dpgap.exact.bits import Bits, secure_bits
+from dpgap.exact.grid import MAX_STEPS, Grid
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
+from dpgap.exact.parameters import Rational, positive_integer, rational, share
+from dpgap.exact.reals import decimals
+from dpgap.mechanisms.hybrid_kernel import select_above, select_above_grouped
+from dpgap.mechanisms.top_k import Candidates, Draw, InGroups, NoisyTopK, named
+from dpgap.releases.drawn import Ranking
+from dpgap.releases.release import HybridRelease, MechanismUsed, Promise
+
+# --------------------------------------------------------------------------------------------------
+# How high a public line must be, so that nobody who is alone with an item shows.
+#
+# Where items are not known beforehand, one unit may have items that nobody else has. Each counts at
+# most Δ, the sensitivity. It shows only if its noisy answer is above the noisy line T. Both have
+# exponential noise of scale b, so the chance of that is ½·e^(−(T − Δ)/b), and for `reach` items it
+# is at most so many times that. All roundings here go against whoever asks: chances are rounded up.
+
+
+_DIGITS = 20
+_LEAST = Fraction(1, 10**400)
+"""No chance is stated as less: it would take too many digits."""
+
+
+def chance_above(distance: Fraction, scale: Fraction, reach: int) -> Fraction:
+    """At least the chance that any of `reach` items passes a line this far above it.
+
+    >>> f"{float(chance_above(Fraction(10), Fraction(1), 1)):.4g}"
+    '2.27e-05'
+    """
+    if distance < 0:
+        return Fraction(1)
+    many, few = decimals(2 * _DIGITS), Context(prec=_DIGITS, rounding=ROUND_CEILING, traps=[])
+    ratio = distance / scale
+    least = many.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    if least:  # otherwise it is 0 without any rounding
+        least = many.next_minus(least)
+    most = many.next_plus(many.exp(many.minus(least)))
+    half = Fraction(most) / 2 if least else Fraction(1, 2)
+    chance = max(reach * half, _LEAST)
+    if chance >= 1:
+        return Fraction(1)
+    return Fraction(few.divide(Decimal(chance.numerator), Decimal(chance.denominator)))
+
+
+def least_distance(scale: Fraction, reach: int, delta: Fraction) -> int:
+    """How many steps a line must be above such items for the chance to be at most δ."""
+    ratio = reach / (2 * delta)
+    log = math.log(ratio.numerator) - math.log(ratio.denominator)
+    distance = max(0, math.ceil(float(scale) * log))
+    while chance_above(Fraction(distance), scale, reach) > delta:
+        distance += 1
+    while distance and chance_above(Fraction(distance - 1), scale, reach) <= delta:
+        distance -= 1
+    return distance
+
+
+# --------------------------------------------------------------------------------------------------
+# Hybrid Top-K with gap: the largest answers, as far as they are above a public line.
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False)
+class HybridTopK:
+    """Find the k largest answers that are above a public line, and the gaps between them.
+
+    A pseudo-answer at the line competes with the answers, with exponential noise of the same
+    scale. The ranking is cut where it appears. Then less than k answers are released, and a part
+    of ε is left: r answers cost ε·(r + 1)/k, and never more than ε.
+
+    Answers are *monotonic* if one person can only move all of them up, or all of them down, as
+    counts do. Guarantee: pure ε-differential privacy of the indices and the gaps together. Where
+    items are unknown, so that only those present compete, it is (ε, δ): see `delta`.
+
+    Parameters
+    ----------
+    threshold
+        The line that answers are compared with; everybody may know it.
+    k
+        How many answers to find at most. There may be fewer answers than that.
+    epsilon
+        The most that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
+
+    >>> hybrid = HybridTopK(threshold=30, k=3, epsilon=3000, monotonic=True)
+    >>> release = hybrid.release([10, 50, 90, 20], labels=["fig", "pea", "oat", "rye"])
+    >>> release.labels, release.spent, release.remaining
+    (('oat', 'pea'), Fraction(3000, 1), Fraction(0, 1))
+    >>> hybrid.release([10, 50, 20]).spent
+    Fraction(2000, 1)
+    """
+
+    threshold: Fraction
+    k: int
+    epsilon: Fraction
+    monotonic: bool
+    sensitivity: Fraction
+    grid: Fraction | None
+    law: MemorylessLaw = field(init=False, repr=False, compare=False)
+    """The noise that each answer gets, and the line."""
+    without_line: NoisyTopK = field(init=False, repr=False, compare=False)
+    """The Noisy Top-K that this would be without a line."""
+
+    def __init__(
+        self,
+        threshold: Rational,
+        k: int,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        grid: Rational | None = None,
+    ) -> None:
+        without_line = NoisyTopK(
+            k,
+            epsilon,
+            monotonic=monotonic,
+            sensitivity=sensitivity,
+            noise="exponential",
+            grid=grid,
+        )
+        keep = object.__setattr__
+        keep(self, "threshold", rational("threshold", threshold))
+        for name in ("k", "epsilon", "monotonic", "sensitivity", "grid", "law"):
+            keep(self, name, getattr(without_line, name))
+        keep(self, "without_line", without_line)
+        if abs(self.threshold) > MAX_STEPS * Grid(self.grid).step:
+            raise ValueError("threshold must lie within ±2^60 grid steps")
+
+    def in_steps(self) -> "HybridTopK":
+        """The same mechanism, for answers in whole grid steps."""
+        grid = Grid(self.grid)
+        line, steps = grid.up(self.threshold), grid.up(self.sensitivity)
+        if self.grid is None and line == self.threshold and steps == self.sensitivity:
+            return self
+        return HybridTopK(line, self.k, self.epsilon, monotonic=self.monotonic, sensitivity=steps)
+
+    def spent(self, released: int) -> Fraction:
+        """The ε that so many released answers cost, with the line where it cut the ranking."""
+        return self.epsilon * min(released + 1, self.k) / self.k
+
+    def run(
+        self, answers: Sequence[Scalar], noise: Noise
+    ) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
+        """The algorithm: the winning indices, and each winner's lead over what came next.
+
+        That is the line where it cut the ranking, or else the best loser.
+        """
+        noisy = [answer + noise.draw(self.law) for answer in (*answers, self.threshold)]
+        ranking = sorted(range(len(noisy)), key=noisy.__getitem__, reverse=True)
+        end = min(self.k, ranking.index(len(answers)))
+        leads = [noisy[winner] - noisy[ranking[end]] for winner in ranking[:end]]
+        return tuple(ranking[:end]), tuple(leads)
+
+    def align(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: tuple[tuple[int, ...], Any],
+    ) -> list[Scalar]:
+        """How far to shift each draw so that the neighbour gives the same output.
+
+        Where the line cut the ranking, it rises by Δ, as far as any loser can; if all answers fall
+        it stays. Winners make up for that and for their own change. This is a proof. Where k
+        answers were found it is the alignment of Noisy Top-K, with the line as one more loser. That
+        can make exponential noise negative; for this part docs/hybrid-top-k.md has the proof.
+        """
+        winners, _ = output
+        if len(winners) == self.k:
+            all_before, all_after = ((*side, self.threshold) for side in (answers, neighbour))
+            return self.without_line.align(all_before, all_after, noise, output)
+        # All answers move the same way, so their sum tells which way that is.
+        falling = self.monotonic and sum(neighbour) <= sum(answers)
+        rise: Scalar = 0 if falling else self.sensitivity
+        moves = [before - after for before, after in zip(answers, neighbour, strict=True)]
+        return [rise + move if i in winners else 0 for i, move in enumerate(moves)] + [rise]
+
+    def delta(self, reach: int) -> Fraction:
+        """At most this is the chance that any of `reach` items that one unit alone has is released.
+
+        Where items are unknown this is the δ of the promise. It is rounded up.
+
+        >>> hybrid = HybridTopK(threshold=133, k=10, epsilon=1, monotonic=True)
+        >>> f"{float(hybrid.delta(1)):.2g}"
+        '9.3e-07'
+        """
+        grid = Grid(self.grid)
+        distance = grid.step * (grid.up(self.threshold) - grid.up(self.sensitivity))
+        return chance_above(distance, self.law.scale, positive_integer("reach", reach))
+
+    @classmethod
+    def line_for(
+        cls,
+        k: int,
+        epsilon: Rational,
+        delta: Rational,
+        *,
+        reach: int,
+        sensitivity: Rational = 1,
+        monotonic: bool = True,
+        grid: Rational | None = None,
+    ) -> Fraction:
+        """The least line on the grid for which `delta(reach)` is at most δ.
+
+        Parameters
+        ----------
+        k, epsilon, sensitivity, monotonic, grid
+            As for the mechanism.
+        delta
+            The chance δ that may remain, between 0 and 1.
+        reach
+            The most items that one unit can have.
+
+        >>> [int(HybridTopK.line_for(10, 1, "1e-6", reach=m)) for m in (1, 10, 100)]
+        [133, 156, 179]
+        """
+        allowed, items = share("delta", delta), positive_integer("reach", reach)
+        made = cls(0, k, epsilon, monotonic=monotonic, sensitivity=sensitivity, grid=grid)
+        program = made.in_steps()
+        above = least_distance(program.law.scale, items, allowed)
+        return (program.sensitivity + above) * Grid(made.grid).step
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> HybridRelease:
+        """Select on secure exact noise. This is the only method that spends ε.
+
+        The account is charged ε first, and credited with what was not spent.
+
+        Parameters
+        ----------
+        answers
+            The private answers: an array or a Series, or counts that `dpgap.counts` made.
+        labels
+            Public names of the answers, in the same order. A Series brings its own.
+        account
+            What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+        """
+        candidates = self.prepare(answers, labels)
+        delta = self.delta_of(answers)
+        with charged(account, Request(self.epsilon, self, delta)) as charge:
+            release = charge.keep(self.build(self.draw_paid(candidates).drawn, delta))
+            charge.spent = release.spent
+        return release
+
+    def delta_of(self, answers: object) -> Fraction:
+        """The δ of a release of these answers: 0, unless their items are unknown."""
+        if not _is_of_unknown_items(answers):
+            return Fraction(0)
+        reach = getattr(answers, "reach", None)
+        if reach is None:
+            raise ValueError(
+                "answers must have a reach: without max_items one unit alone may have any number "
+                "of items"
+            )
+        return self.delta(reach)
+
+    def prepare(
+        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
+    ) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged.
+
+        Of unknown items there may be none, and where they stand among others is not told.
+        """
+        if not _is_of_unknown_items(answers):
+            return self.without_line.candidates(answers, labels)
+        assert isinstance(answers, PrivateCounts)
+        if labels is not None:
+            raise ValueError("labels must be left out: nobody knows the items beforehand")
+        self.delta_of(answers)
+        self.without_line.require_facts(answers, unknown=True)
+        groups = answers.groups()
+        values = groups.values
+        steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
+        return InGroups(steps, None, groups)
+
+    def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
+        """Select; the caller has paid."""
+        return choose_above(self.in_steps(), candidates, secure_bits())
+
+    def build(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> HybridRelease:
+        """The release of what was drawn, where the δ that was promised is this."""
+        leads, width = drawn.leads, Grid(self.grid).width
+        own = (leads * width).tolist()
+        return HybridRelease(
+            indices=drawn.indices,
+            gaps=(leads - np.append(leads[1:], 0)) * width if leads.size else np.empty(0),
+            labels=drawn.labels,
+            evidence=Evidence.of(own, [self.law] * len(own)),
+            epsilon=self.epsilon,
+            spent=self.spent(leads.size),
+            promise=Promise(self.epsilon, self.sensitivity, self.monotonic, delta=delta),
+            mechanisms=(MechanismUsed.of(self),),
+        )
+
+
+def choose_above(program: HybridTopK, candidates: Candidates, bits: Bits) -> Draw[Ranking]:
+    """Run the program once, in steps, and look the winners up."""
+    answers = candidates.private_answers
+    if isinstance(candidates, InGroups):
+        sizes = candidates.groups.sizes
+        return candidates.found(select_above_grouped(program, answers, sizes, bits))
+    cut = select_above(program, answers, 1, bits)
+    count = int(cut.counts[0])
+    # Views would hold more than is released.
+    indices, leads = cut.indices[0, :count].copy(), cut.leads[0, :count].copy()
+    return Draw(Ranking(indices, named(indices, candidates.labels), leads), answers[indices])
+
+
+def _is_of_unknown_items(answers: object) -> bool:
+    return isinstance(answers, PrivateCounts) and getattr(answers, "unknown", False)

@@ -1,0 +1,236 @@
+"""Joint Top-K: the set of the k largest answers, chosen as one candidate, and its lead.
+
+Noisy Top-K protects each of its winners, so its noise grows with k. Here the candidates are the
+sets of k answers, and one of them wins. A set is as good as its *margin*, halved: the smallest
+answer in it less the largest outside. Every set gets exponential noise; the one with the largest
+noisy half-margin is released, and how far it leads the second best. That is Noisy Max over sets,
+and the noise is the same for every k. docs/joint-top-k.md has the proof.
+
+There are C(n, k) sets. The kernel draws noise for classes of them, so that n and k may be large.
+Like every dpgap release it decides on exact real draws, and floors the real lead: half-margins lie
+on half of the grid, and so does the lead.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap._package import public
+from dpgap.budget.account import Account, Request, charged
+from dpgap.data.private_counts import (
+    Found,
+    GroupedAnswers,
+    Groups,
+    PrivateCounts,
+    errors_without_answers,
+    tally,
+)
+from dpgap.exact.bits import Bits, secure_bits
+from dpgap.exact.grid import Grid
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
+from dpgap.exact.parameters import Rational, positive_integer
+from dpgap.exact.reals import Integers
+from dpgap.mechanisms.joint_kernel import Classes, select_classes, winner_and_lead
+from dpgap.mechanisms.top_k import Candidates, Draw, InGroups, NoisyTopK, named
+from dpgap.releases.drawn import TopSet
+from dpgap.releases.release import JointRelease, MechanismUsed, Promise
+
+_HALF = Fraction(1, 2)
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False)
+class JointTopK:
+    """Find the set of the k largest answers, and how far it leads any other set.
+
+    The noise does not grow with k: choose it where the k largest answers stand out as a set. A set
+    has no order, and no gaps inside it. For k = 1 `NoisyMax` is better.
+
+    Answers are *monotonic* if one person can only move all of them up, or all of them down, as
+    counts do. Guarantee: pure ε-differential privacy of the set and its lead together.
+
+    Parameters
+    ----------
+    k
+        How many answers to find; there must be more than k. Where there are k, all of them are the
+        top k, and nothing is to be found.
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
+
+    >>> joint = JointTopK(k=2, epsilon=1000, monotonic=True)
+    >>> release = joint.release([10, 50, 90, 20], labels=["fig", "pea", "oat", "rye"])
+    >>> release.labels
+    ('pea', 'oat')
+    """
+
+    k: int
+    epsilon: Fraction
+    monotonic: bool
+    sensitivity: Fraction
+    grid: Fraction | None
+    law: MemorylessLaw = field(init=False, repr=False, compare=False)
+    """The noise that each set's half-margin gets."""
+    over_sets: NoisyTopK = field(init=False, repr=False, compare=False)
+    """The Noisy Max that this is, its answers being the half-margins of sets.
+
+    It asks of them that all move by at most Δ, or by amounts within Δ of each other if monotonic;
+    docs/joint-top-k.md shows that half-margins do.
+    """
+
+    def __init__(
+        self,
+        k: int,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        grid: Rational | None = None,
+    ) -> None:
+        over_sets = NoisyTopK(
+            1,
+            epsilon,
+            monotonic=monotonic,
+            sensitivity=sensitivity,
+            noise="exponential",
+            grid=grid,
+        )
+        keep = object.__setattr__
+        keep(self, "k", positive_integer("k", k))
+        for name in ("epsilon", "monotonic", "sensitivity", "grid", "law"):
+            keep(self, name, getattr(over_sets, name))
+        keep(self, "over_sets", over_sets)
+
+    @property
+    def half_step_law(self) -> MemorylessLaw:
+        """The noise in halves of grid steps, in which half-margins are whole."""
+        return self.law.scaled(2 / Grid(self.grid).step)
+
+    def half_margin(self, answers: Sequence[Scalar], chosen: Sequence[int]) -> Scalar:
+        """How good a set is: half of the smallest answer in it less the largest outside."""
+        outside = [answers[i] for i in range(len(answers)) if i not in chosen]
+        return _HALF * (min(answers[i] for i in chosen) - max(outside))
+
+    def run(self, answers: Sequence[Scalar], noise: Noise) -> tuple[tuple[int, ...], Scalar]:
+        """The algorithm: the winning set, and its lead over the second best. For few answers."""
+        sets = list(combinations(range(len(answers)), self.k))
+        noisy = [self.half_margin(answers, each) + noise.draw(self.law) for each in sets]
+        winner, lead = winner_and_lead(noisy)
+        return sets[winner], lead
+
+    def align(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: tuple[tuple[int, ...], Any],
+    ) -> list[Scalar]:
+        """How far to shift each draw so that the neighbour gives the same output: as in Noisy Max.
+
+        It costs at most ε, but it can make exponential noise negative. So it proves the mechanism
+        with Laplace noise of this scale; for what ships, docs/joint-top-k.md has the proof.
+        """
+        sets = list(combinations(range(len(answers)), self.k))
+        before, after = (
+            [self.half_margin(side, each) for each in sets] for side in (answers, neighbour)
+        )
+        winner = sets.index(output[0])
+        return self.over_sets.align(before, after, noise, ((winner,), None))
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> JointRelease:
+        """Select on secure exact noise. This is the only method that spends ε.
+
+        Parameters
+        ----------
+        answers
+            The private answers: an array or a Series, or counts that `dpgap.counts` made.
+        labels
+            Public names of the answers, in the same order. A Series brings its own.
+        account
+            What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+        """
+        candidates = self.prepare(answers, labels)
+        with charged(account, Request(self.epsilon, self)) as charge:
+            return charge.keep(self.build(self.draw_paid(candidates).drawn))
+
+    def prepare(
+        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
+    ) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
+        candidates = self.over_sets.prepare(answers, labels)
+        if self.k >= candidates.size:
+            raise ValueError(
+                f"k must be below the number of answers, {candidates.size}, not {self.k}: "
+                "all answers together are the top set, whatever they are"
+            )
+        return candidates
+
+    def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
+        """Select; the caller has paid."""
+        return choose_set(self, candidates, secure_bits())
+
+    def build(self, drawn: TopSet) -> JointRelease:
+        """The release of what was drawn."""
+        return JointRelease(
+            indices=drawn.indices,
+            labels=drawn.labels,
+            lead=drawn.lead * Grid(self.grid).width / 2,
+            p_value=math.exp(-drawn.lead / self.half_step_law.scale),
+            epsilon=self.epsilon,
+            promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
+            mechanisms=(MechanismUsed.of(self),),
+        )
+
+
+def choose_set(mechanism: JointTopK, candidates: Candidates, bits: Bits) -> Draw[TopSet]:
+    """Run the program once: the members, in an order that says nothing, and one lead for all."""
+    values, (_, sizes, find) = _by_value(candidates)
+    classes = Classes(values, sizes, mechanism.k)
+    won = select_classes(mechanism.half_step_law, classes, 1, bits)
+    groups, places = classes.draw_members(int(won.classes[0]), bits)
+    shuffled = bits.distinct(groups.size, groups.size)  # where the domain has no order of its own
+    positions, own = find(groups[shuffled], places[shuffled])
+    order = np.argsort(positions, kind="stable")
+    labels = named(positions, candidates.labels) if own is None else own
+    in_order = None if labels is None else tuple(labels[at] for at in order.tolist())
+    chosen = TopSet(positions[order], in_order, int(won.leads[0]))
+    return Draw(chosen, values[groups[shuffled][order]])
+
+
+def _by_value(candidates: Candidates) -> tuple[Integers, Groups]:
+    """The different answers in steps, and how many have each and how to find them."""
+    answers = candidates.private_answers
+    if isinstance(candidates, InGroups):
+        return answers, candidates.groups
+    least = answers.min()
+    values, sizes = tally(answers - least)
+    values = values + least
+
+    def find(groups: Integers, places: Integers) -> Found:
+        positions = np.empty(groups.size, dtype=np.int64)
+        for group in np.unique(groups):
+            members = np.flatnonzero(answers == values[group])
+            positions[groups == group] = members[places[groups == group]]
+        return Found(positions, None)
+
+    return values, Groups(values, sizes, find)

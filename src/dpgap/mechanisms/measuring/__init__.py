@@ -1,1 +1,0 @@
-"""Measurements: Laplace, the count hull and the cube."""

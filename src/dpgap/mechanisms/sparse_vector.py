@@ -1,0 +1,745 @@
+"""Sparse Vector with gap, plain and adaptive: which answers of a stream are above a threshold?
+
+Algorithm 2 of the paper. The threshold gets noise once; every answer gets fresh noise and is
+compared with it. "Below" costs nothing, "above" is charged, and the gap to the noisy threshold
+comes free. The adaptive mechanism first tries cheap branches: much noise, a small charge, and a
+margin that only answers far above the threshold clear. So easy questions cost less. The plain
+mechanism is the one whose only branch is the last.
+
+Budgets are counted in whole units, the charge of the cheapest branch, never in floats. Noise is
+floored to the grid of the answers: shifts by whole steps keep every ≥, so ties do no harm.
+"""
+
+import math
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap._package import public
+from dpgap.budget.account import (
+    Account,
+    BudgetExhausted,
+    Charge,
+    Request,
+    charged,
+    reserved,
+    settle,
+)
+from dpgap.data.private_counts import (
+    Chunk,
+    Found,
+    PrivateCounts,
+    errors_without_answers,
+    require_facts,
+    sealed,
+)
+from dpgap.estimates.certificates import Evidence
+from dpgap.estimates.errors import GapErrors
+from dpgap.exact.bits import ProcessBound, secure_bits
+from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
+from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, law_named, require_noise
+from dpgap.exact.parameters import (
+    Rational,
+    boolean,
+    confidence_level,
+    positive_integer,
+    positive_rational,
+    rational,
+    readable,
+    share,
+)
+from dpgap.exact.reals import Floats, GridNoise, Integers, require_scale
+from dpgap.mechanisms.sparse_vector_kernel import Sifting
+from dpgap.mechanisms.top_k import Draw
+from dpgap.releases.drawn import Above
+from dpgap.releases.plain import plain
+from dpgap.releases.release import AboveRelease, MechanismUsed, Promise
+
+# --------------------------------------------------------------------------------------------------
+# What a Sparse Vector goes through: answers in a public order, a chunk at a time.
+#
+# Only the chunk at hand is in memory, so a stream may be as long as an engine can make it.
+
+
+class Stream(NamedTuple):
+    """Chunks of answers in whole steps, and labels where they are not the chunks' own."""
+
+    chunks: Iterator[Chunk]
+    extremes: Integers
+    """The smallest and the largest answer that may come."""
+    labels: Sequence[Any] | None = None
+    """The labels of the answers by their positions."""
+    source: PrivateCounts | None = None
+    """Whose facts a mechanism must not contradict; None where answers have no facts."""
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+    @classmethod
+    def of(cls, steps: Integers, labels: Sequence[Any] | None) -> Self:
+        """All answers at once."""
+        everything = Chunk(steps, lambda places: Found(places, None))
+        return cls(iter([everything]), np.array([steps.min(), steps.max()]), labels)
+
+    @classmethod
+    def on_grid(
+        cls,
+        answers: PrivateCounts,
+        chunks: Iterator[Chunk],
+        grid: Fraction | None,
+        labels: Sequence[Any] | None = None,
+    ) -> Self:
+        """Private counts as they come, in steps of the grid."""
+        steps = (_in_steps(chunk, grid) for chunk in chunks)
+        return cls(steps, Grid(grid).steps([answers.smallest, answers.largest]), labels, answers)
+
+    def together(self, found: Sequence[Found]) -> Found:
+        """What was found in one chunk after another."""
+        positions = np.concatenate([each.positions for each in found])
+        if self.labels is not None:
+            labels = self.labels
+            return Found(positions, tuple(labels[at] for at in positions.tolist()))
+        if any(each.labels is None for each in found):
+            return Found(positions, None)
+        return Found(positions, tuple(label for each in found for label in each.labels or ()))
+
+
+def _in_steps(chunk: Chunk, grid: Fraction | None) -> Chunk:
+    """A chunk in steps of the grid; nothing may be wrong with it where all of it is absent."""
+    return chunk._replace(values=Grid(grid).steps(chunk.values)) if chunk.values.size else chunk
+
+
+# --------------------------------------------------------------------------------------------------
+# The noise of a Sparse Vector: the threshold's, and that of its branches.
+#
+# A *branch* is one way to be above, with noise, a price and a margin of its own.
+
+
+class Branch(NamedTuple):
+    """One way to be above: what it charges, the noise it adds, the gap that it demands."""
+
+    number: int
+    units: int
+    charge: Fraction
+    law: Law
+    margin: Scalar
+
+    def in_steps(self, steps: Fraction) -> "Branch":
+        """The same branch, for answers in whole grid steps; so many are one."""
+        return self._replace(law=self.law.scaled(steps), margin=int(self.margin * steps))
+
+
+class Outcome(NamedTuple):
+    """What is said of one answer: the branch that it cleared (None if none) and its gap."""
+
+    branch: int | None
+    gap: Scalar
+
+
+def laws_of(mechanism: "SparseVector", branches: int) -> tuple[Law, tuple[Branch, ...]]:
+    """The threshold's noise and the branches."""
+    grid = Grid(mechanism.grid)
+    steps = grid.up(mechanism.sensitivity)
+    delta = steps * grid.step
+    doubled = 1 if mechanism.monotonic else 2
+    own_charge = mechanism.threshold_share * mechanism.epsilon
+    dearest = (mechanism.epsilon - own_charge) / mechanism.k
+    for charge in (own_charge, dearest, dearest / (1 << branches - 1)):
+        require_scale(doubled * steps / charge, Fraction(steps))
+    threshold_law = law_named(mechanism.noise, delta / own_charge, delta)
+    ways = []
+    for number in range(1, branches + 1):
+        units = 1 << (number - 1)
+        charge = dearest * units / (1 << (branches - 1))
+        law = law_named(mechanism.noise, doubled * delta / charge, delta)
+        demanded = _margin(law, threshold_law, grid, is_last=number == branches)
+        ways.append(Branch(number, units, charge, law, demanded))
+    return threshold_law, tuple(ways)
+
+
+def limits_of(ways: Sequence[Branch], capacity: int, drain: bool) -> tuple[int, ...]:
+    """For each branch, the most units that may be used before it is tried.
+
+    As in the paper, nothing is tried once the dearest branch can no longer be paid; a run that
+    drains goes on with the branches that can.
+    """
+    return tuple(capacity - (way.units if drain else ways[-1].units) for way in ways)
+
+
+def evidence_of(ways: Sequence[Branch], branch_of: Integers, raw_gaps: Floats) -> Evidence | None:
+    """What raw gaps over the noisy threshold prove; its noise is of the branches' kind."""
+    if ways[0].law.signed:
+        return None
+    cleared = [ways[branch - 1] for branch in branch_of.tolist()]
+    demanded = np.array([max(float(way.margin), 0.0) for way in cleared])
+    return Evidence.of((raw_gaps - demanded).tolist(), [way.law for way in cleared])
+
+
+def best_threshold_share(k: int, monotonic: bool) -> Fraction:
+    """The share of ε for the threshold that makes gaps most accurate, as a rational.
+
+    >>> best_threshold_share(1, monotonic=True)
+    Fraction(1, 2)
+    """
+    charged_answers = k if monotonic else 2 * k
+    best = Fraction(1 / (1 + charged_answers ** (2 / 3))).limit_denominator(1 << 20)
+    return max(best, Fraction(1, 1 << 20))
+
+
+def _margin(law: Law, threshold_law: Law, grid: Grid, *, is_last: bool) -> Fraction:
+    """The gap to demand: nothing on average for the last branch, 2 standard deviations before.
+
+    Any margin that is fixed beforehand is private. This one is rounded up to the grid.
+    """
+    law, threshold_law = law.scaled(1 / grid.step), threshold_law.scaled(1 / grid.step)
+    centre = law.floor_mean - threshold_law.floor_mean
+    deviations = 0 if is_last else 2
+    return math.ceil(centre + deviations * math.sqrt(law.variance)) * grid.step
+
+
+# --------------------------------------------------------------------------------------------------
+# A Sparse Vector run in progress: one question at a time, paying only for "above".
+#
+# A run holds budget, so there must never be two of it: it cannot be copied or pickled, and a forked
+# child cannot ask. The whole ε is reserved while the run is open. Closing it is final, and only
+# then is the rest credited; leaving the `with` block by an exception credits nothing, since what
+# went wrong may have depended on private data.
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said of one question; `gap` and `branch` are None below the threshold.
+
+    `p_value` is that of "this answer is not truly above": how often noise alone would give a lead
+    this long to an answer that is not. It is about one answer, not the probability that it is
+    wrong. None below the threshold, and without exponential noise.
+    """
+
+    above: bool
+    gap: float | None
+    branch: int | None
+    charge: Fraction
+    p_value: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values that JSON can hold; the charge is exact text."""
+        answer: dict[str, Any] = plain(self)
+        return answer
+
+
+class _Feed(Iterator[int]):
+    """Hands the program one answer at a time, as they are asked."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+
+    def __next__(self) -> int:
+        return self.waiting.pop()
+
+
+class Run(ProcessBound):
+    """Ask with `ask`, look at `spent`, `remaining` and `exhausted`, stop with `close`.
+
+    >>> from dpgap import AdaptiveSparseVector
+    >>> with AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True).start() as run:
+    ...     run.ask(3).above, run.ask(250).above, run.remaining > 400
+    (False, True, True)
+    """
+
+    def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
+        super().__init__()
+        self._mechanism = mechanism
+        request = Request(mechanism.epsilon, mechanism)
+        self._reservation = reserved(account, request)
+        self._feed = _Feed()
+        self._noise = GridNoise()
+        self._outcomes = mechanism.in_steps().run(self._feed, self._noise)
+        self._grid = Grid(mechanism.grid)
+        self._width = self._grid.width
+        self._offsets = mechanism.gap_offsets.tolist()
+        self._used = 0
+        self._limit = max(mechanism.limits)
+        self._exhausted = False
+        self._closed = False
+        self._interrupted = False
+        self._lock = threading.RLock()
+        self._busy = False
+        self._below = Answer(above=False, gap=None, branch=None, charge=Fraction(0))
+
+    @property
+    def spent(self) -> Fraction:
+        """The ε spent so far; the threshold's share is spent from the start."""
+        return self._mechanism.spent(self._used)
+
+    @property
+    def remaining(self) -> Fraction:
+        """The ε not spent so far; free for other use only once the run is closed."""
+        return self._mechanism.epsilon - self.spent
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no more questions can be asked."""
+        return self._exhausted
+
+    @errors_without_answers
+    def ask(self, answer: object) -> Answer:
+        """Is this private answer above the threshold?"""
+        self.refuse_elsewhere("a run")
+        steps = self._grid.steps_of_one(answer)
+        with self._alone():
+            if self._closed or self._interrupted:
+                raise RuntimeError("this run is closed: start a new one")
+            if self._exhausted:
+                raise BudgetExhausted(
+                    f"this run has spent {readable(self.spent)} of its "
+                    f"ε = {readable(self._mechanism.epsilon)}: "
+                    "start a new one to ask more"
+                )
+            self._interrupted = True  # unless all of what follows is done
+            self._noise.freshen()
+            self._feed.waiting.append(steps)
+            branch, gap = next(self._outcomes)
+            if branch is not None:
+                self._used += self._mechanism.ways[branch - 1].units
+                self._exhausted = self._used > self._limit
+            answered = self.build(branch, gap)
+            self._interrupted = False
+            return answered
+
+    def build(self, branch: int | None, gap: int | None) -> Answer:
+        """What is said of one question, from its branch and its gap in steps."""
+        if branch is None or gap is None:
+            return self._below
+        raw = gap * self._width
+        # The gap that is shown is centred; over the noisy threshold it proves something.
+        made = evidence_of(self._mechanism.ways, np.array([branch]), np.array([raw]))
+        p_value = None if made is None else float(made.p_values(1)[0])
+        charge = self._mechanism.ways[branch - 1].charge
+        return Answer(True, raw + self._offsets[branch - 1], branch, charge, p_value)
+
+    def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
+        """The true answer is at least this, with confidence `level`.
+
+        The confidence is that of one question asked, above or not. Looking only at answers that
+        came out above makes it less: at the threshold itself a nominal 95 % is nearer to 90 %.
+        """
+        if answer.gap is None or answer.branch is None:
+            raise ValueError("answer must be above the threshold: nothing is known of others")
+        errors, level = self._mechanism.gap_errors, confidence_level(level)
+        return errors.lower_bound(answer.gap, answer.branch, level)
+
+    def close(self) -> None:
+        """End the run for good and credit what it did not spend.
+
+        If its account fails, an `UnsettledWarning` says that the whole ε stays charged.
+        """
+        self._end(credit=True)
+
+    def _end(self, *, credit: bool) -> None:
+        if self.is_elsewhere:  # a forked child's copy settles nothing
+            return
+        with self._alone():
+            closed, self._closed = self._closed, True
+            if credit and not (closed or self._interrupted):
+                settle(self._reservation, Charge(self.spent))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One thread at a time, and never again from inside, as a signal handler might try."""
+        with self._lock:
+            if self._busy:
+                raise RuntimeError(
+                    "this run is being asked or closed in this thread: a signal handler, or "
+                    "whatever else runs meanwhile, can do neither"
+                )
+            try:
+                self._busy = True
+                yield
+            finally:
+                self._busy = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end(credit=kind is None or issubclass(kind, BudgetExhausted))
+
+    def __repr__(self) -> str:
+        return f"<run of {self._mechanism!r}, {readable(self.remaining)} left>"
+
+
+# --------------------------------------------------------------------------------------------------
+# Sparse Vector with gap, plain and adaptive: which answers of a stream are above a threshold?
+
+
+_MAX_BRANCHES = 16
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False)
+class SparseVector:
+    """Find the first k answers that are above a threshold, and by how much.
+
+    Guarantee: pure ε-differential privacy of everything said about the stream, gaps included.
+
+    Parameters
+    ----------
+    threshold
+        What answers are compared with.
+    k
+        How many times "above" can be paid for.
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    threshold_share
+        The part of ε that goes into the threshold's own noise; by default the part that makes
+        gaps most accurate.
+    noise
+        The law of the noise: "laplace", "staircase" or "exponential".
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
+
+    >>> mechanism = SparseVector(threshold=100, k=2, epsilon=1000, monotonic=True)
+    >>> release = mechanism.release([3, 250, 7, 180, 400])
+    >>> release.indices.tolist(), release.processed
+    ([1, 3], 4)
+    """
+
+    threshold: Fraction
+    k: int
+    epsilon: Fraction
+    monotonic: bool
+    sensitivity: Fraction
+    threshold_share: Fraction
+    noise: str
+    grid: Fraction | None
+    threshold_law: Law = field(init=False, repr=False, compare=False)
+    """The noise that the threshold gets."""
+    ways: tuple[Branch, ...] = field(init=False, repr=False, compare=False)
+    """The branches in the order in which they are tried, cheapest first."""
+    limits: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """For each branch, the most units that may be used before it is tried."""
+
+    def __init__(
+        self,
+        threshold: Rational,
+        k: int,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        threshold_share: Rational | None = None,
+        noise: str = "laplace",
+        grid: Rational | None = None,
+    ) -> None:
+        keep = object.__setattr__
+        keep(self, "threshold", rational("threshold", threshold))
+        keep(self, "k", positive_integer("k", k))
+        keep(self, "epsilon", positive_rational("epsilon", epsilon))
+        keep(self, "monotonic", boolean("monotonic", monotonic))
+        keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
+        keep(
+            self,
+            "threshold_share",
+            best_threshold_share(self.k, self.monotonic)
+            if threshold_share is None
+            else share("threshold_share", threshold_share),
+        )
+        keep(self, "noise", require_noise(noise))
+        where = Grid.read(grid)
+        keep(self, "grid", where.declared)
+        branches, drain = self._shape()
+        if self.k << (branches - 1) > MAX_STEPS:
+            raise ValueError(f"k must be at most 2^60 over 2^(branches - 1), not {k}")
+        if abs(self.threshold) > MAX_STEPS * where.step:
+            raise ValueError("threshold must lie within ±2^60 grid steps")
+        threshold_law, ways = laws_of(self, branches)
+        keep(self, "threshold_law", threshold_law)
+        keep(self, "ways", ways)
+        keep(self, "limits", limits_of(ways, self.capacity, drain))
+
+    def _shape(self) -> tuple[int, bool]:
+        """How many branches there are, and whether the budget is drained."""
+        return 1, False
+
+    @property
+    def capacity(self) -> int:
+        """All the units there are."""
+        return self.k * self.ways[-1].units
+
+    @property
+    def unit(self) -> Fraction:
+        """The ε of one unit: what the cheapest branch charges."""
+        return self.ways[0].charge
+
+    def live(self, used: Scalar) -> int:
+        """How many branches, from the cheapest on, are tried once `used` units are used."""
+        return sum(bool(used <= limit) for limit in self.limits)
+
+    def spent(self, used: int) -> Fraction:
+        """The ε spent once `used` units are: the threshold's share and the charges."""
+        return self.threshold_share * self.epsilon + used * self.unit
+
+    def run(self, answers: Iterable[Scalar], noise: Noise) -> Iterator[Outcome]:
+        """The algorithm: what is said of each answer, one by one, until the budget is used."""
+        threshold = self.threshold + noise.draw(self.threshold_law)
+        used: Scalar = 0
+        for answer in answers:
+            outcome, used = self.step(used, answer, threshold, noise)
+            yield outcome
+            if not self.live(used):
+                return
+
+    def step(
+        self, used: Scalar, answer: Scalar, threshold: Scalar, noise: Noise
+    ) -> tuple[Outcome, Scalar]:
+        """One answer: the first branch that it clears, by what gap, and the units then used."""
+        for way in self.ways[: self.live(used)]:
+            gap = answer + noise.draw(way.law) - threshold
+            if gap >= way.margin:
+                return Outcome(way.number, gap), used + way.units
+        return Outcome(None, None), used
+
+    def align(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: Sequence[tuple[int | None, Any]],
+    ) -> Iterator[Scalar]:
+        """The proof: how far to shift each draw so that the neighbour gives the same output.
+
+        Raising the threshold's noise by Δ keeps every failed comparison failed; whoever cleared a
+        branch makes up for that rise and for its own change. Where all answers fall, failed
+        comparisons stay failed by themselves, and nothing but the own change is made up for.
+        """
+        yield (rise := self.rise(answers, neighbour))
+        used: Scalar = 0
+        for before, after, outcome in zip(answers, neighbour, output, strict=False):
+            shifts, used = self.align_step(used, rise + before - after, outcome)
+            yield from shifts
+
+    def rise(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> Scalar:
+        """How far the threshold's noise is shifted: not at all where answers (their sum) fall."""
+        falling = self.monotonic and sum(neighbour) <= sum(answers)
+        return 0 if falling else self.sensitivity
+
+    def align_step(
+        self, used: Scalar, move: Scalar, outcome: tuple[int | None, Any]
+    ) -> tuple[list[Scalar], Scalar]:
+        """The shifts of one answer's draws, and the units then used: `move` where it cleared."""
+        branch, _ = outcome
+        if branch is None:
+            return [0] * self.live(used), used
+        return [*[0] * (branch - 1), move], used + self.ways[branch - 1].units
+
+    def in_steps(self) -> Self:
+        """The same mechanism, for answers in whole grid steps."""
+        grid = Grid(self.grid)
+        steps = 1 / grid.step
+        scaled = object.__new__(type(self))
+        for each in fields(self):
+            object.__setattr__(scaled, each.name, getattr(self, each.name))
+        keep = object.__setattr__
+        keep(scaled, "threshold", grid.up(self.threshold))
+        keep(scaled, "sensitivity", grid.up(self.sensitivity))
+        keep(scaled, "grid", None)
+        keep(scaled, "threshold_law", self.threshold_law.scaled(steps))
+        keep(scaled, "ways", tuple(way.in_steps(steps) for way in self.ways))
+        return scaled
+
+    @property
+    def gap_offsets(self) -> Floats:
+        """For each branch, what to add to a gap in steps, times the grid, to release it.
+
+        It is then over the threshold as stated, not as rounded up, and the known mean of one-sided
+        noise is taken off.
+        """
+        grid, program = Grid(self.grid), self.in_steps()
+        means = np.array([way.law.floor_mean for way in program.ways])
+        over = (means - program.threshold_law.floor_mean) * grid.width
+        return grid.excess(self.threshold) - over
+
+    @property
+    def gap_errors(self) -> GapErrors:
+        """What gaps may be off by."""
+        laws = tuple(way.law for way in self.ways)
+        return GapErrors(self.threshold, self.threshold_law, laws, self.grid)
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: ArrayLike | PrivateCounts,
+        *,
+        labels: Sequence[Any] | None = None,
+        max_answers: int | None = None,
+        account: Account | None = None,
+    ) -> AboveRelease:
+        """Go through a whole list on secure exact noise, from first to last.
+
+        `max_answers` stops the run after so many answers above; what is then left of ε is
+        `remaining`. `labels` are as for `NoisyTopK`. The account is charged ε first and credited
+        with what was not spent. Answers made from a table come in the order of its domain, and
+        those of an engine as a stream.
+        """
+        stream = self.prepare(answers, labels)
+        most = None if max_answers is None else positive_integer("max_answers", max_answers)
+        with charged(account, Request(self.epsilon, self)) as charge:
+            release = charge.keep(self.build(self.draw_paid(stream, most).drawn))
+            charge.spent = release.spent
+        return release
+
+    def prepare(
+        self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None
+    ) -> Stream:
+        """The answers as a stream; refused before anything is charged."""
+        source = answers.source if isinstance(answers, Stream) else answers
+        if isinstance(source, PrivateCounts):
+            require_facts(
+                source,
+                sensitivity=self.sensitivity,
+                monotonic=self.monotonic,
+                labelled=labels is not None,
+                grid=self.grid,
+            )
+        if isinstance(answers, Stream):
+            return answers
+        if isinstance(answers, PrivateCounts):
+            names = require_labels(labels, len(answers))
+            if not isinstance(self.threshold_law, MemorylessLaw):  # none can be left undrawn
+                names = answers.labels if names is None else names
+                return Stream.of(Grid(self.grid).steps(answers.expanded()), names)
+            return Stream.on_grid(answers, answers.in_order(), self.grid, names)
+        array = Grid(self.grid).steps(answers)
+        return Stream.of(array, require_labels(labels, array.size, answers))
+
+    def draw_paid(self, stream: Stream, max_answers: int | None = None) -> Draw[Above]:
+        """Go through the stream; the caller has paid."""
+        sifting = Sifting(self.in_steps(), 1, secure_bits(), max_answers)
+        parts = []
+        for chunk in stream.chunks:
+            if chunk.places is None:
+                _, places, branches, gaps = sifting.take(chunk.values)
+            else:
+                taken = chunk.values, chunk.places, chunk.size
+                _, places, branches, gaps = sifting.take_sparse(*taken)
+            parts.append((chunk.found(places), chunk.at(places), branches, gaps))
+            if not sifting.going:
+                break
+        found, steps, branches, gaps = zip(*parts, strict=True)
+        above = Above(
+            *stream.together(found),
+            np.concatenate(branches),
+            np.concatenate(gaps),
+            int(sifting.used[0]),
+            int(sifting.processed[0]),
+        )
+        return Draw(above, np.concatenate(steps))
+
+    def build(self, drawn: Above) -> AboveRelease:
+        """The release of what was drawn."""
+        branch_of = drawn.branches
+        raw: Floats = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
+        return AboveRelease(
+            indices=drawn.indices,
+            gaps=raw + self.gap_offsets[branch_of - 1],
+            evidence=evidence_of(self.ways, branch_of, raw),
+            branch_of=branch_of,
+            labels=drawn.labels,
+            epsilon=self.epsilon,
+            spent=self.spent(drawn.used),
+            processed=drawn.processed,
+            promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
+            errors=self.gap_errors,
+            mechanisms=(MechanismUsed.of(self),),
+        )
+
+    def start(self, *, account: Account | None = None) -> Run:
+        """Open a run that is asked one answer at a time; use it in a `with` block.
+
+        The whole ε is reserved in the `account` until the run ends; the rest is credited then.
+        """
+        return Run(self, account)
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False)
+class AdaptiveSparseVector(SparseVector):
+    """Sparse Vector that charges less for answers far above the threshold.
+
+    A *branch* is one way to be above, with its own noise and its own price. The cheap ones are
+    tried first. They have much noise, so only answers far above clear them.
+
+    Guarantee: pure ε-differential privacy of everything said about the stream, gaps included.
+
+    Parameters
+    ----------
+    threshold, k, epsilon, monotonic, sensitivity, threshold_share, noise, grid
+        As for `SparseVector`. The run may find more than k, since easy answers cost less.
+    branches
+        How many branches there are. With two, as in the paper, an easy answer costs half; each
+        further branch halves the least price again.
+    drain
+        Whether to *drain* the budget: to go on with the cheap branches when the dearest can no
+        longer be paid. The paper stops there.
+
+    >>> mechanism = AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True)
+    >>> release = mechanism.release([3, 250, 7, 180, 400], max_answers=2)
+    >>> release.branch_of.tolist(), release.remaining > 300
+    ([1, 1], True)
+    """
+
+    branches: int
+    drain: bool
+
+    def __init__(
+        self,
+        threshold: Rational,
+        k: int,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        threshold_share: Rational | None = None,
+        noise: str = "laplace",
+        grid: Rational | None = None,
+        branches: int = 2,
+        drain: bool = False,
+    ) -> None:
+        object.__setattr__(self, "branches", positive_integer("branches", branches))
+        object.__setattr__(self, "drain", boolean("drain", drain))
+        if self.branches > _MAX_BRANCHES:
+            raise ValueError(f"branches must be at most {_MAX_BRANCHES}, not {branches}")
+        SparseVector.__init__(
+            self,
+            threshold,
+            k,
+            epsilon,
+            monotonic=monotonic,
+            sensitivity=sensitivity,
+            threshold_share=threshold_share,
+            noise=noise,
+            grid=grid,
+        )
+
+    def _shape(self) -> tuple[int, bool]:
+        return self.branches, self.drain

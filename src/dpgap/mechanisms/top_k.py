@@ -1,0 +1,394 @@
+"""Noisy Top-K with gap: the k largest answers in order, and by how much each one leads.
+
+Algorithm 1 of the paper. Every answer gets noise; the k largest noisy answers win. Along with
+their indices, the gaps between neighbours in the ranking are released at no extra cost. k = 1 is
+Noisy Max with gap.
+
+Real noise never ties, and dpgap's noise is real: `release` decides every comparison on exact
+draws. What it releases of the gaps are the floors of the real leads over the best loser, so a
+release is post-processing of the very algorithm that the alignment proves private. (Floors of the
+single gaps would each lose half a step, and 25 of them add up to a bias of −12.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpgap._package import public
+from dpgap.budget.account import Account, Request, charged
+from dpgap.data.private_counts import (
+    GroupedAnswers,
+    Groups,
+    PrivateCounts,
+    errors_without_answers,
+    require_facts,
+    sealed,
+)
+from dpgap.estimates.certificates import Evidence
+from dpgap.exact.bits import Bits, secure_bits
+from dpgap.exact.grid import Grid, require_labels
+from dpgap.exact.laws import (
+    MemorylessLaw,
+    Noise,
+    RealLaw,
+    Scalar,
+    law_named,
+    require_memoryless,
+    require_noise,
+    require_real,
+)
+from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational
+from dpgap.exact.reals import Integers, require_scale
+from dpgap.mechanisms.top_k_kernel import GroupedSelection, TopKProgram, select, select_grouped
+from dpgap.releases.drawn import Drawn, Ranking
+from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
+
+# --------------------------------------------------------------------------------------------------
+# What a Top-K chooses from: answers one by one, or equal answers in groups.
+#
+# Both give the same winners with the same chances. One by one costs a look at every answer, in
+# groups a look at every value, however many answers have it.
+
+
+D = TypeVar("D", bound=Drawn)
+
+
+class Draw(NamedTuple, Generic[D]):
+    """What was drawn; and the private answers of the chosen, in steps, to be measured next."""
+
+    drawn: D
+    private_answers: Integers
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+
+class OneByOne(NamedTuple):
+    """An answer in steps for every candidate."""
+
+    private_answers: Integers
+    labels: Sequence[Any] | None
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.private_answers.size
+
+    def at_ranks(self, ranks: Sequence[int]) -> Integers:
+        """The answers at some ranks, from 1 for the largest."""
+        lowest = self.size - max(ranks)
+        top = np.sort(np.partition(self.private_answers, lowest)[lowest:])
+        return top[[-rank for rank in ranks]]
+
+    def choose(self, program: TopKProgram, bits: Bits) -> Draw[Ranking]:
+        """Run the program once."""
+        selection = select(program, self.private_answers, 1, bits)
+        indices = selection.indices[0]
+        ranking = Ranking(indices, named(indices, self.labels), selection.leads[0])
+        return Draw(ranking, self.private_answers[indices])
+
+
+class InGroups(NamedTuple):
+    """An answer in steps for every group, and the groups."""
+
+    private_answers: Integers
+    labels: Sequence[Any] | None
+    """Labels of the answers by their positions, where they are not the groups' own."""
+    groups: Groups
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return int(self.groups.sizes.sum())
+
+    def at_ranks(self, ranks: Sequence[int]) -> Integers:
+        """The answers at some ranks, from 1 for the largest."""
+        order = np.argsort(-self.private_answers)
+        ends = np.cumsum(self.groups.sizes[order])
+        return self.private_answers[order[np.searchsorted(ends, ranks)]]
+
+    def choose(self, program: TopKProgram, bits: Bits) -> Draw[Ranking]:
+        """Run the program once, and look the winners up."""
+        return self.found(select_grouped(program, self.private_answers, self.groups.sizes, bits))
+
+    def found(self, selection: GroupedSelection) -> Draw[Ranking]:
+        """The winners by their positions, and what they are called."""
+        positions, own = self.groups.find(selection.groups, selection.places)
+        labels = own if self.labels is None else named(positions, self.labels)
+        answers = self.private_answers[selection.groups]
+        return Draw(Ranking(positions, labels, selection.leads), answers)
+
+
+Candidates = OneByOne | InGroups
+
+
+def named(indices: Integers, labels: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    """The labels of some of the answers."""
+    return None if labels is None else tuple(labels[i] for i in indices.tolist())
+
+
+# --------------------------------------------------------------------------------------------------
+# Noisy Top-K with gap: the k largest answers in order, and by how much each one leads.
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False)
+class NoisyTopK:
+    """Find the k largest answers and the gaps between them.
+
+    Answers are *monotonic* if one person can only move all of them up, or all of them down, as
+    counts do. Guarantee: pure ε-differential privacy of the indices and the gaps together.
+
+    Parameters
+    ----------
+    k
+        How many answers to find.
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    noise
+        The law of the noise: "laplace", "staircase" or "exponential".
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
+
+    >>> top = NoisyTopK(k=2, epsilon=1000, monotonic=True)
+    >>> release = top.release([10, 50, 90, 20], labels=["fig", "pea", "oat", "rye"])
+    >>> release.labels
+    ('oat', 'pea')
+    """
+
+    k: int
+    epsilon: Fraction
+    monotonic: bool
+    sensitivity: Fraction
+    noise: str
+    grid: Fraction | None
+    law: RealLaw = field(init=False, repr=False, compare=False)
+    """The noise that each answer gets."""
+
+    def __init__(
+        self,
+        k: int,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        noise: str = "laplace",
+        grid: Rational | None = None,
+    ) -> None:
+        keep = object.__setattr__
+        keep(self, "k", positive_integer("k", k))
+        keep(self, "epsilon", positive_rational("epsilon", epsilon))
+        keep(self, "monotonic", boolean("monotonic", monotonic))
+        keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
+        keep(self, "noise", require_noise(noise))
+        where = Grid.read(grid)
+        keep(self, "grid", where.declared)
+        delta = where.up(self.sensitivity)
+        doubled = 1 if self.monotonic else 2
+        scale = doubled * self.k * delta / self.epsilon
+        require_scale(scale, Fraction(delta))
+        law = law_named(self.noise, scale * where.step, delta * where.step)
+        keep(self, "law", require_real(law))
+
+    def in_steps(self) -> "NoisyTopK":
+        """The same mechanism, for answers in whole grid steps."""
+        steps = Grid(self.grid).up(self.sensitivity)
+        if self.grid is None and steps == self.sensitivity:
+            return self
+        return NoisyTopK(
+            self.k, self.epsilon, monotonic=self.monotonic, sensitivity=steps, noise=self.noise
+        )
+
+    def run(
+        self, answers: Sequence[Scalar], noise: Noise
+    ) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
+        """The algorithm: the k winning indices, and each winner's lead over the best loser.
+
+        Where every answer wins there is no loser, and leads are taken over the last winner.
+        """
+        noisy = [answer + noise.draw(self.law) for answer in answers]
+        ranking = sorted(range(len(noisy)), key=noisy.__getitem__, reverse=True)
+        last = min(self.k, len(ranking) - 1)
+        leads = [noisy[winner] - noisy[ranking[last]] for winner in ranking[:last]]
+        return tuple(ranking[: self.k]), tuple(leads)
+
+    def align(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: tuple[tuple[int, ...], Any],
+    ) -> list[Scalar]:
+        """The proof: how far to shift each draw so that the neighbour gives the same output.
+
+        Losers keep their noise. Winners make up for their own change and for the change of the
+        best loser, so that they win by the same margin: at most 2Δ each, Δ if monotonic.
+        """
+        winners, _ = output
+        losers = [i for i in range(len(answers)) if i not in winners]
+        rise: Scalar = 0
+        if losers:
+            rise = max(neighbour[i] + noise[i] for i in losers) - max(
+                answers[i] + noise[i] for i in losers
+            )
+        return [
+            answers[i] - neighbour[i] + rise if i in winners else 0 for i in range(len(answers))
+        ]
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> TopKRelease:
+        """Select on secure exact noise. This is the only method that spends ε.
+
+        Parameters
+        ----------
+        answers
+            The private answers: an array or a Series, or counts that `dpgap.counts` made.
+        labels
+            Public names of the answers, in the same order. A Series brings its own.
+        account
+            What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+        """
+        candidates = self.prepare(answers, labels)
+        with charged(account, Request(self.epsilon, self)) as charge:
+            return charge.keep(self.build(self.draw_paid(candidates).drawn))
+
+    def prepare(
+        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
+    ) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
+        candidates = self.candidates(answers, labels)
+        if self.k > candidates.size:
+            raise ValueError(
+                f"k must be at most the number of answers, {candidates.size}, not {self.k}"
+            )
+        return candidates
+
+    def candidates(
+        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
+    ) -> Candidates:
+        """The same, however few they are."""
+        if isinstance(answers, PrivateCounts):
+            self.require_facts(answers, labelled=labels is not None)
+            if not isinstance(self.law, MemorylessLaw):  # the largest draws have no short form
+                if answers.labels is None:
+                    require_memoryless(self.law, "where the domain is a table")
+                labels = answers.labels if labels is None else labels
+                answers = answers.expanded()
+        if isinstance(answers, PrivateCounts | GroupedAnswers):
+            require_memoryless(self.law, "for grouped answers")
+            groups = answers.groups()
+            names = require_labels(labels, len(answers))
+            return InGroups(Grid(self.grid).steps(groups.values), names, groups)
+        steps = Grid(self.grid).steps(answers)
+        return OneByOne(steps, require_labels(labels, steps.size, answers))
+
+    def require_facts(
+        self, answers: PrivateCounts, *, labelled: bool = False, unknown: bool = False
+    ) -> None:
+        """Refuse counts that contradict what is claimed of them here."""
+        require_facts(
+            answers,
+            sensitivity=self.sensitivity,
+            monotonic=self.monotonic,
+            labelled=labelled,
+            grid=self.grid,
+            unknown=unknown,
+        )
+
+    def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
+        """Select; the caller has paid."""
+        return candidates.choose(self.in_steps(), secure_bits())
+
+    def build(self, drawn: Ranking) -> TopKRelease:
+        """The release of what was drawn."""
+        leads, width = drawn.leads, Grid(self.grid).width
+        own = (leads * width).tolist() if leads.size == self.k else []  # where somebody lost
+        return TopKRelease(
+            indices=drawn.indices,
+            gaps=(leads - np.append(leads[1:], 0)) * width,
+            labels=drawn.labels,
+            evidence=Evidence.of(own, [self.law] * len(own)),
+            epsilon=self.epsilon,
+            promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
+            mechanisms=(MechanismUsed.of(self),),
+        )
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False)
+class NoisyMax(NoisyTopK):
+    """Find the largest answer and its gap to the runner-up: Noisy Top-K with k = 1.
+
+    Parameters
+    ----------
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    monotonic
+        Whether one person can only move all answers the same way, as adding a person to counts
+        can only raise them. It halves the noise; to say so where it is not true voids the promise.
+    sensitivity
+        The most that one person can move any one answer.
+    noise
+        The law of the noise: "laplace", "staircase" or "exponential".
+    grid
+        A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
+        without it they must be whole.
+
+    >>> NoisyMax(epsilon=1000, monotonic=True).release([10, 50, 90, 20]).index
+    2
+    """
+
+    def __init__(
+        self,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        noise: str = "laplace",
+        grid: Rational | None = None,
+    ) -> None:
+        NoisyTopK.__init__(
+            self,
+            1,
+            epsilon,
+            monotonic=monotonic,
+            sensitivity=sensitivity,
+            noise=noise,
+            grid=grid,
+        )
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> MaxRelease:
+        """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""
+        return cast(MaxRelease, NoisyTopK.release(self, answers, labels=labels, account=account))
+
+    def build(self, drawn: Ranking) -> MaxRelease:
+        return MaxRelease.of(NoisyTopK.build(self, drawn))

@@ -1,1 +1,0 @@
-"""Noisy Top-K and Noisy Max: the program, its kernels, and what they choose from."""
