@@ -20,8 +20,8 @@ from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
+from dpgap.pipelines.arrays import MeasuredAbove
 from dpgap.pipelines.best import estimates_after_above
-from dpgap.pipelines.measured import MeasuredAbove
 from dpgap.pipelines.paper import above_errors, gap_variances
 
 Floats = NDArray[np.float64]

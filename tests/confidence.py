@@ -23,8 +23,8 @@ import dpgap
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.mechanisms.sparse_vector import evidence_of
-from dpgap.pipelines.asking import Asked, counted
 from dpgap.pipelines.paper import above_errors
+from dpgap.pipelines.tables import Asked, counted
 from dpgap.releases.questions import Origin
 from dpgap.releases.release import AboveRelease, Measured
 

@@ -34,8 +34,8 @@ from dpgap.cli.app import app as app
 from dpgap.exact import bits as bits_of_threads
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring import Measurement
-from dpgap.pipelines.asking import Answering, Counting
 from dpgap.pipelines.routes import Routed
+from dpgap.pipelines.tables import Answering, Counting
 
 MAKERS = (
     Answering,

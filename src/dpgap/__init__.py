@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
     from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
     from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
-    from dpgap.pipelines.arrays import measured_above, measured_top_k
-    from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+    from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
     from dpgap.pipelines.plan import Plan, plan
     from dpgap.pipelines.session import Session
     from dpgap.pipelines.tables import above, count, top_k
@@ -83,8 +82,8 @@ _HOMES = {
     "Laplace": "dpgap.mechanisms.measuring",
     "Ledger": "dpgap.budget.ledger",
     "LedgerError": "dpgap.budget.ledger",
-    "MeasuredAbove": "dpgap.pipelines.measured",
-    "MeasuredTopK": "dpgap.pipelines.measured",
+    "MeasuredAbove": "dpgap.pipelines.arrays",
+    "MeasuredTopK": "dpgap.pipelines.arrays",
     "NoisyHistogram": "dpgap.mechanisms.histogram",
     "NoisyMax": "dpgap.mechanisms.top_k",
     "NoisyTopK": "dpgap.mechanisms.top_k",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpgap
-from dpgap.pipelines.forecast import Forecast
+from dpgap.pipelines.look_first import Forecast
 
 RANKS = np.arange(1, 1_001)
 CURVES = {
@@ -70,7 +70,7 @@ def test_sets_are_forecast_alike_in_floats_and_in_logarithms(
     looks = np.exp(rng.uniform(0, 14, (300, len(ranks)))) * np.array([[1.0], [0.01], [30.0]] * 100)
     rates, forecast = np.array([0.01, 0.2, 0.5]), Forecast(k, n, ranks)
     in_floats, _ = forecast.precisions(looks, rates, 0.3)
-    monkeypatch.setattr("dpgap.pipelines.forecast._FITS", 0.0)
+    monkeypatch.setattr("dpgap.pipelines.look_first._FITS", 0.0)
     in_logs, _ = Forecast(k, n, ranks).precisions(looks, rates, 0.3)
     assert 0.1 < in_floats.mean() < 0.99
     assert in_floats == pytest.approx(in_logs, abs=1e-4)

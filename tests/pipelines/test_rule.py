@@ -9,7 +9,7 @@ import pytest
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.shells import CubeNoise, HullNoise
-from dpgap.pipelines.rule import places_around, ranks_for, terms_for
+from dpgap.pipelines.look_first import places_around, ranks_for, terms_for
 from dpgap.releases.drawn import Values
 from seams import SpyAccount, WatchedBits, bits_are
 

@@ -12,7 +12,7 @@ import pytest
 import dpgap
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.mechanisms.sparse_vector import Stream
-from dpgap.pipelines import asking
+from dpgap.pipelines import tables
 from seams import SpyAccount
 
 SIZES = {f"item {place}": 50 * (place + 1) for place in range(30)}
@@ -177,14 +177,14 @@ def test_a_stream_of_answers_that_move_both_ways_is_no_monotonic_one() -> None:
 def test_the_question_is_known_before_anything_is_charged(
     function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spy, asked = SpyAccount(), asking.Question
+    spy, asked = SpyAccount(), tables.Question
 
     def noted(*args: Any, **options: Any) -> Any:
         question = asked(*args, **options)
         spy.diary.append((question.purpose, question.epsilon, question.facts()["unit"]))
         return question
 
-    monkeypatch.setattr(asking, "Question", noted)
+    monkeypatch.setattr(tables, "Question", noted)
     options = {"threshold": 100} if function == "above" else {}
     getattr(dpgap, function)(SOLD, **TABLE, k=2, epsilon="1/2", account=spy, **options)
     asks = "above 100, up to 2, of what by who" if options else "top 2 of what by who"

@@ -28,8 +28,8 @@ from dpgap.data.sources import Source
 from dpgap.estimates.errors import COINS
 from dpgap.mechanisms.histogram_kernel import _Contenders
 from dpgap.mechanisms.top_k import InGroups
+from dpgap.pipelines.arrays import MeasuredTopK
 from dpgap.pipelines.look_first import LookFirst
-from dpgap.pipelines.measured import MeasuredTopK
 from dpgap.pipelines.routes import Routed
 from dpgap.releases import document, drawn, findings, plain
 from seams import SpyArchive

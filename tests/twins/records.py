@@ -31,8 +31,8 @@ _ARITHMETIC = (
     "dpgap.mechanisms",
     "dpgap.estimates",
     "dpgap.pipelines.best",
-    "dpgap.pipelines.forecast",
-    "dpgap.pipelines.rule",
+    "dpgap.pipelines.look_first",
+    "dpgap.pipelines.look_first",
     "dpgap.releases.release",
     "dpgap.releases.plain",
 )

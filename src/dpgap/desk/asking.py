@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 from dpgap.budget.account import Account, Request
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import without_power
-from dpgap.pipelines.asking import Asked, answer, counted
-from dpgap.pipelines.measured import ABOVE_METHODS
+from dpgap.pipelines.arrays import ABOVE_METHODS
+from dpgap.pipelines.tables import Asked, answer, counted
 from dpgap.releases.plain import HISTOGRAM, METHODS
 
 KINDS = ("top-k", "above", "count")

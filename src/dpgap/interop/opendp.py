@@ -39,7 +39,7 @@ from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 
 if TYPE_CHECKING:
     from opendp.mod import Measurement, Metric

@@ -1,4 +1,17 @@
-"""From bare answers to a release: select, measure, estimate, in one call.
+"""Select, then measure, then estimate: the winners with numbers and error bars.
+
+Part of ε (`split`) selects, the rest measures what was selected. Methods for the k largest:
+
+- `"best"`, the default: looks at a few order statistics first, and takes the route that will be
+  better (`dpgap.pipelines.look_first`).
+- `"joint"`: the winners are chosen as one set, whose noise does not grow with k.
+- `"ranked"`: the winners are ranked by exponential noise, with gaps, which come free and make the
+  estimates more accurate.
+- `"paper"`: Laplace noise throughout, gaps, and the paper's estimates.
+
+All but the paper's measure all winners together (`CountHull`, or `Cube` where answers are not
+monotonic), and have intervals that hold after selection. What is above a threshold has two methods,
+`"best"` and `"paper"`: there is but one route.
 
 >>> import dpgap
 >>> best = dpgap.measured_top_k([10, 50, 90, 20], k=1, epsilon=1000)
@@ -7,17 +20,310 @@
 """
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.budget.account import Account
+from dpgap.budget.account import Account, Request, charged
 from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, errors_without_answers
-from dpgap.exact.parameters import Rational
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.exact.parameters import Rational, boolean, positive_rational, share
+from dpgap.exact.reals import require_scale
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, Stream
+from dpgap.mechanisms.top_k import Candidates, NoisyTopK
+from dpgap.pipelines import best, paper
+from dpgap.pipelines.look_first import LookFirst
+from dpgap.pipelines.paper import EstimatedWinners
+from dpgap.pipelines.routes import (
+    Answers,
+    Facts,
+    JointRoute,
+    PaperRoute,
+    RankedRoute,
+    measured,
+    winners_of,
+)
+from dpgap.releases.drawn import Above, Measuring
+from dpgap.releases.plain import METHODS
 from dpgap.releases.release import Measured
+
+_ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
+    "best": RankedRoute,  # where nothing is to be looked at
+    "joint": JointRoute,
+    "ranked": RankedRoute,
+    "paper": PaperRoute,
+}
+_ABOVE: dict[str, ModuleType] = {"best": best, "paper": paper}
+ABOVE_METHODS = tuple(_ABOVE)
+_HALF = Fraction(1, 2)
+_SPLITS = {"joint": Fraction(1, 4)}
+"""The share of ε that selects unless said; half of it otherwise. A set's noise does not grow with
+k, so that a quarter is enough where it stands out at all, and measuring gets the rest."""
+_NOISE = {"paper": "laplace"}
+_BRANCHES = {"best": 3, "paper": 2}
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False)
+class MeasuredTopK:
+    """Find the k largest answers and estimate them: `measured_top_k` as a value to use again.
+
+    Parameters
+    ----------
+    k, epsilon, monotonic, sensitivity, method, split, noise, grid
+        As for `measured_top_k`.
+
+    >>> pipeline = MeasuredTopK(2, epsilon=1000, monotonic=True)
+    >>> release = pipeline.release([10, 50, 90, 20])
+    >>> release.indices.tolist(), release.interval(0.95).shape
+    ([2, 1], (2, 2))
+    """
+
+    k: int
+    epsilon: Fraction
+    monotonic: bool
+    sensitivity: Fraction
+    method: str
+    split: Fraction | None
+    """The share of ε that selects; None where a look decides on it."""
+    grid: Fraction | None
+    route: RankedRoute | JointRoute | PaperRoute = field(repr=False, compare=False)
+    """What is taken where nothing is looked at."""
+    looking: LookFirst | None = field(repr=False, compare=False)
+    """What looks and then decides, if there are more answers than winners."""
+
+    def __init__(
+        self,
+        k: int,
+        epsilon: Rational,
+        *,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        method: str = "best",
+        split: Rational | None = None,
+        noise: str | None = None,
+        grid: Rational | None = None,
+    ) -> None:
+        method = require_method(method, METHODS)
+        _require_noise(noise, method)
+        whole, part = positive_rational("epsilon", epsilon), _share(split)
+        kind, select = _ROUTES[method], part or _SPLITS.get(method, _HALF)
+        facts = Facts(k, monotonic, sensitivity, grid)
+        route = kind.of(facts, select * whole, (1 - select) * whole)
+        facts = Facts.of(route.selection)
+        looks = method == "best" and facts.k > 1
+        values = {
+            **facts._asdict(),
+            "epsilon": whole,
+            "method": method,
+            "split": None if looks and part is None else select,
+            "route": route,
+            "looking": LookFirst.of(facts, whole, part) if looks else None,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def selection(self) -> NoisyTopK | JointTopK:
+        """What selects where nothing is looked at; it says which answers are accepted."""
+        return self.route.selection
+
+    @property
+    def measurement(self) -> Laplace | Joint:
+        """What measures where nothing is looked at."""
+        return self.route.measurement
+
+    @property
+    def routes(self) -> tuple[RankedRoute | JointRoute | PaperRoute, ...]:
+        """All routes that a release may take."""
+        return (self.route,) if self.looking is None else (self.route, *self.looking.routes)
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: Answers,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> Measured:
+        """Look if the method does, select and measure on secure exact noise, then estimate.
+
+        `answers`, `labels` and `account` are as for `measured_top_k`. All of it is charged at once,
+        before anything is drawn.
+        """
+        candidates = self.prepare(answers, labels)
+        with charged(account, Request(self.epsilon, self)) as charge:
+            return charge.keep(self.build(self.draw_paid(candidates)))
+
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
+        return self.route.prepare(answers, labels)
+
+    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
+        """Look if the method does, select and measure; the caller has paid."""
+        if self.looking is None or self.k >= candidates.size:
+            return self.route.draw_paid(candidates)
+        return self.looking.draw_paid(candidates)
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def build(self, drawn: Measuring[Any]) -> Measured:
+        """The release of what was drawn, with estimates."""
+        if self.looking is None or drawn.route is None:
+            return self.route.build(drawn, self.method)
+        return self.looking.build(drawn, self.method)
+
+
+@public
+@dataclass(frozen=True, slots=True, init=False)
+class MeasuredAbove:
+    """Find answers above a threshold and estimate them: `measured_above` as a value to use again.
+
+    Parameters
+    ----------
+    threshold, k, epsilon, adaptive, branches, monotonic, sensitivity, method, split, noise, grid
+        As for `measured_above`.
+
+    >>> pipeline = MeasuredAbove(100, 2, epsilon=1000, monotonic=True)
+    >>> pipeline.release([3, 250, 7, 180, 400]).indices.tolist()
+    [1, 3]
+    """
+
+    selection: SparseVector
+    measurement: Laplace | Joint
+    method: str
+    split: Fraction = field(repr=False, compare=False)
+    """The share of ε that selects."""
+
+    def __init__(
+        self,
+        threshold: Rational,
+        k: int,
+        epsilon: Rational,
+        *,
+        adaptive: bool = False,
+        branches: int | None = None,
+        monotonic: bool = False,
+        sensitivity: Rational = 1,
+        method: str = "best",
+        split: Rational | None = None,
+        noise: str | None = None,
+        grid: Rational | None = None,
+    ) -> None:
+        method = require_method(method, ABOVE_METHODS)
+        whole, part = positive_rational("epsilon", epsilon), _share(split) or _HALF
+        facts: dict[str, Any] = {
+            "monotonic": monotonic,
+            "sensitivity": sensitivity,
+            "noise": _require_noise(noise, method),
+            "grid": grid,
+        }
+        selection: SparseVector
+        if boolean("adaptive", adaptive):
+            facts["branches"] = _BRANCHES[method] if branches is None else branches
+            facts["drain"] = method == "best"
+            selection = AdaptiveSparseVector(threshold, k, part * whole, **facts)
+        elif branches is not None:
+            raise ValueError("branches must be left out unless adaptive=True")
+        else:
+            selection = SparseVector(threshold, k, part * whole, **facts)
+        joint = CountHull if selection.monotonic else Cube
+        kind: type[Laplace | Joint] = joint if method == "best" else Laplace
+        measurement = kind.after(selection, (1 - part) * whole)
+        require_scale(measurement.law_in_steps(selection.capacity).scale)
+        values = {
+            "selection": selection,
+            "measurement": measurement,
+            "method": method,
+            "split": part,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The guarantee for both steps together."""
+        return self.selection.epsilon + self.measurement.epsilon
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: ArrayLike | PrivateCounts | Stream,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> Measured:
+        """Select and measure on secure exact noise, then estimate.
+
+        `answers`, `labels` and `account` are as for `measured_above`. As many answers as were
+        found are measured, be they more or fewer than k; where none was, that costs nothing.
+        """
+        stream = self.prepare(answers, labels)
+        with charged(account, Request(self.epsilon, self)) as charge:
+            release = charge.keep(self.build(self.draw_paid(stream)))
+            charge.spent = release.spent
+        return release
+
+    def prepare(
+        self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None
+    ) -> Stream:
+        """The answers as a stream; refused before anything is charged."""
+        stream = self.selection.prepare(answers, labels)
+        self.measurement.require_room(stream.extremes)
+        return stream
+
+    def draw_paid(self, stream: Stream) -> Measuring[Above]:
+        """Select and measure; the caller has paid."""
+        above, private_answers = self.selection.draw_paid(stream)
+        if not private_answers.size:
+            return Measuring(above)
+        return Measuring(above, self.measurement.draw_selected(private_answers))
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def build(self, drawn: Measuring[Above]) -> Measured:
+        """The release of what was drawn, with estimates."""
+        selected = self.selection.build(drawn.chosen)
+        spent, values = selected.spent, self.measurement.lengths(drawn.values)
+        found = EstimatedWinners(values, values, "measurements", ())
+        if values.size:
+            spent += self.measurement.epsilon
+            estimate = _ABOVE[self.method].above_estimates
+            found = estimate(self.selection, self.measurement, selected, values)
+        steps = (("select", self.selection), ("measure", self.measurement))
+        own = {**winners_of(selected), "measurements": values, "spent": spent}
+        return measured(steps, self.method, self.selection.grid, found, **own)
+
+
+def require_method(method: object, methods: Sequence[str]) -> str:
+    """`method`, if there is one of that name."""
+    if method not in methods:
+        raise ValueError(f"method must be one of {', '.join(map(repr, methods))}, not {method!r}")
+    return str(method)
+
+
+def _require_noise(noise: str | None, method: str) -> str:
+    own = _NOISE.get(method, "exponential")
+    if noise is not None and noise != own:
+        raise ValueError(
+            f"noise must be {own!r} for method={method!r}, not {noise!r}: "
+            "its estimates are right for that noise only"
+        )
+    return own
+
+
+def _share(split: Rational | None) -> Fraction | None:
+    return None if split is None else share("split", split)
+
+
+# --------------------------------------------------------------------------------------------------
+# From bare answers to a release: select, measure, estimate, in one call.
+
 
 Made = TypeVar("Made", MeasuredTopK, MeasuredAbove)
 

@@ -4,19 +4,406 @@ All of it is one release that costs ε: what the look takes, what selects and wh
 it exactly on every route. The look is released too.
 """
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.shells import ShellNoise
+from dpgap.mechanisms.joint_kernel import log_choose
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK
 from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute
-from dpgap.pipelines.rule import Rule, Terms, ranks_for, terms_for
 from dpgap.releases.drawn import Measuring, Values
 from dpgap.releases.release import Measured, MechanismUsed
+
+# --------------------------------------------------------------------------------------------------
+# What a look foretells: how many winners will be right if they are chosen as a set, or ranked.
+#
+# A *look* is a noisy measurement of a few order statistics, such as the 1st, 5th, 10th and 50th
+# largest count. A curve through it stands for all counts: log(1 + count) is straight in log(rank)
+# between the ranks looked at, and after the last one it goes on as before, down to 0. Counts are in
+# units of the sensitivity.
+#
+# - As a set: sets other than the top set are in classes by the first rank that they leave out and
+#   the lowest that they take (`dpgap.mechanisms.joint_kernel`). A class wins about in proportion to
+#   its size times e^(half-margin / scale), and it has a known share of the right members.
+# - Ranked: noise lifts a count x over a line z with chance e^(−(z − x)/b), at most 1. The line is
+#   where k are lifted over it; the chances of the top k are their chances to be found.
+#
+# Both come within a few hundredths of what happens. Ranks are taken in cells, so that the cost
+# hardly grows with k or n. Nothing here is private or random: all of it is computed from released
+# numbers.
+
+
+_TOP_CELLS = 32
+_LOW_CELLS = 24
+_FITS = 600.0
+"""Classes of fewer than e^600 sets are counted in floats, others in logarithms."""
+_LARGEST = 700.0
+
+
+class Forecast:
+    """Precisions to expect of the top k of n answers, from looks at some `ranks`; k is below n."""
+
+    def __init__(self, k: int, n: int, ranks: tuple[int, ...]) -> None:
+        top, top_sizes = _top_cells(k)
+        low, high = _low_cells(k, n)
+        self._k = k
+        log_sizes, right = (
+            _log_sizes(k, top, top_sizes, low, high),
+            _shares_right(k, top, low, high),
+        )
+        self._sizes: Floats | None = None
+        if log_sizes.max() < _FITS:
+            sizes = np.exp(log_sizes)
+            self._sizes = np.concatenate([sizes, sizes * right], axis=1)
+        self._log_sizes = log_sizes.ravel().astype(np.float32)
+        self._right = np.stack([np.ones(right.size), right.ravel()], axis=1).astype(np.float32)
+        self._counts = np.concatenate([top_sizes, high - low + 1.0])
+        self._cells = top.size
+        places = np.concatenate([top, [k, k + 1], low, high]).astype(np.float64)
+        self._ranks = np.array(ranks, dtype=np.float64)
+        self._weights = _weights(places, self._ranks)
+        self._above = np.concatenate([[0.0], np.cumsum(self._counts)])
+
+    def counts_at(self, looks: Floats, ranks: tuple[int, ...]) -> Floats:
+        """The curve through each row of looks at other ranks."""
+        return _counts(looks, _weights(np.array(ranks, dtype=np.float64), self._ranks))
+
+    def _curve(self, looks: Floats) -> tuple[Floats, Floats]:
+        """Counts of the top cells and then the low cells, and the lead of rank k."""
+        at = _counts(looks, self._weights)
+        counts, borders = np.empty((len(at), self._counts.size)), self._cells + 2
+        counts[:, : self._cells] = at[:, : self._cells]
+        low, middle = counts[:, self._cells :], (at.shape[1] + borders) // 2
+        np.add(at[:, borders:middle], at[:, middle:], out=low)
+        low *= 0.5
+        return counts, at[:, borders - 2] - at[:, borders - 1]
+
+    @np.errstate(all="ignore")
+    def precisions(
+        self, looks: Floats, set_rates: Floats, rank_rate: float
+    ) -> tuple[Floats, Floats]:
+        """For each row of looks: as a set at each of the rates, and ranked at the other.
+
+        A rate is one over the scale of the noise, in units of the sensitivity.
+        """
+        counts, lead = self._curve(looks)
+        as_set = self._as_set_in_logs if self._sizes is None else self._as_set
+        return as_set(counts, lead, set_rates), self._as_ranked(counts, rank_rate)
+
+    def _as_set(self, counts: Floats, lead: Floats, rates: Floats) -> Floats:
+        """A class's weight is its size times a factor for its first rank and one for its lowest.
+
+        Factors are at most 1, and the top set's own weight is relative to the largest of them.
+        """
+        halves = 0.5 * rates[:, None, None]
+        kept, taken = counts[:, : self._cells], counts[:, self._cells :]
+        own = np.exp(np.minimum(2 * halves[:, :, 0] * lead, _LARGEST))
+        left_out = np.exp((kept[:, -1:] - kept) * halves)
+        brought_in = np.exp((taken - taken[:, :1]) * halves)
+        both = (left_out @ self._sizes).reshape(
+            *own.shape, 2, -1
+        )  # of all members, of the right ones
+        others = (both @ brought_in[..., None])[..., 0]
+        found: Floats = (own + others[..., 1]) / (own + others[..., 0])
+        return found
+
+    def _as_set_in_logs(self, counts: Floats, lead: Floats, rates: Floats) -> Floats:
+        top, low = counts[:, : self._cells, None], counts[:, None, self._cells :]
+        margins = (0.5 * (low - top)).reshape(1, len(counts), -1)
+        rates = rates[:, None]
+        logs = margins.astype(np.float32) * rates[:, :, None].astype(np.float32)
+        logs += self._log_sizes
+        own = 0.5 * lead * rates
+        most = np.maximum(own, logs.max(axis=-1))
+        logs -= most[:, :, None].astype(np.float32)
+        others = np.exp(logs, out=logs) @ self._right
+        itself = np.exp(own - most)
+        found: Floats = (itself + others[..., 1]) / (itself + others[..., 0])
+        return found
+
+    def _as_ranked(self, counts: Floats, rate: float) -> Floats:
+        """Between two cells the sum of chances is a number plus e^(−line) times another.
+
+        Heights are those over the k-th. The line is above none that is out of a float's reach.
+        """
+        last = self._cells - 1
+        heights = (counts - counts[:, last : last + 1]) * rate
+        powers = np.exp(np.minimum(heights, _LARGEST))
+        sums = np.cumsum((powers * self._counts)[:, ::-1], axis=1)[:, ::-1][:, : self._cells]
+        lifted = self._above[: self._cells] + sums / powers[:, : self._cells]
+        at = np.argmax(lifted >= self._k, axis=1)
+        line = np.log(sums[np.arange(at.size), at] / (self._k - self._above[at]))[:, None]
+        chances = np.exp(np.minimum(heights[:, : self._cells] - line, 0.0))
+        found: Floats = chances @ self._counts[: self._cells] / self._k
+        return found
+
+
+@lru_cache(maxsize=64)
+def forecast(k: int, n: int, ranks: tuple[int, ...]) -> Forecast:
+    """The forecast for these public numbers; the last ones are remembered."""
+    return Forecast(k, n, ranks)
+
+
+def _top_cells(k: int) -> tuple[Integers, Floats]:
+    """Ranks up to k, finest at both ends, and how many ranks each stands for."""
+    ends = np.geomspace(1, k, _TOP_CELLS // 2).round().astype(np.int64)
+    ranks = np.arange(1, k + 1) if k <= _TOP_CELLS else np.unique([*ends, *(k + 1 - ends)])
+    borders = np.append((ranks[1:] + ranks[:-1]) // 2, k)
+    return ranks, np.diff(borders, prepend=0).astype(np.float64)
+
+
+def _low_cells(k: int, n: int) -> tuple[Integers, Integers]:
+    """The first and the last ranks of cells from k + 1 to n, the wider the farther."""
+    steps = np.geomspace(1, n - k, min(_LOW_CELLS, n - k)).round().astype(np.int64)
+    highs = k + np.unique(np.append(steps, n - k))
+    return np.append(k + 1, highs[:-1] + 1), highs
+
+
+def _log_sizes(k: int, top: Integers, widths: Floats, low: Integers, high: Integers) -> Floats:
+    """Logarithms of how many sets leave out a rank first and have their lowest in a cell."""
+    kept = (top - 1)[:, None]
+    upto, before = (_log_choose(ends - kept - 1, k - kept) for ends in (high, low - 1))
+    inside = upto + np.log1p(-np.exp(np.minimum(before - upto, -1e-12)))
+    return inside + np.log(widths)[:, None]
+
+
+@np.errstate(all="ignore")
+def _log_choose(among: Integers, chosen: Integers) -> Floats:
+    logs = log_choose(np.maximum(among, chosen), np.broadcast_to(chosen, among.shape))
+    return np.where(among < chosen, -np.inf, logs)
+
+
+def _shares_right(k: int, top: Integers, low: Integers, high: Integers) -> Floats:
+    """Which share of a set's members is right: those kept, and of those in between a part."""
+    kept = (top - 1)[:, None]
+    open_places, between = k - kept - 1, (low + high) / 2 - kept - 2
+    by_chance = open_places**2 / np.maximum(between, 1.0)
+    return np.minimum((kept + np.where(between > 0, by_chance, 0.0)) / k, (k - 1) / k)
+
+
+def _counts(looks: Floats, weights: Floats) -> Floats:
+    logs = np.log1p(np.maximum(-np.sort(-looks, axis=-1), 0.0))
+    counts: Floats = np.expm1(np.maximum(logs @ weights, 0.0))
+    return counts
+
+
+def _weights(places: Floats, ranks: Floats) -> Floats:
+    """What each look counts for at each place: a straight line in log(rank), also after the last.
+
+    Before the first rank looked at the curve is flat.
+    """
+    logs, nodes = np.log(np.maximum(places, ranks[0])), np.log(ranks)
+    weights = np.zeros((ranks.size, places.size))
+    if ranks.size == 1:
+        return weights + 1.0
+    left = np.clip(np.searchsorted(nodes, logs, side="right") - 1, 0, ranks.size - 2)
+    part = (logs - nodes[left]) / (nodes[left + 1] - nodes[left])
+    weights[left, np.arange(places.size)] = 1 - part
+    weights[left + 1, np.arange(places.size)] = part
+    return weights
+
+
+# --------------------------------------------------------------------------------------------------
+# Look before you leap: a small part of ε measures a few order statistics, which then decide.
+#
+# Choosing the winners as one set leaves far more of ε for measuring than ranking them, wherever the
+# set stands out; where it does not, luck chooses. So the best method first looks at a few ranks:
+# the j-th largest answer moves by at most the sensitivity, and with the same sign as all the
+# others, so that a few of them are measured together for little. The *rule* then decides by that
+# released look alone, which route to take and how much of ε selects. It is public, and its
+# constants were fixed on public data; nothing private decides.
+#
+# A look is noisy, so the rule asks what follows from two dozen places around it, spread by the law
+# of the look's own noise:
+#
+# - From ten winners on: a set, if what it gains is at least 3.75 times what it loses.
+# - For fewer: a set, if it is right nearly everywhere.
+#
+# Of the shares of ε that could choose a set it takes the smallest that is as good as the best.
+
+
+_PLACES = 16
+CAUTION = 0.9
+"""A set is forecast as if it had this part of its share: the forecast is a little too good."""
+_AS_GOOD = 0.004
+_CERTAINLY = 6.0
+_AT_ONCE = 1 << 11
+
+
+class Terms(NamedTuple):
+    """How to look and to decide, for some numbers of winners."""
+
+    look: Fraction
+    """The share of ε to look with."""
+    parts_of_k: tuple[Fraction, ...]
+    """The ranks to look at, as multiples of k; the first rank is 0."""
+    set_shares: tuple[Fraction, ...]
+    """Shares of ε that may choose a set, smallest first."""
+    rank_share: Fraction
+    """The share of ε that ranks."""
+    worth: float | None
+    """How many times its loss a set's gain must be; None where it must be nearly certain."""
+
+
+def _fractions(*texts: str) -> tuple[Fraction, ...]:
+    return tuple(map(Fraction, texts))
+
+
+_SHARES = _fractions("0.15", "0.2", "0.25", "0.3", "0.4")
+_SOME = Terms(
+    look=Fraction("0.05"),
+    parts_of_k=_fractions("0", "1/4", "1/2", "1", "5", "25"),
+    set_shares=(*_SHARES, Fraction("0.5")),
+    rank_share=Fraction("0.5"),
+    worth=3.75,
+)
+_FEW = Terms(
+    look=Fraction("0.012"),
+    parts_of_k=_fractions("1", "5", "25"),
+    set_shares=(*_SHARES, Fraction("0.45")),
+    rank_share=Fraction("0.49"),
+    worth=None,
+)
+_TERMS = {
+    20: _SOME._replace(look=Fraction("0.08"), set_shares=(*_SHARES, *_fractions("0.5", "0.53"))),
+    10: _SOME,
+    2: _FEW,
+}
+"""By the fewest winners. The more there are, the less error costs a longer look."""
+_NEARLY_CERTAIN = 0.99
+
+
+def terms_for(k: int) -> Terms:
+    """How to look for k winners; k is at least 2."""
+    return next(terms for least, terms in _TERMS.items() if k >= least)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which share of ε chooses a set, or none: decided by a look at `ranks` of n answers."""
+
+    k: int
+    n: int
+    ranks: tuple[int, ...]
+    noise: ShellNoise
+    """The look's own, in the units of answers."""
+    unit: float
+    """How much of an answer ε protects with noise of scale 1: the sensitivity over ε."""
+    terms: Terms
+    places: Floats = field(init=False, repr=False, compare=False)
+    """What a look may be off by, spread evenly over its law."""
+    certain: float = field(init=False, repr=False, compare=False)
+    """An answer measured so far below 0 is below 0."""
+    rates: Floats = field(init=False, repr=False, compare=False)
+    """The rates that sets are forecast with, one for each share."""
+    foretelling: Forecast = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        places = places_around(self.noise, _PLACES)
+        values = {
+            "places": places,
+            "certain": _CERTAINLY * float(places.std()),
+            "rates": CAUTION * np.array([float(share) for share in self.terms.set_shares]),
+            "foretelling": forecast(self.k, self.n, self.ranks),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def decide(self, looks: Floats) -> Integers:
+        """For every row of looks: 0 to rank, else the number of the share of ε for a set, from 1.
+
+        A look has a measured value for each rank.
+        """
+        rows = max(1, _AT_ONCE // (_PLACES * self.k))
+        if len(looks) <= rows:
+            return self._decide(looks)
+        parts = [self._decide(looks[at : at + rows]) for at in range(0, len(looks), rows)]
+        return np.concatenate(parts)
+
+    def _decide(self, looks: Floats) -> Integers:
+        as_set, as_ranked = self.precisions(looks)
+        mean = as_set.sum(axis=2) / _PLACES
+        share = (mean >= mean.max(axis=0) - _AS_GOOD).argmax(axis=0)
+        chosen = as_set[share, np.arange(share.size)]
+        if self.terms.worth is None:
+            takes_set = chosen.min(axis=1) >= _NEARLY_CERTAIN
+        else:
+            gain = chosen - as_ranked
+            lost = np.maximum(-gain, 0.0).sum(axis=1)
+            takes_set = np.maximum(gain, 0.0).sum(axis=1) >= self.terms.worth * lost
+        return np.where(takes_set, 1 + share, 0)
+
+    def precisions(self, looks: Floats) -> tuple[Floats, Floats]:
+        """What to expect at each place around each look: of a set for each share, and ranked."""
+        lowest = looks.min(axis=1, keepdims=True)
+        # Counts end at 0. Answers that are certainly below it end, as far as is known, here.
+        end = np.where(lowest < -self.certain, lowest, 0.0)
+        around = ((looks - end)[:, None, :] - self.places) / self.unit
+        as_set, as_ranked = self.foretelling.precisions(
+            around.reshape(-1, len(self.ranks)),
+            self.rates,
+            float(self.terms.rank_share) / self.k,
+        )
+        return as_set.reshape(self.rates.size, -1, _PLACES), as_ranked.reshape(-1, _PLACES)
+
+
+@lru_cache(maxsize=64)
+def ranks_for(k: int, n: int) -> tuple[int, ...]:
+    """The ranks to look at, from 1, of n answers."""
+    parts = terms_for(k).parts_of_k
+    return tuple(sorted({min(max(math.floor(part * k + Fraction(1, 2)), 1), n) for part in parts}))
+
+
+@lru_cache(maxsize=64)
+def places_around(law: ShellNoise, count: int) -> Floats:
+    """Noise of a look, spread evenly over its law: always the same rows, one value for each rank.
+
+    Sizes are quantiles of the gamma law that the largest coordinate has; the others follow a
+    sequence that fills the cube evenly. Which one is the largest goes round.
+    """
+    largest = np.array([_gamma_quantile(law.dimension, (i + 0.5) / count) for i in range(count)])
+    points = _evenly(count, law.dimension)
+    order = np.argsort(_evenly(count, law.dimension + 1)[:, -1], kind="stable")
+    rows = np.arange(count)
+    turn = rows % law.dimension
+    sign = np.where(rows // law.dimension % 2 == 0, 1.0, -1.0) if law.signed else 1.0
+    if law.signed:
+        points = 2 * points - 1
+    points[rows, turn] = sign
+    points *= largest[order, None] * float(law.scale)
+    return points if law.signed else points[:, 1:] - points[:, :1]
+
+
+def _evenly(count: int, dimension: int) -> Floats:
+    """Points that fill the unit cube evenly: multiples of powers of the root of x^(d+1) = x + 1."""
+    root = 2.0
+    for _ in range(64):
+        root = (1 + root) ** (1 / (dimension + 1))
+    steps = root ** -np.arange(1.0, dimension + 1)
+    points: Floats = (0.5 + np.arange(1, count + 1)[:, None] * steps) % 1.0
+    return points
+
+
+def _gamma_quantile(shape: int, part: float) -> float:
+    """Where a gamma law with a whole shape has this part below it, by halving."""
+    low, high = 0.0, 10.0 * shape + 50
+    for _ in range(60):
+        middle = (low + high) / 2
+        terms = [math.exp(i * math.log(middle) - math.lgamma(i + 1) - middle) for i in range(shape)]
+        low, high = (middle, high) if 1 - sum(terms) < part else (low, middle)
+    return low
+
+
+# --------------------------------------------------------------------------------------------------
+# The best method for several winners: look, let the rule decide, take that route.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

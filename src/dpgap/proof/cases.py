@@ -23,8 +23,7 @@ from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import measured_above, measured_top_k
-from dpgap.pipelines.asking import Asked, counted
-from dpgap.pipelines.tables import above, top_k
+from dpgap.pipelines.tables import Asked, above, counted, top_k
 from dpgap.proof.audit import audit
 from dpgap.proof.auditing.above_line import audit_delta
 from dpgap.proof.auditing.design import audit_design

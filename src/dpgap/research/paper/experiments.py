@@ -20,7 +20,7 @@ import numpy as np
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.paper import gap_variances
 from dpgap.research.simulation import AboveRuns, MeasuredRuns, Ranked, batches
 

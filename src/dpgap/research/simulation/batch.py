@@ -17,7 +17,7 @@ from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.research.simulation.floats import Rng, draw
 from dpgap.research.simulation.joint_top_k import LikelyClasses, select_sets
 from dpgap.research.simulation.measured import measure_above

@@ -1,4 +1,4 @@
-"""Many runs of a pipeline at once: select, measure, estimate, as `dpgap.pipelines.measured` does.
+"""Many runs of a pipeline at once: select, measure, estimate, as `dpgap.pipelines.arrays` does.
 
 The paper's estimates are its formulas for all runs side by side; tests hold them to the ones that
 releases use. The best method's estimates are computed by the very code of releases, and integrate
@@ -15,8 +15,8 @@ from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring import Joint, Laplace
 from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.pipelines.arrays import MeasuredAbove
 from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
-from dpgap.pipelines.measured import MeasuredAbove
 from dpgap.pipelines.paper import gap_variances, variance_ratio
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
 from dpgap.research.simulation.floats import Rng, draw

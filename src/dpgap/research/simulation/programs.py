@@ -14,7 +14,7 @@ from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.research.simulation.floats import Rng, draw
 from dpgap.research.simulation.joint_draws import real_shells
 from dpgap.research.simulation.ranked import Ranked

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpgap.exact.reals import Integers
-from dpgap.pipelines.measured import MeasuredTopK
+from dpgap.pipelines.arrays import MeasuredTopK
 from dpgap.research.simulation.floats import Rng
 from dpgap.research.simulation.measured import measure, measure_top_k
 from dpgap.research.simulation.ranked import Ranked

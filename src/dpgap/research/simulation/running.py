@@ -14,7 +14,7 @@ from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import positive_integer
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.pipelines.measured import MeasuredAbove, MeasuredTopK
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.research.simulation.batch import batch_of
 from dpgap.research.simulation.floats import generator
 from dpgap.research.simulation.ranked import Ranked
