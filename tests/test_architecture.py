@@ -93,7 +93,7 @@ def test_nothing_but_a_law_asks_which_law_it_has() -> None:
         for path in (ROOT / "src" / "dpgap").rglob("*.py")
         if re.search(r"(isinstance|issubclass)\([^)]*\b\w+Noise\b", path.read_text("utf-8"))
     }
-    joint = {"research/simulation/programs.py"}  # noise for many values at once is another matter
+    joint = {"simulation/batch.py"}  # noise for many values at once is another matter
     assert asking - joint == {"exact/laws.py"}
 
 

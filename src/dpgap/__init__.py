@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dpgap.pipelines.session import Session
     from dpgap.pipelines.tables import above, count, top_k
     from dpgap.releases.document import read_release
-    from dpgap.research.simulation import simulate
+    from dpgap.simulation import simulate
 
 
 __all__ = [
@@ -99,7 +99,7 @@ _HOMES = {
     "measured_top_k": "dpgap.pipelines.arrays",
     "plan": "dpgap.pipelines.plan",
     "read_release": "dpgap.releases.document",
-    "simulate": "dpgap.research.simulation.running",
+    "simulate": "dpgap.simulation.batch",
     "top_k": "dpgap.pipelines.tables",
 }
 

@@ -20,7 +20,7 @@ from dpgap.research.paper.experiments import Result, Subject, Task, run, tasks
 from dpgap.research.paper.figures import draw
 from dpgap.research.paper.page import as_markdown
 from dpgap.research.paper.reproduction import ReproductionPlan, as_json, finished_figures, write
-from dpgap.research.simulation import simulate
+from dpgap.simulation import simulate
 
 
 @pytest.fixture(scope="module")

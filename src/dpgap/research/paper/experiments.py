@@ -22,7 +22,7 @@ from dpgap.mechanisms.measuring import Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.paper import gap_variances
-from dpgap.research.simulation import AboveRuns, MeasuredRuns, Ranked, batches
+from dpgap.simulation import AboveRuns, MeasuredRuns, Ranked, batches
 
 FIGURES = (1, 2, 3, 4)
 EPSILON = "0.7"

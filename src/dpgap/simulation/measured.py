@@ -5,6 +5,8 @@ releases use. The best method's estimates are computed by the very code of relea
 numerically for every run: that takes most of the time.
 """
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,21 @@ from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring import Joint, Laplace
 from dpgap.mechanisms.sparse_vector import SparseVector
-from dpgap.pipelines.arrays import MeasuredAbove
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
 from dpgap.pipelines.paper import gap_variances, variance_ratio
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
-from dpgap.research.simulation.floats import Rng, draw
-from dpgap.research.simulation.joint_draws import shells
-from dpgap.research.simulation.runs import AboveRuns, JointRuns, MeasuredRuns, TopKRuns
+from dpgap.simulation.floats import (
+    AboveRuns,
+    JointRuns,
+    MeasuredRuns,
+    Rng,
+    RoutedRuns,
+    TopKRuns,
+    draw,
+)
+from dpgap.simulation.joint import shells
+from dpgap.simulation.top_k import Ranked
 
 
 def measure_top_k(
@@ -167,3 +177,58 @@ def _blue(measurements: Floats, gaps: Floats, ratio: float, grid: float) -> Floa
 def _floats(steps: NDArray[Any], grid: float) -> Floats:
     values: Floats = np.multiply(steps, grid, dtype=np.float64)
     return values
+
+
+# --------------------------------------------------------------------------------------------------
+# Many runs of the best method: look, decide, and take in each run the route that was decided on.
+#
+# The very code of releases decides. Runs on the same route are selected and measured together.
+
+
+Batch = Callable[[slice, Rng], Any]
+
+
+def measured_batch(
+    pipeline: MeasuredTopK, ranked: Ranked, selecting: Callable[[Any], Batch]
+) -> Batch:
+    """How a pipeline is run; `selecting` says how a selection is."""
+    select = cache(selecting)
+
+    def on_route(route: int, part: slice, rng: Rng) -> MeasuredRuns:
+        taken = pipeline.routes[route]
+        return measure_top_k(taken, ranked.answers, select(taken.selection)(part, rng), rng)
+
+    looking = pipeline.looking
+    if looking is None or pipeline.k == ranked.size:
+        return lambda part, rng: on_route(0, part, rng)
+    ranks = np.array(looking.rule(ranked.size).ranks)
+    looked_at = ranked.answers[ranked.order[ranks - 1]]
+
+    def batch(part: slice, rng: Rng) -> MeasuredRuns:
+        truth = np.broadcast_to(looked_at, (part.stop - part.start, ranks.size))
+        looks = measure(looking.measurement, truth, rng, finer=1)
+        routes = 1 + looking.decide(looks, ranked.size)
+        taken = [(route, np.flatnonzero(routes == route)) for route in np.unique(routes).tolist()]
+        found = [(rows, on_route(route, slice(0, rows.size), rng)) for route, rows in taken]
+        return _together(routes, pipeline.k, found)
+
+    return batch
+
+
+def _together(routes: Integers, k: int, found: list[tuple[Integers, MeasuredRuns]]) -> MeasuredRuns:
+    """The runs of all routes, each at its place; what a route does not have is not a number."""
+    shape = routes.size, k
+    selected = RoutedRuns(
+        np.empty(shape, dtype=np.int64),
+        np.full(shape, np.nan),
+        np.full(routes.size, np.nan),
+        routes,
+    )
+    runs = MeasuredRuns(selected, *(np.empty(shape) for _ in range(4)))
+    for rows, some in found:
+        for name in ("indices", "gaps", "leads"):
+            if hasattr(some.selected, name):
+                getattr(selected, name)[rows] = getattr(some.selected, name)
+        for name in ("measurements", "estimates", "truth", "variances"):
+            getattr(runs, name)[rows] = getattr(some, name)
+    return runs

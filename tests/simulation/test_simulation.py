@@ -14,9 +14,9 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
 from dpgap.mechanisms.top_k_kernel import Winners, select
-from dpgap.research.simulation import floats, top_k
-from dpgap.research.simulation.joint_draws import shells
-from dpgap.research.simulation.ranked import Ranked
+from dpgap.simulation import floats, top_k
+from dpgap.simulation.joint import shells
+from dpgap.simulation.top_k import Ranked
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 from seams import long_case, quick_in
 
@@ -353,7 +353,7 @@ def test_progress_is_reported_and_batches_are_bounded():
     mechanism = dpgap.NoisyTopK(2, 1)
     dpgap.simulate(mechanism, HARD, runs=6_000, progress=lambda *told: seen.append(told))
     assert seen == [(5_000, 6_000), (6_000, 6_000)]
-    sizes = [size for _, size in dpgap.research.simulation.batches(mechanism, HARD, runs=6_000)]
+    sizes = [size for _, size in dpgap.simulation.batches(mechanism, HARD, runs=6_000)]
     assert sizes == [5_000, 1_000]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpgap
-from dpgap.research.simulation import HistogramRuns, ProgramRuns
+from dpgap.simulation import HistogramRuns, ProgramRuns
 from law_tests import LEVEL, homogeneous_p
 
 

@@ -10,8 +10,8 @@ import pytest
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.mechanisms.top_k_kernel import select
-from dpgap.research.simulation import Ranked
-from dpgap.research.simulation.joint_draws import shells
+from dpgap.simulation import Ranked
+from dpgap.simulation.joint import shells
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 
 SPARSE = np.append([90, 80, 70, 60, 50], np.zeros(100_000, dtype=np.int64))

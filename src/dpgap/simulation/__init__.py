@@ -23,10 +23,8 @@ again with float noise, which is the continuous algorithm. A subclass that chang
 May import `pipelines` and what is below; nothing of `paper`.
 """
 
-from dpgap.research.simulation.programs import FloatNoise
-from dpgap.research.simulation.ranked import Ranked
-from dpgap.research.simulation.running import batches, simulate
-from dpgap.research.simulation.runs import (
+from dpgap.simulation.batch import FloatNoise, batches, simulate
+from dpgap.simulation.floats import (
     AboveRuns,
     HistogramRuns,
     HybridRuns,
@@ -37,6 +35,7 @@ from dpgap.research.simulation.runs import (
     Runs,
     TopKRuns,
 )
+from dpgap.simulation.top_k import Ranked
 
 __all__ = [
     "AboveRuns",

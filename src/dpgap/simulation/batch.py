@@ -1,0 +1,429 @@
+"""Many runs of a mechanism or a pipeline, in batches that are the same on any number of threads."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpgap._package import public
+from dpgap.data.private_counts import errors_without_answers
+from dpgap.exact.grid import MAX_STEPS, Grid
+from dpgap.exact.laws import Law
+from dpgap.exact.parameters import positive_integer
+from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.shells import ShellNoise
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
+from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
+from dpgap.simulation.floats import (
+    AboveRuns,
+    HistogramRuns,
+    HybridRuns,
+    JointRuns,
+    ProgramRuns,
+    Rng,
+    TopKRuns,
+    draw,
+    generator,
+)
+from dpgap.simulation.joint import LikelyClasses, real_shells, select_sets
+from dpgap.simulation.measured import measure_above, measured_batch
+from dpgap.simulation.sparse_vector import sift_runs
+from dpgap.simulation.top_k import Ranked, arrays_only, best_runs, select_runs
+
+# --------------------------------------------------------------------------------------------------
+# Mechanisms of others: any program that `run`s on answers and noise, on float noise.
+
+
+class FloatNoise:
+    """Float noise for programs: what `run(answers, noise)` draws from in one run."""
+
+    __slots__ = ("_left", "_rng")
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+        self._left: dict[ShellNoise, list[float]] = {}
+
+    def draw(self, law: Law | ShellNoise) -> float:
+        """The next draw, from `law`; of noise for many values, the next coordinate."""
+        if not isinstance(law, ShellNoise):
+            return float(draw(law, self._rng, 1)[0])
+        left = self._left.setdefault(law, [])
+        if not left:
+            left += real_shells(law, self._rng, 1)[0].tolist()
+        return left.pop()
+
+
+def program_runs(
+    mechanism: Any, answers: ArrayLike | Ranked
+) -> Callable[[slice, Rng], ProgramRuns]:
+    """How a mechanism of others is run: by its own `simulate`, or by its `run` again and again."""
+    values = _answers_for(mechanism, answers)
+    if callable(getattr(mechanism, "simulate", None)):
+        return lambda part, rng: ProgramRuns(
+            list(mechanism.simulate(values, part.stop - part.start, rng))
+        )
+    if not callable(getattr(mechanism, "run", None)):
+        if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
+            raise TypeError(
+                "mechanism must have a method run(answers, noise) or simulate(answers, runs, rng) "
+                "of its own, as its selection has"
+            )
+        raise TypeError(
+            "mechanism must be a mechanism or pipeline of dpgap, or have a method "
+            f"run(answers, noise) or simulate(answers, runs, rng); not {type(mechanism).__name__}"
+        )
+    listed = values.tolist()
+
+    def batch(part: slice, rng: Rng) -> ProgramRuns:
+        said = (mechanism.run(listed, FloatNoise(rng)) for _ in range(part.stop - part.start))
+        return ProgramRuns([tuple(each) if isinstance(each, Iterator) else each for each in said])
+
+    return batch
+
+
+def _answers_for(mechanism: Any, answers: ArrayLike | Ranked) -> NDArray[Any]:
+    """Answers for a program: on the grid where dpgap's own mechanism, which it extends, has one."""
+    is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
+    base = mechanism.selection if is_pipeline else mechanism
+    plain = answers.answers if isinstance(answers, Ranked) else np.asarray(answers)
+    if isinstance(base, NoisyTopK | JointTopK | SparseVector):
+        steps = rank_for(base, answers).answers
+    elif isinstance(base, CountHull | Cube | Laplace):
+        steps = plain if isinstance(answers, Ranked) else Grid(base.grid).steps(answers)
+        if isinstance(base, CountHull):
+            base.prepare(steps)
+    else:
+        return plain
+    return steps if base.grid is None else steps * Grid(base.grid).width
+
+
+def rank_for(
+    mechanism: NoisyTopK | JointTopK | HybridTopK | SparseVector, answers: ArrayLike | Ranked
+) -> Ranked:
+    """The answers in whole steps, ranked, once the mechanism has accepted them."""
+    if isinstance(answers, Ranked):
+        mechanism.prepare(answers.answers, None)
+        return answers
+    mechanism.prepare(answers, None)
+    return Ranked.of(Grid(mechanism.grid).steps(answers))
+
+
+# --------------------------------------------------------------------------------------------------
+# How a batch of runs is made: from a mechanism, its answers and a generator of random numbers.
+#
+# A `Batch` is asked for some of the runs at a time. It is the same function for all of them.
+
+
+Batch = Callable[[slice, Rng], Any]
+
+
+def batch_of(
+    mechanism: Any,
+    answers: ArrayLike | Ranked,
+    runs: int,
+    thresholds: ArrayLike | None,
+    max_answers: int | None,
+) -> Batch:
+    """How a mechanism or a pipeline is run on these answers."""
+    arrays_only(answers)
+    if max_answers is not None:
+        positive_integer("max_answers", max_answers)
+    selection = _selection_of(mechanism)
+    if not isinstance(selection, SparseVector) and not (thresholds is None and max_answers is None):
+        raise ValueError("thresholds and max_answers are for a Sparse Vector only")
+    if _is_histogram(mechanism):
+        return _histogram(mechanism, answers)
+    if selection is None:
+        return program_runs(mechanism, answers)
+    ranked = rank_for(selection, answers)
+    if isinstance(selection, HybridTopK):
+        return _hybrid(selection, ranked)
+    if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
+        mechanism.measurement.require_room(ranked.answers)
+    if not isinstance(selection, SparseVector):
+        if isinstance(mechanism, MeasuredTopK):
+            return measured_batch(mechanism, ranked, lambda each: _selecting(each, ranked))
+        return _selecting(selection, ranked)
+    own = _thresholds(selection, thresholds, runs)
+    above = _above(selection, ranked, own, max_answers)
+    if not isinstance(mechanism, MeasuredAbove):
+        return above
+    return lambda part, rng: measure_above(
+        mechanism, ranked.answers, above(part, rng), own.stated[part], rng
+    )
+
+
+def _selection_of(mechanism: Any) -> NoisyTopK | JointTopK | HybridTopK | SparseVector | None:
+    """What selects, if everything is done as dpgap does it; None for programs of others."""
+    if callable(getattr(mechanism, "simulate", None)):
+        return None
+    if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
+        return None if hasattr(mechanism, "run") else _selection_of(mechanism.selection)
+    kind = type(mechanism)
+    if isinstance(mechanism, NoisyTopK) and kind.run is NoisyTopK.run:
+        return mechanism
+    if isinstance(mechanism, JointTopK) and kind.run is JointTopK.run:
+        return mechanism
+    if isinstance(mechanism, HybridTopK) and kind.run is HybridTopK.run:
+        return mechanism
+    if isinstance(mechanism, SparseVector) and kind.run is SparseVector.run:
+        return mechanism if kind.live is SparseVector.live else None
+    return None
+
+
+def _is_histogram(mechanism: Any) -> bool:
+    """Whether it is a noisy histogram, and does as dpgap does."""
+    own = callable(getattr(mechanism, "simulate", None))
+    is_one = isinstance(mechanism, NoisyHistogram)
+    return is_one and not own and type(mechanism).run is NoisyHistogram.run
+
+
+def _histogram(mechanism: NoisyHistogram, answers: ArrayLike | Ranked) -> Batch:
+    grid, law = Grid(mechanism.grid), mechanism.law_in_steps
+    steps = answers.answers if isinstance(answers, Ranked) else grid.steps(answers)
+
+    def batch(part: slice, rng: Rng) -> HistogramRuns:
+        noisy = draw(law, rng, part.stop - part.start, steps.size)
+        noisy += steps
+        return HistogramRuns(noisy * grid.width)
+
+    return batch
+
+
+def _selecting(mechanism: NoisyTopK | JointTopK, ranked: Ranked) -> Batch:
+    """How one selection is run."""
+    if isinstance(mechanism, JointTopK):
+        return _joint(mechanism, ranked)
+    return _top_k(mechanism, ranked)
+
+
+def _top_k(mechanism: NoisyTopK, ranked: Ranked) -> Batch:
+    program = mechanism.in_steps()
+    ranked = ranked.less(int(ranked.answers.max()))
+    grid = Grid(mechanism.grid).width
+
+    def batch(part: slice, rng: Rng) -> TopKRuns:
+        indices, leads = select_runs(program, ranked, part.stop - part.start, rng)
+        gaps = leads.astype(np.float64)
+        gaps[:, :-1] -= leads[:, 1:]
+        return TopKRuns(indices, gaps * grid)
+
+    return batch
+
+
+def _joint(mechanism: JointTopK, ranked: Ranked) -> Batch:
+    likely = LikelyClasses.of(mechanism, ranked)
+    half = Grid(mechanism.grid).width / 2
+
+    def batch(part: slice, rng: Rng) -> JointRuns:
+        indices, leads = select_sets(mechanism, ranked, likely, part.stop - part.start, rng)
+        return JointRuns(indices, leads.astype(np.float64) * half)
+
+    return batch
+
+
+def _hybrid(mechanism: HybridTopK, ranked: Ranked) -> Batch:
+    """The line is one more answer, the last; what is ranked below it is left out."""
+    program, line = mechanism.in_steps(), ranked.answers.size
+    answers = np.append(ranked.answers, int(program.threshold))
+    ranked = Ranked.of(answers - int(answers.max()))
+    grid = Grid(mechanism.grid).width
+    costs = np.array([float(mechanism.spent(found)) for found in range(min(mechanism.k, line) + 1)])
+
+    def batch(part: slice, rng: Rng) -> HybridRuns:
+        runs = part.stop - part.start
+        places, values = best_runs(program.without_line, ranked, runs, rng)
+        is_line = places == line
+        ends = np.where(is_line.any(axis=1), is_line.argmax(axis=1), places.shape[1] - 1)
+        leads = np.floor(values - np.take_along_axis(values, ends[:, None], axis=1))
+        leads[:, :-1] -= np.where(np.arange(1, leads.shape[1]) < ends[:, None], leads[:, 1:], 0.0)
+        wins = np.arange(leads.shape[1]) < ends[:, None]
+        return HybridRuns(places[wins], leads[wins] * grid, ends, costs[ends])
+
+    return batch
+
+
+class _Thresholds(NamedTuple):
+    """One for each run: as stated, in whole steps, and how far these are above."""
+
+    stated: Floats
+    whole: Integers
+    rounded_up: Floats
+
+
+def _above(
+    mechanism: SparseVector, ranked: Ranked, thresholds: _Thresholds, max_answers: int | None
+) -> Batch:
+    program = mechanism.in_steps()
+    grid = Grid(mechanism.grid).width
+    origin = int(thresholds.whole.min())
+    ranked, whole = ranked.less(origin), thresholds.whole - origin
+    offsets = np.append(0.0, mechanism.gap_offsets - _rounded_up(mechanism))
+    first, unit = float(mechanism.spent(0)), float(mechanism.unit)
+
+    def batch(part: slice, rng: Rng) -> AboveRuns:
+        found, states = sift_runs(program, ranked, whole[part], rng, max_answers)
+        indices, branches, gaps = found
+        gaps *= grid
+        gaps += offsets[branches]
+        gaps += np.repeat(thresholds.rounded_up[part], states.found)
+        return AboveRuns(
+            indices=indices,
+            gaps=gaps,
+            branch_of=branches.astype(np.int64),
+            found=states.found,
+            used=states.used,
+            spent=np.add(first, unit * states.used, dtype=np.float64),
+            processed=states.processed(ranked.size),
+        )
+
+    return batch
+
+
+def _rounded_up(mechanism: SparseVector) -> float:
+    """How far the threshold in whole steps is above the one stated."""
+    return Grid(mechanism.grid).excess(mechanism.threshold)
+
+
+def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int) -> _Thresholds:
+    if thresholds is None:
+        return _Thresholds(
+            np.full(runs, float(mechanism.threshold)),
+            np.full(runs, Grid(mechanism.grid).up(mechanism.threshold)),
+            np.full(runs, _rounded_up(mechanism)),
+        )
+    grid = Grid(mechanism.grid).width
+    stated = np.asarray(thresholds, dtype=np.float64)
+    if stated.shape != (runs,) or not (np.abs(stated) <= MAX_STEPS * grid).all():
+        raise ValueError(
+            f"thresholds must be {runs} finite numbers within ±2^60 grid steps, one for each run"
+        )
+    steps = stated / grid  # exact: grid is a power of two
+    whole = np.ceil(steps)
+    return _Thresholds(stated, whole.astype(np.int64), (whole - steps) * grid)
+
+
+# --------------------------------------------------------------------------------------------------
+# Many runs of a mechanism or a pipeline, in batches that are the same on any number of threads.
+
+
+RUNS_IN_A_BATCH = 5_000
+_LARGE_K = 16
+
+
+@public
+@errors_without_answers
+def simulate(
+    mechanism: Any,
+    answers: ArrayLike | Ranked,
+    *,
+    runs: int = 10_000,
+    seed: int | None = None,
+    thresholds: ArrayLike | None = None,
+    max_answers: int | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Any:
+    """Run a mechanism or a pipeline many times on the same answers, for research.
+
+    Returns `TopKRuns`, `JointRuns`, `HybridRuns`, `AboveRuns`, `HistogramRuns`, `MeasuredRuns` or,
+    for other mechanisms, `ProgramRuns`. A simulation shows true values, so it refuses private
+    answers that were made from a table.
+
+    Parameters
+    ----------
+    mechanism
+        A mechanism of dpgap, a `MeasuredTopK` or `MeasuredAbove`, or one of your own.
+    answers
+        An array. Answers that serve more than once may be ranked once, by `Ranked.of`.
+    runs
+        How many runs. All are returned at once: where they are too many for memory, take them from
+        `dpgap.simulation.batches`.
+    seed
+        The same seed gives the same runs, whatever the number of workers.
+    thresholds
+        For every run of a Sparse Vector a threshold of its own; fastest in order of size.
+    max_answers
+        After how many answers each run of a Sparse Vector stops.
+    workers
+        How many threads. By default one for every usable core where single steps are large enough
+        for that to pay: for the best method's estimates, and for large k.
+    progress
+        `progress(done, runs)` is called as batches end.
+
+    >>> import dpgap
+    >>> runs = dpgap.simulate(dpgap.NoisyMax(epsilon=1), [90, 50, 10], runs=5, seed=1)
+    >>> runs.indices.shape, runs.gaps.shape
+    ((5, 1), (5, 1))
+    """
+    done, parts = 0, []
+    for part, size in batches(
+        mechanism,
+        answers,
+        runs=runs,
+        seed=seed,
+        thresholds=thresholds,
+        max_answers=max_answers,
+        workers=workers,
+    ):
+        parts.append(part)
+        done += size
+        if progress is not None:
+            progress(done, runs)
+    return type(parts[0]).joined(parts)
+
+
+def batches(
+    mechanism: Any,
+    answers: ArrayLike | Ranked,
+    *,
+    runs: int = 10_000,
+    seed: int | None = None,
+    thresholds: ArrayLike | None = None,
+    max_answers: int | None = None,
+    workers: int | None = None,
+) -> Iterator[tuple[Any, int]]:
+    """The same runs a batch at a time, each with its size, so that memory stays bounded."""
+    runs = positive_integer("runs", runs)
+    workers = positive_integer(
+        "workers", _fitting_workers(mechanism) if workers is None else workers
+    )
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise ValueError(f"seed must be None or a whole number from 0 up, not {seed!r}")
+    batch = batch_of(mechanism, answers, runs, thresholds, max_answers)
+    slices = [slice(at, min(at + RUNS_IN_A_BATCH, runs)) for at in range(0, runs, RUNS_IN_A_BATCH)]
+    seeds = np.random.SeedSequence(seed).spawn(len(slices))
+    tasks = iter(zip(slices, seeds, strict=True))
+    if workers == 1 or len(slices) == 1:
+        for part, own in tasks:
+            yield batch(part, generator(own)), part.stop - part.start
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        waiting: list[tuple[Future[Any], slice]] = []
+        while True:
+            # A few tasks are under way at any time, so that finished ones do not pile up.
+            for part, own in islice(tasks, 2 * workers - len(waiting)):
+                waiting.append((pool.submit(batch, part, generator(own)), part))
+            if not waiting:
+                return
+            future, part = waiting.pop(0)
+            yield future.result(), part.stop - part.start
+
+
+def _fitting_workers(mechanism: Any) -> int:
+    """How many threads pay: small steps make them wait for each other."""
+    is_pipeline = isinstance(mechanism, MeasuredTopK | MeasuredAbove)
+    selection = mechanism.selection if is_pipeline else mechanism
+    large = isinstance(selection, NoisyTopK | SparseVector) and selection.k >= _LARGE_K
+    if not large and not (is_pipeline and mechanism.method != "paper"):
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
