@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import OptionSpec
 
 import dpgap
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 
 
 class PublicNames(SphinxDirective):

@@ -49,7 +49,7 @@ def _ours(frame: FrameType | None) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    from dpgap.cli.app import app
+    from dpgap.cli.main import app
 
     sys.argv[0] = "dpgap"
     threading.setprofile(_note)

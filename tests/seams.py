@@ -30,7 +30,7 @@ import pytest
 
 import dpgap
 from dpgap.budget.account import Request
-from dpgap.cli.app import app as app
+from dpgap.cli.main import app as app
 from dpgap.exact import bits as bits_of_threads
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring import Measurement

@@ -189,8 +189,8 @@ print(sorted({{name.partition(".")[0] for name in set(sys.modules) - before}} & 
     [
         ("import dpgap", []),
         ("import dpgap; dir(dpgap); dpgap.__version__", []),
-        ("from dpgap.cli.app import app; app(['--version'])", []),
-        ("from dpgap.cli.app import app; app(['--help'])", ["rich"]),
+        ("from dpgap.cli.main import app; app(['--version'])", []),
+        ("from dpgap.cli.main import app; app(['--help'])", ["rich"]),
     ],
 )
 def test_what_is_asked_at_every_start_loads_nothing_heavy(

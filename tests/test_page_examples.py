@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 from pages import PAGES, ROOT, agree, blocks, commands, name_of
 
 TUTORIALS = [page for page in PAGES if page.name.startswith("tutorial-")]

@@ -149,7 +149,7 @@ def test_every_public_name_is_in_the_reference(site: Path, module: str) -> None:
 def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
     import typer.main
 
-    from dpgap.cli.app import app
+    from dpgap.cli.main import app
 
     text = (site / "docs" / "reference" / "command-line.html").read_text(encoding="utf-8")
     for name, command in typer.main.get_command(app).commands.items():

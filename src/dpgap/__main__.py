@@ -1,5 +1,5 @@
 """`python -m dpgap` is `dpgap`."""
 
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 
 app(prog_name="dpgap")

@@ -14,7 +14,7 @@ import dpgap
 from dpgap.budget.account import UNIT, Amount, rounded_down, rounded_up
 from dpgap.budget.entries import Author, Balance, Entry, opening, reserving, settling
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 
 ODD = 10**40
 WHO = Author("ann@lab", "2025")

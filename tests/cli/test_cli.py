@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import dpgap
 from dpgap.budget.ledger import Ledger
-from dpgap.cli.app import add_later, app
+from dpgap.cli.main import add_later, app
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -363,7 +363,7 @@ def test_a_real_process_ends_without_a_traceback(folder: Path) -> None:
 def test_help_does_not_load_what_it_does_not_need() -> None:
     """Neither NumPy nor any engine: that is what keeps help at hand at once."""
     code = (
-        "import sys; from dpgap.cli.app import app\n"
+        "import sys; from dpgap.cli.main import app\n"
         "try: app(['--help'])\n"
         "except SystemExit: pass\n"
         "print(*sorted({'numpy', 'duckdb', 'narwhals', 'sqlalchemy', 'scipy', 'pandas'}"
@@ -531,7 +531,7 @@ def test_the_version_is_said() -> None:
 
 def _completed(words: str) -> "subprocess.CompletedProcess[str]":
     code = (
-        "import sys; from dpgap.cli.app import app\n"
+        "import sys; from dpgap.cli.main import app\n"
         "try: app(prog_name='dpgap')\n"
         "finally: print(*sorted({'numpy', 'duckdb', 'sqlalchemy', 'z3'} & set(sys.modules)),"
         " file=sys.stderr)"

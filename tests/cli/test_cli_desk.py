@@ -89,7 +89,7 @@ def test_every_fault_is_one_line_with_its_line(tmp_path: Path) -> None:
 
 HUNG_UP_WHILE_IT_COUNTS = """
 import os, signal
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 from dpgap.desk import shelf
 
 count = shelf._count

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import dpgap
 from dpgap.budget.ledger import Ledger
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 from dpgap.releases.ledger_page import ledger_page
 
 FIXTURES = Path(__file__).parents[1] / "budget" / "fixtures"

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpgap.budget.ledger import Ledger
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 
 SECRET = "S3CRET"
 GOOD_CSV = f"who,what\n{SECRET}1,fig\n{SECRET}2,{SECRET}\n".encode()

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import dpgap
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 from dpgap.pipelines import tables
 
 SOLD = "who,what\n" + "".join(

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import dpgap
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 from dpgap.releases.document import SHOWN
 from dpgap.releases.page import page
 from dpgap.releases.text import to_csv
@@ -83,7 +83,7 @@ def test_a_line_is_standard_input() -> None:
 
 
 def test_standard_input_that_is_closed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpgap.cli.show import _content
+    from dpgap.cli.release import _content
 
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(ValueError, match="standard input is closed"):

@@ -259,7 +259,7 @@ def process_of(path: Path, *lines_before: str, port: int = 0) -> Iterator[Proces
 
 
 def _start(path: Path, lines_before: Sequence[str], port: int) -> Process:
-    code = "\n".join([*lines_before, "from dpgap.cli.app import app", "app()"])
+    code = "\n".join([*lines_before, "from dpgap.cli.main import app", "app()"])
     command = [sys.executable, "-W", "ignore", "-c", code, "desk", str(path), "--port", str(port)]
     log = path.with_suffix(".log")
     with log.open("ab") as errors:

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dpgap import how_to_get
-from dpgap.cli.app import app
-from dpgap.proof import parallel
+from dpgap.cli import proofs
+from dpgap.cli.main import app
 from dpgap.proof.auditing.finding import Audit
 
 
@@ -98,9 +98,9 @@ def test_a_verdict_is_never_cut(width, monkeypatch):
 
 
 def test_progress_counts_what_is_finished_in_any_order(monkeypatch):
-    monkeypatch.setattr(parallel, "workers", lambda: 2)
+    monkeypatch.setattr(proofs, "workers", lambda: 2)
     finished = []
-    assert parallel.each(str, 9, finished.append) == [str(i) for i in range(9)]
+    assert proofs.each(str, 9, finished.append) == [str(i) for i in range(9)]
     assert len(finished) == 9
 
 
@@ -117,7 +117,7 @@ def test_a_shipped_mechanism_that_is_refuted_fails_the_command(monkeypatch):
     from dpgap.mechanisms.measuring import Laplace
 
     monkeypatch.setattr(Laplace, "align", lambda self, a, b, noise, output: [0] * len(a))
-    monkeypatch.setattr("dpgap.proof.parallel.workers", lambda: 1)
+    monkeypatch.setattr("dpgap.cli.proofs.workers", lambda: 1)
     result = call("prove", "Laplace", "--json")
     assert result.exit_code == 1
     rows = json.loads(result.stdout)

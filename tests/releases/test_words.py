@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import dpgap
 from dpgap.budget.ledger import Ledger, LedgerAccount
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 from dpgap.releases.document import _KINDS, SHOWN, handed_out
 from dpgap.releases.page import page, session_page
 from dpgap.releases.release import Release

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dpgap._package import how_to_get
-from dpgap.cli.errors import notes, say_error
+from dpgap.cli.commands import notes, say_error
 from dpgap.releases.printable import printable
 
 

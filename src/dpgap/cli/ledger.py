@@ -1,5 +1,8 @@
 """`dpgap ledger`: open a budget, look at it, change it, check that nobody tampered with it."""
 
+import csv
+import io
+import json
 import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,14 +10,52 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgap.cli.errors import say_error
-from dpgap.cli.options import AsJSON
-from dpgap.releases.printable import printable
+from dpgap.budget.account import readable_text
+from dpgap.cli.commands import AsJSON, say_error
+from dpgap.exact.parameters import approximately
+from dpgap.releases.printable import in_a_cell, printable
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry
     from dpgap.budget.ledger import Ledger
     from dpgap.budget.steward import Steward
+
+
+# --------------------------------------------------------------------------------------------------
+# A ledger for other programs: JSON that can be verified, CSV for a spreadsheet.
+
+
+_TEXTS = ("person", "actor", "kind", "reservation", "purpose", "reason", "key", "who")
+_NUMBERS = ("epsilon", "delta", "total", "spent", "reserved", "remaining")
+
+
+def to_json(books: "list[list[Entry]]") -> str:
+    """Every entry: its version, its body as it was sealed, and the hash of exactly this text."""
+    entries = [
+        {"version": entry.version, "body": entry.body(), "hash": entry.hash}
+        for book in books
+        for entry in book
+    ]
+    return json.dumps({"dpgap": "ledger", "entries": entries}, indent=1) + "\n"
+
+
+def to_csv(books: "list[list[Entry]]") -> str:
+    """Every entry as a row: decimals for people, and the exact charge. No name is a formula."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    columns = ("dataset", "number", "at", *_TEXTS, *_NUMBERS, "exact epsilon", "hash")
+    writer.writerow(columns)
+    for entry in (each for book in books for each in book):
+        row = [in_a_cell(entry.dataset), entry.number, entry.at]
+        row += [in_a_cell(getattr(entry, name)) for name in _TEXTS]
+        row += [approximately(getattr(entry, name), 12) for name in _NUMBERS]
+        writer.writerow([*row, in_a_cell(readable_text(entry.epsilon)), entry.hash])
+    return out.getvalue()
+
+
+# --------------------------------------------------------------------------------------------------
+# `dpgap ledger`: open a budget, look at it, change it, check that nobody tampered with it.
+
 
 ledger_app = typer.Typer(
     no_args_is_help=True,
@@ -253,7 +294,6 @@ def export(
 ) -> None:
     """Write every entry as JSON that can be verified, or as CSV for a spreadsheet."""
     from dpgap.budget.ledger import Ledger
-    from dpgap.cli.ledger_export import to_csv, to_json
 
     store = Ledger(ledger)
     names = store.datasets() if dataset is None else [store.steward(dataset).dataset]
@@ -294,10 +334,10 @@ def _write(text: str, out: Path | None, ledger: str, force: bool) -> None:
     if out is None:
         typer.echo(text, nl=False)
         return
-    from dpgap.cli.files import Output, input_files
+    from dpgap.cli.release import OutputFile, input_files
 
     inputs = [each for each in input_files("", "", ledger) if each.what == "the ledger"]
-    output = Output("--out", out, inputs, force)
+    output = OutputFile("--out", out, inputs, force)
     output.require_writable()
     output.write(text)
     typer.echo(printable(f"{out} is written"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpgap.cli.options import Adaptive, AsJSON, K, Neighbours, Split
+from dpgap.cli.commands import Adaptive, AsJSON, K, Neighbours, Split
 
 if TYPE_CHECKING:
     from dpgap.pipelines.plan import Plan

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import dpgap
 from dpgap.budget.ledger import Ledger
-from dpgap.cli.app import app
+from dpgap.cli.main import app
 from dpgap.data.engines.ibis import Ibis
 from servers import connection_to
 

@@ -244,7 +244,7 @@ def test_bad_arguments_end_without_a_traceback(given, says):
 
 
 def test_a_missing_matplotlib_is_said_before_any_work(tmp_path):
-    hide = "import sys; sys.modules['matplotlib'] = None; from dpgap.cli.app import app; app()"
+    hide = "import sys; sys.modules['matplotlib'] = None; from dpgap.cli.main import app; app()"
     out = tmp_path / "out"
     done = subprocess.run(
         [sys.executable, "-c", hide, "reproduce", "--data", "/nowhere/at/all", "--out", str(out)],

@@ -12,11 +12,10 @@ import typer
 from typer.core import TyperCommand
 
 from dpgap._package import __version__
-from dpgap.cli.errors import Commands
+from dpgap.cli.commands import Commands
 from dpgap.cli.ledger import ledger_app
 from dpgap.cli.plan import plan
-from dpgap.cli.release import above, count, top_k
-from dpgap.cli.show import show
+from dpgap.cli.release import above, count, show, top_k
 
 app = typer.Typer(name="dpgap", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 

@@ -1,0 +1,225 @@
+"""What all commands share: how they print, how they fail, and their options."""
+
+import io
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any, TextIO, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+
+from dpgap.releases.printable import printable
+
+# --------------------------------------------------------------------------------------------------
+# What the command line prints: no letter stops it, and a stream that is gone is let go.
+#
+# A console may know neither ε nor ∞, as cp1252 does; what it lacks is spelled out. Python fails
+# once more at its end if a pipe was closed or a disk was full, so such a stream leads nowhere
+# afterwards.
+
+
+def accept_any_letter() -> None:
+    r"""Spell out what a console has no letter for, as in \u03b5, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def say(text: str) -> None:
+    """Print a whole text, or fail now rather than when Python ends."""
+    if sys.stdout is None:
+        raise OSError("it is closed")
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def let_go_if_broken(stream: TextIO | None) -> None:
+    """Lead a stream nowhere if it cannot take what is still waiting for it."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
+
+# --------------------------------------------------------------------------------------------------
+# One way to fail: one line that begins with `dpgap:`, and an exit code.
+#
+# The code is 1 for what was refused or went wrong, 2 for a command that was called wrongly, and 130
+# for one that was interrupted. There is never a traceback.
+
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""A command that was called wrongly. Where the class is found depends on Typer's version."""
+
+_WORD = re.compile(r"\w+")
+_SUBJECTS = re.compile(r"(\w+(, | and ))*\w+ (must|needs?)\b( \w+)?")
+"""What a message is about, and what that needs."""
+_ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z]+_[a-z]+(?![\w'\"./-])")
+_INDENTED = "\n  "
+_OURS = {
+    "LedgerError",
+    "BudgetExhausted",
+    "AlreadyCharged",
+    "EngineError",
+}  # by name: their modules load slowly
+
+
+class Commands(TyperGroup):
+    """Commands that fail in one way, and whose output, help included, can hold any letter."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the command that was asked for, and end the program."""
+        accept_any_letter()
+        try:
+            status = super().main(*args, **options | {"standalone_mode": False})
+        except UsageError as error:
+            _say_usage(error)
+            status = 2
+        except typer.Abort:
+            status = 130
+        sys.exit(status or 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; turn every error but wrong usage into one line."""
+        status = 1
+        try:
+            return super().invoke(ctx)
+        except (UsageError, typer.Exit, typer.Abort):
+            raise
+        except BrokenPipeError:
+            message = ""  # whoever read us has gone; there is nobody to tell
+        except KeyboardInterrupt as error:
+            message, status = ": ".join(["interrupted", *map(str, error.args)]), 130
+        except Exception as error:
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            message = _with_options(message_of(error), command)
+        let_go_if_broken(sys.stdout)
+        if message:
+            say_error(message)
+        raise typer.Exit(status)
+
+
+def _with_options(message: str, command: Any) -> str:
+    """Arguments by the options that a command has for them: at_most is --at-most.
+
+    Names that are words, too, are arguments where a message says of them what they must be or need.
+    """
+    options = {each.name: each.opts[0] for each in getattr(command, "params", ())}
+
+    def option(found: re.Match[str]) -> str:
+        name = options.get(found[0], found[0])
+        return name if name.startswith("-") else found[0]
+
+    head = _SUBJECTS.match(message)
+    end = head.end() if head else 0
+    return _WORD.sub(option, message[:end]) + _ARGUMENT.sub(option, message[end:])
+
+
+def say_error(message: str) -> None:
+    """Say what went wrong, in one line. Lines that show where are indented, so none is forged."""
+    shown = _INDENTED.join(map(printable, message.split(_INDENTED)))
+    typer.echo(f"dpgap: {shown}", err=True)
+
+
+def _say_usage(error: Any) -> None:
+    """Say what was wrong with a call, and where help is. If nothing was asked, show the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    said = " ".join(error.format_message().split()).removesuffix(".")
+    command = "dpgap" if error.ctx is None else error.ctx.command_path
+    say_error(f"{said[:1].lower()}{said[1:]} (see {command} --help)")
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """Say our own warnings in one line each. Those of other libraries might quote data."""
+
+    def note(message: Warning | str, category: type[Warning], *_: object) -> None:
+        if category.__name__ in ("DomainWarning", "UnsettledWarning"):
+            say_error(f"note: {message}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = note  # type: ignore[assignment]
+        yield
+
+
+def message_of(error: Exception) -> str:
+    """Our own words. Of an unforeseen error only its kind: its words may quote data."""
+    if isinstance(error, OSError) and error.strerror is not None:
+        return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this"
+    if isinstance(error, ValueError | TypeError | ImportError | OSError):
+        return str(error)
+    if {kind.__name__ for kind in type(error).__mro__} & _OURS:
+        return str(error)
+    return f"something went wrong inside dpgap ({type(error).__name__})"
+
+
+# --------------------------------------------------------------------------------------------------
+# Options that several commands have, in one wording, and a way to take many of them at once.
+#
+# A group of options is a class of named fields. A command that takes such a group has all of its
+# options, and is given the group as one value.
+
+
+K = Annotated[int, typer.Option("-k", "--k", help="How many items to find.")]
+Split = Annotated[
+    str | None, typer.Option(help="The share of ε for selecting; else the method's own.")
+]
+Neighbours = Annotated[
+    str, typer.Option(help="What one unit may do: add-or-remove, or replace another.")
+]
+Adaptive = Annotated[
+    bool, typer.Option("--adaptive/--plain", help="Pay less for items far above a threshold.")
+]
+AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+CSVFile = Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")]
+HTMLFile = Annotated[Path | None, typer.Option("--html", help="Also write a report page.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of its groups in place of them.
+
+    Groups are parameters whose types are named tuples. Those that must be given come first.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_field_defaults")}
+    taken: list[Parameter] = []
+    for name, parameter in signature(command).parameters.items():
+        if name not in groups:
+            taken.append(parameter.replace(annotation=hints[name]))
+            continue
+        defaults = groups[name]._field_defaults
+        for field, hint in get_type_hints(groups[name], include_extras=True).items():
+            default = defaults.get(field, Parameter.empty)
+            kind = Parameter.KEYWORD_ONLY
+            taken.append(Parameter(field, kind, default=default, annotation=hint))
+
+    @wraps(command)
+    def flat(**given: Any) -> None:
+        made = {
+            name: kind(**{field: given.pop(field) for field in kind._fields})
+            for name, kind in groups.items()
+        }
+        command(**given, **made)
+
+    ordered = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken]
+    flat.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]
+    flat.__annotations__ = {each.name: each.annotation for each in ordered} | {"return": None}
+    del flat.__wrapped__
+    return flat
