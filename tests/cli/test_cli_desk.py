@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from dpgap.desk.tokens import hash_of_token
+from dpgap.desk.auth import hash_of_token
 
 FILE = """[desk]
 ledger = "sqlite:///budget.db"

@@ -18,12 +18,11 @@ from typing import Any
 import httpx
 import uvicorn
 
-from dpgap.desk.app import open_desk
-from dpgap.desk.desk import Desk
-from dpgap.desk.guard import Limits, Place
-from dpgap.desk.serving import configured, listening, place_of
-from dpgap.desk.stewards_file import read_stewards_file
-from dpgap.desk.tokens import hash_of_token
+from dpgap.desk.app import configured, listening, open_desk, place_of
+from dpgap.desk.auth import hash_of_token
+from dpgap.desk.config import read_stewards_file
+from dpgap.desk.middleware import Limits, Place
+from dpgap.desk.queue import Desk
 
 PEOPLE = ("ann", "bob", "eve", "sue")
 """Ann and Bob may ask about sales, Eve about nothing; Sue is the steward."""

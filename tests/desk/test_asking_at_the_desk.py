@@ -11,10 +11,10 @@ from desks import Running, form_in, question, running, token_of, write_file, wri
 
 import dpgap
 from dpgap.budget.ledger import LedgerReservation
-from dpgap.desk.asking import DeskQuestion
-from dpgap.desk.desk import own_key
-from dpgap.desk.serving import count_when_hung_up, refresh_all
-from dpgap.desk.stewards_file import ListedData
+from dpgap.desk.app import count_when_hung_up, refresh_all
+from dpgap.desk.config import ListedData
+from dpgap.desk.questions import DeskQuestion
+from dpgap.desk.queue import own_key
 
 ASK = "/api/v1/datasets/sales/ask"
 
@@ -220,7 +220,7 @@ def test_what_could_not_be_archived_is_not_handed_out(
         raise dpgap.LedgerError("the ledger is out of reach")
 
     monkeypatch.setattr(LedgerReservation, "settle", lost)
-    monkeypatch.setattr("dpgap.desk.counter._PATIENCE", 0)
+    monkeypatch.setattr("dpgap.desk.queue._PATIENCE", 0)
     with desk.program("ann") as ann, desk.browser("ann") as browser:
         answer = ann.post(ASK, json=question()).json()
         assert (answer["state"], answer["release"]) == ("under way", None)

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sql
 from desks import Running, form_in, question, running, token_of, write_file
 
-from dpgap.desk.acts import ACTS
+from dpgap.desk.api import ACTS
 
 DOCS = Path(__file__).parents[2] / "docs" / "desk.md"
 ACT = "/api/v1/datasets/sales/acts/"

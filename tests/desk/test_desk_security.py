@@ -23,12 +23,11 @@ from desks import (
 )
 from fastapi.routing import APIRoute
 
-from dpgap.desk import api, pages, stewards_pages
-from dpgap.desk.door import Door
-from dpgap.desk.guard import HEADERS, Limits, Place
-from dpgap.desk.serving import configured, listening, listening_locally
-from dpgap.desk.stewards_file import read_stewards_file
-from dpgap.desk.tokens import Passes, hash_of_token
+from dpgap.desk import api, pages
+from dpgap.desk.app import configured, listening, listening_locally
+from dpgap.desk.auth import Door, Passes, hash_of_token
+from dpgap.desk.config import read_stewards_file
+from dpgap.desk.middleware import HEADERS, Limits, Place
 from seams import quick_in
 
 ASK = "/api/v1/datasets/sales/ask"
@@ -163,7 +162,7 @@ STEWARDS = {"entries", "stale", "verify", "acts", "steward"}
 
 def _routes() -> list[tuple[str, str, str]]:
     """The method, the pattern and an address of everything that there is."""
-    routers = (pages.router, stewards_pages.router, api.router, api.about)
+    routers = (pages.router, pages.stewards_router, api.router, api.about)
     given = {"{name}": "sales", "{number}": "0", "{key}": "a-key-of-nobody", "{what}": "raise"}
     found = []
     for route in (each for router in routers for each in router.routes):
@@ -521,7 +520,7 @@ def test_the_server_has_the_limits_that_the_documentation_states(
 def test_headers_without_an_end_are_refused_and_idle_connections_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpgap.desk.serving._KEEP_ALIVE", 0.1)
+    monkeypatch.setattr("dpgap.desk.app._KEEP_ALIVE", 0.1)
     with running(write_file(tmp_path)) as desk:
         endless = f"GET /health HTTP/1.1\r\nX: {'a' * 17_000}"
         assert _raw(desk, endless).status in (400, 431)

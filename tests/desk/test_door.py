@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from desks import KEY, Running, running, token_of, write_file
 
-from dpgap.desk.door import Door
-from dpgap.desk.refusals import Refused
-from dpgap.desk.stewards_file import read_stewards_file
-from dpgap.desk.tokens import LASTS, Passes, hash_of_token
+from dpgap.desk.auth import LASTS, Door, Passes, hash_of_token
+from dpgap.desk.config import read_stewards_file
+from dpgap.desk.middleware import Refused
 
 
 def _door(path: Path) -> Door:

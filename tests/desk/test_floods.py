@@ -16,11 +16,11 @@ from desks import Running, form_in, process_of, question, running, token_of, wri
 from dpgap.budget.account import Amount
 from dpgap.budget.entries import Author, Balance, Entry, reserving, settling
 from dpgap.budget.ledger import Ledger
-from dpgap.desk import expecting
+from dpgap.desk import questions
 from dpgap.desk.app import open_desk
-from dpgap.desk.asking import DeskQuestion, number_in, text_of
-from dpgap.desk.desk import Desk
-from dpgap.desk.stewards_file import FileFaults, read_stewards_file
+from dpgap.desk.config import FileFaults, read_stewards_file
+from dpgap.desk.questions import DeskQuestion, number_in, text_of
+from dpgap.desk.queue import Desk
 
 API = "/api/v1/datasets/sales"
 SLIDER = {"topic": "what", "k": "2", "epsilon": "0.37", "part": "expect"}
@@ -30,9 +30,9 @@ def test_a_moving_slider_works_nothing_out_twice_and_reads_no_archive(
     desk: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned: list[Any] = []
-    plan = expecting.dpgap.plan
+    plan = questions.dpgap.plan
     monkeypatch.setattr(
-        expecting.dpgap, "plan", lambda **how: planned.append(how["epsilon"]) or plan(**how)
+        questions.dpgap, "plan", lambda **how: planned.append(how["epsilon"]) or plan(**how)
     )
     with desk.browser("ann") as ann:
         whole = ann.get("/data/sales", params={**SLIDER, "part": ""}).text

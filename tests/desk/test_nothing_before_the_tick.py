@@ -18,9 +18,9 @@ from desks import Running, question, running, token_of, write_file
 
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import LedgerReservation
-from dpgap.desk.asking import DeskQuestion
-from dpgap.desk.pending import Pending
-from dpgap.desk.ticks import Ticks
+from dpgap.desk.questions import DeskQuestion
+from dpgap.desk.queue import Ticks
+from dpgap.desk.spool import Pending
 
 ASK = "/api/v1/datasets/sales/ask"
 ABOVE = question(kind="above", threshold=700, k=5, epsilon=2, key="the-key-of-ann")

@@ -28,15 +28,14 @@ from desks import ITEMS, Running, form_in, process_of, question, running, token_
 
 from dpgap.budget.entries import hash_of
 from dpgap.budget.ledger import Ledger, LedgerReservation
-from dpgap.desk import counter, pending, spool
-from dpgap.desk import desk as desks_words
+from dpgap.desk import queue, spool
+from dpgap.desk import queue as desks_words
 from dpgap.desk.app import check_desk, open_desk
-from dpgap.desk.asking import DeskQuestion
-from dpgap.desk.desk import Desk
-from dpgap.desk.pending import Pending
-from dpgap.desk.refusals import Refused
-from dpgap.desk.spool import Slip, Spool, SpoolError
-from dpgap.desk.stewards_file import read_stewards_file
+from dpgap.desk.config import read_stewards_file
+from dpgap.desk.middleware import Refused
+from dpgap.desk.questions import DeskQuestion
+from dpgap.desk.queue import Desk
+from dpgap.desk.spool import Pending, Slip, Spool, SpoolError
 from servers import postgres_server
 
 API = "/api/v1/datasets/sales/"
@@ -48,7 +47,7 @@ ALL = '{ ann = "all", bob = "all" }'
 @pytest.fixture(autouse=True)
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks is told at once that their answer is late."""
-    monkeypatch.setattr(counter, "_PATIENCE", 0)
+    monkeypatch.setattr(queue, "_PATIENCE", 0)
 
 
 class Killed(BaseException):
@@ -59,13 +58,13 @@ class Killed(BaseException):
 def draws(monkeypatch: pytest.MonkeyPatch) -> "Counter[int]":
     """How often the answer of each reservation was drawn."""
     counted: Counter[int] = Counter()
-    ask = pending.ask
+    ask = spool.ask
 
     def counting(question: Any, answers: Any, account: Pending) -> Any:
         counted[account.entry.number] += 1
         return ask(question, answers, account)
 
-    monkeypatch.setattr(pending, "ask", counting)
+    monkeypatch.setattr(spool, "ask", counting)
     return counted
 
 
@@ -358,7 +357,7 @@ def test_after_ten_minutes_questions_go_on(
         assert ann.post(ASK, json=question(key=KEY)).json()["state"] == "under way"
         assert ann.post(ASK, json=question(key=KEY)).json()["state"] == "under way"
         assert ann.post(ASK, json=question(k=1)).status_code == 503
-        patched.setattr(pending, "_LONG", timedelta(0))
+        patched.setattr(spool, "_LONG", timedelta(0))
         assert ann.post(ASK, json=question(k=1)).json()["state"] == "settled"
         assert _why(desk.desk) == [desks_words.ANSWER_WAITS]
         _until(lambda: any("has waited for ten minutes" in line for line in desk.lines))
@@ -481,7 +480,7 @@ def test_a_steward_has_a_charge_drawn_whose_draw_never_began(
 def test_what_was_written_off_is_listed_with_its_reason(
     desk: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending, "ask", _no_room)
+    monkeypatch.setattr(spool, "ask", _no_room)
     with desk.program("ann") as ann, desk.browser("sue") as sue, desk.program("sue") as program:
         assert ann.post(ASK, json=question()).json()["state"] == "written off"
         assert desks_words.LEFT_NO_ANSWER in sue.get("/steward/sales").text
@@ -741,7 +740,7 @@ def test_what_is_no_exception_is_no_answer_either(
     def fails(*_: object) -> None:
         raise Panic("row 17 says it all")
 
-    monkeypatch.setattr(pending, "ask", fails)
+    monkeypatch.setattr(spool, "ask", fails)
     with desk.program("ann") as ann:
         assert ann.post(ASK, json=question()).json()["state"] == "written off"
     assert any("drawing it failed (Panic)" in line for line in desk.lines)

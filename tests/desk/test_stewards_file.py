@@ -9,11 +9,9 @@ import pytest
 from desks import KEY, token_of, write_file
 
 from dpgap.budget.ledger import Ledger, LedgerError
-from dpgap.desk.app import check_desk, open_desk
-from dpgap.desk.serving import place_of
-from dpgap.desk.stewards_file import FileFaults, read_stewards_file
-from dpgap.desk.tokens import hash_of_token
-from dpgap.desk.toml_lines import key_lines
+from dpgap.desk.app import check_desk, open_desk, place_of
+from dpgap.desk.auth import hash_of_token
+from dpgap.desk.config import FileFaults, key_lines, read_stewards_file
 
 GOOD = """[desk]
 ledger = "sqlite:///budget.db"

@@ -15,7 +15,7 @@ import pytest
 from desks import Running, process_of, question, running, token_of, write_file
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from dpgap.desk.guard import Limits
+from dpgap.desk.middleware import Limits
 
 ASK = "/api/v1/datasets/sales/ask"
 Wires = Callable[[int], list[socket.socket]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from desks import Running, question, running, write_file
 
-from dpgap.desk.ticks import Ticks
+from dpgap.desk.queue import Ticks
 
 
 class FakeTime:

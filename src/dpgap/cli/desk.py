@@ -29,10 +29,9 @@ def desk(
         typer.echo(f'for the file:   key = "{secrets.token_hex(32)}"')
         return
     try:
-        from dpgap.desk.app import check_desk, open_desk
-        from dpgap.desk.serving import note_hangups, require_hosts, serve
-        from dpgap.desk.stewards_file import FileFaults, read_stewards_file
-        from dpgap.desk.tokens import hash_of_token, new_token
+        from dpgap.desk.app import check_desk, note_hangups, open_desk, require_hosts, serve
+        from dpgap.desk.auth import hash_of_token, new_token
+        from dpgap.desk.config import FileFaults, read_stewards_file
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             f"the desk needs FastAPI, Uvicorn and Jinja2: {how_to_get('desk')}"

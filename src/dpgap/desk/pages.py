@@ -1,31 +1,39 @@
 """The pages for people: data sets, a question and what it will tell, answers and the archive."""
 
 import secrets
+from collections.abc import Mapping
+from types import MappingProxyType
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
-from dpgap.desk.asking import DeskQuestion, text_of
-from dpgap.desk.desk import Desk, Page
-from dpgap.desk.door import Visitor
-from dpgap.desk.expecting import prospects
-from dpgap.desk.refusals import NOT_THERE, Refused, in_our_words
-from dpgap.desk.rendering import STATIC, html, shown
-from dpgap.desk.stewards_file import ListedData
-from dpgap.desk.visits import (
+from dpgap.budget.steward import Steward
+from dpgap.desk.api import ALL, VERIFY, act, listed_people
+from dpgap.desk.auth import Visitor
+from dpgap.desk.config import ListedData
+from dpgap.desk.dependencies import (
+    STATIC,
+    AStewardsBrowser,
     At,
     AtData,
     Browser,
     Paged,
+    StewardAtData,
     browser_visitor,
     desk_of,
     form_of,
     give_pass,
+    html,
     older,
+    shown,
 )
+from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
+from dpgap.desk.questions import DeskQuestion, prospects, text_of
+from dpgap.desk.queue import NEVER_BEGAN, Desk, Page
 from dpgap.releases.findings import title_of
+from dpgap.releases.ledger_page import ledger_fragment
 from dpgap.releases.page import fragment, page
 from dpgap.releases.text import to_csv
 
@@ -236,3 +244,75 @@ def _file(desk: Desk, data: ListedData, number: int, ending: str) -> Response:
 
 def _to(place: str) -> RedirectResponse:
     return RedirectResponse(place, status_code=303)
+
+
+# --------------------------------------------------------------------------------------------------
+# The pages for stewards: what was spent by whom, and forms over the ledger's own functions.
+
+
+stewards_router = APIRouter(include_in_schema=False)
+
+_TOKEN = "token must be your own: each change asks for it again. Nothing was changed."
+
+
+@stewards_router.get("/steward")
+def overview(request: Request, visitor: AStewardsBrowser) -> Response:
+    """Everything that was spent at this desk."""
+    desk = desk_of(request)
+    listed = desk.datasets(visitor)
+    books = [desk.ledger.outline(data.budget) for data in listed]
+    content = html(ledger_fragment(books))
+    return shown(request, "steward.html", visitor=visitor, listed=listed, content=content)
+
+
+@stewards_router.get("/steward/{name}")
+def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
+    """One budget, with everything that can be done with it."""
+    done = request.query_params.get("done", "")
+    return _page(request, at, "Done." if done in ALL else "", page)
+
+
+@stewards_router.post("/steward/{name}/{what}")
+async def change(request: Request, at: StewardAtData, what: str) -> Response:
+    """Do something with a budget, then show it again."""
+    said = await form_of(request, at.visitor)
+    again = at.desk.door.with_token(said.pop("token", ""))
+    try:
+        if what != VERIFY and (again is None or again.name != at.visitor.name):
+            raise Refused(403, _TOKEN)
+        await act(request.app.state.asking, *at, what, said)
+    except Refused as refused:
+        given = {what: said}
+        return await run_in_threadpool(
+            _page, request, at, refused.words, Page(100), refused.status, given
+        )
+    return RedirectResponse(f"/steward/{at.data.name}?done={what}", status_code=303)
+
+
+def _page(
+    request: Request,
+    at: At,
+    words: str,
+    page: Page,
+    status: int = 200,
+    given: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> Response:
+    """The page of a budget. `given` is what was typed into the form of a refused act."""
+    desk, _, data = at
+    entries = desk.entries(data, page)
+    return shown(
+        request,
+        "budget.html",
+        at,
+        status=status,
+        words=words,
+        given=given,
+        verified=desk.verifier.last.get(data.budget),
+        is_verifying=desk.verifier.is_under_way(data.budget),
+        unsettled=desk.unsettled(data),
+        never_began=NEVER_BEGAN,
+        written_off=Steward(desk.ledger, data.budget).written_off(20)[::-1],
+        entries=entries,
+        older=older(entries, page),
+        people=sorted(listed_people(desk, data)),
+    )

@@ -14,8 +14,8 @@ import numpy as np
 import dpgap
 from dpgap.data.counts import units_of
 from dpgap.data.private_counts import CountsByGroup, CountsInMemory, Integers, PrivateCounts
-from dpgap.desk.refusals import Refused
-from dpgap.desk.stewards_file import FileFaults, ListedData, StewardsFile, Topic
+from dpgap.desk.config import FileFaults, ListedData, StewardsFile, Topic
+from dpgap.desk.middleware import Refused
 from dpgap.releases.printable import printable
 
 _FEW = 1 << 16

@@ -4,16 +4,88 @@ A request is looked at before anything else sees it. Its Host must be one of our
 could be pointed at this machine), a change must come from our own pages (Origin), and its body must
 be short and come soon. Every response gets the same strict headers. Whatever fails inside becomes
 our own words, and the log gets the kind of the error, never its text.
+
+>>> with in_our_words():  # doctest: +ELLIPSIS
+...     raise LedgerError("sqlite:///secret.db is full")
+Traceback (most recent call last):
+dpgap.desk.middleware.Refused: The ledger cannot be reached or written just now: ...
 """
 
 import asyncio
 import json
 import logging
 import resource
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from dpgap.budget.account import BudgetExhausted, KeyUsed, QuotaExhausted, RefusedRequest
+from dpgap.budget.entries import LedgerError
+from dpgap.releases.printable import printable
+
+# --------------------------------------------------------------------------------------------------
+# Why something is refused: a status and our own words, whatever the error was inside.
+
+
+class Refused(Exception):  # noqa: N818 - it says what happened
+    """What a client gets instead of an answer."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status, self.words = status, words
+
+
+ENTER = 401, "Enter first: with the link that the desk printed, or with your token."
+NOT_YOURS = 403, "This is for stewards."
+NOT_THERE = 404, "There is nothing here under this name."
+
+_LEDGER = "The ledger cannot be reached or written just now: nothing is released."
+_KEY_USED = (
+    "This request key was used for another question: send one of its own. Nothing was charged."
+)
+_OTHER_TABLE = (
+    "The budget is for another table, unit or columns than the desk has counted: tell your "
+    "steward. Nothing was charged."
+)
+
+
+@contextmanager
+def in_our_words() -> Iterator[None]:
+    """Refuse what the library refuses, in words that a client may read.
+
+    Only around what checks or answers a question, or changes a budget: there a `ValueError` is the
+    library's own. Elsewhere nobody foresaw it, and nothing of it is shown.
+    """
+    try:
+        yield
+    except Exception as error:
+        refused = refusal_of(error)
+        if refused is None:
+            raise
+        raise refused from None
+
+
+def refusal_of(error: Exception) -> Refused | None:
+    """What to say of an error that we foresaw; None if we did not."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, BudgetExhausted):
+        is_quota = isinstance(error, QuotaExhausted)
+        return Refused(429 if is_quota else 409, printable(str(error)))
+    if isinstance(error, RefusedRequest):
+        return Refused(409, _KEY_USED if isinstance(error, KeyUsed) else _OTHER_TABLE)
+    if isinstance(error, LedgerError):
+        return Refused(503, _LEDGER)
+    if isinstance(error, ValueError | TypeError):
+        return Refused(422, printable(str(error)))
+    return None
+
+
+# --------------------------------------------------------------------------------------------------
+# Checks Host, Origin, size and arrival time of every request (ASGI middleware).
+
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -1,6 +1,11 @@
-"""The steward's file: data sets, topics and people, checked as a whole before anything starts.
+r"""The steward's file: data sets, topics and people, checked as a whole before anything starts.
 
 It is TOML. Every fault that is found names its line. Paths are meant from the folder of the file.
+
+>>> text = "[desk]\ntick = 1\n\n[[data.sales.topics]]\nitem = 'product'\n"
+>>> lines = key_lines(text)
+>>> lines["desk", "tick"], lines["data", "sales", "topics", "0", "item"]
+(2, 5)
 """
 
 import re
@@ -16,7 +21,74 @@ from typing import Any, Final, NamedTuple
 from dpgap.budget.requests import is_one_table
 from dpgap.data.query import WHAT_MAX_GROUPS_MEANS
 from dpgap.desk import file_checks as check
-from dpgap.desk.toml_lines import key_lines, line_of
+
+# --------------------------------------------------------------------------------------------------
+# Where in a TOML file a key stands, so that a fault can name its line.
+
+
+KeyPath = tuple[str, ...]
+
+_MOST_PARTS = 32
+
+_HEADER = re.compile(r"^\s*(\[\[?)(.+?)\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(
+    r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*="""
+)
+
+
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """The line of every table and key, by its path; an entry of an array has its number.
+
+    A key of very many parts raises `RecursionError`: tomllib would take minutes to read it.
+    """
+    found: dict[KeyPath, int] = {}
+    entries: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    for line, content in enumerate(text.split("\n"), start=1):
+        if header := _HEADER.match(content):
+            table = _parts(header[2])
+            if header[1] == "[[":
+                entries[table] = entries.get(table, -1) + 1
+            table = _numbered(table, entries)
+            found.setdefault(table, line)
+        elif key := _KEY.match(content):
+            found.setdefault((*table, *_parts(key[1])), line)
+    return found
+
+
+def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
+    """The line of a path, or of the nearest table around it."""
+    return next((lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), 1)
+
+
+def _parts(words: str) -> KeyPath:
+    """The parts of a dotted key, as TOML reads them."""
+    if words.count(".") > _MOST_PARTS:
+        raise RecursionError
+    try:
+        value = tomllib.loads(f"{words} = 0")
+    except tomllib.TOMLDecodeError:
+        return (words,)
+    parts = []
+    while isinstance(value, dict):
+        ((part, value),) = value.items()
+        parts.append(part)
+    return tuple(parts)
+
+
+def _numbered(table: KeyPath, entries: dict[KeyPath, int]) -> KeyPath:
+    """The path with the number of the entry after every array that it goes through."""
+    path: KeyPath = ()
+    for end in range(1, len(table) + 1):
+        path = (*path, table[end - 1])
+        if table[:end] in entries:
+            path = (*path, str(entries[table[:end]]))
+    return path
+
+
+# --------------------------------------------------------------------------------------------------
+# The steward's file: data sets, topics and people, checked as a whole before anything starts.
+
 
 _REQUIRED: Final = object()
 _LARGEST = 4 << 20
