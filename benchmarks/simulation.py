@@ -22,8 +22,8 @@ import numpy as np
 from timing import medians
 
 import dpgap
-from dpgap.research.paper.datasets import FOLDER_VARIABLE, load_all
-from dpgap.research.paper.experiments import Subject
+from dpgap.research.datasets import FOLDER_VARIABLE, load_all
+from dpgap.research.experiments import Subject
 
 EPSILON = "0.7"
 _BESIDE = Path(__file__).parents[2] / "shared" / "data"

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 import dpgap
 from dpgap.estimates.errors import half_width_of_pairs
-from dpgap.research.paper.datasets import load_all
-from dpgap.research.paper.files import read_counts
+from dpgap.research.datasets import load_all, read_counts
 
 Integers = NDArray[np.int64]
 

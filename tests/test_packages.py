@@ -32,7 +32,7 @@ PROOF = (
     "print(prove(dpgap.Laplace(1), n=1).verdict)"
 )
 PAPER = (
-    "from dpgap.research.paper.figures import require_matplotlib; require_matplotlib(); "
+    "from dpgap.research.figures import require_matplotlib; require_matplotlib(); "
     "import matplotlib.figure as drawing; print(drawing.Figure())"
 )
 SPARK = (

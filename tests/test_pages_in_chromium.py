@@ -13,8 +13,8 @@ import dpgap
 from dpgap.budget.ledger import Ledger
 from dpgap.releases.ledger_page import ledger_page
 from dpgap.releases.page import CONTENT_POLICY, STYLE, notebook, page
-from dpgap.research.paper.claims import Claim
-from dpgap.research.paper.page import as_html
+from dpgap.research.claims import Claim
+from dpgap.research.page import as_html
 from releases_to_show import NAMES, SESSION, released, session
 from seams import quick_in
 

@@ -14,7 +14,7 @@ import accuracy
 import dpgap
 from accuracy import falling_counts
 from dpgap.mechanisms.measuring import Joint
-from dpgap.research.paper.datasets import load
+from dpgap.research.datasets import load
 from seams import SpyAccount
 
 COUNTS = [310, 85, 420, 97, 250, 12]

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from dpgap.research.paper.claims import Claim, judge
-from dpgap.research.paper.datasets import load, load_all
-from dpgap.research.paper.experiments import FIGURES, Result
-from dpgap.research.paper.figures import Drawing, draw, draw_datasets, require_matplotlib
-from dpgap.research.paper.page import as_html, as_markdown
-from dpgap.research.paper.reproduction import (
+from dpgap.research.claims import Claim, judge
+from dpgap.research.datasets import load, load_all
+from dpgap.research.experiments import FIGURES, Result
+from dpgap.research.figures import Drawing, draw, draw_datasets, require_matplotlib
+from dpgap.research.page import as_html, as_markdown
+from dpgap.research.reproduction import (
     SEED,
     Progress,
     ReproductionPlan,

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from dpgap.exact.parameters import positive_integer
-from dpgap.research.paper.datasets import Dataset
-from dpgap.research.paper.experiments import FIGURES, Result, Subject, Task, run, tasks
+from dpgap.research.datasets import Dataset
+from dpgap.research.experiments import FIGURES, Result, Subject, Task, run, tasks
 
 SEED = 2020
 _TASKS_AT_ONCE = 40

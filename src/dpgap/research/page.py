@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dpgap.releases.page import section, standalone
-from dpgap.research.paper.claims import Claim
-from dpgap.research.paper.datasets import PUBLISHED, Dataset
+from dpgap.research.claims import Claim
+from dpgap.research.datasets import PUBLISHED, Dataset
 
 TITLES = {
     "datasets": "The data sets: how often items occur, by rank",

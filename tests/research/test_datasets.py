@@ -8,9 +8,14 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from dpgap.research.paper.datasets import FOLDER_VARIABLE, PUBLISHED, load, load_all
-from dpgap.research.paper.files import read_counts
-from dpgap.research.paper.quest import make_t40i10
+from dpgap.research.datasets import (
+    FOLDER_VARIABLE,
+    PUBLISHED,
+    load,
+    load_all,
+    make_t40i10,
+    read_counts,
+)
 from real_data import real_file
 
 

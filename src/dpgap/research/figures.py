@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from dpgap._package import how_to_get
-from dpgap.research.paper.datasets import Dataset
-from dpgap.research.paper.experiments import CLEAR, Result
+from dpgap.research.datasets import Dataset
+from dpgap.research.experiments import CLEAR, Result
 
 _INK = "#1f2933"
 _COLOURS = {

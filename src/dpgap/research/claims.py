@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpgap.research.paper.experiments import CLEAR, KS, Result
+from dpgap.research.experiments import CLEAR, KS, Result
 
 CONFIRMED, PARTLY, NOT = "confirmed", "confirmed in part", "not confirmed"
 UNCLEAR = "too few runs to tell"

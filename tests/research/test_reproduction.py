@@ -13,13 +13,13 @@ import pytest
 from dpgap import how_to_get
 from dpgap.cli import reproduce as commands
 from dpgap.cli.reproduce import reproduce_into
-from dpgap.research.paper import experiments, figures, page
-from dpgap.research.paper.claims import judge
-from dpgap.research.paper.datasets import Dataset, load
-from dpgap.research.paper.experiments import Result, Subject, Task, run, tasks
-from dpgap.research.paper.figures import draw
-from dpgap.research.paper.page import as_markdown
-from dpgap.research.paper.reproduction import ReproductionPlan, as_json, finished_figures, write
+from dpgap.research import experiments, figures, page
+from dpgap.research.claims import judge
+from dpgap.research.datasets import Dataset, load
+from dpgap.research.experiments import Result, Subject, Task, run, tasks
+from dpgap.research.figures import draw
+from dpgap.research.page import as_markdown
+from dpgap.research.reproduction import ReproductionPlan, as_json, finished_figures, write
 from dpgap.simulation import simulate
 
 

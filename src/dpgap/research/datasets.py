@@ -1,0 +1,371 @@
+"""The paper's three data sets, by name: read from files, or made.
+
+A folder may hold the whole files as published (`kosarak.dat`, gzipped or not). It may instead hold
+parts of them, known by name; what is missing is then completed, and the data set says so. Without
+a folder T40I10D100K is made by the Quest generator, and the other two are stand-ins: curves through
+a few published counts, with the published sizes. Any other file can take their place.
+
+The queries are the items' counts, in one order that is shuffled once, as the authors' code does.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpgap.data.domain import whole
+from dpgap.data.private_counts import quietly
+from dpgap.data.sources import kind_of, quoted, read_file
+from dpgap.exact.reals import Integers
+
+# --------------------------------------------------------------------------------------------------
+# Counting the items of FIMI, CSV and Parquet files, which `dpgap.data` reads.
+#
+# FIMI files have one transaction a line, item numbers separated by spaces; they may be gzipped.
+# CSV and Parquet files have columns `item` and `count`, or `unit` and `item` (one row a purchase).
+# An item that a transaction repeats counts once.
+
+
+class Counted(NamedTuple):
+    """Items in order and in how many records each occurs; records, where known."""
+
+    items: Integers
+    counts: Integers
+    records: int | None
+
+
+def read_counts(path: Path) -> Counted:
+    """Count the items of any file."""
+    if kind_of(path.name) == "fimi":
+        return _count_lines(path)
+    if _has_columns(path, "count"):
+        return _take_counts(path)
+    if _has_columns(path, "unit"):
+        counts, records = _count_units(path, "unit", "item")
+        ordered = [counts[item] for item in sorted(counts)]
+        return Counted(np.arange(len(ordered)), np.array(ordered, dtype=np.int64), records)
+    raise ValueError(
+        f"{path.name} must be a readable table with columns item and count, or unit and item"
+    )
+
+
+def _has_columns(path: Path, other: str) -> bool:
+    try:
+        with read_file(str(path), other, "item"):
+            return True
+    except ValueError:
+        return False
+
+
+def _count_units(path: Path, unit: str | None, item: str | None) -> tuple[dict[str, int], int]:
+    """In how many units each item occurs, and how many units there are."""
+    with read_file(str(path), unit, item) as columns:
+        own_unit, own_item = quoted(columns.unit), quoted(columns.item)
+        rows = columns.table.filter(f"{own_unit} IS NOT NULL AND {own_item} IS NOT NULL")
+        counted = f"CAST({own_item} AS VARCHAR), count(DISTINCT {own_unit})"
+        counts = dict(_fetch(path, rows.aggregate(counted, f"GROUPING SETS (({own_item}), ())")))
+    return counts, counts.pop(None)  # without an item: of all of them together
+
+
+def _fetch(path: Path, table: Any) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = quietly(
+        table.fetchall, f"{path.name} could not be read: it is torn, or its lines do not end alike"
+    )
+    return rows
+
+
+def _count_lines(path: Path) -> Counted:
+    words, records = _count_units(path, None, None)
+    if not words:
+        raise ValueError(f"{path.name} has no transactions")
+    counts = {whole(word): count for word, count in words.items()}
+    items = [-1 if item is None else item for item in counts]
+    if not 0 <= min(items) <= max(items) < 1 << 62:
+        raise ValueError(
+            f"{path.name}: a transaction must be item numbers below 2^62, separated by spaces"
+        )
+    order = np.argsort(items)
+    values = np.array(list(counts.values()), dtype=np.int64)
+    return Counted(np.array(items, dtype=np.int64)[order], values[order], records)
+
+
+def _take_counts(path: Path) -> Counted:
+    with read_file(str(path), "count", "item") as columns:
+        rows = _fetch(path, columns.table)
+    try:
+        pairs = {item: _whole(count) for item, count in rows}
+        numbers = np.array(list(pairs.values()), dtype=np.int64)
+    except (ArithmeticError, ValueError, TypeError):
+        raise ValueError(f"{path.name}: every count must be a whole number") from None
+    if not numbers.size or (numbers < 0).any():
+        raise ValueError(f"{path.name}: counts must be at least 0, and there must be some")
+    if len(pairs) < len(rows):
+        raise ValueError(f"{path.name}: every item must occur once")
+    try:
+        named = np.array([int(item) for item in pairs], dtype=np.int64)
+    except (ValueError, TypeError, OverflowError):
+        named = np.arange(numbers.size)  # names, not numbers: any order serves
+    order = np.argsort(named)
+    return Counted(named[order], numbers[order], None)
+
+
+def _whole(count: Any) -> int:
+    number = Decimal(count)
+    if number != int(number):
+        raise ValueError("not a whole number")
+    return int(number)
+
+
+# --------------------------------------------------------------------------------------------------
+# The IBM Quest generator of transactions, written from its description.
+#
+# Agrawal and Srikant (VLDB 1994): customers buy *patterns*, sets of items that go together, and
+# seldom all of a pattern. A transaction takes patterns, each with some items missing, until it has
+# about as many items as it set out to have. T40I10D100K means transactions of 40 items on average,
+# patterns of 10, and 100,000 transactions.
+
+
+Rng = np.random.Generator
+
+_LENGTH = 40
+_PATTERN_LENGTH = 10
+_ITEMS = 1_000
+_PATTERNS = 2_000
+_CORRELATION = 0.25
+"""How much of a pattern comes, on average, from the one before it."""
+_CONFIDENCE, _CONFIDENCE_SPREAD = 0.75, 0.1
+"""How likely a pattern is to keep an item."""
+_AT_ONCE = 1 << 14
+
+
+def make_t40i10(transactions: int, seed: int) -> tuple[Integers, Integers]:
+    """Purchases: the transaction and the item of each, in order; the same for the same seed.
+
+    >>> transactions, items = make_t40i10(500, seed=1)
+    >>> np.unique(transactions).size, round(items.size / 5_000)
+    (500, 4)
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    targets = 1 + rng.poisson(_LENGTH - 1, transactions)
+    anyway = rng.random(transactions) < 0.5
+    bought = _bought(rng, *_patterns(rng))
+    cells: list[int] = []
+    waiting = next(bought)
+    for number, (target, take) in enumerate(zip(targets.tolist(), anyway.tolist(), strict=True)):
+        basket: set[int] = set()
+        while len(basket) < target:
+            larger = basket.union(waiting)
+            overflows = len(larger) > target
+            if overflows and basket and not take:
+                break  # what does not fit opens the next transaction
+            basket = larger
+            waiting = next(bought)
+            if overflows:
+                break
+        base = number * _ITEMS
+        cells += [base + item for item in basket]
+    return np.divmod(np.sort(np.array(cells, dtype=np.int64)), _ITEMS)
+
+
+def _bought(rng: Rng, patterns: Integers, sizes: Integers) -> Iterator[list[int]]:
+    """Patterns by weight, without end, each without the items that go missing."""
+    weights = rng.standard_exponential(_PATTERNS)
+    weights /= weights.sum()
+    confidence = rng.normal(_CONFIDENCE, _CONFIDENCE_SPREAD, _PATTERNS).clip(0, 1)
+    columns = np.arange(patterns.shape[1])
+    while True:
+        pick = rng.choice(_PATTERNS, _AT_ONCE, p=weights)
+        keep = sizes[pick] - np.minimum(_dropped(rng, confidence[pick]), sizes[pick])
+        keys = rng.random((pick.size, columns.size))
+        keys[columns >= sizes[pick][:, None]] = 2  # no item there: it comes last
+        shuffled = np.take_along_axis(patterns[pick], np.argsort(keys, axis=1), axis=1)
+        kept = shuffled[columns < keep[:, None]].tolist()
+        ends = keep.cumsum().tolist()
+        for start, end in pairwise([0, *ends]):
+            yield kept[start:end]
+
+
+def _patterns(rng: Rng) -> tuple[Integers, Integers]:
+    """Patterns, one a row, and how long each is; neighbours share items."""
+    weights = rng.standard_exponential(_ITEMS)
+    sizes = 1 + rng.poisson(_PATTERN_LENGTH - 1, _PATTERNS)
+    shares = np.rint(sizes * _CORRELATION * rng.standard_exponential(_PATTERNS))
+    patterns = np.zeros((_PATTERNS, int(sizes.max())), dtype=np.int64)
+    before = patterns[0, :0]
+    for row, size, share in zip(patterns, sizes.tolist(), shares.tolist(), strict=True):
+        taken = rng.choice(before, min(int(share), size, before.size), replace=False)
+        # The least of exponentials with these rates: a draw by weight without repetition.
+        race = rng.standard_exponential(_ITEMS) / weights
+        race[taken] = np.inf
+        fresh = np.argsort(race)[: size - taken.size]
+        row[:size] = np.concatenate([taken, fresh])
+        before = row[:size]
+    return patterns, sizes
+
+
+def _dropped(rng: Rng, confidence: NDArray[np.float64]) -> Integers:
+    """How many items go missing: one more for every toss above the confidence."""
+    with np.errstate(divide="ignore"):
+        falls = rng.standard_exponential(confidence.size) / -np.log1p(-confidence)
+    return np.floor(np.minimum(falls, 1e6)).astype(np.int64)
+
+
+# --------------------------------------------------------------------------------------------------
+# The paper's three data sets, by name: read from files, or made.
+
+
+FOLDER_VARIABLE = "DPGAP_DATA"
+PUBLISHED = {
+    "BMS-POS": (515_597, 1_657),
+    "Kosarak": (990_002, 41_270),
+    "T40I10D100K": (100_000, 942),
+}
+"""Records and items of each data set, as the paper states them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """Counts of items, in the order in which they are asked about, and where they come from."""
+
+    name: str
+    counts: Integers
+    records: int | None
+    source: str
+
+    @property
+    def items(self) -> int:
+        """How many items there are."""
+        return self.counts.size
+
+
+def load_all(folder: str | os.PathLike[str] | None = None) -> list[Dataset]:
+    """The data sets to experiment on.
+
+    `folder` is searched for the paper's three; a file instead takes the place of all of them.
+    Without one, the folder that the environment variable DPGAP_DATA names is searched. If that is
+    not set either, everything is made.
+    """
+    given = folder if folder is not None else os.environ.get(FOLDER_VARIABLE) or None
+    if given is None:
+        return [load(name, None) for name in PUBLISHED]
+    path = Path(given)
+    if path.is_file():
+        counted = read_counts(path)
+        return [_dataset(path.name.split(".")[0], counted, f"whole file {path.name}")]
+    if not path.is_dir():
+        raise FileNotFoundError(f"data must be a folder or a file, and there is none at {path}")
+    return [load(name, path) for name in PUBLISHED]
+
+
+def load(name: str, folder: Path | None) -> Dataset:
+    """One of the paper's data sets, from a folder or, without one, made."""
+    if name not in PUBLISHED:
+        raise ValueError(f"name must be one of {', '.join(PUBLISHED)}, not {name!r}")
+    if folder is None:
+        return _make(name)
+    whole = _whole_file(name, folder)
+    if whole is not None:
+        counted = read_counts(whole)
+        is_published = PUBLISHED[name] == (
+            counted.records or PUBLISHED[name][0],
+            counted.items.size,
+        )
+        doubt = "" if is_published else "; not of the published size"
+        return _dataset(name, counted, f"whole file {whole.name}{doubt}")
+    try:
+        return _COMPLETED[name](folder)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"no {name} in {folder}: expected {name}.dat or {name.lower()}.dat, gzipped or not"
+        ) from None
+
+
+def _whole_file(name: str, folder: Path) -> Path | None:
+    wanted = {f"{name.lower()}{ending}" for ending in (".dat", ".dat.gz", ".csv", ".parquet")}
+    found = sorted(
+        each for each in folder.iterdir() if each.name.lower().replace("_", "-") in wanted
+    )
+    return found[0] if found else None
+
+
+def _dataset(name: str, counted: Counted, source: str) -> Dataset:
+    counts = counted.counts.copy()
+    np.random.default_rng(0).shuffle(counts)
+    return Dataset(name, counts, counted.records, source)
+
+
+def _bms_pos(folder: Path) -> Dataset:
+    counted = read_counts(folder / "bms-pos-partial-275k.dat.gz")
+    return _dataset("BMS-POS", counted, "partial: 275,000 of the 515,597 records, as they are")
+
+
+def _kosarak(folder: Path) -> Dataset:
+    """Counts of 991 and more are those of the whole file; the tail is ten times the part's."""
+    top = read_counts(folder / "kosarak-item-counts-ge991.csv")
+    part = read_counts(folder / "kosarak-first100k.dat.gz")
+    records, items = PUBLISHED["Kosarak"]
+    rest = ~np.isin(part.items, top.items)
+    tail = np.minimum(np.rint(part.counts[rest] * records / 100_000), 990).astype(np.int64)
+    unseen = np.ones(items - top.items.size - tail.size, dtype=np.int64)
+    counts = np.concatenate([top.counts, tail, unseen])
+    return _dataset(
+        "Kosarak",
+        Counted(np.arange(items), counts, records),
+        "whole-data counts from 991 up; below, completed from the first 100,000 records, "
+        "and 1 for each item not seen in them",
+    )
+
+
+def _t40(folder: Path) -> Dataset:
+    """Exact counts where they are known; else ten times the part's, between the bounds known."""
+    known = read_counts(folder / "T40I10D100K-item-counts.csv")
+    part = read_counts(folder / "T40I10D100K-partial10k.dat.gz")
+    guess = dict(zip(part.items.tolist(), (10 * part.counts).tolist(), strict=True))
+    items = sorted({*known.items.tolist(), *guess})
+    bound = dict(zip(known.items.tolist(), known.counts.tolist(), strict=True))
+    counts = [
+        bound[item]
+        if bound.get(item, 0) >= 1_000
+        else max(bound.get(item, 0), min(guess.get(item, 0), 999))
+        for item in items
+    ]
+    return _dataset(
+        "T40I10D100K",
+        Counted(np.array(items), np.array(counts, dtype=np.int64), PUBLISHED["T40I10D100K"][0]),
+        "whole-data counts from 1,000 up; below, completed from the first 10,000 records",
+    )
+
+
+_COMPLETED: dict[str, Callable[[Path], Dataset]] = {
+    "BMS-POS": _bms_pos,
+    "Kosarak": _kosarak,
+    "T40I10D100K": _t40,
+}
+
+_CURVES = {
+    "BMS-POS": ((1, 307_600), (2, 119_600), (5, 76_200), (10, 48_000), (20, 32_800), (50, 13_300),
+                (100, 7_200), (200, 3_000), (400, 660), (800, 100), (1_200, 9), (1_657, 1)),
+    "Kosarak": ((1, 601_374), (2, 450_031), (3, 364_065), (5, 88_598), (10, 65_412), (20, 23_270),
+                (50, 10_616), (100, 6_468), (200, 4_149), (400, 2_494), (800, 1_583),
+                (1_200, 1_037), (5_000, 300), (20_000, 20), (41_270, 1)),
+}  # fmt: skip
+"""Ranks and counts that a stand-in's curve runs through, straight between them in logarithms."""
+
+
+def _make(name: str) -> Dataset:
+    records, items = PUBLISHED[name]
+    if name == "T40I10D100K":
+        _, bought = make_t40i10(records, seed=1994)
+        counted = Counted(*np.unique(bought, return_counts=True), records)
+        return _dataset(name, counted, "made by the Quest generator, seed 1994")
+    ranks, counts = np.array(_CURVES[name], dtype=np.float64).T
+    curve = np.exp(np.interp(np.log(np.arange(1, items + 1)), np.log(ranks), np.log(counts)))
+    whole = np.rint(curve).astype(np.int64)
+    counted = Counted(np.arange(items), whole, records)
+    return _dataset(name, counted, "synthetic stand-in with the published size; not the real data")
