@@ -16,7 +16,7 @@ from dpgap.proof import (
     prove,
     replay,
 )
-from dpgap.proof.checker.dependence import find_cycle
+from dpgap.proof.checker.alignment import find_cycle
 
 UNIT = LaplaceNoise(Fraction(1))
 

@@ -10,9 +10,8 @@ from scipy.stats import binom
 
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.proof.auditing.above_line import audit_delta
-from dpgap.proof.auditing.design import audit_design
 from dpgap.proof.auditing.designs import designs
-from dpgap.proof.auditing.finding import LEVEL, fit, lower_bound
+from dpgap.proof.auditing.finding import LEVEL, audit_design, fit, lower_bound
 from dpgap.proof.cases import RELEASED
 
 DESIGNS = {f"{design.name}, {design.variant}": design for design in designs()}

@@ -16,7 +16,7 @@ from dpgap.proof import Violation, prove
 from dpgap.proof.cases import cases
 from dpgap.proof.checker import joint
 from dpgap.proof.checker.families import altered
-from dpgap.proof.every import sets
+from dpgap.proof.every import exponential
 
 KINDS = ("general", "rising", "falling")
 
@@ -34,12 +34,12 @@ def test_every_number_of_answers_up_to_four_is_checked_with_every_k_below():
 
 @pytest.mark.parametrize("neighbours", KINDS)
 def test_the_range_of_half_margins_is_proved_and_no_smaller_range_is(neighbours: str):
-    low, high = sets.RANGES[neighbours]
+    low, high = exponential.RANGES[neighbours]
     mechanism = dpgap.JointTopK(2, 1)
-    assert sets.prove_range(mechanism, (2, 2), neighbours, (low, high)).labels[0] == "range"
+    assert exponential.prove_range(mechanism, (2, 2), neighbours, (low, high)).labels[0] == "range"
     for tighter in ((low * Fraction(99, 100), high), (low, high * Fraction(99, 100))):
         with pytest.raises(Violation, match="a half-margin can move beyond"):
-            sets.prove_range(mechanism, (2, 2), neighbours, tighter)
+            exponential.prove_range(mechanism, (2, 2), neighbours, tighter)
 
 
 def test_half_margins_stay_in_their_range_for_many_answers_and_every_k():

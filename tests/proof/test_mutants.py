@@ -9,7 +9,7 @@ import pytest
 from dpgap.exact.laws import LaplaceNoise
 from dpgap.proof import Violation, prove
 from dpgap.proof.audit import frequency
-from dpgap.proof.auditing.quadrature import integrate
+from dpgap.proof.auditing.winners import integrate
 from dpgap.proof.mutants.adaptive import TwoBranches
 from dpgap.proof.mutants.catalogue import catalogue, mutants
 from dpgap.proof.mutants.entry import ACCEPT, audit_mutant

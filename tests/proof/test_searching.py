@@ -18,13 +18,11 @@ from untold import of_mutant, of_shipped
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.proof import audit
-from dpgap.proof.auditing.calling import Calls
+from dpgap.proof.auditing.calling import NOT_ONE, Calls, changes_of_mind, pairs
 from dpgap.proof.auditing.designs import designs
-from dpgap.proof.auditing.events import IS, Clause
 from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value, upper_chance
-from dpgap.proof.auditing.neighbours import NOT_ONE, changes_of_mind, pairs
-from dpgap.proof.auditing.outputs import Codes, Outputs, leaves
-from dpgap.proof.auditing.parts import lowest_bit, parts_of
+from dpgap.proof.auditing.outputs import Codes, Outputs, leaves, lowest_bit, parts_of
+from dpgap.proof.auditing.searching import IS, Clause
 from dpgap.proof.mutants.catalogue import mutants
 from seams import bits_are, quick_in
 

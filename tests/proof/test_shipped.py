@@ -12,9 +12,8 @@ from dpgap.exact.laws import NOISES, LaplaceNoise
 from dpgap.proof import prove, search
 from dpgap.proof.cases import cases
 from dpgap.proof.checker import density
-from dpgap.proof.checker.any_share import AnyShare, for_any_share
 from dpgap.proof.checker.density import check_density
-from dpgap.proof.checker.families import altered
+from dpgap.proof.checker.families import AnyShare, altered, for_any_share
 from seams import quick_in
 
 CASES = cases()

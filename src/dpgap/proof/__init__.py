@@ -19,11 +19,10 @@ and to audit; `parallel` does it on all cores.
 
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, StaircaseNoise
 from dpgap.proof.audit import AuditResult, audit
-from dpgap.proof.checker.at_a_point import check
+from dpgap.proof.checker.alignment import check
 from dpgap.proof.checker.numbers import BadProgram, Violation
-from dpgap.proof.checker.proving import Counterexample, Proof, prove, replay
-from dpgap.proof.checker.random_search import search
-from dpgap.proof.every.stepwise import Stepwise, prove_every
+from dpgap.proof.checker.proving import Counterexample, Proof, prove, replay, search
+from dpgap.proof.every.theorems import Stepwise, prove_every
 
 __all__ = [
     "AuditResult",

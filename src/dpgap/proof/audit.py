@@ -16,10 +16,8 @@ from itertools import groupby
 from typing import Any
 
 from dpgap.exact.parameters import positive_integer, rational
-from dpgap.proof.auditing.calling import Calls
+from dpgap.proof.auditing.calling import Answers, Calls, frequency
 from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value, require_scipy
-from dpgap.proof.auditing.neighbours import Answers
-from dpgap.proof.auditing.path_sampling import frequency
 from dpgap.proof.auditing.searching import neighbours_to_try, search, taken
 from dpgap.proof.checker.proving import stated
 

@@ -26,9 +26,8 @@ from dpgap.pipelines.arrays import measured_above, measured_top_k
 from dpgap.pipelines.tables import Asked, above, counted, top_k
 from dpgap.proof.audit import audit
 from dpgap.proof.auditing.above_line import audit_delta
-from dpgap.proof.auditing.design import audit_design
 from dpgap.proof.auditing.designs import designs
-from dpgap.proof.auditing.finding import LEVEL, Audit
+from dpgap.proof.auditing.finding import LEVEL, Audit, audit_design
 from dpgap.proof.checker.density import check_density
 from dpgap.proof.checker.families import altered, any_sparse_vector
 from dpgap.proof.checker.hybrid import check_hybrid

@@ -12,11 +12,11 @@ from dpgap.exact.laws import NOISES
 from dpgap.proof import LaplaceNoise, Violation, prove_every, replay
 from dpgap.proof.cases import EVERY, cases
 from dpgap.proof.checker.families import altered
-from dpgap.proof.every import provers, rankings
+from dpgap.proof.every import rankings, theorem
 from dpgap.proof.every import theorem as theorems
 from dpgap.proof.every.folds import require_fold, require_loop
 from dpgap.proof.every.measurements import prove_measurement
-from dpgap.proof.every.streams import prove_known_stream, require_numbers
+from dpgap.proof.every.steps import prove_known_stream, require_numbers
 from dpgap.proof.every.theorems import shipped_for_every_n
 from dpgap.proof.mutants.catalogue import catalogue
 from seams import quick_in
@@ -131,7 +131,7 @@ def test_a_claim_that_can_fail_is_not_closed():
 )
 def test_one_prover_is_enough_unless_the_other_contradicts(other, closed, monkeypatch):
     sound = _theorem(lambda x: x < 0, given=[lambda x: x > 1])
-    both = {"z3": provers.ask_z3, "other": lambda text: other}
+    both = {"z3": theorem.ask_z3, "other": lambda text: other}
     monkeypatch.setattr(theorems, "PROVERS", both)
     if closed:
         assert theorems.close(sound).closed_by == ("z3",)

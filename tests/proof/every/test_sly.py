@@ -12,7 +12,7 @@ import dpgap
 from dpgap.proof import BadProgram, LaplaceNoise, Stepwise, Violation, prove_every
 from dpgap.proof.every.measurements import prove_measurement
 from dpgap.proof.every.rankings import prove_ranking
-from dpgap.proof.every.streams import prove_known_stream, prove_stream
+from dpgap.proof.every.steps import prove_known_stream, prove_stream
 
 
 class RemembersInADefault(Above):

@@ -24,7 +24,7 @@ from dpgap.proof import prove
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.hybrid import check_hybrid
 from dpgap.proof.checker.joint import check_joint
-from dpgap.proof.every.streams import require_numbers
+from dpgap.proof.every.steps import require_numbers
 from dpgap.proof.every.theorems import shipped_for_every_n
 from seams import quick_in
 

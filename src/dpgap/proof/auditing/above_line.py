@@ -17,10 +17,8 @@ from dpgap.exact.bits import secure_bits
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.hybrid_kernel import select_above
-from dpgap.proof.auditing.design import MOST, Design
-from dpgap.proof.auditing.finding import DELTA, Audit, fit, lower_chance
-from dpgap.proof.auditing.quadrature import nodes
-from dpgap.proof.auditing.winners import chances_of_winners
+from dpgap.proof.auditing.finding import DELTA, MOST, Audit, Design, fit, lower_chance
+from dpgap.proof.auditing.winners import chances_of_winners, nodes
 
 _ANSWERS = 3
 _ALLOWED = Fraction(1, 100)

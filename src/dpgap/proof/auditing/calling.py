@@ -2,12 +2,344 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
-from dpgap.proof.auditing.neighbours import Answers
+import numpy as np
+
+from dpgap.exact.bits import secure_bits
+from dpgap.exact.laws import Law, Noise, RealLaw, Scalar
+from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing.outputs import Codes, Leaves, Outputs, leaves
-from dpgap.proof.auditing.path_sampling import PASSED_ON, tabulate
+from dpgap.proof.checker.numbers import Affine, BadNoise, BadProgram, Stop, Violation
+from dpgap.proof.checker.path_explorer import PathExplorer
+
+# --------------------------------------------------------------------------------------------------
+# Neighbours to try on a program of which nothing is known: many shapes, sizes and levels.
+#
+# Every answer moves by at most the sensitivity. A mistake usually shows where answers are equal, or
+# differ by as much as they can move; where some fall and the others rise; or where a program
+# changes its mind, which is looked for.
+
+
+Answers = tuple[Any, ...]
+Pair = tuple[Answers, Answers]
+
+NOT_ONE = "one thing or another"
+_SIZES = (2, 5, 1, 3, 6)
+_LONG, _LONG_AT = 40, 5
+"""So many answers show what each of them loses a little of; how many pairs are more usual."""
+_FINER_AT = 2
+"""How many pairs are more usual than those that move by less than the sensitivity."""
+_FARTHEST = 7
+"""The level where a program changes its mind is looked for up to this power of 4, less one."""
+
+
+def pairs(
+    levels: Sequence[int], sensitivity: Any, *, monotonic: bool, reach: int | None, far: int
+) -> list[Pair]:
+    """Answers and neighbours, the more usual ones first.
+
+    >>> pairs([0], 1, monotonic=True, reach=1, far=8)[:2]
+    [((0, 0), (1, 0)), ((0, 0, 0, 0, 0), (1, 0, 0, 0, 0))]
+    """
+    by_size = [list(_of_size(size, levels, monotonic, reach, far)) for size in _SIZES]
+    turns = [pair for turn in zip_longest(*by_size) for pair in turn if pair is not None]
+    turns[_LONG_AT:_LONG_AT] = _long(levels, monotonic, reach)
+    scaled: list[Pair] = [
+        (tuple(x * sensitivity for x in one), tuple(x * sensitivity for x in other))
+        for one, other in turns
+    ]
+    scaled[_FINER_AT:_FINER_AT] = _finer(levels[0], sensitivity)
+    return list(dict.fromkeys(scaled))
+
+
+def _finer(level: int, sensitivity: Any) -> Iterator[Pair]:
+    """Moves by less than the sensitivity, which noise in steps of it gives away.
+
+    By 1 where it is a whole number; answers may have to be whole then, as they are if it is 1.
+    """
+    if sensitivity == 1:
+        return
+    move = 1 if sensitivity == int(sensitivity) else sensitivity / 2
+    for n in (2, 1):
+        yield (level * sensitivity,) * n, (level * sensitivity + move,) * n
+
+
+def _long(levels: Sequence[int], monotonic: bool, reach: int | None) -> Iterator[Pair]:
+    """Many equal answers, of which half rise and half fall; or stay, if all move one way."""
+    half = _LONG // 2
+    if reach is None or reach >= (half if monotonic else _LONG):
+        for level in levels:
+            yield (level,) * _LONG, (level + 1,) * half + (level - (not monotonic),) * half
+
+
+def _of_size(
+    n: int, levels: Sequence[int], monotonic: bool, reach: int | None, far: int
+) -> Iterator[Pair]:
+    """The pairs of so many answers, in units of the sensitivity."""
+    half = n // 2
+    for base, moves in (
+        ((0,) * n, (1,) * n),
+        ((0, 1) * half + (0,) * (n % 2), (1, -1) * half + (0,) * (n % 2)),
+        ((0,) * n, (1,) * (n - half) + (-1,) * half),
+        ((0,) * n, (1,) * (n - 1) + (-1,)),
+        ((0,) * n, (-1,) + (1,) * (n - 1)),
+        ((0,) * n, (1,) + (0,) * (n - 1)),
+        ((0,) * n, (0,) + (1,) * (n - 1)),
+        ((far,) * half + (0,) * (n - half), (-1,) * half + (1,) * (n - half)),
+        ((far,) * (n - half) + (0,) * half, (-1,) * (n - half) + (1,) * half),
+        ((0,) * n, (1,) * (n - 2) + (-1,) * 2),
+        ((0,) * n, (-1,) * 2 + (1,) * (n - 2)),
+        ((far, *(0, 1) * half)[:n], (0, *(1, -1) * half)[:n]),
+        ((0,) * n, (1,) * (n - half) + (0,) * half),
+        ((far,) * (n - half) + (0,) * half, (-1,) * (n - half) + (0,) * half),
+        ((0,) * n, (0,) * (n - 1) + (1,)),
+        ((1, 0, 2)[:n] + (0,) * (n - 3), (-1, 1, -1)[:n] + (0,) * (n - 3)),
+    ):
+        if len(base) != n or len(moves) != n or not any(moves):
+            continue
+        if monotonic and {1, -1} <= set(moves):
+            continue
+        if reach is not None and sum(map(abs, moves)) > reach:
+            continue
+        for level in levels:
+            answers = tuple(level + b for b in base)
+            yield answers, tuple(a + move for a, move in zip(answers, moves, strict=True))
+
+
+def changes_of_mind(mode: Callable[[Answers], Any]) -> list[int]:
+    """The level at which all answers at once change what is usually said, if there is one.
+
+    `mode` says what is usually said on some answers, or None where it takes no such answers.
+    """
+
+    def usual(level: int) -> Any:
+        return mode((level,) * 3)
+
+    start = usual(0)
+    if start in (None, NOT_ONE):
+        return []
+    for sign in (1, -1):
+        near = 0
+        for far in (sign * 4**power for power in range(_FARTHEST)):
+            said = usual(far)
+            if said not in (None, NOT_ONE, start):
+                return [_between(near, far, lambda level: bool(usual(level) == start))]
+            near = far if said == start else near
+    return []
+
+
+def _between(near: int, far: int, is_as_before: Callable[[int], bool]) -> int:
+    """About where it changes: the last level that is as before, halved down to."""
+    while abs(far - near) > 1:
+        middle = (near + far) // 2
+        near, far = (middle, far) if is_as_before(middle) else (near, middle)
+    return near
+
+
+# --------------------------------------------------------------------------------------------------
+# A program on many draws of noise at once: how often does an event happen?
+#
+# The program is run down each of its paths once, with all the runs that take that path together. So
+# a program that can be proved can also be sampled, as it is, a million times in seconds. Its noise
+# comes from secure bits.
+
+
+_AT_ONCE = 1 << 17
+_STORE = 1 << 10
+_ON_A_PATH = 20
+"""So many runs should share a path, or following it is not worth while."""
+
+
+class PathSampler(PathExplorer):
+    """Many points at once: runs that answer a question alike go on together."""
+
+    def __init__(self, size: int, *, on_grid: bool) -> None:
+        super().__init__()
+        self._size = size
+        self._on_grid = on_grid
+        self._everyone = np.arange(size)
+        self._here = [self._everyone]
+        self._laws: list[Law] = []
+        self._drawn: dict[tuple[int, Law], Floats] = {}
+        self.happened = 0
+
+    @property
+    def here(self) -> Integers:
+        """The runs on this path."""
+        return self._here[-1]
+
+    def start_over(self) -> None:
+        """Forget what was learnt on the last path."""
+        super().start_over()
+        self._laws = []
+
+    def draw(self, law: Law) -> Affine:
+        """The next draw of every run."""
+        self._laws.append(law)
+        return Affine(self, {len(self._laws) - 1: 1})
+
+    def branch(self, form: Affine) -> tuple[bool, Integers, Integers | None]:
+        """What the first run answers, the runs that agree, and those that do not."""
+        negative = self.values(form) < 0
+        first = bool(negative[0])
+        other = self.here[negative != first]
+        return first, self.here[negative == first], other if other.size else None
+
+    def values(self, form: Affine) -> Floats:
+        """What the form is in each of the runs on this path."""
+        values = np.full(self.here.size, float(form.constant))
+        for draw, by in form.terms.items():
+            assert isinstance(draw, int)  # answers are known here: noise alone is unknown
+            values += float(by) * self._draws(draw)[self.here]
+        return values
+
+    def _draws(self, number: int) -> Floats:
+        key = number, self._laws[number]
+        if key not in self._drawn:
+            self._drawn[key] = _sample(key[1], self._size, on_grid=self._on_grid)
+        return self._drawn[key]
+
+    def enter(self, form: Affine, negative: bool, state: Integers) -> None:
+        """Go on with the runs that answer so."""
+        self._here.append(state)
+
+    def leave(self) -> None:
+        """Go back to before the last answer entered."""
+        self._here.pop()
+
+
+def _sample(law: Law, size: int, *, on_grid: bool) -> Floats:
+    bits = secure_bits()
+    if on_grid or not isinstance(law, RealLaw):
+        return law.floors(bits, size).astype(np.float64)
+    low, high = law.bounds(bits.words(law.words, size))
+    return np.where(np.isfinite(high), (low + high) / 2, low)
+
+
+def frequency(
+    run: Callable[[Any, Noise], Any],
+    answers: Sequence[Scalar],
+    event: Callable[[Any], bool],
+    runs: int,
+    *,
+    on_grid: bool = False,
+) -> int:
+    """In how many of so many runs the event happens.
+
+    `event` is asked about the output. Of a generator it should read no more than it needs.
+
+    >>> import dpgap
+    >>> top = dpgap.NoisyMax(epsilon=1)
+    >>> frequency(top.run, [900, 0, 0], lambda output: output[0] == (0,), runs=1000)
+    1000
+    """
+    happened = 0
+    for done in range(0, runs, _AT_ONCE):
+        sampler = PathSampler(min(_AT_ONCE, runs - done), on_grid=on_grid)
+
+        def body(sampler: PathSampler = sampler) -> None:
+            if not event(run(answers, sampler)):
+                raise Stop
+            sampler.happened += sampler.here.size
+
+        sampler.explore(body)
+        happened += sampler.happened
+    return happened
+
+
+class OneByOne:
+    """Noise for one run after another, as numbers."""
+
+    def __init__(self, *, on_grid: bool) -> None:
+        self._on_grid = on_grid
+        self._drawn: dict[Law, list[float]] = {}
+
+    def draw(self, law: Law) -> float:
+        """The next draw."""
+        drawn = self._drawn.setdefault(law, [])
+        if not drawn:
+            drawn += _sample(law, _STORE, on_grid=self._on_grid).tolist()
+        return drawn.pop()
+
+
+class _TooManyPaths(Exception):  # noqa: N818 - a finding, not a fault
+    pass
+
+
+PASSED_ON = Stop, BadProgram, BadNoise, Violation, _TooManyPaths
+"""What is said about a program, and is not said by it."""
+
+
+def tabulate(
+    run: Callable[[Any, Noise], Any],
+    answers: Sequence[Scalar],
+    found: Callable[[Callable[[], Any], bool], Leaves],
+    outputs: Outputs,
+    *,
+    on_grid: bool = False,
+    together: bool | None = None,
+) -> bool:
+    """Enter what a program returns, in as many runs as there are outputs.
+
+    Runs go down each path together, or one by one. If nobody says which, they go together unless
+    there are too few of them on a path, or the program fails; then they are drawn again. What is
+    kept depends on what came out, so such runs are for a search, never for a test. Returns whether
+    all went together.
+
+    `found` calls what it is given and takes apart what that returns. It is told whether to raise
+    what that raises: numbers that stand for many runs may be the reason.
+    """
+    for done in range(0, outputs.runs, _AT_ONCE):
+        rows = range(done, min(done + _AT_ONCE, outputs.runs))
+        if together is not False:
+            raises = together is None
+            most = len(rows) // _ON_A_PATH if raises else len(rows)
+            try:
+                _tabulate_paths(
+                    run, answers, found, outputs, rows, most, on_grid=on_grid, raises=raises
+                )
+                continue
+            except Exception:
+                if not raises:
+                    raise
+                outputs.forget(slice(rows.start, rows.stop))
+                together = False
+        noise = OneByOne(on_grid=on_grid)
+        for row in rows:
+            outputs.put(row, found(partial(run, answers, noise), False))
+    return together is not False
+
+
+def _tabulate_paths(
+    run: Callable[[Any, Noise], Any],
+    answers: Sequence[Scalar],
+    found: Callable[[Callable[[], Any], bool], Leaves],
+    outputs: Outputs,
+    rows: range,
+    most: int,
+    *,
+    on_grid: bool,
+    raises: bool,
+) -> None:
+    """Enter some runs path by path, if there are at most so many paths."""
+    sampler = PathSampler(len(rows), on_grid=on_grid)
+
+    def body() -> None:
+        if sampler.count >= most:
+            raise _TooManyPaths
+        output = found(partial(run, answers, sampler), raises)
+        outputs.put(sampler.here + rows.start, output, sampler.values)
+
+    sampler.explore(body)
+
+
+# --------------------------------------------------------------------------------------------------
+# Calls of what is audited: a function, a function of many runs, or a program with its noise.
+
 
 _TRIES = 3
 """So many times must a function raise to be said to refuse answers."""

@@ -8,7 +8,7 @@ from dpgap.mechanisms.measuring import CountHull, Cube
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.proof.auditing.above_line import above_line
-from dpgap.proof.auditing.design import Design
+from dpgap.proof.auditing.finding import Design
 from dpgap.proof.auditing.first_above import first_above
 from dpgap.proof.auditing.measured import one_measured, two_measured
 from dpgap.proof.auditing.top_sets import top_set

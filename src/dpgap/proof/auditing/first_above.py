@@ -12,7 +12,7 @@ from dpgap.exact.laws import Law
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.sparse_vector_kernel import sift
-from dpgap.proof.auditing.design import MOST, Design, variant_of
+from dpgap.proof.auditing.finding import MOST, Design, variant_of
 
 _REACH = 40
 """How many scales away tails are cut off: below 1e-17."""

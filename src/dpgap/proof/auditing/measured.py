@@ -13,7 +13,7 @@ from dpgap.exact.bits import secure_bits
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
-from dpgap.proof.auditing.design import MOST, Design
+from dpgap.proof.auditing.finding import MOST, Design
 
 _REACH = 60
 

@@ -15,7 +15,7 @@ from dpgap.exact.reals import Floats, Integers
 from dpgap.exact.shells import below
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.joint_kernel import TOP_SET, Classes, select_classes
-from dpgap.proof.auditing.design import MOST, Design
+from dpgap.proof.auditing.finding import MOST, Design
 from dpgap.proof.auditing.winners import chances_of_winners
 
 _ANSWERS = (4, 4, 0, 0)

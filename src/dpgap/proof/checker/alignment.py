@@ -16,26 +16,27 @@ of the paper, and what we add to it)
 the `Judge` that the caller brings knows which.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from dpgap.exact.laws import Law, Noise, Scalar
 from dpgap.exact.parameters import readable
-from dpgap.proof.checker.guard import guarded
+from dpgap.proof.checker.families import Skeleton, collect, corners, seal, take_apart
 from dpgap.proof.checker.numbers import (
     Affine,
+    BadNoise,
     BadProgram,
     Condition,
     Exact,
     Path,
     Violation,
     exact,
+    guarded,
     noise_name,
+    squeeze,
 )
-from dpgap.proof.checker.output import Skeleton, collect, seal, take_apart
-from dpgap.proof.checker.volume import squeeze
 
 _MOST_DRAWS = 10_000
 _SECONDS = 10.0
@@ -227,3 +228,245 @@ def _require_same(made: Trial, same: Any, judge: Judge) -> None:
         judge.require_zero(
             number - changed, Violation("output", f"the neighbour gives {changed}, not {number}")
         )
+
+
+# --------------------------------------------------------------------------------------------------
+# Which draws each shift of an alignment depends on, and whether they depend in a ring.
+#
+# An alignment must be *acyclic*: in some order of the draws, each shift depends on earlier draws
+# only. Then it cannot squeeze many draws of noise into few.
+
+
+@dataclass(slots=True)
+class Aligned:
+    """What the shifts are on the paths with one kind of output."""
+
+    shifts: list[Scalar]
+    """Those of the first path."""
+    within: list[set[int]]
+    """For each shift the draws in it, on any path."""
+    varying: set[int] = field(default_factory=set)
+    """The shifts that are not the same form on all paths."""
+    asked: set[int] = field(default_factory=set)
+    """The draws that the alignment asked about."""
+
+    def needs(self) -> list[set[int]]:
+        """For each shift, the draws that it depends on."""
+        return [
+            inside | (self.asked if number in self.varying else set())
+            for number, inside in enumerate(self.within)
+        ]
+
+
+@dataclass(slots=True)
+class Dependence:
+    """Which draws each shift depends on, over all paths with the same discrete output.
+
+    A shift depends on the draws in it. If it is not the same form on all paths, it also depends
+    on every draw that the alignment asked about. Questions about answers alone, asked before any
+    about noise, are part of what is given.
+    """
+
+    kinds: dict[Any, Aligned] = field(default_factory=dict)
+    laws: dict[Skeleton, list[Law]] = field(default_factory=dict)
+
+    def add(self, trial: Trial) -> None:
+        """Take one more path into account."""
+        laws = trial.draws.laws
+        known = self.laws.setdefault(trial.skeleton, laws)
+        if known != laws:
+            raise Violation(
+                "draws",
+                f"the output {trial.skeleton} comes from {len(known)} draws or from "
+                f"{len(laws)}, or from other laws: the output must tell which",
+            )
+        key = (trial.skeleton, _answers_before_noise(trial.questions))
+        kind = self.kinds.setdefault(key, Aligned(trial.shifts, [set() for _ in trial.shifts]))
+        for number, (shift, before) in enumerate(zip(trial.shifts, kind.shifts, strict=True)):
+            if isinstance(shift, Affine):
+                kind.within[number] |= shift.draws
+            if not _same_form(shift, before):
+                kind.varying.add(number)
+        for about, _ in trial.questions:
+            kind.asked |= about
+
+    def cycles(self, *, general: bool) -> Iterator[list[int]]:
+        """A cycle for each kind of output whose alignment is not acyclic.
+
+        With `general`, one affine map for all paths with such an output need not be acyclic.
+        """
+        for kind in self.kinds.values():
+            cycle = find_cycle(kind.needs())
+            if cycle and not (general and not kind.varying):
+                yield cycle
+
+
+def _answers_before_noise(questions: Sequence[tuple[set[int], bool]]) -> tuple[bool, ...]:
+    answers = []
+    for about, answer in questions:
+        if about:
+            break
+        answers.append(answer)
+    return tuple(answers)
+
+
+def _same_form(a: Scalar, b: Scalar) -> bool:
+    difference = a - b
+    if isinstance(difference, Affine):
+        return not difference.terms and not difference.constant
+    return bool(difference == 0)
+
+
+def find_cycle(needs: Sequence[set[int]]) -> list[int]:
+    """Draws that depend on each other in a ring, or nothing.
+
+    >>> find_cycle([set(), {0}, {0, 1}]), find_cycle([{1}, {0}]), find_cycle([{0}])
+    ([], [0, 1], [0])
+    """
+    settled: set[int] = set()
+    progress = True
+    while progress:
+        ready = {i for i, need in enumerate(needs) if i not in settled and need <= settled}
+        settled |= ready
+        progress = bool(ready)
+    if len(settled) == len(needs):
+        return []
+    trail = [min(i for i in range(len(needs)) if i not in settled)]
+    while True:
+        following = min(need for need in needs[trail[-1]] if need not in settled)
+        if following in trail:
+            return trail[trail.index(following) :]
+        trail.append(following)
+
+
+def cycle_message(cycle: Sequence[int]) -> str:
+    """The cycle in words."""
+    ring = " → ".join(noise_name(draw) for draw in [*cycle, cycle[0]])
+    return (
+        f"the alignment is cyclic: {ring} (each shift depends on the next draw). "
+        "No order of the draws lets each shift depend on earlier ones only"
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# One point at a time: the conditions of a proof on given answers, neighbour and noise.
+#
+# Everything is exact: answers, noise and costs are fractions, and nothing is judged in floats. The
+# program gets its noise as unknowns, whose values are known here. So each shift shows which draws
+# it depends on. Each question of the alignment is then answered the other way as well: the shifts
+# that change depend on the draws that the question is about.
+
+
+_MOST_QUESTIONS = 1_000_000
+
+
+class Point:
+    """The judge of a single point."""
+
+    def __init__(self, noise: Sequence[Exact], epsilon: Exact) -> None:
+        self._noise = noise
+        self.epsilon = epsilon
+        self.ties = True
+        self._watching = False
+        self._asked = 0
+        self.contrary: int | None = None
+        """Which question of the alignment to answer the other way."""
+        self.alignment_questions: list[tuple[set[int], bool]] = []
+
+    def is_negative(self, form: Affine) -> bool:
+        """Whether the form is below zero here."""
+        self._asked += 1
+        if self._asked > _MOST_QUESTIONS:
+            raise BadProgram(f"the program never stops: it asked {_MOST_QUESTIONS:,} questions")
+        negative = self._at(form) < 0
+        if self._watching:
+            if len(self.alignment_questions) == self.contrary:
+                negative = not negative
+            self.alignment_questions.append((form.draws, negative))
+        return negative
+
+    def _at(self, number: Scalar) -> Exact:
+        if not isinstance(number, Affine):
+            return exact(number)
+        if any(draw >= len(self._noise) for draw in number.draws):
+            raise BadNoise(
+                f"noise must have a value for every draw: the program takes more than "
+                f"{len(self._noise)}"
+            )
+        return number.at(self._noise)
+
+    def assume(self, condition: Condition | bool) -> None:
+        """Refuse noise that could not have been drawn."""
+        if not condition:
+            raise BadNoise("noise must lie in the support of its law")
+
+    def require(self, condition: Condition | bool, violation: Violation) -> None:
+        """Raise the violation if the condition does not hold."""
+        if not condition:
+            raise violation
+
+    def require_zero(self, form: Affine, violation: Violation) -> None:
+        """Raise the violation if the form is not zero."""
+        if self._at(form) != 0:
+            raise violation
+
+    def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
+        """Raise a violation if shifting the draws costs more than ε less `extra`."""
+        total = max(corners(laws, [Fraction(self._at(shift)) for shift in shifts]))
+        if total > self.epsilon - extra:
+            allowed = readable(Fraction(self.epsilon - extra))
+            raise Violation("cost", f"the shifts cost {readable(total)}, more than {allowed}")
+
+    def watch_alignment(self, begins: bool) -> None:
+        """Say whether the questions that follow are the alignment's."""
+        self._watching = begins
+
+
+def check(
+    mechanism: Mechanism,
+    answers: Sequence[Scalar],
+    neighbour: Sequence[Scalar],
+    noise: Sequence[Scalar],
+    *,
+    epsilon: Scalar = None,
+    general: bool = False,
+) -> None:
+    """Check every condition at one point; raise a `Violation` that says which one fails.
+
+    >>> import dpgap
+    >>> top = dpgap.NoisyMax(epsilon=1)
+    >>> check(top, answers=[5, 3], neighbour=[4, 4], noise=[0, 1])
+    """
+    allowed = exact(mechanism.epsilon if epsilon is None else epsilon)  # type: ignore[attr-defined]
+    fixed = [exact(value) for value in noise]
+    before, after = [exact(a) for a in answers], [exact(a) for a in neighbour]
+    point = Point(fixed, allowed)
+    made = trial(mechanism, before, after, point, general=general)
+    drawn = len(made.draws.laws)
+    if drawn < len(fixed):
+        raise BadNoise(f"noise has {len(fixed)} values, but only {drawn} were drawn")
+    dependence = Dependence()
+    dependence.add(made)
+    for number, (about, _) in enumerate(made.questions):
+        if about:
+            dependence.add(
+                _otherwise(mechanism, before, after, made, Point(fixed, allowed), number)
+            )
+    for cycle in dependence.cycles(general=general):
+        raise Violation("acyclic", cycle_message(cycle))
+
+
+def _otherwise(
+    mechanism: Mechanism,
+    before: Sequence[Exact],
+    after: Sequence[Exact],
+    made: Trial,
+    point: Point,
+    question: int,
+) -> Trial:
+    """The shifts of the alignment, had one of its questions been answered the other way."""
+    point.contrary = question
+    point.watch_alignment(True)
+    noise = Given(Affine(point, {number: 1}) for number in range(len(made.draws.laws)))
+    shifts = list(mechanism.align(Given(before), Given(after), noise, seal(made.output)))
+    return replace(made, shifts=shifts, questions=made.questions[: question + 1])

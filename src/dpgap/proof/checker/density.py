@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker.alignment import Draws, Given
+from dpgap.proof.checker.families import collect
 from dpgap.proof.checker.numbers import Affine, Violation
-from dpgap.proof.checker.output import collect
 from dpgap.proof.checker.proving import CHECKED, REFUTED, Proof
 
 STEPS = 2

@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.proof.checker.alignment import Draws, Given
 from dpgap.proof.checker.density import STEPS, density, expanded
-from dpgap.proof.checker.families import altered
+from dpgap.proof.checker.families import altered, collect
 from dpgap.proof.checker.numbers import Affine, Violation
-from dpgap.proof.checker.output import collect
 from dpgap.proof.checker.proving import CHECKED, REFUTED, Proof
 
 _REACH = 4

@@ -1,7 +1,7 @@
 """Joint Top-K: checked in three steps, since no alignment proves it. docs/joint-top-k.md has more.
 
 1. For every n and k, half-margins of neighbouring answers differ by amounts that lie within 2Δ of
-   each other, or within Δ for monotonic answers. `dpgap.proof.every.sets` proves this.
+   each other, or within Δ for monotonic answers. `dpgap.proof.every.exponential` proves this.
 2. For few answers, the program returns the set with the largest noisy half-margin, and its lead
    over the second best. This is proved on all paths.
 3. So it is Noisy Max with exponential noise, over sets. docs/exponential-top-k.md, with k = 1,
@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.proof.checker.alignment import Draws, Given
 from dpgap.proof.checker.density import density
+from dpgap.proof.checker.families import collect
 from dpgap.proof.checker.numbers import Affine, Violation
-from dpgap.proof.checker.output import collect
 from dpgap.proof.checker.proving import CHECKED, FALLING, GENERAL, REFUTED, RISING, Proof
 
 _STEPS = 4

@@ -18,8 +18,8 @@ import numpy as np
 
 from dpgap.exact.laws import Law, MemorylessLaw, Noise
 from dpgap.proof.checker.alignment import Draws, Given
+from dpgap.proof.checker.families import collect, take_apart
 from dpgap.proof.checker.numbers import Affine, Violation
-from dpgap.proof.checker.output import collect, take_apart
 from dpgap.proof.checker.proving import CHECKED, REFUTED, Counterexample, Proof
 
 _SLACK = 1e-9

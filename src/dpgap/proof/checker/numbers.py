@@ -9,10 +9,18 @@ Noise is named by the number of its draw, everything else by a word.
 """
 
 import math
+import signal
+import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from contextlib import contextmanager
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
+from types import FrameType
 from typing import Any, NoReturn, Protocol
+
+from dpgap.exact.laws import Scalar
 
 Exact = int | Fraction
 Unknown = int | str
@@ -216,3 +224,121 @@ class Condition:
 
     def __ne__(self, other: object) -> bool:
         return bool(self) != other
+
+
+# --------------------------------------------------------------------------------------------------
+# Run somebody's program without hanging on it or being confused by its errors.
+
+
+class Stop(Exception):  # noqa: N818 - not a fault: passes through the program under proof
+    """Raised through the program to leave it; never shown."""
+
+
+@contextmanager
+def guarded(what: str, seconds: float) -> Iterator[None]:
+    """Run a part of the program. If it fails or never stops, a `BadProgram` says so."""
+    try:
+        with _deadline(f"{what} never stops: it was still running after {seconds:g} s", seconds):
+            yield
+    except (BadNoise, BadProgram, Violation, Stop):
+        raise
+    except RecursionError:
+        raise BadProgram(f"{what} never stops: it calls itself without end") from None
+    except Exception as error:
+        raise BadProgram(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _deadline(message: str, seconds: float) -> Iterator[None]:
+    if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
+        return (yield from _by_signal(message, seconds))
+    return (yield from _by_trace(message, seconds))
+
+
+def _by_signal(message: str, seconds: float) -> Iterator[None]:
+    armed = True
+
+    def ring(_signal: int, _frame: FrameType | None) -> None:
+        if armed:
+            raise BadProgram(message)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    rest, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, rest)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _by_trace(message: str, seconds: float) -> Iterator[None]:
+    """Other threads get no signals; there, look at the clock on every line."""
+    end = time.monotonic() + seconds
+
+    def look(_frame: FrameType, _event: str, _argument: Any) -> Any:
+        if time.monotonic() > end:
+            raise BadProgram(message)
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+# --------------------------------------------------------------------------------------------------
+# How much an affine alignment stretches or squeezes the space of noise, in exact fractions.
+
+
+def squeeze(shifts: Sequence[Scalar]) -> Exact:
+    """ln(1/|det J|), rounded up: what an affine alignment that shrinks volumes costs on top."""
+    stretch = jacobian(shifts)
+    if stretch == 0:
+        raise Violation("one-to-one", "the alignment maps different noise to the same: |det J| = 0")
+    return log_above(1 / stretch)
+
+
+def log_above(number: Fraction) -> Fraction:
+    """A rational just above ln of the number; 0 for 1.
+
+    >>> float(log_above(Fraction(2)))
+    0.6931471805599453
+    """
+    if number == 1:
+        return Fraction(0)
+    up = Context(prec=40, rounding=ROUND_CEILING)
+    quotient = up.divide(Decimal(number.numerator), Decimal(number.denominator))
+    return Fraction(up.next_plus(up.ln(quotient)))
+
+
+def determinant(rows: Sequence[Sequence[Exact]]) -> Fraction:
+    """The determinant, exactly.
+
+    >>> determinant([[0, 1], [1, 0]])
+    Fraction(-1, 1)
+    """
+    matrix = [[Fraction(entry) for entry in row] for row in rows]
+    result = Fraction(1)
+    for column in range(len(matrix)):
+        pivot = next((r for r in range(column, len(matrix)) if matrix[r][column]), None)
+        if pivot is None:
+            return Fraction(0)
+        if pivot != column:
+            matrix[column], matrix[pivot] = matrix[pivot], matrix[column]
+            result = -result
+        result *= matrix[column][column]
+        for row in matrix[column + 1 :]:
+            factor = row[column] / matrix[column][column]
+            for at in range(column, len(matrix)):
+                row[at] -= factor * matrix[column][at]
+    return result
+
+
+def jacobian(shifts: Sequence[Scalar]) -> Fraction:
+    """|det J| of an affine alignment: how much it stretches volumes."""
+    terms = [shift.terms if isinstance(shift, Affine) else {} for shift in shifts]
+    size = range(len(shifts))
+    return abs(determinant([[int(i == j) + terms[i].get(j, 0) for j in size] for i in size]))

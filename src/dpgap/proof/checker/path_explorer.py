@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpgap.proof.checker.guard import Stop
-from dpgap.proof.checker.numbers import Affine, BadProgram
+from dpgap.proof.checker.numbers import Affine, BadProgram, Stop
 
 _MOST_PATHS = 100_000
 _MOST_QUESTIONS = 10_000

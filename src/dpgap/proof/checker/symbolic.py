@@ -17,13 +17,13 @@ import z3
 
 from dpgap.exact.laws import Scalar
 from dpgap.exact.parameters import readable
-from dpgap.proof.checker.any_share import at_most, corners
-from dpgap.proof.checker.guard import Stop
+from dpgap.proof.checker.families import at_most, corners
 from dpgap.proof.checker.numbers import (
     Affine,
     BadProgram,
     Condition,
     Exact,
+    Stop,
     Unknown,
     Violation,
     exact,

@@ -22,11 +22,10 @@ from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Violation
-from dpgap.proof.every.few import prove_few
 from dpgap.proof.every.measurements import is_free_of_noise, released
+from dpgap.proof.every.memory import require_uniform
 from dpgap.proof.every.rankings import require_scales
-from dpgap.proof.every.theorem import Theorem
-from dpgap.proof.every.uniform import require_uniform
+from dpgap.proof.every.theorem import Theorem, prove_few
 
 _FEW = 3
 _MANY = 4

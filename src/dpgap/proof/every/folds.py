@@ -18,8 +18,8 @@ from fractions import Fraction
 from types import CodeType
 from typing import Any, NamedTuple
 
+from dpgap.proof.checker.families import Sealed
 from dpgap.proof.checker.numbers import Affine, Violation
-from dpgap.proof.checker.output import Sealed
 from dpgap.proof.every.memory import require_no_memory
 
 _METHODS = ("run", "step", "rise", "live")

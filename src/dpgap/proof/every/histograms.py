@@ -19,8 +19,8 @@ from dpgap.proof.checker.alignment import Trial, trial
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Violation
 from dpgap.proof.every.measurements import is_free_of_noise, released
+from dpgap.proof.every.memory import require_uniform
 from dpgap.proof.every.theorem import Theorem
-from dpgap.proof.every.uniform import require_uniform
 
 _MANY = 5
 _REACHES = (1, 2, 3, 5, 8)

@@ -23,9 +23,8 @@ from dpgap.exact.laws import Scalar
 from dpgap.mechanisms.measuring import Joint, Measurement
 from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.numbers import Affine, Violation
-from dpgap.proof.every.few import prove_few
-from dpgap.proof.every.theorem import Theorem
-from dpgap.proof.every.uniform import require_uniform
+from dpgap.proof.every.memory import require_uniform
+from dpgap.proof.every.theorem import Theorem, prove_few
 
 _MANY = 5
 _SIZES = (1, 2, 3, 4, 5, 8)

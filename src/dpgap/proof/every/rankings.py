@@ -23,9 +23,8 @@ from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Affine, Exact, Violation
-from dpgap.proof.every.few import prove_few
-from dpgap.proof.every.theorem import Theorem
-from dpgap.proof.every.uniform import require_uniform
+from dpgap.proof.every.memory import require_uniform
+from dpgap.proof.every.theorem import Theorem, prove_few
 
 _FEW = ((1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (2, 1), (2, 2))
 """Winners and losers."""

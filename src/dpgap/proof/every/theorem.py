@@ -10,8 +10,52 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dpgap.proof.checker.numbers import Violation
-from dpgap.proof.every.provers import PROVERS
+from dpgap.proof.checker.alignment import Trial, trial
+from dpgap.proof.checker.numbers import Exact, Violation
+from dpgap.proof.checker.proving import DIRECTIONS
+
+# --------------------------------------------------------------------------------------------------
+# Two provers that read the same text: z3 and cvc5.
+#
+# A text in SMT-LIB asks several times whether something is possible. Each prover answers with
+# "sat", "unsat" or "unknown".
+
+
+SECONDS = 5
+"""What a prover may take for one question."""
+
+
+def ask_z3(text: str) -> list[str]:
+    """What z3 says."""
+    import z3  # takes its time to load
+
+    context = z3.Context()
+    limit = f"(set-option :timeout {SECONDS * 1000})\n"
+    return str(z3.Z3_eval_smtlib2_string(context.ref(), limit + text)).split()
+
+
+def ask_cvc5(text: str) -> list[str]:
+    """What cvc5 says."""
+    import cvc5  # takes its time to load
+
+    solver = cvc5.Solver(cvc5.TermManager())
+    solver.setOption("incremental", "true")
+    solver.setOption("tlimit-per", str(SECONDS * 1000))
+    parser = cvc5.InputParser(solver)
+    parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "theorem")
+    names = parser.getSymbolManager()
+    said = ""
+    while not (command := parser.nextCommand()).isNull():
+        said += command.invoke(solver, names)
+    return said.split()
+
+
+PROVERS: Mapping[str, Callable[[str], list[str]]] = {"z3": ask_z3, "cvc5": ask_cvc5}
+
+
+# --------------------------------------------------------------------------------------------------
+# A theorem: hypotheses, and claims that follow from them. Two provers judge it.
+
 
 CLOSED, OPEN, CONTRADICTED = "closed", "open", "contradicted"
 
@@ -101,3 +145,49 @@ def close(each: Theorem) -> Closing:
         said = ", ".join(f"{name}: {verdict}" for name, verdict in closing.verdicts.items())
         raise Violation("provers", f"{each.name}: not closed ({said})")
     return closing
+
+
+# --------------------------------------------------------------------------------------------------
+# A whole program on the few answers that can show a violation, as a theorem.
+#
+# `run`, `align` and `run` again, as the checker does it (`checker.alignment`), and written down.
+
+
+def prove_few(
+    name: str,
+    program: Any,
+    n: int,
+    kind: str,
+    allowed: Exact | None,
+    settled: Callable[[Trial], bool],
+    *,
+    ties: bool = False,
+    paid: Callable[[Trial, Any], None] | None = None,
+) -> Theorem:
+    """The program on n answers costs at most what is allowed; raises the first violation.
+
+    `program` may be a function that makes one from unknowns. `settled` says whether the shifts of a
+    path depend on noise in an order that holds for every n. `paid` asks what each draw costs.
+    """
+    from dpgap.proof.every.recording import Recording
+
+    judge = Recording(allowed, ties=ties)
+    answers = [judge.unknown(f"q{i}") for i in range(n)]
+    moves = [judge.between(f"d{i}", *DIRECTIONS[kind]) for i in range(n)]
+    neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
+
+    made_from = program if hasattr(program, "run") else program(judge.unknown)
+    laws: list[Any] = []
+
+    def on_path() -> None:
+        made = trial(made_from, answers, neighbour, judge)
+        laws.extend(made.draws.laws if not laws else [])
+        uneven = Violation("draws", "how many draws are taken must not depend on noise")
+        judge.require(laws == made.draws.laws, uneven)
+        cyclic = Violation("acyclic", "shifts depend on noise in a way that may be cyclic")
+        judge.require(settled(made), cyclic)
+        if paid is not None:
+            paid(made, judge)
+
+    judge.explore(on_path)
+    return judge.theorem(f"{name}, {kind}")

@@ -6,12 +6,13 @@ violation. `streams`, `rankings` and `measurements` are there for mechanisms lik
 """
 
 import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dpgap.exact.laws import NOISES, REAL_NOISES, law_named
+from dpgap.exact.laws import NOISES, REAL_NOISES, Law, Noise, Scalar, law_named
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
@@ -19,8 +20,7 @@ from dpgap.mechanisms.measuring import CountHull, Cube, Laplace, Measurement
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.proof.checker.families import altered
-from dpgap.proof.checker.guard import guarded
-from dpgap.proof.checker.numbers import Exact, Violation
+from dpgap.proof.checker.numbers import Exact, Violation, guarded
 from dpgap.proof.checker.proving import (
     CHECKED,
     DIRECTIONS,
@@ -31,20 +31,15 @@ from dpgap.proof.checker.proving import (
     RISING,
     Counterexample,
     Proof,
+    directions,
+    prove,
 )
 from dpgap.proof.every.cuts import prove_cut
-from dpgap.proof.every.exponential import prove_exponential
+from dpgap.proof.every.exponential import prove_exponential, prove_half_margins
 from dpgap.proof.every.histograms import prove_histogram
 from dpgap.proof.every.measurements import prove_measurement
-from dpgap.proof.every.rankings import (
-    ONE_WINS,
-    prove_known_ranking,
-    prove_ranking,
-    require_scales,
-)
-from dpgap.proof.every.sets import prove_half_margins
-from dpgap.proof.every.steps import prove_steps
-from dpgap.proof.every.streams import prove_known_stream, prove_stream
+from dpgap.proof.every.rankings import ONE_WINS, prove_known_ranking, prove_ranking, require_scales
+from dpgap.proof.every.steps import prove_known_stream, prove_steps, prove_stream
 from dpgap.proof.every.theorem import Theorem, close
 
 EVERY = "every"
@@ -190,3 +185,98 @@ def _joint(*, epsilon: Any = 1, **more: Any) -> JointTopK:
 
 def _hybrid(*, k: int, epsilon: Any = 1, **more: Any) -> HybridTopK:
     return HybridTopK(0, k, epsilon, **more)
+
+
+# --------------------------------------------------------------------------------------------------
+# Write a stream as one step, and have it proved for every n.
+
+
+_MOST_ANSWERS = 3
+
+
+class Stepwise(ABC):
+    """A stream of answers, to be written as one step; everything else follows from it.
+
+    Say `epsilon`, the `shared_law` of the draw that all steps share, how many units there are
+    (`capacity`) and the ε of one (`unit`). Write `step` and `align_step`.
+    """
+
+    epsilon: Any
+    shared_law: Law
+    capacity: int
+    unit: Any
+    sensitivity: Any = 1
+
+    @abstractmethod
+    def step(
+        self, used: Scalar, answer: Scalar, shared: Scalar, noise: Noise
+    ) -> tuple[Any, Scalar]:
+        """What is said of one answer, and the units used after it."""
+
+    @abstractmethod
+    def align_step(
+        self, used: Scalar, move: Scalar, outcome: Any
+    ) -> tuple[Sequence[Scalar], Scalar]:
+        """A shift for every draw of a step, and the units used after it.
+
+        On the neighbour what is shared is higher by the `rise`. `move` makes up for that and for
+        the answer's own change.
+        """
+
+    def rise(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> Scalar:
+        """How far the shared draw is shifted."""
+        return self.sensitivity
+
+    def live(self, used: Scalar) -> Any:
+        """Whether the stream goes on once so many units are used."""
+        return used < self.capacity
+
+    def run(self, answers: Iterable[Scalar], noise: Noise) -> Iterator[Any]:
+        """One step after another."""
+        shared = noise.draw(self.shared_law)
+        used: Scalar = 0
+        for answer in answers:
+            outcome, used = self.step(used, answer, shared, noise)
+            yield outcome
+            if not self.live(used):
+                return
+
+    def align(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: Sequence[Any],
+    ) -> Iterator[Scalar]:
+        """The shifts of one step after another."""
+        yield (rise := self.rise(answers, neighbour))
+        used: Scalar = 0
+        for before, after, outcome in zip(answers, neighbour, output, strict=False):
+            shifts, used = self.align_step(used, rise + before - after, outcome)
+            yield from shifts
+
+
+def prove_every(mechanism: Any, *, neighbours: str | None = None, ties: bool = False) -> Proof:
+    """Prove that a stream is ε-private, however many answers there are.
+
+    `mechanism` is a `Stepwise`, or has the same methods, as `SparseVector` has. A refutation comes
+    with numbers, if few answers show it. The other arguments are those of `prove`.
+    """
+    missing = [
+        name for name in ("step", "align_step", "rise", "live") if not hasattr(mechanism, name)
+    ]
+    if missing:
+        raise TypeError(f"mechanism must have a method {missing[0]!r}: write it as a step")
+    kinds = directions(neighbours, mechanism)
+
+    def theorems() -> list[Any]:
+        return [each for kind in kinds for each in prove_steps(mechanism, kind, ties=ties)]
+
+    def example() -> Counterexample | None:
+        for n in range(1, _MOST_ANSWERS + 1):
+            found = prove(mechanism, n, neighbours=neighbours, ties=ties).counterexample
+            if found is not None:
+                return found
+        return None
+
+    return judged(theorems, " and ".join(kinds), example=example)

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from dpgap.exact.laws import LaplaceNoise, Scalar
+from dpgap.proof.auditing.calling import frequency
 from dpgap.proof.auditing.finding import EPSILON, Audit, lower_bound
-from dpgap.proof.auditing.path_sampling import frequency
 from dpgap.proof.checker.proving import Counterexample, Proof, prove, replay
 
 MUTANT, ACCEPT = "mutant", "accept"

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from dpgap.exact.laws import ExponentialNoise, Law, Noise, Scalar
 from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.proof.auditing.calling import frequency
 from dpgap.proof.auditing.finding import DELTA, lower_chance
-from dpgap.proof.auditing.path_sampling import frequency
 from dpgap.proof.checker.lone_items import chance_to_reach, check_lone_items, require_delta
 from dpgap.proof.checker.proving import Counterexample, Proof
 from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Event, Shifts, laplace, repeat

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from dpgap.exact.laws import LaplaceNoise, Scalar
 from dpgap.mechanisms.measuring import CountHull, Laplace
-from dpgap.proof.auditing.design import MOST
+from dpgap.proof.auditing.finding import MOST
 from dpgap.proof.auditing.measured import chances_of_pairs
 from dpgap.proof.mutants.entry import CatalogueEntry, Event
 
