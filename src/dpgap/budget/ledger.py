@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpgap._package import public
 from dpgap.budget.account import Amount, Answered, Request, granted, rounded_up
@@ -61,11 +61,9 @@ from dpgap.budget.requests import (
     stating,
     system_user,
 )
+from dpgap.budget.steward import Steward
 from dpgap.budget.store import Document, Outline, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
-
-if TYPE_CHECKING:
-    from dpgap.budget.steward import Steward
 
 
 @public
@@ -134,10 +132,8 @@ class Ledger:
         self._last(name)
         return LedgerAccount(self, name)
 
-    def steward(self, dataset: str) -> "Steward":
+    def steward(self, dataset: str) -> Steward:
         """What may be done with the budget of `dataset` besides spending it."""
-        from dpgap.budget.steward import Steward
-
         name = require_name(dataset)
         self._last(name)
         return Steward(self, name)

@@ -12,6 +12,7 @@ import typer
 
 from dpgap.budget.account import readable_text
 from dpgap.cli.commands import AsJSON, say_error
+from dpgap.cli.release import OutputFile, input_files
 from dpgap.exact.parameters import approximately
 from dpgap.releases.printable import in_a_cell, printable
 
@@ -334,7 +335,6 @@ def _write(text: str, out: Path | None, ledger: str, force: bool) -> None:
     if out is None:
         typer.echo(text, nl=False)
         return
-    from dpgap.cli.release import OutputFile, input_files
 
     inputs = [each for each in input_files("", "", ledger) if each.what == "the ledger"]
     output = OutputFile("--out", out, inputs, force)

@@ -34,6 +34,8 @@ from dpgap.data.domain import (
 )
 from dpgap.data.engines.base import Engine, engine_of
 from dpgap.data.engines.counted import count_bounded, count_in_engine
+from dpgap.data.filtering import keep
+from dpgap.data.filters import Filter
 from dpgap.data.private_counts import (
     UNREADABLE,
     CountsByGroup,
@@ -75,14 +77,12 @@ from dpgap.data.sources import (
     whole_words,
     with_valid_text,
 )
-from dpgap.data.values import number_of
+from dpgap.data.values import arrow_texts, each_value, is_number, number_of
 from dpgap.exact.parameters import Rational
 from dpgap.releases.questions import ADD_OR_REMOVE, OBSERVED, Origin
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
-
-    from dpgap.data.filters import Filter
 
 
 # --------------------------------------------------------------------------------------------------
@@ -140,8 +140,6 @@ def _arrow(frame: nw.DataFrame[Any], roles: dict[str, str]) -> Any:
 
 def _of_pandas(column: Any, *, is_told: bool) -> Any:
     """A column whose type follows its rows: text, or floats if it has amounts and is no more."""
-    from dpgap.data.values import arrow_texts, each_value, is_number
-
     if is_told:
         return arrow_texts(column)
     return column if is_number(column.dtype) else each_value(column, _float_of)
@@ -220,9 +218,7 @@ def open_rows(
     return engine_of(frame), frame
 
 
-def _filtered(frame: Frame, where: "Filter", engine: Engine | None) -> Frame:
-    from dpgap.data.filtering import keep
-
+def _filtered(frame: Frame, where: Filter, engine: Engine | None) -> Frame:
     kept: Frame = keep(frame, where, engine)
     return kept
 

@@ -44,7 +44,7 @@ from dpgap.data.filters import (
 from dpgap.data.private_counts import UNREADABLE, quietly
 from dpgap.data.query import Reading, require_exact_text
 from dpgap.data.sources import Frame, guessed
-from dpgap.data.values import form_of, moment_of, number_of
+from dpgap.data.values import form_of, is_number, judging, moment_of, number_of, since_1970
 
 _TEXTS = ("String", "Categorical", "Enum")
 _VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
@@ -239,8 +239,6 @@ class _Rows:
 
     def _reading_of_pandas(self, name: str, literal: type) -> "Reading | _ByValue":
         """A column whose type follows its rows: value by value, or quicker and the same."""
-        from dpgap.data.values import is_number, judging, since_1970
-
         column, kind = self._frame.to_native()[name], self._schema[name]
         family = _family(kind)
         if kind == nw.String and str(column.dtype) != "object":

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -22,15 +22,13 @@ from narwhals.dtypes import DType
 
 from dpgap.data.domain import Domain, Stated, domain_of, read_domain, text_of, whole
 from dpgap.data.engines.base import Engine
+from dpgap.data.filters import Filter, read_filter
 from dpgap.data.private_counts import UNREADABLE, quietly
 from dpgap.data.sources import Frame, Lazy, guessed, require_columns
+from dpgap.data.values import plain_frame
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.parameters import positive_integer, positive_rational, rational
 from dpgap.releases.questions import ADD_OR_REMOVE
-
-if TYPE_CHECKING:
-    from dpgap.data.filters import Filter
-
 
 # --------------------------------------------------------------------------------------------------
 # What is asked of a table beside its counts: filters, groups, sums, and how far a unit reaches.
@@ -71,7 +69,7 @@ class Bounds:
     at_most: Fraction = Fraction(1)
     at_least: Fraction = Fraction(0)
     step: Fraction = Fraction(1)
-    where: "Filter | None" = None
+    where: Filter | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -149,7 +147,7 @@ def read_bounds(
         by=by,
         groups=None if by is None else _read_groups(groups),
         max_groups=max_groups,
-        where=None if where is None else _read_filter(where),
+        where=None if where is None else read_filter(where),
         **_read_sum(sum, at_most, at_least, step),
     )
 
@@ -162,12 +160,6 @@ def _require_add_or_remove(neighbours: str, **given: Any) -> None:
                 f"{words[name]} needs neighbours {ADD_OR_REMOVE!r}: where a unit is replaced, both "
                 "its old and its new items and groups move, which doubles the noise"
             )
-
-
-def _read_filter(where: str) -> "Filter":
-    from dpgap.data.filters import read_filter
-
-    return read_filter(where)
 
 
 def _read_groups(groups: Any) -> Domain:
@@ -265,8 +257,6 @@ def states_numbers(frame: Frame, name: str) -> bool:
 
 def _purify_pandas(frame: Frame, names: list[str]) -> Frame:
     """The columns of a pandas frame, which alone may hold anything."""
-    from dpgap.data.values import plain_frame
-
     pure: Frame = quietly(lambda: nw.from_native(plain_frame(frame.to_native(), names)), UNREADABLE)
     return pure
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-import dpgap
-from dpgap.data.counts import units_of
+from dpgap.data.counts import counts, units_of
 from dpgap.data.private_counts import CountsByGroup, CountsInMemory, Integers, PrivateCounts
 from dpgap.desk.config import FileFaults, ListedData, StewardsFile, Topic
 from dpgap.desk.middleware import Refused
@@ -129,4 +128,4 @@ def _count(data: ListedData, topic: Topic) -> Any:
     if topic.item is None:
         return units_of(data.table, **facts, **topic.counting)
     counting = {"domain": None, **topic.counting}
-    return _fetched(dpgap.counts(data.table, **facts, item=topic.item, **counting))
+    return _fetched(counts(data.table, **facts, item=topic.item, **counting))

@@ -17,12 +17,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
-import dpgap
 from dpgap.budget.account import NOTHING, Account, Amount, Request
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import approximately, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.arrays import ABOVE_METHODS
+from dpgap.pipelines.plan import Plan, plan
 from dpgap.pipelines.routes import Routed
 from dpgap.pipelines.tables import Asked, answer, counted
 from dpgap.releases.plain import HISTOGRAM, METHODS
@@ -280,11 +280,9 @@ def _errors(question: DeskQuestion, facts: PrivateCounts) -> _Errors:
     return _Errors(step * row.error, close, step * row.half_width, step * row.selection_noise)
 
 
-def _plan(
-    question: DeskQuestion, facts: PrivateCounts, epsilon: Fraction, **sizes: Any
-) -> dpgap.Plan:
+def _plan(question: DeskQuestion, facts: PrivateCounts, epsilon: Fraction, **sizes: Any) -> Plan:
     is_above = question.kind == "above"
-    return dpgap.plan(
+    return plan(
         k=question.k,
         epsilon=epsilon,
         method=question.method,
