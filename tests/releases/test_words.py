@@ -15,7 +15,7 @@ import dpgap
 from dpgap.budget.ledger import Ledger, LedgerAccount
 from dpgap.cli.main import app
 from dpgap.releases.document import _KINDS, SHOWN, handed_out
-from dpgap.releases.page import page, session_page
+from dpgap.releases.page import environment, page, session_page
 from dpgap.releases.release import Release
 from dpgap.releases.text import shown
 from seams import quick_in
@@ -161,10 +161,9 @@ BROKEN = {
     "dpgap.releases.release._shown": "rows",
     "dpgap.releases.document.rows_of": "items",
     "dpgap.releases.page.Scale.of": "picture",
-    "dpgap.releases.page._table": "numbers",
     "dpgap.releases.page._looked_at": "lead",
-    "dpgap.releases.page.reading_of": "reading",
-    "dpgap.releases.page.terms_and_mechanisms": "making",
+    "dpgap.releases.page._reading": "reading",
+    "dpgap.releases.page._asked": "making",
 }
 
 
@@ -209,6 +208,25 @@ def test_what_fails_is_left_out_of_every_face_and_logged_by_its_kind(
     assert result.exit_code == 0
     monkeypatch.undo()
     assert dpgap.read_release(handed_out(kept)).to_json() == release.to_json()
+
+
+def test_a_part_of_a_page_that_its_template_cannot_make_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*columns: Any) -> None:
+        raise ValueError(f"{columns}")
+
+    release = RELEASES["table"]([600, 300, 5, 0])(2, 9)
+    assert "<table>" in page(release)
+    broken = environment()
+    broken.globals["zip"] = fails
+    monkeypatch.setattr("dpgap.releases.page.TEMPLATES", broken)
+    rest = page(release)
+    assert "The numbers" not in rest
+    assert "<figure>" not in rest
+    assert "What may be believed" in rest
+    assert "What is guaranteed" in rest
+    assert _left_out(caplog) == ["numbers is left out: ValueError"]
 
 
 def test_the_other_sentences_are_said_where_one_fails(

@@ -34,7 +34,7 @@ def desk(
         from dpgap.desk.config import FileFaults, read_stewards_file
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            f"the desk needs FastAPI, Uvicorn and Jinja2: {how_to_get('desk')}"
+            f"the desk needs FastAPI and Uvicorn: {how_to_get('desk')}"
         ) from None
     if token:
         made = new_token()

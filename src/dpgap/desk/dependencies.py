@@ -8,15 +8,12 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-import jinja2
 from fastapi import Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse
-from markupsafe import Markup
 
 from dpgap.budget.entries import Entry
 from dpgap.desk.auth import LASTS, Visitor
@@ -24,10 +21,7 @@ from dpgap.desk.config import ListedData
 from dpgap.desk.middleware import ENTER, NOT_YOURS, Refused
 from dpgap.desk.questions import about, text_of
 from dpgap.desk.queue import Archived, Desk, Page, shares
-from dpgap.exact.parameters import readable
-from dpgap.releases.findings import plural
-from dpgap.releases.page import STYLE
-from dpgap.releases.printable import visible
+from dpgap.releases.page import STYLE, environment
 
 _FIELDS = 40
 _AT_ONCE = 12
@@ -180,13 +174,7 @@ _FILES = files("dpgap.desk").joinpath("static")
 STATIC = {name: (kind, (_FILES / name).read_text("utf-8")) for name, kind in _KINDS.items()}
 STATIC["page.css"] = "text/css", STYLE
 
-_templates = jinja2.Environment(
-    loader=jinja2.PackageLoader("dpgap.desk"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_templates = environment("dpgap.desk")
 
 
 def _with_epsilon(query: str, epsilon: Fraction) -> str:
@@ -196,12 +184,8 @@ def _with_epsilon(query: str, epsilon: Fraction) -> str:
 
 _templates.filters |= {
     "with_epsilon": _with_epsilon,
-    "seen": visible,
-    "plural": plural,
-    "epsilon": lru_cache(maxsize=1024)(readable),  # lists have the same ones again and again
     "decimal": lambda value: f"{math.floor(value * 10**12) / 10**12:.12g}",  # never more than it is
     "percent": lambda share: f"{100 * float(share):.2f}%",
-    "moment": lambda at: at[:16].replace("T", " "),
     "about": about,
     "shares": shares,
 }
@@ -221,8 +205,3 @@ def shown(
     values["visitor"] = visitor
     values["form_key"] = visitor and desk.door.passes.form_key(visitor.carried)
     return HTMLResponse(_templates.get_template(template).render(values), status_code=status)
-
-
-def html(fragment: str) -> Markup:
-    """HTML that our own release pages wrote, escaped already."""
-    return Markup(fragment)

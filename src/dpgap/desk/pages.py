@@ -25,16 +25,14 @@ from dpgap.desk.dependencies import (
     desk_of,
     form_of,
     give_pass,
-    html,
     older,
     shown,
 )
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
 from dpgap.desk.questions import DeskQuestion, prospects, text_of
 from dpgap.desk.queue import NEVER_BEGAN, Desk, Page
-from dpgap.releases.findings import title_of
-from dpgap.releases.ledger_page import ledger_fragment
-from dpgap.releases.page import fragment, page
+from dpgap.releases.ledger_page import ledger_values
+from dpgap.releases.page import page
 from dpgap.releases.text import to_csv
 
 router = APIRouter(include_in_schema=False)
@@ -161,8 +159,7 @@ def release(request: Request, at: AtData, number: str) -> Response:
         "release.html",
         at,
         number=int(stem),
-        heading=title_of(found),
-        content=html(fragment(found)),
+        release=found,
         again="again" in request.query_params,
     )
 
@@ -261,8 +258,8 @@ def overview(request: Request, visitor: AStewardsBrowser) -> Response:
     desk = desk_of(request)
     listed = desk.datasets(visitor)
     books = [desk.ledger.outline(data.budget) for data in listed]
-    content = html(ledger_fragment(books))
-    return shown(request, "steward.html", visitor=visitor, listed=listed, content=content)
+    values = ledger_values(books)
+    return shown(request, "steward.html", visitor=visitor, listed=listed, **values)
 
 
 @stewards_router.get("/steward/{name}")

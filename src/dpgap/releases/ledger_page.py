@@ -4,8 +4,7 @@ No scripts, no fonts, no images, nothing from outside. Every name is made visibl
 ε of different data sets protect different people and do not add up, so no sum is shown over them.
 """
 
-import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from fractions import Fraction
 from itertools import accumulate, groupby
@@ -13,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.budget.account import NOTHING, Amount
 from dpgap.budget.requests import is_one_table
-from dpgap.exact.parameters import approximately
-from dpgap.releases.page import drawn_row, listed, safe, section, standalone
+from dpgap.releases.page import rendered
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry
@@ -33,50 +31,32 @@ class Part(NamedTuple):
     limit: Fraction
     note: str
 
+    def share(self, value: Fraction) -> float:
+        """How long a part of the bar is, in per cent."""
+        whole = max(self.limit, self.spent + self.held) or Fraction(1)
+        return round(float(value / whole) * 100, 2)
+
 
 def ledger_page(books: "list[Outline]") -> str:
     """The whole page, as HTML."""
-    last = max((book.last.at[:16].replace("T", " ") for book in books), default="never")
-    sets = "1 data set" if len(books) == 1 else f"{len(books)} data sets"
-    lead = f"{sets}, each with a budget of its own; last entry: {last}."
-    body = f'<p class="lead">{html.escape(lead)}</p>\n{ledger_fragment(books)}'
-    return standalone("What was spent", body, "Made with dpgap.")
+    return rendered("ledger.html", title="What was spent", **ledger_values(books))
 
 
-def ledger_fragment(books: "list[Outline]") -> str:
-    """All but the title: what a page that has its own shows inside an element of class `dpgap`."""
-    return "\n".join(
-        [
-            _facts(books),
-            section("By data set", _bars(_of_datasets(books))),
-            section("By person", _bars(_of_people(books))),
-            section("Over time", _plot("".join(map(_over_time, books)))),
-            section("How to read this page", listed(_READING)),
-        ]
-    )
-
-
-_READING = [
-    "Blue is spent. Orange is reserved: under way, or broken off; it counts as spent.",
-    "The pale rest of a bar is left.",
-    "A person's bar ends at their allowance, or at the whole budget if they have none.",
-    "Over time, the line is what was spent or reserved, and the dashed one the total.",
-    "The ε of different data sets protect different tables and do not add up.",
-    "Where several data sets have one table, their ε do add up: a bar shows the sum.",
-]
-
-
-def _facts(books: "list[Outline]") -> str:
+def ledger_values(books: "list[Outline]") -> dict[str, Any]:
+    """What the template asks for; the desk has a page of its own around it."""
     facts = {
         "data sets": len(books),
         "people": len({who for book in books for who in _spent_by_person(book)}),
         "releases settled": sum(book.settled for book in books),
         "under way or broken off": sum(len(book.waiting) for book in books),
     }
-    cells = "".join(
-        f"<div><dt>{name}</dt><dd>{count:,}</dd></div>" for name, count in facts.items()
-    )
-    return f'<dl class="facts">{cells}</dl>'
+    return {
+        "books": books,
+        "facts": facts,
+        "of_datasets": list(_of_datasets(books)),
+        "of_people": list(_of_people(books)),
+        "over_time": list(map(_over_time, books)),
+    }
 
 
 def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
@@ -146,29 +126,8 @@ def _person(entry: "Entry") -> str:
     return entry.person or entry.who.partition("@")[0]
 
 
-def _plot(rows: str) -> str:
-    return f'<div class="plot">{rows}</div>' if rows else "<p>Nothing yet.</p>"
-
-
-def _bars(parts: Iterable[Part]) -> str:
-    return _plot("".join(map(_bar, parts)))
-
-
-def _bar(part: Part) -> str:
-    whole = max(part.limit, part.spent + part.held) or Fraction(1)
-    spent, held = (round(float(it / whole) * 100, 2) for it in (part.spent, part.held))
-    note = f" ({part.note})" if part.note else ""
-    drawn = (
-        '<rect class="left" width="100%" height="100%" rx="3"/>'
-        f'<rect class="spent" width="{spent}%" height="100%" rx="3"/>'
-        f'<rect class="held" x="{spent}%" width="{held}%" height="100%"/>'
-    )
-    value = f"{_short(part.spent)} <small>of {_short(part.limit)}{note}</small>"
-    return drawn_row(f"<bdi>{safe(part.name)}</bdi>", drawn, value, " bar")
-
-
-def _over_time(outline: "Outline") -> str:
-    """One data set: a line of steps for what is gone, a dashed one for the total."""
+def _over_time(outline: "Outline") -> dict[str, str]:
+    """One data set as paths: a line of steps for the total, and one for what is gone."""
     book = outline.spread
     stamps = (datetime.fromisoformat(entry.at).timestamp() for entry in book)
     times = list(accumulate(stamps, max))  # a settlement has the time of its charge
@@ -185,18 +144,5 @@ def _over_time(outline: "Outline") -> str:
         points = (f"H{x}V{height(value)}" for x, value in zip(places, values, strict=True))
         return f"M0 {height(values[0])}{''.join(point for point, _ in groupby(points))}H{_WIDE}"
 
-    drawn = (
-        f'<svg viewBox="0 0 {_WIDE} {_HIGH}" preserveAspectRatio="none" width="100%" height="100%">'
-        f'<path class="total" d="{steps([entry.total for entry in book])}"/>'
-        f'<path class="gone" d="{steps([entry.spent + entry.reserved for entry in book])}"/></svg>'
-    )
-    dates = "".join(
-        f'<text x="{x}" y="14" text-anchor="{anchor}">{html.escape(entry.at[:10])}</text>'
-        for x, anchor, entry in (("0", "start", book[0]), ("100%", "end", book[-1]))
-    )
-    name, total = f"<bdi>{safe(book[-1].dataset)}</bdi>", f"ε = {_short(book[-1].total)}"
-    return drawn_row(name, drawn, total, " steps") + drawn_row("", dates, "", " axis")
-
-
-def _short(value: Fraction) -> str:
-    return approximately(value, 4)
+    gone = [entry.spent + entry.reserved for entry in book]
+    return {"total": steps([entry.total for entry in book]), "gone": steps(gone)}

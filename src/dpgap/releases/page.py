@@ -1,19 +1,22 @@
 """A release as HTML: what may be believed, the picture, the numbers, the guarantee, its making.
 
-Whatever comes from data or user is made visible and escaped.
+Pages are made by the templates beside this file, which escape everything that they are given. What
+is here are words, numbers and places in drawings, as plain text.
 """
 
 import base64
 import hashlib
-import html
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from importlib.resources import files
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import jinja2
+from markupsafe import Markup
 
 from dpgap.exact.parameters import approximately, readable
 from dpgap.releases.by_group import ReleasesByGroup
@@ -55,8 +58,6 @@ STYLE = files("dpgap.releases").joinpath("page.css").read_text(encoding="utf-8")
 """The one stylesheet, for a `<style>` element."""
 
 _TOGETHER = re.compile(r"(?<=[εδp]) (?=[=<≈])|(?<=[εδp] [=<≈]) |(?<=\d) (?=%)")
-_MANY = 4
-"""A page of as many parts has a table of contents."""
 
 
 def content_policy(*styles: str) -> str:
@@ -74,49 +75,9 @@ CONTENT_POLICY = content_policy(STYLE)
 """The policy under which a page of a release can be served; it states it itself as well."""
 
 
-def standalone(title: str, body: str, footer: str, *, more_styles: Sequence[str] = ()) -> str:
-    """The whole document, of HTML; `more_styles` are those of drawings in it."""
-    policy = content_policy(STYLE, *more_styles)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n"
-        f'<body class="dpgap">\n<main>\n<h1>{title}</h1>\n{body}\n</main>\n'
-        f"<footer>{footer} This page loads nothing and runs nothing.</footer>\n</body>\n</html>\n"
-    )
-
-
-def section(title: str, content: str, level: int = 2, name: str = "") -> str:
-    """A part of a page with its heading; links lead to it if it has a name. All are HTML."""
-    at = f' id="{name}"' if name else ""
-    return f"<section{at}>\n<h{level}>{title}</h{level}>\n{content}\n</section>"
-
-
-def contents(titles: Sequence[str], names: Sequence[str], kind: str) -> str:
-    """Links to the parts of a page; nothing where they are few."""
-    if len(titles) < _MANY:
-        return ""
-    links = (
-        f'<li><a href="#{name}">{title}</a></li>' for title, name in zip(titles, names, strict=True)
-    )
-    return f'<nav class="{kind}" aria-label="On this page"><ol>{"".join(links)}</ol></nav>'
-
-
-def listed(sentences: list[str]) -> str:
-    """Sentences of HTML, one below the other."""
-    return f"<ul>{''.join(f'<li>{sentence}</li>' for sentence in sentences)}</ul>"
-
-
-def safe(name: object) -> str:
-    """An untrusted name in full, visible and escaped."""
-    return html.escape(visible(name))
-
-
-def text(sentence: str) -> str:
+def together(sentence: str) -> Markup:
     """A sentence, escaped, in which no line ends inside of "ε = 1", "p < 0.001" or "95 %"."""
-    return "&nbsp;".join(map(html.escape, _TOGETHER.split(sentence)))
+    return Markup("&nbsp;").join(_TOGETHER.split(sentence))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -183,161 +144,74 @@ class Scale(NamedTuple):
         largest = max(abs(self.low), abs(self.high))
         return f"{value:.6g}" if largest >= 1e15 else f"{value:,.{int(largest < 100)}f}"
 
+    def side(self, value: float) -> str:
+        """On which side of a value there is more room for words."""
+        return "start" if float(self(value)[:-1]) < 50 else "end"
+
     def __call__(self, value: float) -> str:
         share = (value - self.low) / (self.high - self.low)
         return f"{4 + 92 * min(max(share, 0.0), 1.0):.2f}%"
 
 
-def picture(release: Measured, units: str = "", *, is_first: bool = True) -> str:
-    """A dot and an interval for each row, with its rank, name and estimate; HTML.
+class Picture(NamedTuple):
+    """What is drawn of a release: a dot and an interval for each row."""
 
-    What dots and bands are is said below the first of several pictures.
-    """
+    scale: Scale | None
+    """None where the values are too large to be drawn."""
+    line: float | None
+    """What items had to exceed."""
+    units: str
+    brackets: list[list[Row]]
+    """The rows; those whose order is not sure stand together."""
+    caption: list[str]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it has an axis above as well."""
+        return sum(map(len, self.brackets)) > _LONG
+
+    @property
+    def ticks(self) -> list[tuple[str, float]]:
+        """Where the round numbers of its scale lie."""
+        return [] if self.scale is None else [(self.scale(tick), tick) for tick in self.scale.ticks]
+
+
+def picture(release: Measured, is_first: bool = True) -> Picture:
+    """The picture of a release; what dots and bands are is said below the first of several."""
     rows = rows_of(release)
     line = None if release.line is None else float(release.line)
-    if not rows:
-        return ""
     ends = [end for row in rows for end in (row.low, row.estimate, row.high) if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
-    if scale is None:
-        return "<p>The values are too large, or too close to each other, to be drawn.</p>"
-    axis = _axis(scale, units)
-    above = axis if len(rows) > _LONG else ""
-    mark = "" if line is None else _mark(scale, line)
-    groups = release.groups()
-    has_brackets = len(groups) < len(rows)
-    body = "".join(_group(scale, line, rows, group) for group in groups)
-    said = [_DOTS] if is_first else []
-    said += _caption(scale, line, has_brackets)
-    caption = f"<figcaption>{' '.join(said)}</figcaption>\n" if said else ""
-    return (
-        f"<figure>\n{caption}"
-        '<div class="plot" role="img" aria-label="The estimates and intervals of the table, drawn">'
-        f"{mark}{above}{body}{axis}</div>\n</figure>"
-    )
-
-
-def _caption(scale: Scale, line: float | None, has_brackets: bool) -> Iterator[str]:
-    if has_brackets:
-        yield "The order of rows in a bracket is not sure."
+    units = units_of(release.question) if isinstance(release, TableRelease) else ""
+    brackets = [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
+    caption = [_DOTS] if is_first else []
+    if len(brackets) < len(rows):
+        caption.append("The order of rows in a bracket is not sure.")
     if line is not None:
-        yield "The dashed line is what items had to exceed."
-    if scale.low > 0:
-        yield f"The scale begins at {scale.value(scale.low)}, not at 0."
-
-
-def _group(scale: Scale, line: float | None, rows: list[Row], ranks: Sequence[int]) -> str:
-    """Rows whose order is not sure stand in a bracket."""
-    body = "".join(_dot(scale, line, rows[rank - 1]) for rank in ranks)
-    if len(ranks) == 1:
-        return body
-    return f'<div class="close">{body}</div>'
-
-
-def _dot(scale: Scale, line: float | None, row: Row) -> str:
-    x, high = scale(row.estimate), scale(row.high)
-    low = "0" if row.low is None else scale(row.low)
-    drawn = (
-        f'<line class="guide" x1="0" x2="100%" y1="50%" y2="50%"/>{"".join(_behind(scale, line))}'
-        f'<line class="interval" x1="{low}" x2="{high}" y1="50%" y2="50%"/>'
-        f'<circle class="dot" cx="{x}" cy="50%" r="3"/>'
-    )
-    name = f'<span class="rank">{row.rank}</span> <bdi>{html.escape(visible(row.item))}</bdi>'
-    return drawn_row(name, drawn, scale.value(row.estimate))
-
-
-def drawn_row(name: str, drawn: str, value: str, kind: str = "") -> str:
-    """A name, a drawing as wide as there is room, and a value; all are HTML."""
-    return (
-        f'<div class="row{kind}"><span class="name">{name}</span>'
-        f'<svg width="100%" height="28" aria-hidden="true">{drawn}</svg>'
-        f'<span class="value">{value}</span></div>'
-    )
-
-
-def _behind(scale: Scale, line: float | None) -> Iterator[str]:
-    """The lines that every row has behind it."""
-    for tick in scale.ticks:
-        yield _upright("zero" if tick == 0 else "grid", scale(tick))
-    if line is not None:
-        yield _upright("threshold", scale(line))
-
-
-def _upright(kind: str, x: str) -> str:
-    return f'<line class="{kind}" x1="{x}" x2="{x}" y1="0" y2="100%"/>'
-
-
-def _axis(scale: Scale, units: str) -> str:
-    numbers = "".join(
-        f'<text x="{scale(tick)}" y="18" text-anchor="middle">{scale.text(tick)}</text>'
-        for tick in scale.ticks
-    )
-    return drawn_row(units, numbers, "", " axis")
-
-
-def _mark(scale: Scale, line: float) -> str:
-    """The words above the line that items had to exceed."""
-    x = scale(line)
-    anchor = "start" if float(x[:-1]) < 50 else "end"
-    words = f'<text x="{x}" y="18" text-anchor="{anchor}">the line: {scale.value(line)}</text>'
-    return drawn_row("", words, "", " axis")
+        caption.append("The dashed line is what items had to exceed.")
+    if scale is not None and scale.low > 0:
+        caption.append(f"The scale begins at {scale.value(scale.low)}, not at 0.")
+    return Picture(scale, line, units, brackets, caption)
 
 
 # --------------------------------------------------------------------------------------------------
 # A release as HTML: what may be believed, the picture, the numbers, the guarantee, its making.
 
 
-_NAMES = (*NAMES, "index")
-
-
 def page(release: Release) -> str:
     """The whole document, which stands alone."""
     question = question_of(release)
-    made = html.escape(release.made.words(question and question.origin.table))
-    return standalone(html.escape(title_of(release)), fragment(release), f"{made}.")
+    made = release.made.words(question and question.origin.table)
+    return rendered("page.html", release=release, title=title_of(release), made=made)
 
 
 def notebook(release: Release) -> str:
     """The same for a notebook's cell: with the stylesheet, without a page around it."""
-    title = html.escape(title_of(release))
-    body = f'<p class="title">{title}</p>\n{fragment(release)}'
-    return f'<style>{STYLE}</style>\n<div class="dpgap">\n{body}\n</div>'
-
-
-def fragment(release: Release) -> str:
-    """All but the title: what a page that has its own shows inside an element of class `dpgap`."""
-    parts: dict[str, Callable[[], Iterable[str]]] = {
-        "answer": lambda: answer(release),
-        "guarantee": lambda: [_guarantee(release)],
-        "reading": lambda: how_to_read(reading_of(release)),
-        "making": lambda: [_making(release)],
-    }
-    return "\n".join(piece for name, make in parts.items() for piece in sentences(name, make))
-
-
-def answer(
-    release: Release, level: int = 2, name: str = "group", *, is_alone: bool = True
-) -> Iterator[str]:
-    """What was found: findings and numbers, with headings of this level; `name` is for links.
-
-    What is said of many releases is left out if it is not alone on its page.
-    """
-    yield from sentences("lead", lambda: _lead(release))
-    if not isinstance(release, ReleasesByGroup):
-        yield from _found(release, sentences("findings", lambda: _said(release, is_alone)), level)
-        yield from _numbers(release, level)
-        return
-    yield from _found(release, cut_in_words(release), level)
-    groups = [f"<bdi>{safe(group)}</bdi>" for group in release]
-    names = [f"{name}-{place}" for place in range(1, len(groups) + 1)]
-    yield contents(groups, names, "groups")
-    for place, (group, each, at) in enumerate(zip(groups, release.values(), names, strict=True)):
-        numbers = _numbers(each, level + 1, is_first=not place)
-        content = [*_found(each, own_findings(each), level + 1), *numbers]
-        yield f'<div class="part">{section(group, "".join(content), level, at)}</div>'
+    return rendered("notebook.html", release=release)
 
 
 def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
+    """The findings; what is said of many releases is left out where it is not alone."""
     if is_alone or not isinstance(release, Selected):
         return release.findings
     return (*cut_in_words(release), *own_findings(release), *why_no_p_values(release))
@@ -345,7 +219,7 @@ def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
 
 def _lead(release: Release) -> Iterator[str]:
     if release.made.again:
-        yield f'<p class="lead">{AGAIN}</p>'
+        yield AGAIN
     question = question_of(release)
     if question is not None:
         spent, came_to = "all of it", getattr(release, "spent", release.epsilon)
@@ -353,7 +227,7 @@ def _lead(release: Release) -> Iterator[str]:
             spent = f"about {approximately(came_to, 3)}"
         delta = f", δ = {readable(question.delta)}" if question.delta else ""
         promise = f"ε = {readable(release.epsilon)}{delta}, {spent} spent."
-        yield f'<p class="lead">{text("".join(_looked_at(release, question)) + promise)}</p>'
+        yield "".join(_looked_at(release, question)) + promise
 
 
 def _looked_at(release: Release, question: Question) -> Iterator[str]:
@@ -370,57 +244,20 @@ def _looked_at(release: Release, question: Question) -> Iterator[str]:
         yield f"Only rows where {visible(origin.where)}. "
 
 
-def _found(release: Release, findings: Sequence[str], level: int) -> Iterator[str]:
-    """What may be believed, before any number."""
-    if findings:
-        kind = "findings noise" if is_mostly_noise(release) else "findings"
-        content = section("What may be believed", listed(list(map(text, findings))), level)
-        yield f'<div class="{kind}">{content}</div>'
+class Guarantee(NamedTuple):
+    """What a page promises."""
+
+    exposed: list[str]
+    """What is said of questions that are not private; then nothing is promised."""
+    whole: str
+    own: dict[str, list[str]]
+    """Under which more conditions, and the titles of the questions that have them."""
 
 
-def _numbers(release: Release, level: int, *, is_first: bool = True) -> tuple[str, ...]:
-    return sentences("numbers", lambda: _numbers_of(release, level, is_first))
-
-
-def _numbers_of(release: Release, level: int, is_first: bool) -> Iterator[str]:
-    columns = cells_of(release)
-    if not any(columns.values()):
-        return
-    content, kinds = _table(columns), ["measured" if isinstance(release, Measured) else "numbers"]
-    if isinstance(release, Measured):
-        units = units_of(release.question) if isinstance(release, TableRelease) else ""
-        draw = partial(picture, release, html.escape(units), is_first=is_first)
-        content = attempted("picture", draw, "") + content
-    if is_mostly_noise(release):
-        content = f'<p class="lead">Greyed, because it is mostly noise.</p>{content}'
-        kinds.append("noise")
-    yield f'<div class="{" ".join(kinds)}">{section("The numbers", content, level)}</div>'
-
-
-def _table(columns: dict[str, list[str]]) -> str:
-    head = "".join(map(_heading, columns))
-    rows = zip(*columns.values(), strict=True)
-    body = "\n".join(f"<tr>{''.join(map(_cell, columns, row))}</tr>" for row in rows)
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-
-
-def _heading(name: str) -> str:
-    kind = ' class="name"' if name in _NAMES else ""
-    return f'<th scope="col"{kind}>{html.escape(name)}</th>'
-
-
-def _cell(name: str, cell: str) -> str:
-    if name in _NAMES:
-        return f'<th scope="row"><bdi>{html.escape(cell)}</bdi></th>'
-    return f'<td data-heading="{html.escape(name)}">{html.escape(cell)}</td>'
-
-
-def _guarantee(release: Release) -> str:
-    words = f"<p>{text(printable(release.guarantee))}</p>"
-    question = question_of(release)
-    if question is not None and not question.origin.is_private:
-        return f'<div class="warning">{section("Not private", words)}</div>'
-    return section("What is guaranteed", words)
+def _guarantee(release: Release) -> Guarantee:
+    question, words = question_of(release), printable(release.guarantee)
+    is_private = question is None or question.origin.is_private
+    return Guarantee([] if is_private else [words], words, {})
 
 
 _BEFORE_SELECTION = (
@@ -454,12 +291,12 @@ _READ_OFF = (
 _AGAIN = "Asking again gives other noise, and costs its ε again."
 
 
-def reading_of(release: Release) -> list[str]:
-    """How to read the numbers: sentences of HTML."""
+def _reading_of(release: Release) -> list[str]:
+    """How to read the numbers."""
     if not isinstance(release, ReleasesByGroup):
-        return [text(sentence) for sentence in _reading(release)]
+        return list(_reading(release))
     said = (sentence for each in release.values() for sentence in _reading(each))
-    return [text(sentence) for sentence in dict.fromkeys((*release.general_findings, *said))]
+    return list(dict.fromkeys((*release.general_findings, *said)))
 
 
 def _reading(release: Release) -> Iterator[str]:
@@ -477,17 +314,7 @@ def _reading(release: Release) -> Iterator[str]:
     yield _AGAIN
 
 
-def how_to_read(reading: list[str]) -> Iterator[str]:
-    """The section of these sentences of HTML, if there are any."""
-    if reading:
-        yield section("How to read the numbers", listed(reading))
-
-
-def _making(release: Release) -> str:
-    return section("How it was made", terms_and_mechanisms(made(release), release.mechanisms))
-
-
-def made(release: Release) -> dict[str, str]:
+def _made(release: Release) -> list[tuple[str, str]]:
     """When and how a release was made: what is said, and what of it."""
     terms = {"made": release.made.words()}
     if release.made.ledger is not None:
@@ -500,14 +327,7 @@ def made(release: Release) -> dict[str, str]:
     if isinstance(release, Measured) and release.looked:
         seen = "; ".join(f"rank {rank}: {value:,.1f}" for rank, value in release.looked)
         terms["what the look measured"] = f"{seen} (part of the release)"
-    return terms
-
-
-def terms_and_mechanisms(terms: dict[str, str], mechanisms: Sequence[MechanismUsed]) -> str:
-    """What was said of a release, and what drew its noise, as a list."""
-    pairs = "".join(f"<dt>{name}</dt><dd>{safe(term)}</dd>" for name, term in terms.items())
-    used = "".join(f"<dd>{safe(_used(each))}</dd>" for each in mechanisms)
-    return f"<dl>{pairs}{'<dt>mechanisms, in order</dt>' if used else ''}{used}</dl>"
+    return list(terms.items())
 
 
 def _used(mechanism: MechanismUsed) -> str:
@@ -555,20 +375,14 @@ def _asked(question: Question) -> dict[str, str]:
 
 def session_page(releases: Sequence[Release], words: str) -> str:
     """All releases as one document; `words` say what they came to."""
-    titles = [html.escape(title_of(release)) for release in releases]
-    names = [f"question-{place}" for place in range(1, len(releases) + 1)]
     said = (sentences("reading", partial(_session_reading, release)) for release in releases)
-    reading = list(dict.fromkeys(chain.from_iterable(said)))
-    parts = [
-        f'<p class="lead">{text(words)}</p>',
-        contents(titles, names, "questions"),
-        *map(_answered, releases, titles, names),
-        *sentences("guarantee", lambda: _guarantees(releases, titles)),
-        *how_to_read(reading),
-        *sentences("making", lambda: _session_making(releases, titles)),
-    ]
-    last = f"{html.escape(releases[-1].made.words())}." if releases else ""
-    return standalone(html.escape(_title(releases)), "\n".join(filter(None, parts)), last)
+    return rendered(
+        "session.html",
+        releases=releases,
+        title=_title(releases),
+        words=words,
+        reading=list(dict.fromkeys(chain.from_iterable(said))),
+    )
 
 
 def _title(releases: Sequence[Release]) -> str:
@@ -579,40 +393,35 @@ def _title(releases: Sequence[Release]) -> str:
     return many if table is None else f"{many} about {printable(table)}"
 
 
-def _answered(release: Release, title: str, name: str) -> str:
-    made = sentences("answer", lambda: answer(release, 3, f"{name}-group", is_alone=False))
-    content = "\n".join(made)
-    return f'<div class="part">{section(title, content, 2, name)}</div>'
-
-
 def _session_reading(release: Release) -> Iterator[str]:
     """How far claims may be trusted, which is said of each question; and how to read numbers."""
     if isinstance(release, Selected):
         said = [each for each in general_findings(release) if each not in why_no_p_values(release)]
         for sentence in said:
-            yield text(sentence.replace("Claims about", "For each question, claims about"))
-    yield from reading_of(release)
+            yield sentence.replace("Claims about", "For each question, claims about")
+    yield from _reading_of(release)
 
 
-def _guarantees(releases: Sequence[Release], titles: Sequence[str]) -> Iterator[str]:
+def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
     """One for all of it, and under what conditions; those of one question have its title."""
-    asked = [question for release in releases if (question := question_of(release))]
-    exposed = [question for question in asked if not question.origin.is_private]
-    if exposed:
-        words = "".join(f"<p>{text(question.guarantee())}</p>" for question in exposed)
-        yield f'<div class="warning">{section("Not private", words)}</div>'
-    elif asked:
-        said = [[text(printable(each)) for each in question.conditions()] for question in asked]
-        common = [each for each in said[0] if all(each in own for own in said)]
-        promise = text(f"All of this page together: {_promise(releases, asked)}")
-        whole = f"<p>{' '.join([promise, *common])}</p>"
-        own: dict[str, str] = {}
-        for title, each in zip(titles, said, strict=True):
-            rest = " ".join(sentence for sentence in each if sentence not in common)
-            own[rest] = f"{own.get(rest, '')}<dt>{title}</dt>"
-        parts = "".join(f"{whose}<dd>{rest}</dd>" for rest, whose in own.items() if rest)
-        more = f'<dl class="of-each">{parts}</dl>' if parts else ""
-        yield section("What is guaranteed", whole + more)
+    asked = [(title_of(each), question) for each in releases if (question := question_of(each))]
+    questions = [question for _, question in asked]
+    exposed = [each.guarantee() for each in questions if not each.origin.is_private]
+    if exposed or not asked:
+        return Guarantee(exposed, "", {})
+    said = [[printable(each) for each in question.conditions()] for question in questions]
+    common = _common(said)
+    own: dict[str, list[str]] = {}
+    for (title, _), each in zip(asked, said, strict=True):
+        if rest := " ".join(sentence for sentence in each if sentence not in common):
+            own.setdefault(rest, []).append(title)
+    promise = f"All of this page together: {_promise(releases, questions)}"
+    return Guarantee([], " ".join([promise, *common]), own)
+
+
+def _common(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """What stands in all of the lists."""
+    return [each for each in lists[0] if all(each in other for other in lists)]
 
 
 def _promise(releases: Sequence[Release], asked: Sequence[Question]) -> str:
@@ -626,14 +435,63 @@ def _promise(releases: Sequence[Release], asked: Sequence[Question]) -> str:
     return promise[0].lower() + promise[1:]
 
 
-def _session_making(releases: Sequence[Release], titles: Sequence[str]) -> Iterator[str]:
-    """What is the same for all releases, then what is not."""
-    terms = [made(release) for release in releases]
-    if not terms:
-        return
-    common = dict(item for item in terms[0].items() if all(item in own.items() for own in terms))
-    parts = [terms_and_mechanisms(common, ())] if common else []
-    for release, title, own in zip(releases, titles, terms, strict=True):
-        rest = {name: term for name, term in own.items() if name not in common}
-        parts.append(section(title, terms_and_mechanisms(rest, release.mechanisms), 3))
-    yield section("How it was made", "\n".join(parts))
+# --------------------------------------------------------------------------------------------------
+# The templates, and what they ask of a release.
+
+
+def environment(*packages: str) -> jinja2.Environment:
+    """The templates of these packages and our own, in which everything is escaped.
+
+    Only the stylesheet is taken as it is. `attempt` leaves out a part that cannot be made.
+    """
+    loaders = [jinja2.PackageLoader(package) for package in (*packages, "dpgap.releases")]
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {
+        "attempt": lambda part, caller: attempted(part, caller, ""),
+        "content_policy": content_policy,
+        "names": (*NAMES, "index"),
+        "style": Markup(STYLE),
+        "zip": zip,
+    }
+    made.tests |= {
+        "by_group": lambda release: isinstance(release, ReleasesByGroup),
+        "measured": lambda release: isinstance(release, Measured),
+        "mostly_noise": is_mostly_noise,
+    }
+    made.filters |= {
+        "cells": cells_of,
+        "common": _common,
+        "cut": cut_in_words,
+        "drawn": picture,
+        "epsilon": lru_cache(maxsize=1024)(readable),  # lists have the same ones again and again
+        "findings": _said,
+        "guarantee": _guarantee,
+        "guarantee_of_all": _guarantee_of_all,
+        "lead": _lead,
+        "made": _made,
+        "moment": lambda at: at[:16].replace("T", " "),
+        "own_findings": own_findings,
+        "plural": plural,
+        "reading": _reading_of,
+        "seen": visible,
+        "short": lambda value: approximately(value, 4),
+        "title_of": title_of,
+        "together": together,
+        "used": _used,
+    }
+    return made
+
+
+TEMPLATES = environment()
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template of ours with these values."""
+    return TEMPLATES.get_template(template).render(values)

@@ -3,7 +3,6 @@
 Nothing here has ever seen a private number. Each release carries its guarantee in plain words.
 """
 
-import html
 import importlib
 import math
 from abc import ABC, abstractmethod
@@ -308,18 +307,9 @@ class Table(ABC):
         return filter(None, said)
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{html.escape(words)}</p>" for words in self._words())
-        return attempted("rows", self.rows_in_html, "") + said
+        from dpgap.releases.page import rendered
 
-    def rows_in_html(self) -> str:
-        """The rows as a table of HTML, in which names are only text."""
-        columns = self.cells()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in zip(*columns.values(), strict=True)
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return rendered("table.html", table=self, words=self._words())
 
 
 def digits_of(columns: Mapping[str, Sequence[Any]]) -> int:

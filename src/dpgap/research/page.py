@@ -1,10 +1,11 @@
 """The page that sets claims beside measurements: as HTML that stands alone, and as Markdown."""
 
-import html
 import re
 from collections.abc import Mapping, Sequence
 
-from dpgap.releases.page import section, standalone
+from markupsafe import Markup
+
+from dpgap.releases.page import environment
 from dpgap.research.claims import Claim
 from dpgap.research.datasets import PUBLISHED, Dataset
 
@@ -62,22 +63,17 @@ def as_html(
     runs: int,
 ) -> str:
     """One page with everything on it; `figures` are SVG."""
-    tables = "".join(
-        section(title, _html_table(*rows)) for title, rows in _tables(claims, datasets).items()
+    drawn = {name: _inline(figures[name], name) for name in TITLES if name in figures}
+    template = environment("dpgap.research").get_template("reproduction.html")
+    return template.render(
+        title="The paper, reproduced",
+        introduction=_INTRODUCTION,
+        method=f"{_METHOD} {runs:,} runs a point.",
+        tables=_tables(claims, datasets),
+        classes=_CLASSES,
+        figures={TITLES[name]: Markup(svg) for name, svg in drawn.items()},
+        styles=sorted(set(_STYLE.findall("".join(drawn.values())))),
     )
-    drawn = "".join(
-        f"<figure><figcaption>{html.escape(title)}</figcaption>"
-        f"{_inline(figures[name], name)}</figure>"
-        for name, title in TITLES.items()
-        if name in figures
-    )
-    method = f"{html.escape(_METHOD)} {runs:,} runs a point."
-    body = (
-        f"<p>{html.escape(_INTRODUCTION)}</p>{section('Method', f'<p>{method}</p>')}"
-        f"{tables}{section('Figures', drawn)}"
-    )
-    styles = sorted(set(_STYLE.findall(drawn)))
-    return standalone("The paper, reproduced", body, "Made with dpgap.", more_styles=styles)
 
 
 def _inline(svg: bytes, name: str) -> str:
@@ -90,17 +86,6 @@ def _inline(svg: bytes, name: str) -> str:
 
 
 _CLASSES = {"confirmed": "confirmed", "confirmed in part": "in-part", "not confirmed": "not"}
-
-
-def _html_table(head: list[str], *rows: list[str]) -> str:
-    top = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in head)
-    body = "".join("<tr>" + "".join(map(_html_cell, head, row)) + "</tr>" for row in rows)
-    return f'<table class="words"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _html_cell(heading: str, cell: str) -> str:
-    kind = _CLASSES.get(cell, "words")
-    return f'<td class="{kind}" data-heading="{html.escape(heading)}">{html.escape(cell)}</td>'
 
 
 def as_markdown(
