@@ -87,8 +87,6 @@ def together(sentence: str) -> Markup:
 # letters are as large as those around it.
 
 
-_LONG = 8
-"""A picture of more rows than this has an axis above as well as below."""
 _NEAR_ZERO = 0.1
 """The scale begins at 0 if that takes no more than this share of it."""
 _NARROW = 270
@@ -164,16 +162,6 @@ class Picture(NamedTuple):
     brackets: list[list[Row]]
     """The rows; those whose order is not sure stand together."""
     caption: list[str]
-
-    @property
-    def is_long(self) -> bool:
-        """Whether it has an axis above as well."""
-        return sum(map(len, self.brackets)) > _LONG
-
-    @property
-    def ticks(self) -> list[tuple[str, float]]:
-        """Where the round numbers of its scale lie."""
-        return [] if self.scale is None else [(self.scale(tick), tick) for tick in self.scale.ticks]
 
 
 def picture(release: Measured, is_first: bool = True) -> Picture:
