@@ -90,14 +90,14 @@ def test_every_fault_is_one_line_with_its_line(tmp_path: Path) -> None:
 HUNG_UP_WHILE_IT_COUNTS = """
 import os, signal
 from dpgap.cli.main import app
-from dpgap.desk import shelf
+from dpgap.desk import counts
 
-count = shelf._count
+count = counts._count
 def hung_up(*given):
-    shelf._count = count
+    counts._count = count
     os.kill(os.getpid(), signal.SIGHUP)
     return count(*given)
-shelf._count = hung_up
+counts._count = hung_up
 app()
 """
 

@@ -30,9 +30,9 @@ def test_a_moving_slider_works_nothing_out_twice_and_reads_no_archive(
     desk: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned: list[Any] = []
-    plan = questions.dpgap.plan
+    plan = questions.plan
     monkeypatch.setattr(
-        questions.dpgap, "plan", lambda **how: planned.append(how["epsilon"]) or plan(**how)
+        questions, "plan", lambda **how: planned.append(how["epsilon"]) or plan(**how)
     )
     with desk.browser("ann") as ann:
         whole = ann.get("/data/sales", params={**SLIDER, "part": ""}).text

@@ -531,14 +531,14 @@ def test_an_answer_waits_for_postgresql(
 COUNTING = """
 import os
 from dpgap.budget.ledger import LedgerReservation
-from dpgap.desk import pending
+from dpgap.desk import spool
 from dpgap.desk.spool import Slip
-ask = pending.ask
+ask = spool.ask
 def counting(question, answers, account):
     with open({path!r}, "a") as file:
         print(account.entry.number, file=file)
     return ask(question, answers, account)
-pending.ask = counting
+spool.ask = counting
 """
 DYING = """
 def then_die(*given, step={where}.{name} if {after} else print):

@@ -244,13 +244,13 @@ def test_a_desk_with_1024_descriptors_withstands_all_of_it(tmp_path: Path) -> No
     few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))"
     narrow = """
 import socket
-from dpgap.desk import serving
-listening = serving.listening
+from dpgap.desk import app
+listening = app.listening
 def narrow(host, port):
     found = listening(host, port)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     return found
-serving.listening = narrow
+app.listening = narrow
 """
     path = _file_of_many(tmp_path)
     with process_of(path, few, narrow) as desk:

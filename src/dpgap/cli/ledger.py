@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgap.budget.account import readable_text
 from dpgap.cli.commands import AsJSON, say_error
 from dpgap.cli.release import OutputFile, input_files
-from dpgap.exact.parameters import approximately
 from dpgap.releases.printable import in_a_cell, printable
 
 if TYPE_CHECKING:
@@ -42,6 +40,9 @@ def to_json(books: "list[list[Entry]]") -> str:
 
 def to_csv(books: "list[list[Entry]]") -> str:
     """Every entry as a row: decimals for people, and the exact charge. No name is a formula."""
+    from dpgap.budget.account import readable_text
+    from dpgap.exact.parameters import approximately
+
     out = io.StringIO()
     writer = csv.writer(out)
     columns = ("dataset", "number", "at", *_TEXTS, *_NUMBERS, "exact epsilon", "hash")
