@@ -1,9 +1,11 @@
 """docs/architecture.md names modules and functions that are there, and all that a release runs."""
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,14 @@ import pytest
 import dpgap
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "dpgap"
+ROOMS_FILES = sorted(
+    path for room in SOURCE.glob("*/__init__.py") for path in room.parent.rglob("*.py")
+)
+NO_CODE = (
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    tokenize.ENDMARKER,
+)
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| \d+ \| `([\w/]+\.py)` \| (.*?) \|", re.MULTILINE)
 
@@ -101,3 +111,62 @@ def test_the_citation_is_of_this_version_and_licence() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {dpgap.__version__}\n" in citation
     assert "\nlicense: Apache-2.0\n" in citation
+
+
+def _code_lines(path: Path) -> int:
+    """Lines with code on them: neither blank, nor a comment, nor a docstring."""
+    text = path.read_text(encoding="utf-8")
+    docs: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body and ast.get_docstring(node) is not None else None
+            docs |= set(range(first.lineno, (first.end_lineno or 0) + 1)) if first else set()
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    code = {
+        line
+        for token in tokens
+        if token.type not in NO_CODE
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    return len(code - docs)
+
+
+def test_a_file_is_a_room_that_one_can_read() -> None:
+    """Few files, none too long, and none so short that it is only read with another."""
+    sizes = {path: _code_lines(path) for path in SOURCE.rglob("*.py")}
+    assert len(sizes) <= 160
+    assert max(sizes.values()) <= 900
+    importers: dict[str, set[Path]] = {}
+    for path in sizes:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for name in (node.module, *(f"{node.module}.{each.name}" for each in node.names)):
+                    importers.setdefault(name, set()).add(path.parent)
+    alone = re.compile(r"__(init|main)__|/engines/|/mutants/|cli/desk")
+    for path, size in sizes.items():
+        module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+        if size < 60 and not alone.search(path.as_posix()):
+            assert importers[module] - {path.parent}, (module, size)
+
+
+NEEDS_WHAT_MAY_BE_ABSENT = (
+    "dpgap.data.engines",
+    "dpgap.proof.checker.symbolic",
+    "dpgap.proof.every",
+)
+
+
+@pytest.mark.parametrize("path", ROOMS_FILES, ids=lambda path: path.stem)
+def test_no_ring_is_hidden_in_a_function_and_none_imports_the_root(path: Path) -> None:
+    """Inside a function stands only what may be absent, or what another room has."""
+    room = ".".join(path.relative_to(SOURCE.parent).parts[:2])
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            assert "dpgap" not in [each.name for each in node.names]
+        if isinstance(node, ast.ImportFrom):
+            assert node.module != "dpgap" or {each.name for each in node.names} <= {"printable"}
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for each in ast.walk(node):
+                if isinstance(each, ast.ImportFrom) and (each.module or "").startswith(room):
+                    assert (each.module or "").startswith(NEEDS_WHAT_MAY_BE_ABSENT)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgap
+from dpgap.printable import DocumentError
 from dpgap.releases.document import exact, maybe, parts, whole
 from dpgap.releases.page import page
-from dpgap.releases.printable import DocumentError
 from dpgap.releases.text import to_csv
 from faces import faces
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpgap
+from dpgap.printable import DocumentError
 from dpgap.releases.document import read_label, write_label
-from dpgap.releases.printable import DocumentError
 
 offsets = st.integers(-23 * 60, 23 * 60).map(lambda minutes: datetime.timedelta(minutes=minutes))
 zones = st.none() | offsets.map(datetime.timezone)

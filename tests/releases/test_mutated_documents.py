@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import dpgap
+from dpgap.printable import DocumentError
 from dpgap.releases.document import SHOWN
 from dpgap.releases.page import page
-from dpgap.releases.printable import DocumentError
 from dpgap.releases.text import shown, to_csv
 
 KEPT = Path(__file__).parent / "documents"

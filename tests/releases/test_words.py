@@ -220,7 +220,7 @@ def test_a_part_of_a_page_that_its_template_cannot_make_is_left_out(
     assert "<table>" in page(release)
     broken = environment()
     broken.globals["zip"] = fails
-    monkeypatch.setattr("dpgap.releases.page.TEMPLATES", broken)
+    monkeypatch.setattr("dpgap.releases.page._templates", lambda: broken)
     rest = page(release)
     assert "The numbers" not in rest
     assert "<figure>" not in rest

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TextIO, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from dpgap.releases.printable import printable
+from dpgap.printable import printable
 
 # --------------------------------------------------------------------------------------------------
 # What the command line prints: no letter stops it, and a stream that is gone is let go.

@@ -9,7 +9,7 @@ import typer
 
 from dpgap._package import how_to_get
 from dpgap.cli.commands import notes, say_error
-from dpgap.releases.printable import printable
+from dpgap.printable import printable
 
 
 def desk(

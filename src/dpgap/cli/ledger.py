@@ -12,7 +12,7 @@ import typer
 
 from dpgap.cli.commands import AsJSON, say_error
 from dpgap.cli.release import OutputFile, input_files
-from dpgap.releases.printable import in_a_cell, printable
+from dpgap.printable import in_a_cell, printable
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry

@@ -34,7 +34,7 @@ from dpgap.cli.commands import (
     say_error,
     with_groups,
 )
-from dpgap.releases.printable import printable
+from dpgap.printable import printable
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -22,7 +22,7 @@ from narwhals.dtypes import DType
 from dpgap._package import how_to_get
 from dpgap.budget.requests import ANY, table_address
 from dpgap.data.private_counts import quietly
-from dpgap.releases.printable import printable
+from dpgap.printable import printable
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation

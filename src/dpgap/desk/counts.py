@@ -15,7 +15,7 @@ from dpgap.data.counts import counts, units_of
 from dpgap.data.private_counts import CountsByGroup, CountsInMemory, Integers, PrivateCounts
 from dpgap.desk.config import FileFaults, ListedData, StewardsFile, Topic
 from dpgap.desk.middleware import Refused
-from dpgap.releases.printable import printable
+from dpgap.printable import printable
 
 _FEW = 1 << 16
 """How many items are held in memory at most; it is public how many there are."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from dpgap.budget.account import BudgetExhausted, KeyUsed, QuotaExhausted, RefusedRequest
 from dpgap.budget.entries import LedgerError
-from dpgap.releases.printable import printable
+from dpgap.printable import printable
 
 # --------------------------------------------------------------------------------------------------
 # Why something is refused: a status and our own words, whatever the error was inside.

@@ -31,11 +31,11 @@ from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.sparse_vector import Stream
 from dpgap.pipelines.arrays import ABOVE_METHODS, MeasuredAbove, MeasuredTopK, require_method
 from dpgap.pipelines.routes import Routed, histogram_route, unknown_route
+from dpgap.printable import DocumentError
 from dpgap.releases.by_group import ReleasesByGroup, UnitCount
 from dpgap.releases.document import read_archived
 from dpgap.releases.drawn import Measuring, ReadOff
 from dpgap.releases.plain import HISTOGRAM, METHODS
-from dpgap.releases.printable import DocumentError
 from dpgap.releases.questions import REPLACE, Origin, Question, TableRelease
 from dpgap.releases.release import Measured, MechanismUsed
 

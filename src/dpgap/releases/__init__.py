@@ -3,3 +3,14 @@
 Nothing here has ever seen a private number, and `data` cannot be imported. May import `budget`,
 `estimates` and `exact`.
 """
+
+from dpgap.releases import document, findings, page, release, text
+
+release.Table.showing = release.Showing(
+    document=document.document,
+    drawn=document.drawn,
+    columns=text.columns_of,
+    findings=findings.findings,
+    notebook=page.notebook,
+    table=page.rows_alone,
+)

@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 
 from dpgap.exact.reals import Floats
+from dpgap.printable import printable
 from dpgap.releases.findings import cut_in_words, general_findings, own_findings, plural
-from dpgap.releases.printable import printable
 from dpgap.releases.questions import Question, TableRelease
 from dpgap.releases.release import MeasuredValues, MechanismUsed, Provenance, Release
 

@@ -50,6 +50,7 @@ from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.laws import Decay, ExponentialNoise, LaplaceNoise, StaircaseNoise
 from dpgap.exact.parameters import power_of_two
 from dpgap.exact.shells import CubeNoise, HullNoise
+from dpgap.printable import DocumentError
 from dpgap.releases.by_group import ReleasesByGroup, UnitCount
 from dpgap.releases.plain import (
     HISTOGRAM,
@@ -60,7 +61,6 @@ from dpgap.releases.plain import (
     exact_value,
     parsed,
 )
-from dpgap.releases.printable import DocumentError
 from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin, Question, TableRelease
 from dpgap.releases.release import (
     TIME,

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately
+from dpgap.printable import printable
 from dpgap.releases.plain import (
     HISTOGRAM,
     attempted,
@@ -29,7 +30,6 @@ from dpgap.releases.plain import (
     sentences,
     separated,
 )
-from dpgap.releases.printable import printable
 from dpgap.releases.questions import Origin, Question, TableRelease
 from dpgap.releases.release import (
     AboveRelease,

@@ -10,15 +10,13 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache, partial
-from importlib.resources import files
+from functools import cache, lru_cache, partial
 from itertools import chain
-from typing import Any, NamedTuple
-
-import jinja2
-from markupsafe import Markup
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.exact.parameters import approximately, readable
+from dpgap.printable import printable, visible
 from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
     cut_in_words,
@@ -33,7 +31,6 @@ from dpgap.releases.findings import (
     why_no_p_values,
 )
 from dpgap.releases.plain import HISTOGRAM, attempted, exact_text, sentences
-from dpgap.releases.printable import printable, visible
 from dpgap.releases.questions import Question, TableRelease
 from dpgap.releases.release import (
     AGAIN,
@@ -46,6 +43,10 @@ from dpgap.releases.release import (
 )
 from dpgap.releases.text import Row, cells_of, rows_of
 
+if TYPE_CHECKING:  # Jinja2 is loaded when a page is made
+    from jinja2 import Environment
+    from markupsafe import Markup
+
 # --------------------------------------------------------------------------------------------------
 # A page that stands alone: one stylesheet, and a policy that forbids whatever is not on the page.
 #
@@ -54,7 +55,7 @@ from dpgap.releases.text import Row, cells_of, rows_of
 # it.
 
 
-STYLE = files("dpgap.releases").joinpath("page.css").read_text(encoding="utf-8")
+STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 """The one stylesheet, for a `<style>` element."""
 
 _TOGETHER = re.compile(r"(?<=[εδp]) (?=[=<≈])|(?<=[εδp] [=<≈]) |(?<=\d) (?=%)")
@@ -75,8 +76,10 @@ CONTENT_POLICY = content_policy(STYLE)
 """The policy under which a page of a release can be served; it states it itself as well."""
 
 
-def together(sentence: str) -> Markup:
+def together(sentence: str) -> "Markup":
     """A sentence, escaped, in which no line ends inside of "ε = 1", "p < 0.001" or "95 %"."""
+    from markupsafe import Markup
+
     return Markup("&nbsp;").join(_TOGETHER.split(sentence))
 
 
@@ -427,11 +430,14 @@ def _promise(releases: Sequence[Release], asked: Sequence[Question]) -> str:
 # The templates, and what they ask of a release.
 
 
-def environment(*packages: str) -> jinja2.Environment:
+def environment(*packages: str) -> "Environment":
     """The templates of these packages and our own, in which everything is escaped.
 
     Only the stylesheet is taken as it is. `attempt` leaves out a part that cannot be made.
     """
+    import jinja2
+    from markupsafe import Markup
+
     loaders = [jinja2.PackageLoader(package) for package in (*packages, "dpgap.releases")]
     made = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
@@ -477,9 +483,16 @@ def environment(*packages: str) -> jinja2.Environment:
     return made
 
 
-TEMPLATES = environment()
+@cache
+def _templates() -> "Environment":
+    return environment()
 
 
 def rendered(template: str, **values: Any) -> str:
     """A template of ours with these values."""
-    return TEMPLATES.get_template(template).render(values)
+    return _templates().get_template(template).render(values)
+
+
+def rows_alone(table: Any, words: Iterator[str]) -> str:
+    """A table of rows, and what is said below it, for a cell of a notebook."""
+    return rendered("table.html", table=table, words=words)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpgap.exact.parameters import readable
-from dpgap.releases.printable import DocumentError
+from dpgap.printable import DocumentError
 
 # --------------------------------------------------------------------------------------------------
 # Answers, plans and cells as plain values: dictionaries, lists, numbers and text, as in JSON.

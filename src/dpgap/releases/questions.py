@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from dpgap.budget.account import Request
 from dpgap.exact.parameters import readable, readable_up
+from dpgap.printable import printable
 from dpgap.releases.plain import exact_text
-from dpgap.releases.printable import printable
 from dpgap.releases.release import Measured, factor
 
 ADD_OR_REMOVE = "add-or-remove"

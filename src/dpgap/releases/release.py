@@ -6,7 +6,7 @@ Nothing here has ever seen a private number. Each release carries its guarantee 
 import importlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Context, Decimal
@@ -37,8 +37,16 @@ from dpgap.exact.parameters import (
     with_power,
 )
 from dpgap.exact.reals import Floats, Integers
-from dpgap.releases.plain import attempted, exact_text, exact_value, plain, sentences, way_in_words
-from dpgap.releases.printable import printable, visible
+from dpgap.printable import printable, visible
+from dpgap.releases.plain import (
+    attempted,
+    exact_text,
+    exact_value,
+    plain,
+    sentences,
+    way_in_words,
+    written,
+)
 
 # --------------------------------------------------------------------------------------------------
 # When and how a release was made: the time, the version, the ledger's entry, the mechanisms.
@@ -221,11 +229,26 @@ def _field(release: Any, name: str) -> str:
         return f"{name}=<{type(value).__name__} with too many digits>"
 
 
+class Showing(NamedTuple):
+    """What makes documents, rows, sentences and pages of a release, and a table of rows alone.
+
+    All of that knows every kind of release, so it stands above them: `dpgap.releases` enters it.
+    """
+
+    document: Callable[[Any], dict[str, Any]]
+    drawn: Callable[[Any], dict[str, Any]]
+    columns: Callable[[Any], dict[str, Sequence[Any]]]
+    findings: Callable[[Any], tuple[str, ...]]
+    notebook: Callable[[Any], str]
+    table: Callable[[Any, Iterator[str]], str]
+
+
 class Table(ABC):
     """Something with rows: prints as text, shows as HTML in a notebook, becomes a data frame."""
 
     __slots__ = ()
 
+    showing: ClassVar[Showing]
     promise: Promise
 
     def __init_subclass__(cls) -> None:
@@ -307,9 +330,7 @@ class Table(ABC):
         return filter(None, said)
 
     def _repr_html_(self) -> str:
-        from dpgap.releases.page import rendered
-
-        return rendered("table.html", table=self, words=self._words())
+        return self.showing.table(self, self._words())
 
 
 def digits_of(columns: Mapping[str, Sequence[Any]]) -> int:
@@ -360,17 +381,13 @@ class Release(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The release document as plain values: see `to_json`."""
-        from dpgap.releases.document import document
-
-        return document(self)
+        return self.showing.document(self)
 
     def to_json(self) -> str:
         """The release document: all that was released, as JSON that `dpgap.read_release` reads.
 
         Exact numbers are text such as "7/10", and all letters are ASCII.
         """
-        from dpgap.releases.plain import written
-
         return written(self.to_dict())
 
     def to_archive(self) -> str:
@@ -379,15 +396,10 @@ class Release(Table):
         So no sentence, row or interval is made before a release is archived. `dpgap.read_release`
         reads it, and makes them.
         """
-        from dpgap.releases.document import drawn
-        from dpgap.releases.plain import written
-
-        return written(drawn(self))
+        return written(self.showing.drawn(self))
 
     def _repr_html_(self) -> str:
-        from dpgap.releases.page import notebook
-
-        return notebook(self)
+        return self.showing.notebook(self)
 
     def again(self) -> Self:
         """The same release, shown again: it was paid for before."""
@@ -452,9 +464,7 @@ class Selected(Release):
 
     @property
     def findings(self) -> tuple[str, ...]:
-        from dpgap.releases.findings import findings
-
-        return findings(self)
+        return self.showing.findings(self)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -787,9 +797,7 @@ class Measured(Selected):
         return self.measured_by or (own[0] if own else None)
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        from dpgap.releases.text import columns_of
-
-        return columns_of(self)
+        return self.showing.columns(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from dpgap.budget.account import readable_text
 from dpgap.exact.parameters import readable
+from dpgap.printable import in_a_cell, printable, visible
 from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
     cut_in_words,
@@ -24,7 +25,6 @@ from dpgap.releases.findings import (
     title_of,
 )
 from dpgap.releases.plain import attempted, number, plain, sentences, written
-from dpgap.releases.printable import in_a_cell, printable, visible
 from dpgap.releases.questions import TableRelease
 from dpgap.releases.release import AGAIN, NAMES, Measured, Release, named
 
