@@ -165,6 +165,16 @@ def says_nothing(answers):
     return draw.random() < 0.5
 
 
+class Counts:
+    epsilon, monotonic = 1, True
+
+    def is_spread(self, answers):
+        return max(answers) - min(answers) >= 2
+
+
+counts = Counts()
+
+
 class Sum:
     epsilon = 1
 
@@ -225,6 +235,17 @@ def test_a_function_of_others_that_is_private_is_not_and_json_says_so(of_others)
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     assert (found["rejected"], found["epsilon"], found["runs"]) == (False, 1.0, 1_000)
+
+
+def test_a_method_is_audited_on_what_its_mechanism_says(of_others):
+    """A move of some answers up and others down would tell."""
+    result = call("audit", f"{of_others}:counts.is_spread", "--samples", "2000")
+    assert result.exit_code == 0
+    assert "not rejected: ε = 1 " in result.stdout
+    general = ("--epsilon", "1", "--samples", "2000")
+    assert (
+        call("audit", f"{of_others}:Counts.is_spread", *general).exit_code == 2
+    )  # of no mechanism
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_release_is_looked_at_as_its_document_but_for_when_it_was_made():
 def test_the_result_says_what_was_tried_and_what_not_rejected_does_not_mean():
     result = audit(mended("warning", 4), epsilon=1, samples=SAMPLES, level=1e-6)
     assert "\ntried      8 pairs of 1 to 40 answers\n" in str(result)
-    assert "This is no proof." in str(result)
+    assert "This is no proof. It was tried on answers from " in str(result)
     assert "less often than about 100 times in 400" in str(result)
     rejected = audit(leaking("warning", 4), epsilon=1, samples=SAMPLES, neighbours=[((0,), (1,))])
     assert "\ntried      1 pair of 1 answer\n" in str(rejected)

@@ -26,6 +26,14 @@ Cell = tuple[Any, str]
 """A group, or None, and an item with its type."""
 FINEST = 16
 """In how many steps a whole answer is measured at most."""
+_FOLLOWS = {
+    "branches": "gaps",
+    "used": "branches",
+    "processed": "branches",
+    "route": "looked",
+    "among": "nothing",
+}
+"""What is no measured answer, and what it follows from: where that is the same, so is this."""
 _OF_ITS_OWN = ("table", "identity")
 """What a question says of where a table is, which is another place for each twin."""
 
@@ -157,12 +165,22 @@ def in_numbers(base: Shown, twin: Shown, far: int | None, most: int) -> Iterator
     is_stream = any(path.endswith(".processed") for path, _ in one)
     if is_stream and base.order != twin.order:
         return
+    moved = {path for (path, a), (_, b) in zip(one, other, strict=True) if a != b}
     for (path, a), (_, b) in zip(one, other, strict=True):
         allowed = far + most * (".looked" in path)
-        if type(a) is not type(b):
+        field = path.rpartition(".")[2].partition("[")[0]
+        if a != b and field in _FOLLOWS and not _some(moved, path, field):
+            yield f"drawn{path} differs, and what it follows from does not: {a}, {b}"
+        elif type(a) is not type(b):
             yield f"drawn{path} is of another type: {_shape(a)}, {_shape(b)}"
         elif isinstance(a, int | float) and not _is_near(a, b, allowed * FINEST):
             yield f"drawn{path} has nothing to do with what moved: {_shape(a)}, {_shape(b)}"
+
+
+def _some(moved: set[str], path: str, field: str) -> bool:
+    """Whether anything moved that this field follows from, at the same place if it has one."""
+    source = _FOLLOWS[field].join(path.rsplit(field, 1))
+    return any(each == source or each.startswith((f"{source}[", f"{source}.")) for each in moved)
 
 
 def _named(leaves: list[tuple[str, Any]]) -> list[Any]:

@@ -27,6 +27,7 @@ from dpgap.data.private_counts import CountsInMemory
 from dpgap.data.sources import Source
 from dpgap.estimates.errors import COINS
 from dpgap.mechanisms.histogram_kernel import _Contenders
+from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import InGroups
 from dpgap.pipelines.arrays import MeasuredTopK
 from dpgap.pipelines.look_first import LookFirst
@@ -350,6 +351,19 @@ def _changed_by_total(
     return mock.patch.object(InGroups, "found", found)
 
 
+def _above_by_answers(**change: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[Any]]:
+    """Fields of what was drawn that are changed if the sum of the true winners is odd."""
+    right = SparseVector.draw_paid
+
+    def draw_paid(*arguments: Any) -> Any:
+        made = right(*arguments)
+        is_odd = made.private_answers.sum() % 2
+        fields = {name: each(getattr(made.drawn, name)) for name, each in change.items() if is_odd}
+        return made._replace(drawn=replace(made.drawn, **fields))
+
+    return lambda: mock.patch.object(SparseVector, "draw_paid", draw_paid)
+
+
 @contextmanager
 def _all_of(*patches: AbstractContextManager[Any]) -> Iterator[None]:
     with ExitStack() as stack:
@@ -432,6 +446,23 @@ MUTANTS: dict[str, Mutant] = {
         "top-4-ranked",
         0,
         "not in the domain",
+    ),
+    "used-by-answers": Mutant(
+        _above_by_answers(used=lambda used: used - 1), "pandas", "sparse-vector", 0, "used differs"
+    ),
+    "processed-by-answers": Mutant(
+        _above_by_answers(processed=lambda many: many + 1),
+        "pandas",
+        "sparse-vector",
+        0,
+        "processed differs",
+    ),
+    "branches-by-answers": Mutant(
+        _above_by_answers(branches=lambda branches: 3 - branches),
+        "pandas",
+        "above",
+        0,
+        r"branches\[\d\] differs",
     ),
     "labels-by-total": Mutant(
         _knowing(_labels_by_total), "pandas", "top-4-ranked", 59, "labels of other types: int, str"

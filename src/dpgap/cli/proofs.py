@@ -112,11 +112,12 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
         function = _made(address)
     elif not callable(function):
         raise UsageError(f"{address} is not callable: it is of type {type(function).__name__}")
-    if audited.epsilon is None and not hasattr(function, "epsilon"):
+    if audited.epsilon is None and not hasattr(getattr(function, "__self__", function), "epsilon"):
         raise UsageError("--epsilon must be given: what does the function claim?")
     with _progress("Auditing", audited.samples, as_json) as advance:
         try:
-            result = audit(function, **audited._asdict(), progress=advance)
+            given = audited._asdict() | {"monotonic": audited.monotonic or None}
+            result = audit(function, **given, progress=advance)
         except (TypeError, ValueError) as error:  # nothing was audited
             raise UsageError(str(error)) from None
     if as_json:

@@ -55,15 +55,19 @@ class AuditResult:
     samples: int
     """Calls in all."""
     left_out: int
-    """How many pairs of neighbours were left out, because the function refused one of them."""
+    """How many pairs of neighbours were left out, because the function refused both of them."""
     why_left_out: str
     """What it said to the first of them."""
     not_looked_at: int
-    """How many numbers of an output were not looked at one by one, because there were too many."""
+    """How many numbers and texts of an output were not looked at, because there were too many."""
     pairs: int
     """How many pairs of neighbours were tried."""
     sizes: tuple[int, int]
     """How few answers these have, and how many."""
+    values: tuple[Any, Any]
+    """The least answer that was tried, and the largest."""
+    rising: tuple[str, ...]
+    """Parts of the output that only ever rose from call to call, as a clock or a counter does."""
     in_floats: bool
     """Whether the event is one on bits that real numbers do not have: a floating-point leak."""
     raised: Mapping[str, int]
@@ -95,12 +99,16 @@ class AuditResult:
 
     def _omissions(self) -> str:
         pairs = f"left out   {_many(self.left_out, 'pair')} of answers: {self.why_left_out}\n"
-        numbers = f"left out   {_many(self.not_looked_at, 'number')} of the output, of too many\n"
+        parts = f"left out   {_many(self.not_looked_at, 'part')} of the output, of too many\n"
+        rising = "".join(
+            f"warning    {path} only ever rises, as a clock or a counter does: audit it without\n"
+            for path in self.rising
+        )
         raised = "".join(
             f"raised     {name} in {times:,} calls: who asks gets that for an answer\n"
             for name, times in self.raised.items()
         )
-        return pairs * bool(self.left_out) + numbers * bool(self.not_looked_at) + raised
+        return pairs * bool(self.left_out) + parts * bool(self.not_looked_at) + raised + rising
 
     def _sizes(self) -> str:
         few, many = self.sizes
@@ -108,9 +116,10 @@ class AuditResult:
 
     def _unsaid(self) -> str:
         return (
-            "This is no proof. It says nothing of other answers and more of them, of what happens "
-            f"less often than about {_many(_HITS, 'time')} in {self.runs:,},\n"
-            "or of what is no output: time, memory, logs.\n"
+            f"This is no proof. It was tried on answers from {self.values[0]} to {self.values[1]}. "
+            "It says nothing of other answers and more of them,\n"
+            f"of what happens less often than about {_many(_HITS, 'time')} in {self.runs:,}, or of "
+            "what is no output: time, memory, logs.\n"
         )
 
 
@@ -151,7 +160,8 @@ def audit(
         output, too, and so is a warning. Or a mechanism as `prove` takes it, with
         `run(answers, noise)`; many of its runs are then taken together. Calls must be independent.
     epsilon, delta
-        What is claimed. A mechanism may say it itself.
+        What is claimed. A mechanism may say it itself, also if `function` is a method of it; so
+        it may say `monotonic`, `sensitivity` and `reach`.
     samples
         How many calls in all. Six in ten search, the others test.
     level
@@ -163,8 +173,8 @@ def audit(
     reach
         How many sensitivities all answers together can move; without it, each can move by one.
     neighbours
-        Pairs of answers to try in place of the built-in ones. Of these, one may be refused: that
-        it is, is an output. A built-in pair of which the function refuses one is left out.
+        Pairs of answers to try in place of the built-in ones. That the function refuses one of
+        two is an output; if it refuses both, the pair is left out.
     event
         What to look at in place of everything: whether this is true of an output.
     batch
@@ -186,7 +196,8 @@ def audit(
     """
     require_scipy()
     start = time.perf_counter()
-    claimed = float(stated(function, "epsilon", epsilon))
+    mechanism = getattr(function, "__self__", function)
+    claimed = float(stated(mechanism, "epsilon", epsilon))
     allowed = _delta(delta)
     most = positive_integer("samples", samples)
     if most < _FEWEST:
@@ -200,22 +211,25 @@ def audit(
             calls,
             searching,
             epsilon=claimed,
-            sensitivity=_plain(stated(function, "sensitivity", sensitivity, 1)),
+            sensitivity=_plain(stated(mechanism, "sensitivity", sensitivity, 1)),
             monotonic=bool(
-                getattr(function, "monotonic", False) if monotonic is None else monotonic
+                getattr(mechanism, "monotonic", False) if monotonic is None else monotonic
             ),
-            reach=getattr(function, "reach", None) if reach is None else reach,
+            reach=getattr(mechanism, "reach", None) if reach is None else reach,
         )
         if neighbours is None
-        else taken(calls, ((tuple(one), tuple(other)) for one, other in neighbours), all, most)
+        else taken(calls, ((tuple(one), tuple(other)) for one, other in neighbours), most)
     )
     found = search(calls, tried.pairs, searching, claimed, allowed)
     runs = (most - searching) // 2
-    hits, others = (
-        sum(found.event.count(calls(side, size, to_test=True)) for size in _chunks(runs))
-        for side in (found.answers, found.neighbour)
-    )
+    pair = found.answers, found.neighbour
+    counted = [
+        [found.event.count(side) for side in calls.both(pair, size, to_test=True)]
+        for size in _chunks(runs)
+    ]
+    hits, others = map(sum, zip(*counted, strict=True))
     sizes = [len(one) for one, _ in tried.pairs]
+    values = [answer for pair in tried.pairs for side in pair for answer in side]
     return AuditResult(
         claimed,
         allowed,
@@ -234,6 +248,8 @@ def audit(
         found.not_looked_at,
         len(tried.pairs),
         (min(sizes), max(sizes)),
+        (min(values), max(values)),
+        tuple(sorted(calls.rising)),
         found.event.in_floats,
         dict(calls.raised),
         time.perf_counter() - start,

@@ -142,8 +142,7 @@ def documents() -> Iterator[Document]:
     """Every kind of release, on answers or on the counts of a table's rows; ε is 1."""
     for each in designs():
         if each.variant in RELEASED:
-            how = {"reach": getattr(each.mechanism, "reach", None)}
-            yield Document(each.name, each.variant, each.mechanism.release, how)
+            yield Document(each.name, each.variant, each.mechanism.release, {})
     counts: dict[str, Any] = {"monotonic": True}
     for method in ("best", "joint", "ranked", "paper"):
         winners = partial(measured_top_k, k=2, epsilon=1, monotonic=True, method=method)

@@ -1,10 +1,12 @@
 """Calls of what is audited: a function, a function of many runs, or a program with its noise."""
 
+import random
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,8 @@ _LONG, _LONG_AT = 40, 5
 """So many answers show what each of them loses a little of; how many pairs are more usual."""
 _FINER_AT = 2
 """How many pairs are more usual than those that move by less than the sensitivity."""
+_WIDE = 9_000, 5_000, 100, 0
+"""Large answers far apart, as most tables have them."""
 _FARTHEST = 7
 """The level where a program changes its mind is looked for up to this power of 4, less one."""
 
@@ -48,12 +52,39 @@ def pairs(
     by_size = [list(_of_size(size, levels, monotonic, reach, far)) for size in _SIZES]
     turns = [pair for turn in zip_longest(*by_size) for pair in turn if pair is not None]
     turns[_LONG_AT:_LONG_AT] = _long(levels, monotonic, reach)
-    scaled: list[Pair] = [
-        (tuple(x * sensitivity for x in one), tuple(x * sensitivity for x in other))
-        for one, other in turns
-    ]
+    scaled = [_scaled(pair, sensitivity) for pair in turns]
     scaled[_FINER_AT:_FINER_AT] = _finer(levels[0], sensitivity)
     return list(dict.fromkeys(scaled))
+
+
+def _scaled(pair: Pair, by: Any, lift: Any = 0) -> Pair:
+    one, other = (tuple(answer * by + lift for answer in side) for side in pair)
+    return one, other
+
+
+def lifted(pair: Pair) -> Pair:
+    """The pair, so much higher that no answer is below 0.
+
+    >>> lifted(((0, 0), (1, -1)))
+    ((1, 1), (2, 0))
+    """
+    return _scaled(pair, 1, max(0, -min(map(min, pair))))
+
+
+def _may_move(moves: Sequence[int], monotonic: bool, reach: int | None) -> bool:
+    both_ways = {1, -1} <= set(moves)
+    return not (monotonic and both_ways) and (reach is None or sum(map(abs, moves)) <= reach)
+
+
+def wide(sensitivity: Any, *, monotonic: bool, reach: int | None) -> Iterator[Pair]:
+    """Large answers far apart, of which all move, or one.
+
+    >>> next(wide(1, monotonic=True, reach=1))
+    ((9000, 5000, 100, 0), (9001, 5000, 100, 0))
+    """
+    for moves in ((1, 1, 1, 1), (1, -1, 1, 1), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 0, 1)):
+        if _may_move(moves, monotonic, reach):
+            yield _scaled((_WIDE, tuple(map(add, _WIDE, moves))), sensitivity)
 
 
 def _finer(level: int, sensitivity: Any) -> Iterator[Pair]:
@@ -101,9 +132,7 @@ def _of_size(
     ):
         if len(base) != n or len(moves) != n or not any(moves):
             continue
-        if monotonic and {1, -1} <= set(moves):
-            continue
-        if reach is not None and sum(map(abs, moves)) > reach:
+        if not _may_move(moves, monotonic, reach):
             continue
         for level in levels:
             answers = tuple(level + b for b in base)
@@ -341,7 +370,7 @@ def _tabulate_paths(
 # Calls of what is audited: a function, a function of many runs, or a program with its noise.
 
 
-_TRIES = 3
+_TRIES = 20
 """So many times must a function raise to be said to refuse answers."""
 
 
@@ -372,37 +401,55 @@ class Calls:
         """How often it raised what, on answers that it does not refuse."""
         self._warned: list[warnings.WarningMessage] = []
         self._together: dict[Answers, bool] = {}
+        self._refusals: dict[Answers, Exception | None] = {}
+        self._order = random.Random(0)  # the order of calls, no noise
+        self.rising: set[str] = set()
+        """The columns that only ever rose, from call to call, in the last test."""
 
-    def __call__(self, answers: Answers, runs: int, *, to_test: bool = False) -> Outputs:
-        """The outputs of so many runs on these answers. To raise is an output like any other.
+    def __call__(self, answers: Answers, runs: int) -> Outputs:
+        """The outputs of so many runs on these answers. To raise is an output like any other."""
+        return self._tabulate([answers] * runs, self._found)
 
-        Whether runs of a program go together is found out while searching. In a test it is as it
-        was at last: nothing that comes out there may decide what is drawn.
+    def both(self, pair: Pair, runs: int, *, to_test: bool = False) -> list[Outputs]:
+        """The outputs of so many runs on each side of a pair.
+
+        Calls on both sides come in a random order, so that a clock or a counter in the output does
+        not tell the sides apart. Whether runs of a program go together is found out while
+        searching. In a test it is as it was at last: nothing that comes out there may decide what
+        is drawn.
         """
-        return self._tabulate(answers, runs, self._found, to_test=to_test)
+        if self._run is not None or self._batch:
+            return [self._tabulate([side] * runs, self._found, to_test=to_test) for side in pair]
+        sides = [0, 1] * runs
+        self._order.shuffle(sides)
+        table = self._tabulate([pair[side] for side in sides], self._found)
+        if to_test:
+            self.rising = {path for path in table.numbers if table.only_rises(path)}
+        return [table.rows(np.flatnonzero(np.equal(sides, side))) for side in (0, 1)]
 
     def refusal(self, answers: Answers) -> Exception | None:
         """Why the function takes no such answers, if it raises each time that it is called."""
-        why: Exception | None = None
-        for _ in range(_TRIES):
+        for _ in range(0 if answers in self._refusals else _TRIES):
             try:
-                self._tabulate(answers, 1, self._found_or_raises)
+                self._tabulate([answers], lambda call, raises: self._found(call, True))
             except WrongCount:
                 raise
             except Exception as error:
-                why = why or error
+                self._refusals.setdefault(answers, error)
             else:
-                return None
-        return why
+                self._refusals[answers] = None
+                break
+        return self._refusals[answers]
 
     def _tabulate(
         self,
-        answers: Answers,
-        runs: int,
+        inputs: Sequence[Answers],
         found: Callable[[Callable[[], Any], bool], Leaves],
         *,
         to_test: bool = False,
     ) -> Outputs:
+        """A row for each of the inputs, which are all the same for a program and with `batch`."""
+        runs, answers = len(inputs), inputs[0]
         outputs = Outputs(runs, self.codes)
         if self._run is not None:
             on_grid = bool(getattr(self._function, "on_grid", False))
@@ -418,8 +465,8 @@ class Calls:
             with warnings.catch_warnings(record=True) as self._warned:
                 warnings.simplefilter("always")
                 warnings.simplefilter("ignore", ResourceWarning)  # comes whenever memory is tidied
-                for row in range(runs):
-                    outputs.put(row, found(lambda: self._function(list(answers)), False))
+                for row, each in enumerate(inputs):
+                    outputs.put(row, found(partial(self._function, list(each)), False))
         self.made += runs
         self._progress(self.made)
         return outputs
@@ -457,6 +504,3 @@ class Calls:
             (f"warning {place}", f"{each.category.__name__}: {each.message}")
             for place, each in enumerate(self._warned)
         ]
-
-    def _found_or_raises(self, call: Callable[[], Any], raises: bool) -> Leaves:
-        return self._found(call, True)

@@ -27,6 +27,10 @@ _EXACT, _LOW_BITS = 1 << 53, 1 << 32
 """Larger whole numbers are no floats; so many of their bits are looked at besides."""
 _WHEN = "made"
 """The field of a document that says when: calls are not independent in that."""
+_TRAITS = "dtype", "shape", "name", "names", "schema", "attrs"
+"""What an array, a table, its index and its columns say of themselves beside their values."""
+_RISES = 20
+"""So many different values must a column have, one above the other, to be called a clock."""
 _NOT_BY_VALUE: tuple[Any, ...] = (None, object.__hash__)
 """How things hash that equal none but themselves."""
 
@@ -48,6 +52,8 @@ def leaves(part: Any, path: str = ALL) -> Iterator[tuple[str, Any]]:
         return
     shape = type(part).__name__
     names: Iterable[Any] | None = None
+    if isinstance(part, np.ndarray) or hasattr(part, "to_numpy"):
+        shape += _traits(part)
     if isinstance(part, Table):
         part = {name: value for name, value in part.to_dict().items() if name != _WHEN}
     elif isinstance(part, np.ndarray | np.generic):
@@ -69,13 +75,25 @@ def leaves(part: Any, path: str = ALL) -> Iterator[tuple[str, Any]]:
             yield f"denominator of {path}", part.denominator
         elif isinstance(part, Decimal):
             yield f"places of {path}", str(part.as_tuple().exponent)
-        if shape != type(part).__name__:  # a number of NumPy's
+        if shape != type(part).__name__ or isinstance(part, str):  # of NumPy's, or a subclass
             yield TYPE_OF + path, shape
         return
-    yield TYPE_OF + path, shape if names is None else f"{shape} of {', '.join(map(repr, names))}"
+    yield TYPE_OF + path, shape if names is None else f"{shape} of {', '.join(map(_name, names))}"
     yield f"len({path})", len(inner)
     for step, value in inner.items():
         yield from leaves(value, path + step)
+
+
+def _name(key: Any) -> str:
+    """A key, with its type if that is a kind of text that looks like any other."""
+    is_other = isinstance(key, str) and type(key) is not str
+    return f"{type(key).__name__} {key!r}" if is_other else repr(key)
+
+
+def _traits(part: Any) -> str:
+    owners = (part, getattr(part, "index", None), getattr(part, "columns", None))
+    found = ((owner, trait) for owner in owners for trait in _TRAITS if hasattr(type(owner), trait))
+    return "".join(f" {getattr(*each)}" for each in found)
 
 
 def _table(part: Any) -> tuple[Any, list[Any] | None]:
@@ -185,9 +203,20 @@ class Outputs:
             self.numbers[path][chosen] = np.nan
             self.kinds[path][chosen] = _ABSENT
 
-    def rows(self, chosen: slice) -> "Outputs":
+    def only_rises(self, path: str) -> bool:
+        """Whether the numbers or texts with this path rise from run to run and never fall."""
+        column: Sequence[Any] = self.numbers[path].tolist()
+        if column[0] != column[0]:
+            column = [self.codes.thing(code) for code in self.kinds[path]]
+        try:
+            in_order = all(one <= two for one, two in pairwise(column))
+        except TypeError:  # things of several types
+            return False
+        return in_order and len(set(column)) >= _RISES
+
+    def rows(self, chosen: slice | Integers) -> "Outputs":
         """Some of the runs."""
-        some = Outputs(len(range(self.runs)[chosen]), self.codes)
+        some = Outputs(self.discrete[chosen].size, self.codes)
         some.numbers = {path: column[chosen] for path, column in self.numbers.items()}
         some.kinds = {path: column[chosen] for path, column in self.kinds.items()}
         some.discrete = self.discrete[chosen]
@@ -240,6 +269,7 @@ _MOST_COMPARED = 6
 """So many numbers are compared each with each; of more, only those that follow each other."""
 _FEW, _FEW_NUMBERS = 3, 16
 """So few different texts, or whole numbers, are told apart one by one."""
+_SOME_ROWS = 4_000
 _DIGITS = 53
 _PLACE = re.compile(r"\[(\d+)\]")
 
@@ -263,10 +293,9 @@ def parts_of(sides: Sequence[Outputs], *, bits: bool, moves: Sequence[float] = (
     `moves` says by how much each answer differs from its neighbour. Of parts that tell as much the
     last is taken, so that bits, which say least to a person, come first.
     """
-    numbers = _spread(varying(sides))
+    numbers, kinds = (_looked_at(look, sides) for look in (number, kind))
     compared = combinations if len(numbers) <= _MOST_COMPARED else lambda some, _: pairwise(some)
     plain = [path for path in numbers if "len(" not in path]
-    kinds = _spread([path for path in _paths(sides) if differs(_column(kind(path), sides))])
     return [
         *(part for path in plain if bits for part in _bits_of(path, sides)),
         *(Part(f"length of {path}", _length_of(path)) for path in kinds if _texts(path, sides)),
@@ -286,9 +315,9 @@ def _column(look: Look, sides: Sequence[Outputs]) -> Floats:
     return np.concatenate([look(side) for side in sides])
 
 
-def varying(sides: Sequence[Outputs]) -> list[str]:
-    """The numbers that are not the same in all outputs."""
-    return [path for path in _paths(sides) if differs(_column(number(path), sides))]
+def _varying(look: Callable[[str], Look], sides: Sequence[Outputs]) -> list[str]:
+    """The paths of what is not the same in all outputs."""
+    return [path for path in _paths(sides) if differs(_column(look(path), sides))]
 
 
 def differs(column: Floats) -> bool:
@@ -298,16 +327,24 @@ def differs(column: Floats) -> bool:
 
 
 def not_looked_at(sides: Sequence[Outputs]) -> int:
-    """How many numbers are not looked at, because there are too many."""
-    return max(0, len(varying(sides)) - _MOST_NUMBERS)
+    """How many numbers and texts are not looked at, because there are too many."""
+    return sum(max(0, len(_varying(look, sides)) - _MOST_NUMBERS) for look in (number, kind))
 
 
-def _spread(paths: list[str]) -> list[str]:
-    """As many as are looked at, taken evenly from the first to the last."""
-    if len(paths) <= _MOST_NUMBERS:
-        return paths
-    last = len(paths) - 1
-    return [paths[place * last // (_MOST_NUMBERS - 1)] for place in range(_MOST_NUMBERS)]
+def _looked_at(look: Callable[[str], Look], sides: Sequence[Outputs]) -> list[str]:
+    """The paths of what varies; of too many, those that differ most between the sides."""
+    paths = _varying(look, sides)
+    if len(paths) > _MOST_NUMBERS:
+        paths = sorted(paths, key=lambda path: -_apart(look(path), sides))[:_MOST_NUMBERS]
+    return paths
+
+
+def _apart(look: Look, sides: Sequence[Outputs]) -> float:
+    """How far the laws of two columns are apart on some of the runs (Kolmogorov–Smirnov)."""
+    columns = [np.sort(look(side)[:_SOME_ROWS]) for side in sides]
+    seen = np.concatenate(columns)
+    up_to = [np.searchsorted(column, seen, "right") / column.size for column in columns]
+    return float(np.ptp(up_to, axis=0).max())
 
 
 def _bits_of(path: str, sides: Sequence[Outputs]) -> Iterator[Part]:
@@ -334,8 +371,7 @@ def _sums(sides: Sequence[Outputs], moves: Sequence[float]) -> Iterator[Part]:
     up = np.sign(np.subtract(moves, np.mean(moves))) if len(moves) else np.empty(0)
     for family, places in _families(sides).items():
         looks: dict[str, list[Look]] = {f"sum of {family}": [number(path) for path in places]}
-        some = list(places)[:_MOST_NUMBERS]
-        kinds = np.unique([_column(kind(path), sides) for path in some])
+        kinds = np.unique([_column(kind(path), sides) for path in places])
         if 1 < kinds.size <= _FEW:
             for code in kinds:
                 how_many = f"how many of {family} are {codes.thing(code)}"

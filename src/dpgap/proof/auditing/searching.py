@@ -7,14 +7,15 @@ merit.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpgap.exact.reals import Floats, Integers
-from dpgap.proof.auditing.calling import NOT_ONE, Answers, Calls, Pair, changes_of_mind, pairs
+from dpgap.proof.auditing import calling
+from dpgap.proof.auditing.calling import NOT_ONE, Answers, Calls, Pair
 from dpgap.proof.auditing.finding import BEYOND_COUNTS
 from dpgap.proof.auditing.outputs import (
     Codes,
@@ -194,6 +195,8 @@ _A_PAIR = 2_000
 _FEWEST = 8
 _LOOK = 15
 _FAR = 8
+_GLANCE = 16
+"""How many calls each side of wide answers gets first: what tells nearly always shows in these."""
 _FINALISTS = 2
 _PLAIN = 2.5
 
@@ -234,7 +237,7 @@ def search(
         runs = max(2, share // len(left) // 2)
         found: dict[Pair, Suspicion] = {}
         for pair in left:
-            fresh = [calls(side, runs) for side in pair]
+            fresh = calls.both(pair, runs)
             known = seen.get(pair)
             seen[pair] = fresh if known is None else list(map(joined, known, fresh))
             found[pair] = _worst(_suspicions(pair, seen[pair], epsilon, delta, calls.bits, caution))
@@ -295,49 +298,50 @@ def neighbours_to_try(
     monotonic: bool,
     reach: int | None,
 ) -> Tried:
-    """Built-in neighbours that the function takes, as many as the calls allow."""
-    at = _Levels(calls, sensitivity)
-    least = 0 if monotonic or at.mode((-1,) * 3) is not None else 1
-    levels = list(dict.fromkeys([least, *changes_of_mind(at.mode)]))
+    """Built-in neighbours that the function takes, as many as the calls allow.
+
+    Answers below 0 are left out if the function refuses them, as one that takes counts does.
+    """
+
+    def mode(answers: Answers) -> Any:
+        """The discrete part of most outputs, or that there is none; None if refused."""
+        scaled = tuple(answer * sensitivity for answer in answers)
+        if calls.refusal(scaled) is not None:
+            return None
+        said: Floats = calls(scaled, _LOOK).discrete
+        ((most, times),) = Counter(said.tolist()).most_common(1)
+        return most if times > 0.8 * _LOOK else NOT_ONE
+
+    levels = list(dict.fromkeys([0, *calling.changes_of_mind(mode)]))
+    moves: Any = {"monotonic": monotonic, "reach": reach}
     far = math.ceil(_FAR / epsilon)
     most = max(_FEWEST, budget // _A_PAIR)
-    built_in = pairs(levels, sensitivity, monotonic=monotonic, reach=reach, far=far)
-    return taken(calls, built_in, any, most)
+    built_in = calling.pairs(levels, sensitivity, far=far, **moves)
+    if mode((-1,) * 3) is None:
+        built_in = list(dict.fromkeys(map(calling.lifted, built_in)))
+    usual = taken(calls, built_in, most - 1)
+    wide = {
+        pair: _worst(_suspicions(pair, calls.both(pair, _GLANCE), epsilon, 0.0, calls.bits, 1.0))
+        for pair in calling.wide(sensitivity, **moves)
+        if None in map(calls.refusal, pair)
+    }
+    most_promising = sorted(wide, key=lambda pair: -wide[pair].promise)[:1]
+    return usual._replace(pairs=[*usual.pairs, *most_promising])
 
 
-def taken(
-    calls: Calls, tried: Iterable[Pair], refuses: Callable[[Iterable[bool]], bool], most: int
-) -> Tried:
-    """The first pairs that the function does not refuse: on `any` of the two sides, or on `all`."""
+def taken(calls: Calls, tried: Iterable[Pair], most: int) -> Tried:
+    """The first pairs of which the function takes one side; to refuse the other is an output."""
     kept: list[Pair] = []
     left_out, reason = 0, ""
     for pair in tried:
         if len(kept) >= most:
             break
         why = {side: calls.refusal(side) for side in pair}
-        if not refuses(error is not None for error in why.values()):
+        if None in why.values():
             kept.append(pair)
             continue
         left_out += 1
-        reason = reason or next(
-            f"on {list(side)} it said {error!r}" for side, error in why.items() if error is not None
-        )
+        reason = reason or f"on {list(pair[0])} it said {why[pair[0]]!r}"
     if not kept:
         raise ValueError(f"the function took none of the answers that were tried: {reason}")
     return Tried(kept, left_out, reason)
-
-
-class _Levels:
-    """What is usually said on answers in units of the sensitivity."""
-
-    def __init__(self, calls: Calls, sensitivity: Any) -> None:
-        self._calls, self._sensitivity = calls, sensitivity
-
-    def mode(self, answers: Answers) -> Any:
-        """The discrete part that most outputs have, or that there is none; None if refused."""
-        scaled = tuple(answer * self._sensitivity for answer in answers)
-        if self._calls.refusal(scaled) is not None:
-            return None
-        said: Floats = self._calls(scaled, _LOOK).discrete
-        ((most, times),) = Counter(said.tolist()).most_common(1)
-        return most if times > 0.8 * _LOOK else NOT_ONE
