@@ -89,8 +89,11 @@ class Decay(ABC):
         return replace(self, scale=self.scale * factor)
 
     def cost(self, shift: Scalar) -> Scalar:
-        """The most that log(density) can fall when a draw moves by `shift` within the support."""
-        return abs(shift) / self.scale
+        """The most that log(density) can fall when a draw moves by `shift` within the support.
+
+        One-sided noise is the likelier the lower it is: a move down costs less than nothing.
+        """
+        return (abs(shift) if self.signed else shift) / self.scale
 
     def supports(self, value: Scalar) -> Any:
         """Whether `value` can be drawn at all."""

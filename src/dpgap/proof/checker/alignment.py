@@ -7,16 +7,19 @@ of the paper, and what we add to it)
 - output: on the shifted noise the neighbour gives the same output;
 - cost: the shifts cost at most ε, each by its own law's cost (or, where draws are not
   independent, by the `cost` of the mechanism);
-- acyclic: in some order of the draws, each shift depends on earlier draws only;
+- acyclic: in some order of the draws, each shift depends on earlier draws only; or one-to-one:
+  `unalign` leads back from the shifted noise, and both are whole linear maps on each path;
 - discrete: the shifts use only the discrete part of the output, so there are countably many;
 - draws: how many draws are taken, and from which laws, is determined by the output;
-- support: shifted noise can be drawn at all.
+- support: shifted noise can be drawn at all;
+- function: `align` and `unalign` use what they are given, and no more.
 
 `trial` checks these on one path. A path may be one point, or a whole region of answers and noise:
 the `Judge` that the caller brings knows which.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -30,12 +33,20 @@ from dpgap.proof.checker.numbers import (
     BadProgram,
     Condition,
     Exact,
+    Kept,
     Path,
+    Unknown,
     Violation,
+    affine,
+    constant_of,
+    draws_of,
     exact,
+    form_of,
     guarded,
+    in_terms,
     noise_name,
     squeeze,
+    terms_of,
 )
 
 _MOST_DRAWS = 10_000
@@ -74,9 +85,32 @@ class Judge(Path, Protocol):
     def watch_alignment(self, begins: bool) -> None:
         """Say whether the questions that follow are the alignment's."""
 
-    @property
-    def alignment_questions(self) -> Sequence[tuple[set[int], bool]]:
-        """For each question of the alignment, the draws it is about, and the answer."""
+    alignment_questions: list[tuple[set[int], bool]]
+    """For each question of the alignment, the draws it is about, and the answer."""
+    transcript: list[tuple[Any, bool]]
+    """The questions of what was watched last, as they were asked, and the answers."""
+    behind: Mapping[Unknown, Affine]
+    """What unknowns are that programs cannot look through."""
+
+
+class Source:
+    """Noise as a program sees it: to be drawn from, and nothing else."""
+
+    __slots__ = ("draws",)
+
+    def __init__(self, draws: "Draws | ShiftedDraws | Any") -> None:
+        _DRAWS.put(self, draws)
+
+    def draw(self, law: Law) -> Affine:
+        """The next draw."""
+        drawn: Affine = _DRAWS.of(self).draw(law)
+        return drawn
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise BadProgram("the program changes its noise: it may only draw from it")
+
+
+_DRAWS = Kept(Source, "draws")
 
 
 class Draws(NamedTuple):
@@ -86,16 +120,13 @@ class Draws(NamedTuple):
     laws: list[Law]
     values: list[Affine]
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise BadProgram("the program changes its noise: it may only draw from it")
-
     def draw(self, law: Law) -> Affine:
         """The next draw, a new unknown."""
         if len(self.values) >= _MOST_DRAWS:
             raise BadProgram(f"run never stops: it drew more than {_MOST_DRAWS:,} times")
         if law.can_tie and not self.judge.ties:
             raise BadProgram(f"{type(law).__name__} can tie: prove it with ties=True")
-        value = Affine(self.judge, {len(self.values): 1})
+        value = affine(self.judge, {len(self.values): 1})
         self.judge.assume(law.supports(value))
         self.laws.append(law)
         self.values.append(value)
@@ -142,6 +173,15 @@ class Trial:
     numbers: list[Affine]
     shifts: list[Scalar]
     questions: list[tuple[set[int], bool]]
+    told: "list[Told]"
+
+
+class Told(NamedTuple):
+    """What `align` or `unalign` asked on a path, and what it returned."""
+
+    who: str
+    transcript: list[tuple[Any, bool]]
+    shifts: list[Scalar]
 
 
 def run_and_align(
@@ -152,9 +192,10 @@ def run_and_align(
     output = _run(mechanism, Given(answers), draws)
     skeleton, numbers = take_apart(output)
     judge.watch_alignment(True)
-    shifts = _align(mechanism, Given(answers), Given(neighbour), draws, output)
+    shifts = _shifts(mechanism, "align", answers, neighbour, draws.values, output)
     judge.watch_alignment(False)
-    return Trial(draws, output, skeleton, numbers, shifts, list(judge.alignment_questions))
+    told = [Told("align", judge.transcript, shifts)]
+    return Trial(draws, output, skeleton, numbers, shifts, [*judge.alignment_questions], told)
 
 
 def trial(
@@ -164,10 +205,12 @@ def trial(
     judge: Judge,
     *,
     general: bool = False,
+    anew: Callable[[], Any] | None = None,
 ) -> Trial:
     """Run the mechanism, align, run again on the neighbour; raise the first `Violation`.
 
-    With `general`, what the alignment squeezes volumes by is charged on top: ln(1/|det J|).
+    With `general`, what the alignment squeezes volumes by is charged on top: ln(1/|det J|). With
+    `anew`, which makes the mechanism once more, `unalign` must undo the alignment.
     """
     made = run_and_align(mechanism, answers, neighbour, judge)
     draws, shifts = made.draws, made.shifts
@@ -188,7 +231,54 @@ def trial(
     _require_same(made, same, judge)
     if len(again.taken) < len(draws.values):
         raise Violation("draws", "on the neighbour, the shifted noise makes it draw less often")
+    if anew is not None:
+        made.told.append(require_undone(anew(), answers, neighbour, made, judge))
     return made
+
+
+def require_undone(
+    mechanism: Any,
+    answers: Sequence[Scalar],
+    neighbour: Sequence[Scalar],
+    made: Trial,
+    judge: Judge,
+) -> Told:
+    """Raise a violation unless `unalign` leads from the shifted noise back to what was drawn.
+
+    The mechanism must not have run. It is given new unknowns: that they are the shifted noise is
+    known to the judge alone. Both linear parts must be whole, so that both determinants are ±1.
+    """
+    drawn = made.draws.values
+    shifted: dict[Unknown, Affine] = {
+        f"ν{at}": Affine.__add__(value, shift)
+        for at, (value, shift) in enumerate(zip(drawn, made.shifts, strict=True))
+    }
+    judge.behind = shifted
+    judge.watch_alignment(True)
+    seen = [affine(judge, {name: 1}) for name in shifted]
+    back = _shifts(mechanism, "unalign", answers, neighbour, seen, made.output)
+    judge.watch_alignment(False)
+    judge.behind = {}
+    told = Told("unalign", judge.transcript, back)
+    if any(map(draws_of, back)):
+        raise Violation("one-to-one", "unalign uses noise that it was not given")
+    _require_whole(made, back)
+    for at, (value, name, by) in enumerate(zip(drawn, shifted, back, strict=True)):
+        other = shifted[name] + in_terms(by, shifted) - value
+        judge.require_zero(
+            other, Violation("one-to-one", f"unalign does not lead back to {noise_name(at)}")
+        )
+    return told
+
+
+def _require_whole(made: Trial, back: Sequence[Scalar]) -> None:
+    """Raise a violation unless the matrices are whole; on a grid, so must be all that is added."""
+    for law, *both in zip(made.draws.laws, made.shifts, back, strict=True):
+        for terms, constant in map(form_of, both):
+            noise = [by for name, by in terms.items() if isinstance(name, int) or name[0] == "ν"]
+            every = [*terms.values(), constant] if law.can_tie else noise
+            if any(Fraction(by).denominator > 1 for by in every):
+                raise Violation("one-to-one", "an alignment with unalign must shift by whole parts")
 
 
 def _require_joint_cost(mechanism: Any, made: Trial, judge: Judge, allowed: Exact) -> None:
@@ -203,18 +293,25 @@ def _require_joint_cost(mechanism: Any, made: Trial, judge: Judge, allowed: Exac
 
 def _run(mechanism: Mechanism, answers: Given, noise: Any) -> Any:
     with guarded("run", _SECONDS):
-        return collect(mechanism.run(answers, noise))
+        return collect(mechanism.run(answers, Source(noise)))
 
 
-def _align(
-    mechanism: Mechanism, answers: Given, neighbour: Given, draws: Draws, output: Any
+def _shifts(
+    mechanism: Any,
+    who: str,
+    answers: Sequence[Scalar],
+    neighbour: Sequence[Scalar],
+    noise: Sequence[Affine],
+    output: Any,
 ) -> list[Scalar]:
-    with guarded("align", _SECONDS):
-        given = mechanism.align(answers, neighbour, Given(draws.values), seal(output))
+    """What `align` or `unalign` returns."""
+    with guarded(who, _SECONDS):
+        sides = Given(answers), Given(neighbour)
+        given = getattr(mechanism, who)(*sides, Given(noise), seal(output))
         shifts = [shift if isinstance(shift, Affine) else exact(shift) for shift in given]
-    if len(shifts) != len(draws.values):
+    if len(shifts) != len(noise):
         raise BadProgram(
-            f"align returned {len(shifts)} shifts for {len(draws.values)} draws: "
+            f"{who} returned {len(shifts)} shifts for {len(noise)} draws: "
             "it must return one for every draw, in the order drawn"
         )
     return shifts
@@ -269,9 +366,11 @@ class Dependence:
 
     kinds: dict[Any, Aligned] = field(default_factory=dict)
     laws: dict[Skeleton, list[Law]] = field(default_factory=dict)
+    told: "Functions" = field(default_factory=lambda: Functions())
 
-    def add(self, trial: Trial) -> None:
-        """Take one more path into account."""
+    def add(self, trial: Trial) -> Aligned:
+        """Take one more path into account; what is known of its kind of output now."""
+        self.told.add(trial)
         laws = trial.draws.laws
         known = self.laws.setdefault(trial.skeleton, laws)
         if known != laws:
@@ -283,12 +382,12 @@ class Dependence:
         key = (trial.skeleton, _answers_before_noise(trial.questions))
         kind = self.kinds.setdefault(key, Aligned(trial.shifts, [set() for _ in trial.shifts]))
         for number, (shift, before) in enumerate(zip(trial.shifts, kind.shifts, strict=True)):
-            if isinstance(shift, Affine):
-                kind.within[number] |= shift.draws
-            if not _same_form(shift, before):
+            kind.within[number] |= draws_of(shift)
+            if form_of(shift) != form_of(before):
                 kind.varying.add(number)
         for about, _ in trial.questions:
             kind.asked |= about
+        return kind
 
     def cycles(self, *, general: bool) -> Iterator[list[int]]:
         """A cycle for each kind of output whose alignment is not acyclic.
@@ -310,11 +409,28 @@ def _answers_before_noise(questions: Sequence[tuple[set[int], bool]]) -> tuple[b
     return tuple(answers)
 
 
-def _same_form(a: Scalar, b: Scalar) -> bool:
-    difference = a - b
-    if isinstance(difference, Affine):
-        return not difference.terms and not difference.constant
-    return bool(difference == 0)
+class Functions:
+    """Whether `align` and `unalign` use what they are given, and no more.
+
+    What they ask next, or return, must follow from the discrete output and from the answers to
+    what they asked before. So nothing that `run` found out, and kept somewhere, can decide it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+
+    def add(self, trial: Trial) -> None:
+        """Raise a violation if one more path shows something else."""
+        for who, transcript, shifts in trial.told:
+            answers: tuple[bool, ...] = ()
+            for form, answer in transcript:
+                self._require(who, (who, trial.skeleton, answers), form)
+                answers += (answer,)
+            self._require(who, (who, trial.skeleton, answers), list(map(form_of, shifts)))
+
+    def _require(self, who: str, given: Any, found: Any) -> None:
+        if self._known.setdefault(given, found) != found:
+            raise Violation("function", f"{who} uses something else than what it is given")
 
 
 def find_cycle(needs: Sequence[set[int]]) -> list[int]:
@@ -372,9 +488,12 @@ class Point:
         self.contrary: int | None = None
         """Which question of the alignment to answer the other way."""
         self.alignment_questions: list[tuple[set[int], bool]] = []
+        self.transcript: list[tuple[Any, bool]] = []
+        self.behind: Mapping[Unknown, Affine] = {}
 
     def is_negative(self, form: Affine) -> bool:
         """Whether the form is below zero here."""
+        form = in_terms(form, self.behind)
         self._asked += 1
         if self._asked > _MOST_QUESTIONS:
             raise BadProgram(f"the program never stops: it asked {_MOST_QUESTIONS:,} questions")
@@ -382,18 +501,20 @@ class Point:
         if self._watching:
             if len(self.alignment_questions) == self.contrary:
                 negative = not negative
-            self.alignment_questions.append((form.draws, negative))
+            self.alignment_questions.append((draws_of(form), negative))
         return negative
 
     def _at(self, number: Scalar) -> Exact:
         if not isinstance(number, Affine):
             return exact(number)
-        if any(draw >= len(self._noise) for draw in number.draws):
+        if any(draw >= len(self._noise) for draw in draws_of(number)):
             raise BadNoise(
                 f"noise must have a value for every draw: the program takes more than "
                 f"{len(self._noise)}"
             )
-        return number.at(self._noise)
+        terms = terms_of(number)
+        total = (terms[draw] * self._noise[draw] for draw in draws_of(number))
+        return sum(total, constant_of(number))
 
     def assume(self, condition: Condition | bool) -> None:
         """Refuse noise that could not have been drawn."""
@@ -453,7 +574,9 @@ def check(
                 _otherwise(mechanism, before, after, made, Point(fixed, allowed), number)
             )
     for cycle in dependence.cycles(general=general):
-        raise Violation("acyclic", cycle_message(cycle))
+        if not hasattr(mechanism, "unalign"):
+            raise Violation("acyclic", cycle_message(cycle))
+        require_undone(deepcopy(mechanism), before, after, made, point)
 
 
 def _otherwise(
@@ -467,6 +590,6 @@ def _otherwise(
     """The shifts of the alignment, had one of its questions been answered the other way."""
     point.contrary = question
     point.watch_alignment(True)
-    noise = Given(Affine(point, {number: 1}) for number in range(len(made.draws.laws)))
+    noise = Given(affine(point, {number: 1}) for number in range(len(made.draws.laws)))
     shifts = list(mechanism.align(Given(before), Given(after), noise, seal(made.output)))
     return replace(made, shifts=shifts, questions=made.questions[: question + 1])

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dpgap.exact.laws import Law, MemorylessLaw, Noise
-from dpgap.proof.checker.alignment import Draws, Given
+from dpgap.proof.checker.alignment import Draws, Given, Source
 from dpgap.proof.checker.families import collect, take_apart
 from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.checker.proving import CHECKED, REFUTED, Counterexample, Proof
@@ -87,11 +87,11 @@ def require_kept_out(mechanism: Any, n: int, *, ties: bool = False) -> None:
 
 def _require_on_path(mechanism: Any, answers: Sequence[Affine], paths: Any) -> None:
     draws = Draws(paths, [], [])
-    output = collect(mechanism.run(Given(answers), draws))
+    output = collect(mechanism.run(Given(answers), Source(draws)))
     *others, own, line = draws.values
     if answers[-1] + own >= mechanism.threshold + line:
         return
-    without = collect(mechanism.run(Given(answers[:-1]), _Drawn(iter((*others, line)))))
+    without = collect(mechanism.run(Given(answers[:-1]), Source(_Drawn(iter((*others, line))))))
     (skeleton, numbers), (same, other_numbers) = take_apart(output), take_apart(without)
     wrong = Violation("output", "an item below the noisy line changes what is released")
     paths.require(skeleton == same, wrong)

@@ -8,16 +8,17 @@ answers it: at one point, or on all branches in turn.
 Noise is named by the number of its draw, everything else by a word.
 """
 
+import dis
 import math
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from types import FrameType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NoReturn, Protocol
 
 from dpgap.exact.laws import Scalar
@@ -69,51 +70,57 @@ def exact(value: Any) -> Exact:
     raise BadProgram(f"the program computes with a {type(value).__name__}, which is not a number")
 
 
+class Kept:
+    """A part of an object that programs see: it can be read with this, and in no other way.
+
+    The object's class loses the name of the slot, so no attribute leads to what is in it.
+    """
+
+    __slots__ = ("of", "put")
+
+    def __init__(self, kind: type, slot: str) -> None:
+        descriptor = vars(kind)[slot]
+        self.of, self.put = descriptor.__get__, descriptor.__set__
+        delattr(kind, slot)
+
+
 class Affine:
-    """A constant and a multiple of each unknown."""
+    """A constant and a multiple of each unknown; programs may compute with it, and no more."""
 
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
     __slots__ = ("constant", "path", "terms")
 
-    terms: Mapping[Unknown, Exact]
-    constant: Exact
-    path: Path
+    def __init__(self, *_: object) -> None:
+        raise BadProgram("the program makes a number of its own: it may use those that it is given")
 
-    def __init__(self, path: Path, terms: Mapping[Unknown, Exact], constant: Exact = 0) -> None:
-        keep = object.__setattr__
-        keep(self, "path", path)
-        keep(self, "terms", terms)
-        keep(self, "constant", constant)
+    def __init_subclass__(cls) -> None:
+        raise BadProgram("the program makes a kind of number of its own")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise BadProgram("the program changes a number in place: noise and answers are given")
 
-    @property
-    def draws(self) -> set[int]:
-        """The draws of noise that this number depends on."""
-        return {unknown for unknown in self.terms if isinstance(unknown, int)}
-
-    def at(self, noise: Sequence[Exact]) -> Exact:
-        """The value at this noise, where nothing else is unknown."""
-        return sum((self.terms[draw] * noise[draw] for draw in self.draws), self.constant)
+    def __deepcopy__(self, _: object) -> "Affine":
+        return self
 
     def __add__(self, other: Any) -> "Affine":
         if not isinstance(other, Affine):
-            return Affine(self.path, self.terms, self.constant + exact(other))
-        terms = dict(self.terms)
-        for unknown, by in other.terms.items():
+            return affine(_PATH.of(self), terms_of(self), constant_of(self) + exact(other))
+        terms = dict(terms_of(self))
+        for unknown, by in terms_of(other).items():
             total = terms.get(unknown, 0) + by
             if total:
                 terms[unknown] = total
             else:
                 del terms[unknown]
-        return Affine(self.path, terms, self.constant + other.constant)
+        return affine(_PATH.of(self), terms, constant_of(self) + constant_of(other))
 
     __radd__ = __add__
 
     def __neg__(self) -> "Affine":
-        return Affine(self.path, {u: -by for u, by in self.terms.items()}, -self.constant)
+        return affine(
+            _PATH.of(self), {u: -by for u, by in terms_of(self).items()}, -constant_of(self)
+        )
 
     def __pos__(self) -> "Affine":
         return self
@@ -126,27 +133,27 @@ class Affine:
 
     def __mul__(self, other: Any) -> "Affine":
         if isinstance(other, Affine):
-            if other.terms and self.terms:
+            if terms_of(other) and terms_of(self):
                 raise BadProgram(
                     f"the program multiplies two unknowns, ({self}) and ({other}): "
                     "only sums and multiples by known numbers can be proved"
                 )
-            return other * self.constant if not self.terms else self * other.constant
+            return other * constant_of(self) if not terms_of(self) else self * constant_of(other)
         factor = exact(other)
-        terms = {u: by * factor for u, by in self.terms.items()} if factor else {}
-        return Affine(self.path, terms, self.constant * factor)
+        terms = {u: by * factor for u, by in terms_of(self).items()} if factor else {}
+        return affine(_PATH.of(self), terms, constant_of(self) * factor)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> "Affine":
         if isinstance(other, Affine):
-            if other.terms:
+            if terms_of(other):
                 raise BadProgram(f"the program divides by an unknown, ({other})")
-            other = other.constant
+            other = constant_of(other)
         return self * (1 / Fraction(exact(other)))
 
     def __rtruediv__(self, other: Any) -> "Affine":
-        return Affine(self.path, {}, exact(other)) / self
+        return affine(_PATH.of(self), {}, exact(other)) / self
 
     def __abs__(self) -> "Affine":
         return -self if self < 0 else self
@@ -189,14 +196,56 @@ class Affine:
 
     def _words(self) -> Iterator[str]:
         first = True
-        pairs = [(noise_name(u) if isinstance(u, int) else u, by) for u, by in self.terms.items()]
-        if self.constant:
-            pairs.append(("", self.constant))
+        pairs = [
+            (noise_name(u) if isinstance(u, int) else u, by) for u, by in terms_of(self).items()
+        ]
+        if constant_of(self):
+            pairs.append(("", constant_of(self)))
         for name, by in pairs:
             sign = "-" if by < 0 else "" if first else "+"
             size = "" if abs(by) == 1 and name else f"{abs(by)}{'·' if name else ''}"
             yield f"{sign}{size}{name}" if first else f"{sign} {size}{name}"
             first = False
+
+
+_TERMS, _CONSTANT, _PATH = (Kept(Affine, slot) for slot in ("terms", "constant", "path"))
+terms_of: Callable[[Affine], Mapping[Unknown, Exact]] = _TERMS.of
+constant_of: Callable[[Affine], Exact] = _CONSTANT.of
+
+
+def affine(path: Any, terms: Mapping[Unknown, Exact], constant: Exact = 0) -> Affine:
+    """A new number, whose questions this path answers."""
+    made = object.__new__(Affine)
+    _TERMS.put(made, terms)
+    _CONSTANT.put(made, constant)
+    _PATH.put(made, path)
+    return made
+
+
+def draws_of(number: Any) -> set[int]:
+    """The draws of noise that a number depends on."""
+    if not isinstance(number, Affine):
+        return set()
+    return {unknown for unknown in terms_of(number) if isinstance(unknown, int)}
+
+
+def form_of(number: Any) -> tuple[Mapping[Unknown, Exact], Exact]:
+    """A number as something that can be compared: two are the same form or they are not."""
+    if not isinstance(number, Affine):
+        return {}, exact(number)
+    return terms_of(number), constant_of(number)
+
+
+def in_terms(number: Any, of: Mapping[Unknown, Affine]) -> Any:
+    """A number with other numbers in place of some unknowns."""
+    if not isinstance(number, Affine):
+        return number
+    terms = terms_of(number)
+    rest = {unknown: by for unknown, by in terms.items() if unknown not in of}
+    total = affine(_PATH.of(number), rest, constant_of(number))
+    for unknown in terms.keys() - rest.keys():
+        total = total + of[unknown] * terms[unknown]
+    return total
 
 
 def noise_name(draw: int) -> str:
@@ -211,19 +260,25 @@ class Condition:
     __slots__ = ("expected", "form")
 
     def __init__(self, form: Affine, expected: bool) -> None:
-        self.form = form
-        self.expected = expected
+        _FORM.put(self, form)
+        _EXPECTED.put(self, expected)
 
     def __bool__(self) -> bool:
-        form = self.form
-        negative = form.path.is_negative(form) if form.terms else form.constant < 0
-        return negative is self.expected
+        form = asked_form(self)
+        path: Path = _PATH.of(form)
+        negative = path.is_negative(form) if terms_of(form) else constant_of(form) < 0
+        return negative is expected_answer(self)
 
     def __eq__(self, other: object) -> bool:
         return bool(self) == other
 
     def __ne__(self, other: object) -> bool:
         return bool(self) != other
+
+
+_FORM, _EXPECTED = (Kept(Condition, slot) for slot in ("form", "expected"))
+asked_form: Callable[[Condition], Affine] = _FORM.of
+expected_answer: Callable[[Condition], bool] = _EXPECTED.of
 
 
 # --------------------------------------------------------------------------------------------------
@@ -289,6 +344,71 @@ def _by_trace(message: str, seconds: float) -> Iterator[None]:
         sys.settrace(before)
 
 
+def names(code: CodeType, *kinds: str) -> list[str]:
+    """The names that the code, or code inside it, loads in one of these ways."""
+    return [
+        str(each.argval)
+        for part in (code, *inner(code))
+        for each in dis.get_instructions(part)
+        if each.opname.startswith("LOAD_") and each.opname.endswith(kinds)
+    ]
+
+
+def inner(code: CodeType) -> list[CodeType]:
+    """All code inside it."""
+    parts = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return [part for each in parts for part in (each, *inner(each))]
+
+
+_TOOLS = {"gc", "sys", "inspect", "ctypes", "importlib", "builtins", "types", "pickle"}
+_REACHING = {
+    *("eval", "exec", "compile", "globals", "locals", "vars", "__import__", "breakpoint"),
+    *("getattr", "setattr", "delattr"),
+}
+_PLAIN = {"__getitem__", "__name__"}
+_OURS = {"dpgap", "builtins", "fractions", "decimal", "typing", "itertools", "dataclasses", "numpy"}
+
+
+def require_open(*parts: Any) -> None:
+    """Refuse somebody's code that takes the checker apart: frames, cells, hidden attributes.
+
+    What is looked at are functions and classes, and those that they name. What dpgap ships is not.
+    """
+    waiting, seen = list(parts), list[Any]()
+    while waiting:
+        part = waiting.pop()
+        module = getattr(part, "__module__", None) or ""
+        if any(part is each for each in seen) or module.partition(".")[0] in _OURS:
+            continue
+        seen.append(part)
+        if isinstance(part, type):
+            waiting += part.__mro__[1:]
+            for value in vars(part).values():
+                waiting += [getattr(value, each, value) for each in ("__func__", "fget")]
+        elif isinstance(part, FunctionType) and part.__name__ != "__init__":  # it ran before
+            _require_open_code(part)
+            waiting += [cell.cell_contents for cell in part.__closure__ or ()]
+            waiting += [part.__globals__.get(name) for name in names(part.__code__, "GLOBAL")]
+
+
+def _require_open_code(function: FunctionType) -> None:
+    code = function.__code__
+    asked = {name for name in names(code, "ATTR", "METHOD") if name.startswith(("__", "f_", "gi_"))}
+    used = {*names(code, "GLOBAL")}
+    modules = [function.__globals__.get(name) for name in used]
+    tools = {each.__name__ for each in modules if isinstance(each, ModuleType)}
+    tools |= {
+        str(each.argval)
+        for part in (code, *inner(code))
+        for each in dis.get_instructions(part)
+        if each.opname == "IMPORT_NAME"
+    }
+    wrong = (asked - _PLAIN) | (used & _REACHING) | (tools & _TOOLS)
+    wrong |= {name for name in tools if name.startswith("dpgap.proof")}
+    if wrong:
+        raise BadProgram(f"{function.__qualname__} uses {min(wrong)!r}: a program computes only")
+
+
 # --------------------------------------------------------------------------------------------------
 # How much an affine alignment stretches or squeezes the space of noise, in exact fractions.
 
@@ -339,6 +459,6 @@ def determinant(rows: Sequence[Sequence[Exact]]) -> Fraction:
 
 def jacobian(shifts: Sequence[Scalar]) -> Fraction:
     """|det J| of an affine alignment: how much it stretches volumes."""
-    terms = [shift.terms if isinstance(shift, Affine) else {} for shift in shifts]
+    terms = [form_of(shift)[0] for shift in shifts]
     size = range(len(shifts))
     return abs(determinant([[int(i == j) + terms[i].get(j, 0) for j in size] for i in size]))

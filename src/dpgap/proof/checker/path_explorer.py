@@ -5,13 +5,22 @@ the other is remembered. A later run replays the answers up to there and takes t
 answers are possible is decided in subclasses.
 """
 
-import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-from dpgap.proof.checker.numbers import Affine, BadProgram, Stop
+from dpgap.proof.checker.numbers import (
+    Affine,
+    BadProgram,
+    Stop,
+    Unknown,
+    constant_of,
+    draws_of,
+    form_of,
+    in_terms,
+    terms_of,
+)
 
 _MOST_PATHS = 100_000
 _MOST_QUESTIONS = 10_000
@@ -33,29 +42,44 @@ class PathExplorer(ABC):
     def __init__(self) -> None:
         self._answered: list[_Answered] = []
         self._replayed = 0
-        self._watching = False
+        self._watching = self._began = self._left = False
         self.alignment_questions: list[tuple[set[int], bool]] = []
+        self.transcript: list[tuple[Any, bool]] = []
+        self.behind: Mapping[Unknown, Affine] = {}
         self.count = 0
+        self._ended = 0
 
     def explore(self, body: Callable[[], None]) -> None:
-        """Run the body on every path; it may leave one early by raising `Stop`."""
+        """Run the body on every path; `stop` leaves one early, before an alignment begins."""
         while True:
             self.start_over()
-            with contextlib.suppress(Stop):
+            try:
                 body()
+                self._ended += 1
+            except Stop:
+                if self._began or not self._left:
+                    raise BadProgram("the program leaves a path before its end") from None
             self.count += 1
             if self.count > _MOST_PATHS:
                 raise BadProgram(
                     f"the program has more than {_MOST_PATHS:,} paths: prove it for fewer answers"
                 )
             if not self._turn():
-                return
+                break
+        if not self._ended:
+            raise BadProgram("the program reaches the end on no path: nothing was looked at")
+
+    def stop(self) -> NoReturn:
+        """Leave this path: nothing can happen on it, or nothing but a tie."""
+        self._left = True
+        raise Stop
 
     def start_over(self) -> None:
         """Forget what was learnt on the last path."""
         self._replayed = 0
-        self._watching = False
+        self._watching = self._began = self._left = False
         self.alignment_questions = []
+        self.behind = {}
 
     def _turn(self) -> bool:
         """Go back to the last question whose other answer is still open, and take it."""
@@ -71,12 +95,15 @@ class PathExplorer(ABC):
 
     def is_negative(self, form: Affine) -> bool:
         """Whether the form is below zero on this path."""
-        if not form.terms:
-            return form.constant < 0
-        negative = self._answer(form)
+        asked = form
+        if self.behind:
+            form = in_terms(form, self.behind)
+        negative = self._answer(form) if terms_of(form) else constant_of(form) < 0
         if self._watching:
-            self.alignment_questions.append((form.draws, negative))
-        self.learn(form, negative)
+            self.alignment_questions.append((draws_of(form), negative))
+            self.transcript.append((form_of(asked), negative))
+        if terms_of(form):
+            self.learn(form, negative)
         return negative
 
     def take_for_granted(self, form: Affine, negative: bool) -> None:
@@ -90,7 +117,7 @@ class PathExplorer(ABC):
     def _answer(self, form: Affine) -> bool:
         if self._replayed < len(self._answered):
             known = self._answered[self._replayed]
-            if known.form.terms != form.terms or known.form.constant != form.constant:
+            if form_of(known.form) != form_of(form):
                 raise BadProgram("the program does something else when run again on the same noise")
             self._replayed += 1
             return known.negative
@@ -109,6 +136,8 @@ class PathExplorer(ABC):
     def watch_alignment(self, begins: bool) -> None:
         """Say whether the questions that follow are the alignment's."""
         self._watching = begins
+        if begins:
+            self._began, self.transcript = True, []
 
     def implied(self, form: Affine) -> bool | None:
         """The answer, if it plainly follows from earlier ones."""

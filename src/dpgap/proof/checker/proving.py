@@ -12,6 +12,7 @@ private either, but a better alignment may exist.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -25,11 +26,12 @@ from dpgap.proof.checker.alignment import (
     Trial,
     check,
     cycle_message,
+    find_cycle,
     run_and_align,
     trial,
 )
 from dpgap.proof.checker.families import sums_of_moves
-from dpgap.proof.checker.numbers import Exact, Unknown, Violation, exact
+from dpgap.proof.checker.numbers import Exact, Unknown, Violation, exact, require_open
 
 if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
@@ -51,7 +53,9 @@ NEXT = {
     "output": "Try to shift the draws that the output above depends on by what they miss.",
     "cost": "Try shifts that are smaller, or fewer; or more noise; or a larger ε.",
     "support": "Try shifts that never go down, or noise that may be negative.",
-    "acyclic": "Try shifts that depend on fewer draws; affine ones may pass with general=True.",
+    "acyclic": "Try shifts that depend on fewer draws, or write unalign, which undoes them.",
+    "one-to-one": "Let unalign find out from the shifted noise how far it was shifted.",
+    "function": "Let align depend on its arguments only: keep nothing from run.",
     "discrete": "Try to use indices, branches and lengths of the output only.",
     "draws": "Let the output tell how many draws were taken.",
     "fold": "Let run and align hand everything on to step and align_step, as SparseVector does.",
@@ -135,6 +139,7 @@ def prove(
     for method in ("run", "align"):
         if not callable(getattr(sample, method, None)):
             raise TypeError(f"mechanism must have a method {method!r}")
+    require_open(mechanism, type(sample))
     claim = _Claim(
         count,
         stated(sample, "epsilon", epsilon),
@@ -158,8 +163,8 @@ def prove(
 
 
 def _build(mechanism: Any, unknown: Callable[[str], Scalar]) -> Any:
-    """The mechanism itself, or the member of a family that has these unknowns."""
-    return mechanism if hasattr(mechanism, "run") else mechanism(unknown)
+    """The mechanism made anew, or the member of a family that has these unknowns."""
+    return deepcopy(mechanism) if hasattr(mechanism, "run") else mechanism(unknown)
 
 
 def stated(mechanism: Any, name: str, given: Scalar, default: Scalar = None) -> Fraction:
@@ -194,14 +199,22 @@ class _Claim(NamedTuple):
     """How many sensitivities all answers together may move by; None: each of them by one."""
 
 
+class _Cyclic(Exception):  # noqa: N818 - not a fault: there may be an inverse
+    pass
+
+
 def _explore(
-    mechanism: Any, kind: str, claim: _Claim, on_path: Callable[..., Trial]
+    mechanism: Any, kind: str, claim: _Claim, on_path: Callable[..., Trial], *, undo: bool = False
 ) -> tuple["Paths", Dependence, Violation | None]:
-    """Go down all paths, on unknown answers; or up to the first path with a violation."""
+    """Go down all paths, on unknown answers; or up to the first path with a violation.
+
+    What has `unalign` may have cycles; then all is done once more, and `undo` says so.
+    """
     from dpgap.proof.checker.symbolic import Paths
 
     paths = Paths(claim.epsilon, ties=claim.ties)
     made: Mechanism = _build(mechanism, paths.unknown)
+    anew = partial(deepcopy, deepcopy(made)) if hasattr(made, "unalign") else None
     answers = [paths.unknown(f"q{i}") for i in range(claim.n)]
     low, high = (end * claim.sensitivity for end in DIRECTIONS[kind])
     moves = [paths.between(f"d{i}", low, high) for i in range(claim.n)]
@@ -213,11 +226,21 @@ def _explore(
     for answer in [*answers, *neighbour] if claim.within else []:
         paths.confine(answer, *claim.within)  # type: ignore[misc]
     dependence = Dependence()
+
+    def body() -> None:
+        found = dependence.add(on_path(made, answers, neighbour, paths))
+        if anew is not None and not undo and find_cycle(found.needs()):
+            raise _Cyclic
+
+    if undo:
+        on_path = partial(trial, anew=anew)
     try:
-        paths.explore(lambda: dependence.add(on_path(made, answers, neighbour, paths)))
+        paths.explore(body)
     except Violation as violation:
-        return paths, dependence, violation
-    return paths, dependence, None
+        return paths, Dependence() if undo else dependence, violation
+    except _Cyclic:
+        return _explore(mechanism, kind, claim, on_path, undo=True)
+    return paths, Dependence() if undo else dependence, None
 
 
 def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
@@ -225,7 +248,9 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     on_path = partial(trial, general=claim.general)
     paths, dependence, violation = _explore(mechanism, kind, claim, on_path)
     example = None if violation is None else _example(paths.point(), claim.n)
-    if violation is not None and not claim.general:  # a cycle is what is wrong first of all
+    has_inverse = hasattr(_build(mechanism, lambda name: Fraction(1)), "unalign")
+    if violation is not None and not claim.general and not has_inverse:
+        # A cycle is what is wrong first of all.
         _, dependence, _ = _explore(mechanism, kind, claim, run_and_align)
     cyclic = _find_cyclic(dependence, general=claim.general)
     if cyclic is not None:

@@ -23,10 +23,15 @@ from dpgap.proof.checker.numbers import (
     BadProgram,
     Condition,
     Exact,
-    Stop,
     Unknown,
     Violation,
+    affine,
+    asked_form,
+    constant_of,
+    draws_of,
     exact,
+    expected_answer,
+    terms_of,
 )
 from dpgap.proof.checker.path_explorer import PathExplorer
 
@@ -101,14 +106,14 @@ class Paths(PathExplorer):
 
     def unknown(self, name: Unknown) -> Affine:
         """An unknown number."""
-        return Affine(self, {name: 1})
+        return affine(self, {name: 1})
 
     def confine(self, form: Affine, low: Exact, high: Exact) -> None:
         """Consider only what keeps the form between two known numbers."""
         term = self._term_of(form)
-        self._bound.update(form.terms)
-        if len(form.terms) > 1:
-            self._tied.update(form.terms)
+        self._bound.update(terms_of(form))
+        if len(terms_of(form)) > 1:
+            self._tied.update(terms_of(form))
         self._solver.add(term >= _number(low), term <= _number(high))
 
     def between(self, name: str, low: Exact, high: Exact) -> Affine:
@@ -149,12 +154,12 @@ class Paths(PathExplorer):
         """Keep the answer, so that z3 need not be asked about what follows from it."""
         if not negative and self._range(form)[1] == 0:
             # It is as large as it can be, so each unknown is at that end of its interval.
-            for unknown, by in form.terms.items():
+            for unknown, by in terms_of(form).items():
                 end = self._box[unknown][by > 0]
                 self._box[unknown] = end, end
         self._facts.setdefault(_direction(form), []).append((form, negative))
-        self._known.update(form.terms)
-        self._related.update(form.terms)
+        self._known.update(terms_of(form))
+        self._related.update(terms_of(form))
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """A possible answer, a point there, and a point where the other is right, if any."""
@@ -173,7 +178,7 @@ class Paths(PathExplorer):
         """A point where the form is not negative; there is one, or nothing but a tie."""
         point = self._where(self._claim(form, False))
         if point is None:
-            raise Stop
+            self.stop()
         return point
 
     def implied(self, form: Affine) -> bool | None:
@@ -191,16 +196,18 @@ class Paths(PathExplorer):
 
     def _is_in_box(self, form: Affine) -> bool:
         """Whether all that is known about what is in the form are intervals, one for each."""
-        return all(unknown in self._box and unknown not in self._related for unknown in form.terms)
+        return all(
+            unknown in self._box and unknown not in self._related for unknown in terms_of(form)
+        )
 
     def _is_anything(self, form: Affine) -> bool:
         """Whether there is an unknown in the form that nothing is known about."""
-        return not self._known.issuperset(form.terms)
+        return not self._known.issuperset(terms_of(form))
 
     def _range(self, form: Affine) -> tuple[Exact | float, Exact | float]:
-        low: Exact | float = form.constant
-        high: Exact | float = form.constant
-        for unknown, by in form.terms.items():
+        low: Exact | float = constant_of(form)
+        high: Exact | float = constant_of(form)
+        for unknown, by in terms_of(form).items():
             if unknown not in self._box:
                 return -math.inf, math.inf
             ends = sorted(by * end for end in self._box[unknown])
@@ -237,7 +244,7 @@ class Paths(PathExplorer):
         term = self._term_of(form)
         if negative:
             return term < 0
-        return term >= 0 if self.ties or not form.draws else term > 0
+        return term >= 0 if self.ties or not draws_of(form) else term > 0
 
     def _term(self, unknown: Unknown) -> Any:
         if unknown not in self._terms:
@@ -247,7 +254,7 @@ class Paths(PathExplorer):
     def _term_of(self, number: Scalar) -> Any:
         if not isinstance(number, Affine):
             return _number(exact(number))
-        key = (*number.terms.items(), number.constant)
+        key = (*terms_of(number).items(), constant_of(number))
         if key not in self._sums:
             self._sums[key] = self._sum(number)
         return self._sums[key]
@@ -255,21 +262,21 @@ class Paths(PathExplorer):
     def _sum(self, number: Affine) -> Any:
         parts = [
             self._term(unknown) if by == 1 else _number(by) * self._term(unknown)
-            for unknown, by in number.terms.items()
+            for unknown, by in terms_of(number).items()
         ]
-        if number.constant or not parts:
-            parts.append(_number(number.constant))
+        if constant_of(number) or not parts:
+            parts.append(_number(constant_of(number)))
         return z3.Sum(parts) if len(parts) > 1 else parts[0]
 
     def assume(self, condition: Condition | bool) -> None:
         """Leave out whatever does not meet the condition."""
         if isinstance(condition, bool):
             if not condition:
-                raise Stop
-        elif self._is_anything(condition.form):
-            self.take_for_granted(condition.form, condition.expected)
+                self.stop()
+        elif self._is_anything(asked_form(condition)):
+            self.take_for_granted(asked_form(condition), expected_answer(condition))
         elif not condition:
-            raise Stop
+            self.stop()
 
     def require(self, condition: Condition | bool, violation: Violation) -> None:
         """Raise the violation where the condition does not hold."""
@@ -277,14 +284,16 @@ class Paths(PathExplorer):
             if not condition:
                 self._raise_where(z3.BoolVal(True), violation)
             return
-        implied = self.implied(condition.form)
-        if implied is condition.expected:
+        implied = self.implied(asked_form(condition))
+        if implied is expected_answer(condition):
             return
-        self._raise_where(self._claim(condition.form, not condition.expected), violation)
+        self._raise_where(
+            self._claim(asked_form(condition), not expected_answer(condition)), violation
+        )
 
     def require_zero(self, form: Affine, violation: Violation) -> None:
         """Raise the violation where the form is not zero."""
-        if form.terms or form.constant:
+        if terms_of(form) or constant_of(form):
             self._raise_where(self._term_of(form) != 0, violation)
 
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
@@ -296,7 +305,9 @@ class Paths(PathExplorer):
         if at_most(laws, ranges, allowed):
             return
         measured = [
-            CostTerm(self._term_of(shift)) if isinstance(shift, Affine) and shift.terms else shift
+            CostTerm(self._term_of(shift))
+            if isinstance(shift, Affine) and terms_of(shift)
+            else shift
             for shift in (_plain(shift) for shift in shifts)
         ]
         totals = corners(laws, measured)
@@ -327,9 +338,9 @@ class Paths(PathExplorer):
 
 
 def _plain(shift: Scalar) -> Scalar:
-    return shift.constant if isinstance(shift, Affine) and not shift.terms else shift
+    return constant_of(shift) if isinstance(shift, Affine) and not terms_of(shift) else shift
 
 
 def _direction(form: Affine) -> tuple[Any, ...]:
     """What forms that differ by a bounded amount have in common: the unbounded unknowns."""
-    return tuple(sorted((u, by) for u, by in form.terms.items() if isinstance(u, int)))
+    return tuple(sorted((u, by) for u, by in terms_of(form).items() if isinstance(u, int)))

@@ -22,7 +22,7 @@ from typing import Any
 from dpgap.exact.laws import Scalar
 from dpgap.mechanisms.measuring import Joint, Measurement
 from dpgap.proof.checker.alignment import Trial
-from dpgap.proof.checker.numbers import Affine, Violation
+from dpgap.proof.checker.numbers import Violation, draws_of
 from dpgap.proof.every.memory import require_uniform
 from dpgap.proof.every.theorem import Theorem, prove_few
 
@@ -53,7 +53,7 @@ def prove_measurement(made: Make, kind: str) -> list[Theorem]:
 def is_free_of_noise(made: Trial) -> bool:
     """Whether no shift of this path depends on noise."""
     asked = any(about for about, _ in made.questions)
-    return not asked and not any(isinstance(s, Affine) and s.draws for s in made.shifts)
+    return not asked and not any(map(draws_of, made.shifts))
 
 
 def _require_scales(made: Make, joint: bool) -> None:

@@ -16,7 +16,7 @@ from fractions import Fraction
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
-from dpgap.proof.checker.numbers import Violation
+from dpgap.proof.checker.numbers import Violation, inner, names
 
 _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME")
 _PEEKING = {"PUSH_EXC_INFO", "MATCH_CLASS"}
@@ -154,22 +154,6 @@ def _stores(code: CodeType) -> Iterator[bool]:
         for each in dis.get_instructions(part):
             outside = each.opname.endswith("E_DEREF") and each.argval in code.co_freevars
             yield outside or each.opname in _STORES
-
-
-def names(code: CodeType, *kinds: str) -> list[str]:
-    """The names that the code, or code inside it, loads in one of these ways."""
-    return [
-        str(each.argval)
-        for part in (code, *inner(code))
-        for each in dis.get_instructions(part)
-        if each.opname.startswith("LOAD_") and each.opname.endswith(kinds)
-    ]
-
-
-def inner(code: CodeType) -> list[CodeType]:
-    """All code inside it."""
-    parts = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return [part for each in parts for part in (each, *inner(each))]
 
 
 def _remembers(message: str) -> Violation:

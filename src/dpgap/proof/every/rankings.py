@@ -22,7 +22,7 @@ from dpgap.exact.laws import Scalar
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.families import altered
-from dpgap.proof.checker.numbers import Affine, Exact, Violation
+from dpgap.proof.checker.numbers import Exact, Violation, draws_of, form_of
 from dpgap.proof.every.memory import require_uniform
 from dpgap.proof.every.theorem import Theorem, prove_few
 
@@ -92,14 +92,15 @@ def _losers_come_first(made: Trial) -> bool:
     """Whether losers are not shifted, and winners' shifts depend on losers' draws only."""
     (winners, _), draws = made.output, range(len(made.draws.values))
     losers = {draw for draw in draws if draw not in winners}
-    needs = [shift.draws if isinstance(shift, Affine) else set() for shift in made.shifts]
+    needs = [draws_of(shift) for shift in made.shifts]
     asked: set[int] = set().union(*(about for about, _ in made.questions))
     still = all(_is_zero(made.shifts[loser]) for loser in losers)
     return still and all(need <= losers for need in needs) and asked <= losers
 
 
 def _is_zero(shift: Scalar) -> bool:
-    return not (shift.terms or shift.constant) if isinstance(shift, Affine) else shift == 0
+    terms, constant = form_of(shift)
+    return not terms and not constant
 
 
 _restricted: set[tuple[Any, ...]] = set()

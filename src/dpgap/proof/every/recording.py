@@ -10,7 +10,17 @@ from typing import Any
 
 import z3
 
-from dpgap.proof.checker.numbers import Affine, Condition, Exact, Unknown, Violation
+from dpgap.proof.checker.numbers import (
+    Affine,
+    Condition,
+    Exact,
+    Unknown,
+    Violation,
+    asked_form,
+    draws_of,
+    expected_answer,
+    terms_of,
+)
 from dpgap.proof.checker.symbolic import CostTerm, Paths
 from dpgap.proof.every.theorem import Theorem, theorem
 
@@ -34,9 +44,9 @@ class Recording(Paths):
 
     def given(self, condition: Condition) -> None:
         """Consider only what meets the condition."""
-        self._suppose(self._claim(condition.form, condition.expected))
-        self._tied.update(condition.form.terms)
-        self._bound.update(condition.form.terms)
+        self._suppose(self._claim(asked_form(condition), expected_answer(condition)))
+        self._tied.update(terms_of(asked_form(condition)))
+        self._bound.update(terms_of(asked_form(condition)))
 
     def given_whole(self, number: Affine) -> None:
         """Consider only whole numbers."""
@@ -57,7 +67,9 @@ class Recording(Paths):
         if isinstance(condition, bool):
             super().require(condition, violation)
         else:
-            self._raise_where(self._claim(condition.form, not condition.expected), violation)
+            self._raise_where(
+                self._claim(asked_form(condition), not expected_answer(condition)), violation
+            )
 
     def require_whole(self, number: Affine, violation: Violation) -> None:
         """Raise the violation where the number is not whole."""
@@ -73,9 +85,9 @@ class Recording(Paths):
         if isinstance(condition, bool):
             super().assume(condition)
             return
-        claim = self._claim(condition.form, condition.expected)
+        claim = self._claim(asked_form(condition), expected_answer(condition))
         self._hypotheses.setdefault(claim.sexpr(), claim)
-        self.take_for_granted(condition.form, condition.expected)
+        self.take_for_granted(asked_form(condition), expected_answer(condition))
 
     def explore(self, body: Callable[[], None]) -> None:
         def recorded() -> None:
@@ -91,7 +103,7 @@ class Recording(Paths):
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
         super().enter(form, negative, state)
-        if not self.ties and form.draws:  # it has probability zero
+        if not self.ties and draws_of(form):  # it has probability zero
             apart = self._term_of(form) != 0
             self._hypotheses.setdefault(apart.sexpr(), apart)
 

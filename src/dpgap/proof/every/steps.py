@@ -22,12 +22,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dpgap.exact.laws import Law, Scalar
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
-from dpgap.proof.checker.alignment import Draws, ShiftedDraws
+from dpgap.proof.checker.alignment import Draws, ShiftedDraws, Source
 from dpgap.proof.checker.families import Sealed, altered, collect, seal, take_apart
-from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Violation, exact
+from dpgap.proof.checker.numbers import (
+    Affine,
+    BadProgram,
+    Exact,
+    Kept,
+    Violation,
+    draws_of,
+    exact,
+    inner,
+    names,
+)
 from dpgap.proof.checker.proving import DIRECTIONS, GENERAL
 from dpgap.proof.every.folds import Opening, require_fold, require_loop
-from dpgap.proof.every.memory import inner, names
 from dpgap.proof.every.theorem import Theorem
 
 if TYPE_CHECKING:
@@ -65,8 +74,11 @@ class Budget(NamedTuple):
 class Summed:
     """Answers of which only the sum may be looked at: so two stand for any number of them."""
 
+    __slots__ = ("total",)
+
     def __init__(self, answers: Sequence[Affine]) -> None:
-        self.first, self.rest = answers
+        first, rest = answers
+        _SUM.put(self, first + rest)
 
     def __getitem__(self, at: object) -> NoReturn:
         raise _looks_at_single_answers()
@@ -75,7 +87,10 @@ class Summed:
         raise _looks_at_single_answers()
 
     def __iter__(self) -> Iterator["_Part"]:
-        return iter((_Part(self, None), _Part(self, self.first + self.rest)))
+        return iter((_Part(self, None), _Part(self, _SUM.of(self))))
+
+
+_SUM = Kept(Summed, "total")
 
 
 class _Part(Sealed):
@@ -84,20 +99,27 @@ class _Part(Sealed):
     __slots__ = ("owner", "total")
 
     def __init__(self, owner: Summed, total: Affine | None) -> None:
-        self.owner, self.total = owner, total
+        _OWNER.put(self, owner)
+        _TOTAL.put(self, total)
 
     def _refuse(self, *_: object) -> NoReturn:
         raise _looks_at_single_answers()
 
     def __radd__(self, other: Any) -> Any:  # type: ignore[override]
-        return self if self.total is None and type(other) is int and not other else self._refuse()
+        first = _TOTAL.of(self) is None and type(other) is int and not other
+        return self if first else self._refuse()
 
     def __add__(self, other: Any) -> Any:  # type: ignore[override]
-        last = isinstance(other, _Part) and other.owner is self.owner and self.total is None
-        return other.total if last and other.total is not None else self._refuse()
+        if not isinstance(other, _Part) or _OWNER.of(other) is not _OWNER.of(self):
+            return self._refuse()
+        total = _TOTAL.of(other)
+        return self._refuse() if total is None or _TOTAL.of(self) is not None else total
 
     __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __neg__ = __abs__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __eq__ = __ne__ = __hash__ = _refuse
+
+
+_OWNER, _TOTAL = Kept(_Part, "owner"), Kept(_Part, "total")
 
 
 def _require_no_loop(rise: Any) -> None:
@@ -162,7 +184,7 @@ def _on_path(
     rise = program.rise(Summed(before), Summed(after))
     _require_shared(budget, rise, judge)
     draws = Draws(judge, [], [])
-    outcome, then = collect(program.step(used, before[0], shared, draws))
+    outcome, then = collect(program.step(used, before[0], shared, Source(draws)))
     live = program.live(used)
     told = take_apart(outcome)[0], live if isinstance(live, int) else bool(live)
     untold = Violation("draws", "the outcome must tell which draws a step took")
@@ -184,7 +206,7 @@ def _on_path(
     if budget.whole:
         judge.require_whole(then, Violation("cost", "units that are used must be whole numbers"))
     again = ShiftedDraws(draws, shifts, [])
-    same = collect(program.step(used, after[0], shared + rise, again))
+    same = collect(program.step(used, after[0], shared + rise, Source(again)))
     _require_same((outcome, then), same, judge)
     judge.require_zero(counted - then + 0 * used, Violation("output", "align counts other units"))
     if len(again.taken) < len(draws.values):
@@ -193,14 +215,14 @@ def _on_path(
 
 def _is_free_of_noise(shifts: Sequence[Scalar], rise: Scalar, judge: "Recording") -> bool:
     asked = any(about for about, _ in judge.alignment_questions)
-    return not asked and not any(isinstance(s, Affine) and s.draws for s in (*shifts, rise))
+    return not asked and not any(map(draws_of, (*shifts, rise)))
 
 
 def _require_shared(budget: Budget, rise: Scalar, judge: "Recording") -> None:
     """The shared draw is shifted by the rise, which costs its share and keeps its support."""
     law, sign = budget.opening
     over = Violation("cost", "the rise can cost more than its share")
-    judge.require_at_most([law], [rise], budget.share, over)
+    judge.require_at_most([law], [sign * rise], budget.share, over)
     value = judge.unknown("shared_draw")
     judge.assume(law.supports(value))
     out = Violation("support", "the rise takes noise out of its support")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dpgap.proof.checker.alignment import Trial, trial
+from dpgap.proof.checker.alignment import Functions, Trial, trial
 from dpgap.proof.checker.numbers import Exact, Violation
 from dpgap.proof.checker.proving import DIRECTIONS
 
@@ -178,9 +178,11 @@ def prove_few(
 
     made_from = program if hasattr(program, "run") else program(judge.unknown)
     laws: list[Any] = []
+    functions = Functions()
 
     def on_path() -> None:
         made = trial(made_from, answers, neighbour, judge)
+        functions.add(made)
         laws.extend(made.draws.laws if not laws else [])
         uneven = Violation("draws", "how many draws are taken must not depend on noise")
         judge.require(laws == made.draws.laws, uneven)

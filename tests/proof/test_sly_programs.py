@@ -1,0 +1,343 @@
+"""Programs that set out to pass `prove` without being private: by the judge, or by what they keep.
+
+Each gives its answer away, or most of it. Each got through once, or would without one condition.
+"""
+
+import dis
+import gc
+import sys
+from fractions import Fraction
+
+import pytest
+
+from dpgap.proof import BadProgram, ExponentialNoise, LaplaceNoise, Stepwise, prove, prove_every
+from dpgap.proof.checker.numbers import Stop
+
+TEN = LaplaceNoise(Fraction(10))
+_kept = []
+
+
+class Raw:
+    """Draws noise, and says the answer itself."""
+
+    epsilon = Fraction(1, 100)
+
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(Fraction(100)))
+        return answers[0] + 0
+
+    def align(self, answers, neighbour, noise, output):
+        return [0]
+
+
+class AssumesNothing(Raw):
+    def align(self, answers, neighbour, noise, output):
+        noise[0].path.assume(False)
+        return [0]
+
+
+class ConfinesTheMove(Raw):
+    def align(self, answers, neighbour, noise, output):
+        d = neighbour[0] - answers[0]
+        d.path.confine(d, 0, 0)
+        return [0]
+
+
+class AsksTheSourceOfNoise(Raw):
+    def run(self, answers, noise):
+        d = noise.draw(LaplaceNoise(Fraction(100))) * 0 + answers[0]
+        noise.judge.confine(d, 0, 0)
+        return d
+
+
+class LeavesThePath(Raw):
+    def align(self, answers, neighbour, noise, output):
+        raise Stop
+
+
+class LeavesAtOnce(Raw):
+    def run(self, answers, noise):
+        raise Stop
+
+
+class LeavesTheSecondRun(Raw):
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(Fraction(100)))
+        _kept[:] = [not _kept[0]] if _kept else [True]
+        if not _kept[0]:
+            raise Stop
+        return answers[0] + 0
+
+
+class NothingIsSupported(Raw):
+    """Its law can draw no number at all, so no path would be followed to its end."""
+
+    class Nowhere(LaplaceNoise):
+        def supports(self, value):
+            return False
+
+    def run(self, answers, noise):
+        noise.draw(self.Nowhere(Fraction(100)))
+        return answers[0] + 0
+
+
+class ChangesTheTerms(Raw):
+    def align(self, answers, neighbour, noise, output):
+        neighbour[0].terms.clear()
+        return [0]
+
+
+class ChangesTheQuestion(Raw):
+    def align(self, answers, neighbour, noise, output):
+        question = neighbour[0] < answers[0]
+        question.form.path.confine(question.form, 0, 0)
+        return [0]
+
+
+class MakesNumbers(Raw):
+    def align(self, answers, neighbour, noise, output):
+        return [type(noise[0])(None, {}, 0)]
+
+
+class MakesAKindOfNumber(Raw):
+    def align(self, answers, neighbour, noise, output):
+        class Zero(type(noise[0])):
+            def __radd__(self, other):
+                return other
+
+        return [Zero()]
+
+
+class GoesThroughGlobals(Raw):
+    def align(self, answers, neighbour, noise, output):
+        d = neighbour[0] - answers[0]
+        type(d).__add__.__globals__["_PATH"].of(d).confine(d, 0, 0)
+        return [0]
+
+
+class GoesThroughFrames(Raw):
+    def align(self, answers, neighbour, noise, output):
+        d = neighbour[0] - answers[0]
+        sys._getframe(1).f_back.f_locals["judge"].confine(d, 0, 0)
+        return [0]
+
+
+class GoesThroughGarbage(Raw):
+    def align(self, answers, neighbour, noise, output):
+        d = neighbour[0] - answers[0]
+        next(each for each in gc.get_referents(d) if hasattr(each, "confine")).confine(d, 0, 0)
+        return [0]
+
+
+def _unhidden(kind, name):
+    return object.__getattribute__(kind, name)
+
+
+class GoesThroughAHelper(Raw):
+    def align(self, answers, neighbour, noise, output):
+        d = neighbour[0] - answers[0]
+        _unhidden(d, "path").confine(d, 0, 0)
+        return [0]
+
+
+class BelowTwo:
+    """Says whether noise is from 0 to 2 less the answer: the true loss is about ln 2."""
+
+    epsilon = Fraction(1, 10)
+    kept = None
+
+    def run(self, answers, noise):
+        value = noise.draw(TEN)
+        return bool(value >= 0) and bool(value < 2 - answers[0])
+
+
+SETTING = {"within": (0, 1), "neighbours": "rising"}
+
+
+class RunTellsAlign(BelowTwo):
+    """Lower numbers are moved or not by what `run` found out, so `align` asks nothing."""
+
+    def run(self, answers, noise):
+        value = noise.draw(TEN)
+        self.kept = bool(value < 1)
+        return bool(value >= 0) and bool(value < 2 - answers[0])
+
+    def align(self, answers, neighbour, noise, output):
+        return [-1 if output and not self.kept else 0]
+
+
+class RunTellsAlignElsewhere(BelowTwo):
+    def run(self, answers, noise):
+        value = noise.draw(TEN)
+        _kept[:] = [bool(value < 1)]
+        return bool(value >= 0) and bool(value < 2 - answers[0])
+
+    def align(self, answers, neighbour, noise, output):
+        return [-1 if output and not _kept[0] else 0]
+
+
+class Halves(BelowTwo):
+    def align(self, answers, neighbour, noise, output):
+        _kept[:] = [noise[0]]
+        self.kept = noise[0]
+        return [-noise[0] / 2 if output else 0]
+
+
+class HalvesAndRemembers(Halves):
+    """Keeps the noise in `align`, and returns it."""
+
+    def unalign(self, answers, neighbour, noise, output):
+        return [self.kept - noise[0]]
+
+
+class HalvesAndRemembersElsewhere(Halves):
+    def unalign(self, answers, neighbour, noise, output):
+        return [_kept[0] - noise[0]]
+
+
+class HalvesAndMakesNumbers(Halves):
+    def unalign(self, answers, neighbour, noise, output):
+        return [type(noise[0])(None, {0: 1}, 0) - noise[0]]
+
+
+class HalvesHonestly(Halves):
+    """One-to-one, but it squeezes noise into half the space."""
+
+    def unalign(self, answers, neighbour, noise, output):
+        return [noise[0] if output else 0]
+
+
+class Folds(BelowTwo):
+    """Moves the upper half onto the lower one. What is undone is the lower half alone."""
+
+    def align(self, answers, neighbour, noise, output):
+        _kept[:] = [bool(noise[0] >= 1)]
+        return [-1 if output and noise[0] >= 1 else 0]
+
+    def unalign(self, answers, neighbour, noise, output):
+        return [0]
+
+
+class FoldsAndRemembers(Folds):
+    """What is undone depends on which half it was: `align` left that behind."""
+
+    def unalign(self, answers, neighbour, noise, output):
+        return [1 if output and _kept[0] else 0]
+
+
+class FoldsAndLeaves(Folds):
+    def unalign(self, answers, neighbour, noise, output):
+        raise Stop
+
+
+class FoldsWithTheOutput(Folds):
+    """The same number is said of noise that is moved, and of noise that is not; unalign asks it."""
+
+    def run(self, answers, noise):
+        value = noise.draw(TEN)
+        return bool(value >= 0) and bool(value < 2 - answers[0]), value * 0 + answers[0] * 0
+
+    def align(self, answers, neighbour, noise, output):
+        return [-1 if output[0] and noise[0] >= 1 else 0]
+
+    def unalign(self, answers, neighbour, noise, output):
+        return [1 if output[1] > 0 else 0]
+
+
+JUDGE = [
+    *(AssumesNothing, ConfinesTheMove, AsksTheSourceOfNoise, LeavesThePath, LeavesAtOnce),
+    *(LeavesTheSecondRun, NothingIsSupported, ChangesTheTerms, ChangesTheQuestion, MakesNumbers),
+    *(MakesAKindOfNumber, GoesThroughGlobals, GoesThroughFrames, GoesThroughGarbage),
+    GoesThroughAHelper,
+]
+KEPT = [
+    *(RunTellsAlign, RunTellsAlignElsewhere, HalvesAndRemembers, HalvesAndRemembersElsewhere),
+    *(HalvesAndMakesNumbers, HalvesHonestly, Folds, FoldsAndRemembers, FoldsAndLeaves),
+    FoldsWithTheOutput,
+]
+
+
+def _is_proved(kind, **how):
+    try:
+        return prove(kind(), 1, **how).verdict == "PROVED"
+    except BadProgram:
+        return False
+
+
+@pytest.mark.parametrize("kind", JUDGE)
+def test_no_program_reaches_the_judge(kind):
+    assert not _is_proved(kind)
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_what_run_or_align_kept_proves_nothing(kind):
+    assert not _is_proved(kind, **SETTING)
+
+
+def test_a_number_shows_nothing_but_how_to_compute_with_it():
+    seen = []
+
+    class Looks(Raw):
+        def align(self, answers, neighbour, noise, output):
+            seen.extend([noise[0], noise[0] < 0])
+            return [0]
+
+    assert prove(Looks(), 1).condition == "output"
+    for each in seen:
+        assert not [name for name in dir(each) if not name.startswith("_")]
+        assert not any(hasattr(each, name) for name in type(each).__slots__)
+
+
+class RiseByTheFirst(Stepwise):
+    """Compares all answers with one draw; the first alone, looked up, says how far it is moved."""
+
+    epsilon = 1
+    shared_law = LaplaceNoise(Fraction(1))
+    capacity = 0
+    unit = Fraction(1)
+
+    def step(self, used, answer, shared, noise):
+        return answer - shared, used
+
+    def rise(self, answers, neighbour):
+        return neighbour.first - answers.first
+
+    def live(self, used):
+        return True
+
+    def align_step(self, used, move, outcome):
+        return [], used
+
+
+def test_the_sum_of_answers_shows_no_single_one():
+    with pytest.raises(BadProgram, match="has no attribute 'first'"):
+        prove_every(RiseByTheFirst())
+
+
+class Swaps:
+    """Two draws of one law change places: cyclic, and yet as likely as before."""
+
+    epsilon = Fraction(1, 100)
+    law = ExponentialNoise(Fraction(1))
+
+    def run(self, answers, noise):
+        first, second = (noise.draw(self.law) for _ in range(2))
+        return bool(first < second) if answers[0] < 0 else bool(second < first)
+
+    def align(self, answers, neighbour, noise, output):
+        if (answers[0] < 0) == (neighbour[0] < 0):
+            return [0, 0]
+        return [noise[1] - noise[0], noise[0] - noise[1]]
+
+    unalign = align
+
+
+def test_an_alignment_that_is_undone_need_not_be_acyclic():
+    assert prove(Swaps(), 1).verdict == "PROVED"
+    assert prove(type("Bare", (Swaps,), {"unalign": property()})(), 1).condition == "acyclic"
+
+
+def test_the_bytecode_is_that_which_is_looked_at():
+    """Names of attributes are where this expects them, in every Python that is supported."""
+    loaded = {each.opname for each in dis.get_instructions(GoesThroughGlobals.align)}
+    assert any(name.endswith(("ATTR", "METHOD")) for name in loaded)
