@@ -195,19 +195,30 @@ class HybridTopK:
         """How far to shift each draw so that the neighbour gives the same output.
 
         Where the line cut the ranking, it rises by Δ, as far as any loser can; if all answers fall
-        it stays. Winners make up for that and for their own change. This is a proof. Where k
-        answers were found it is the alignment of Noisy Top-K, with the line as one more loser. That
-        can make exponential noise negative; for this part docs/hybrid-top-k.md has the proof.
+        it stays. Winners make up for that and for their own change. Where k answers were found it
+        is the alignment of Noisy Top-K, with the line as one more loser.
         """
         winners, _ = output
+        before, after = ((*side, self.threshold) for side in (answers, neighbour))
         if len(winners) == self.k:
-            all_before, all_after = ((*side, self.threshold) for side in (answers, neighbour))
-            return self.without_line.align(all_before, all_after, noise, output)
-        # All answers move the same way, so their sum tells which way that is.
-        falling = self.monotonic and sum(neighbour) <= sum(answers)
-        rise: Scalar = 0 if falling else self.sensitivity
-        moves = [before - after for before, after in zip(answers, neighbour, strict=True)]
-        return [rise + move if i in winners else 0 for i, move in enumerate(moves)] + [rise]
+            return self.without_line.align(before, after, noise, output)
+        shifted = (*winners, len(answers))
+        falls = self.without_line.falls(before, after)
+        return [fall if i in shifted else 0 for i, fall in enumerate(falls)]
+
+    def unalign(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: tuple[tuple[int, ...], Any],
+    ) -> list[Scalar]:
+        """The way back from shifted noise: so no two draws are shifted to the same."""
+        winners, _ = output
+        if len(winners) < self.k:  # shifts depend on no noise
+            return [-shift for shift in self.align(answers, neighbour, noise, output)]
+        before, after = ((*side, self.threshold) for side in (answers, neighbour))
+        return self.without_line.unalign(before, after, noise, output)
 
     def delta(self, reach: int) -> Fraction:
         """At most this is the chance that any of `reach` items that one unit alone has is released.

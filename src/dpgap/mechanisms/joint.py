@@ -37,7 +37,16 @@ from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_integer
 from dpgap.exact.reals import Integers
 from dpgap.mechanisms.joint_kernel import Classes, select_classes, winner_and_lead
-from dpgap.mechanisms.top_k import Candidates, Draw, InGroups, NoisyTopK, named
+from dpgap.mechanisms.top_k import (
+    Candidates,
+    Draw,
+    InGroups,
+    NoisyTopK,
+    extremes,
+    extremes_undone,
+    named,
+    shift_of,
+)
 from dpgap.releases.drawn import TopSet
 from dpgap.releases.release import JointRelease, MechanismUsed, Promise
 
@@ -87,7 +96,7 @@ class JointTopK:
     over_sets: NoisyTopK = field(init=False, repr=False, compare=False)
     """The Noisy Max that this is, its answers being the half-margins of sets.
 
-    It asks of them that all move by at most Δ, or by amounts within Δ of each other if monotonic;
+    It asks of them that they move by amounts within 2Δ of each other, or within Δ if monotonic;
     docs/joint-top-k.md shows that half-margins do.
     """
 
@@ -140,15 +149,39 @@ class JointTopK:
     ) -> list[Scalar]:
         """How far to shift each draw so that the neighbour gives the same output: as in Noisy Max.
 
-        It costs at most ε, but it can make exponential noise negative. So it proves the mechanism
-        with Laplace noise of this scale; for what ships, docs/joint-top-k.md has the proof.
+        The answers are the half-margins of sets.
         """
+        margins, falls, winners = self._over_sets(answers, neighbour, output)
+        by = extremes(margins, falls, noise, winners)
+        return [shift_of(i, falls, winners, by) for i in range(len(margins))]
+
+    def unalign(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: tuple[tuple[int, ...], Any],
+    ) -> list[Scalar]:
+        """The way back from shifted noise: so no two draws are shifted to the same."""
+        margins, falls, winners = self._over_sets(answers, neighbour, output)
+        by = extremes_undone(margins, falls, noise, winners)
+        return [-shift_of(i, falls, winners, by) for i in range(len(margins))]
+
+    def _over_sets(
+        self, answers: Sequence[Scalar], neighbour: Sequence[Scalar], output: Any
+    ) -> tuple[list[Scalar], list[Scalar], tuple[int, ...]]:
+        """The half-margins of all sets, how far each falls behind, and which set won."""
         sets = list(combinations(range(len(answers)), self.k))
         before, after = (
             [self.half_margin(side, each) for each in sets] for side in (answers, neighbour)
         )
-        winner = sets.index(output[0])
-        return self.over_sets.align(before, after, noise, ((winner,), None))
+        falls = [self.rise - (new - old) for old, new in zip(before, after, strict=True)]
+        return before, falls, (sets.index(output[0]),)
+
+    @property
+    def rise(self) -> Fraction:
+        """As far as any half-margin can rise: Δ, or half of it if answers are monotonic."""
+        return self.sensitivity * _HALF if self.monotonic else self.sensitivity
 
     @errors_without_answers
     def release(

@@ -138,6 +138,67 @@ def named(indices: Integers, labels: Sequence[Any] | None) -> tuple[Any, ...] | 
 
 
 # --------------------------------------------------------------------------------------------------
+# The alignment for noise that is never negative. docs/exponential-top-k.md has the proof.
+#
+# Outputs do not change when all answers move together. So put that no answer rises: each *falls* by
+# its own amount. Winners make up for their own fall, and then all of them come down together, by as
+# much as the best loser does, but never below zero. Where the best loser falls farther than
+# that, its noise is raised instead.
+
+
+class Extremes(NamedTuple):
+    """What decides how far each draw is shifted."""
+
+    rise: Scalar
+    """How far the least noise of the winners rises where each makes up for its own fall."""
+    drop: Scalar
+    """How far the winners come down together, and the best loser with them."""
+    raised: int | None
+    """The loser whose noise is raised, if there is one."""
+
+
+def extremes(
+    answers: Sequence[Scalar], falls: Sequence[Scalar], noise: Sequence[Scalar], winners: Any
+) -> Extremes:
+    """The extremes, from the noise that was drawn."""
+    rise, fall, best = _distances(answers, falls, noise, winners)
+    return _settled(rise, fall, best)
+
+
+def extremes_undone(
+    answers: Sequence[Scalar], falls: Sequence[Scalar], noise: Sequence[Scalar], winners: Any
+) -> Extremes:
+    """The same extremes, from noise that was shifted: the way back is the same way, downwards."""
+    fallen = [answer - fall for answer, fall in zip(answers, falls, strict=True)]
+    rise, fall, best = _distances(fallen, [-fall for fall in falls], noise, winners)
+    return _settled(-rise, -fall, best)
+
+
+def _distances(
+    answers: Sequence[Scalar], falls: Sequence[Scalar], noise: Sequence[Scalar], winners: Any
+) -> tuple[Scalar, Scalar, int | None]:
+    """How far the least noise of winners rises, how far the best loser falls, and which it is."""
+    losers = [i for i in range(len(answers)) if i not in winners]
+    noisy = [answer + value for answer, value in zip(answers, noise, strict=True)]
+    rise = min(noise[i] + falls[i] for i in winners) - min(noise[i] for i in winners)
+    if not losers:
+        return rise, rise, None
+    best = max(losers, key=noisy.__getitem__)
+    return rise, noisy[best] - max(noisy[i] - falls[i] for i in losers), best
+
+
+def _settled(rise: Scalar, fall: Scalar, best: int | None) -> Extremes:
+    return Extremes(rise, rise, best) if fall > rise else Extremes(rise, fall, None)
+
+
+def shift_of(place: int, falls: Sequence[Scalar], winners: Any, by: Extremes) -> Scalar:
+    """How far the draw of one answer is shifted."""
+    if place in winners:
+        return falls[place] - by.drop
+    return falls[place] - by.rise if place == by.raised else 0
+
+
+# --------------------------------------------------------------------------------------------------
 # Noisy Top-K with gap: the k largest answers in order, and by how much each one leads.
 
 
@@ -238,9 +299,14 @@ class NoisyTopK:
         """The proof: how far to shift each draw so that the neighbour gives the same output.
 
         Losers keep their noise. Winners make up for their own change and for the change of the
-        best loser, so that they win by the same margin: at most 2Δ each, Δ if monotonic.
+        best loser, so that they win by the same margin: at most 2Δ each, Δ if monotonic. Noise
+        that is never negative is shifted by its `extremes`.
         """
         winners, _ = output
+        if not self.law.signed:
+            falls = self.falls(answers, neighbour)
+            by = extremes(answers, falls, noise, winners)
+            return [shift_of(i, falls, winners, by) for i in range(len(answers))]
         losers = [i for i in range(len(answers)) if i not in winners]
         rise: Scalar = 0
         if losers:
@@ -250,6 +316,31 @@ class NoisyTopK:
         return [
             answers[i] - neighbour[i] + rise if i in winners else 0 for i in range(len(answers))
         ]
+
+    def unalign(
+        self,
+        answers: Sequence[Scalar],
+        neighbour: Sequence[Scalar],
+        noise: Sequence[Scalar],
+        output: tuple[tuple[int, ...], Any],
+    ) -> list[Scalar]:
+        """The way back from shifted noise: so no two draws are shifted to the same."""
+        winners, _ = output
+        if self.law.signed:  # losers kept their noise, and that decides
+            return [-shift for shift in self.align(answers, neighbour, noise, output)]
+        falls = self.falls(answers, neighbour)
+        by = extremes_undone(answers, falls, noise, winners)
+        return [-shift_of(i, falls, winners, by) for i in range(len(answers))]
+
+    def falls(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> list[Scalar]:
+        """How far each answer falls behind a common rise: from 0 to 2Δ, to Δ if monotonic."""
+        rise = self.rise(answers, neighbour)
+        return [rise + before - after for before, after in zip(answers, neighbour, strict=True)]
+
+    def rise(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> Scalar:
+        """As far as any answer can rise: Δ, or 0 where all of them fall."""
+        # Monotonic answers all move the same way, so their sum tells which way that is.
+        return 0 if self.monotonic and sum(neighbour) <= sum(answers) else self.sensitivity
 
     @errors_without_answers
     def release(

@@ -86,7 +86,7 @@ def for_every_n() -> Iterator[Case]:
 
 def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
     """By a theorem, where there is one. What few answers refute is refuted for every n as well."""
-    few = partial(prove, entry.mechanism, entry.n, **entry.how)
+    few = entry.judge
     how = dict(entry.how)
     if entry.kind == MUTANT and not how.keys() <= {"neighbours", "ties"}:
         return few

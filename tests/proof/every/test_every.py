@@ -81,7 +81,7 @@ def test_mutants_are_refuted_with_numbers_to_replay_and_the_rest_is_proved(case)
         return
     assert proof.verdict == "REFUTED"
     with pytest.raises(Violation):
-        replay(LISTED[case.name].mechanism, proof.counterexample)
+        LISTED[case.name].replay(proof.counterexample)
 
 
 def _theorem(*failures, given=()):

@@ -1,8 +1,7 @@
 """Hybrid Top-K gone wrong: which answers are the largest, as far as they are above a line?
 
 Those that are judged by their alignment have Laplace noise of dpgap's scale, which Hybrid Top-K's
-alignment proves: what is refuted is the slip, not that exponential noise cannot be shifted below
-zero. The one about δ has dpgap's noise, on a grid.
+alignment proves as well. The one about δ has dpgap's noise, on a grid.
 """
 
 from dataclasses import dataclass, field
@@ -45,8 +44,15 @@ class Hybrid:
 
     def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
         """As in Hybrid Top-K."""
-        right = HybridTopK(self.threshold, self.k, 1, monotonic=self.monotonic)
-        return right.align(answers, neighbour, noise, output[:2])
+        return self.right(output).align(answers, neighbour, noise, output[:2])
+
+    def unalign(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
+        """As in Hybrid Top-K."""
+        return self.right(output).unalign(answers, neighbour, noise, output[:2])
+
+    def right(self, output: Any) -> HybridTopK:
+        """The one that ships."""
+        return HybridTopK(self.threshold, self.k, 1, monotonic=self.monotonic)
 
 
 class SharedDraw(Hybrid):
@@ -85,10 +91,9 @@ class LineNotPaid(Hybrid):
         leads = [noisy[winner] - noisy[ranking[end]] for winner in ranking[:end]]
         return tuple(ranking[:end]), tuple(leads), ranking[end] == len(answers)
 
-    def align(self, answers: Answers, neighbour: Answers, noise: Answers, output: Any) -> Shifts:
+    def right(self, output: Any) -> HybridTopK:
         """Where the line is next, it rises with the winners."""
-        cut_later = HybridTopK(self.threshold, self.k + output[2], 1, monotonic=self.monotonic)
-        return cut_later.align(answers, neighbour, noise, output[:2])
+        return HybridTopK(self.threshold, self.k + output[2], 1, monotonic=self.monotonic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Joint Top-K gone wrong: which set of k answers is the top set, and by how much?
 
-They have Laplace noise of dpgap's scale, which Joint Top-K's alignment proves: what is refuted is
-the slip, not that exponential noise cannot be shifted below zero.
+They have Laplace noise of dpgap's scale, which Noisy Max's alignment proves.
 """
 
 from dataclasses import dataclass
