@@ -1,23 +1,22 @@
 """The proof of Hybrid Top-K: what it rests on, and what it would refuse."""
 
-import math
 from collections import Counter
 from fractions import Fraction
 
 import pytest
 from faults import with_scales
-from scipy.integrate import quad
 
 import dpgap
 from dpgap.proof import Violation, prove
 from dpgap.proof.cases import cases
-from dpgap.proof.checker.hybrid import check_hybrid, density_of_cut, worst_cut
 from dpgap.proof.checker.lone_items import (
     chance_to_reach,
     check_lone_items,
     require_delta,
     require_kept_out,
 )
+from dpgap.proof.every.cuts import prove_cut
+from dpgap.proof.every.exponential import prove_full_hybrid
 
 KINDS = ("general", "rising", "falling")
 
@@ -30,55 +29,52 @@ def test_every_number_of_answers_up_to_three_is_judged_with_every_k():
     assert judged == own | {(f"exponential, {kind}", n, k): 1 for kind in KINDS for n, k in sizes}
 
 
-@pytest.mark.parametrize("released", [0, 1, 2])
-def test_what_a_cut_ranking_costs_is_attained(released):
-    """e^(Δ/b) is 4 there. Rising losers lower the chance most; both directions are neighbours."""
-    ratios = [worst_cut(3, released, each, is_full=False).ratio for each in KINDS]
-    assert ratios == [4 ** (2 * released + 1), 4 ** (released + 1), 4**released]
-
-
-@pytest.mark.parametrize("k", [1, 2])
-def test_where_k_are_found_all_of_epsilon_is_attained_or_nearly(k):
-    """kΔ/b with monotonic answers; 2kΔ/b with general ones, as the line falls far behind."""
-    general, rising, falling = (worst_cut(3, k, each, is_full=True).ratio for each in KINDS)
-    assert falling == 4**k
-    assert 0.99 * 4**k < rising <= 4**k
-    assert 0.9 * 4 ** (2 * k) < general < 4 ** (2 * k)
-
-
 class FreeLine(dpgap.HybridTopK):
     """Counts what was released without the line."""
+
+    __slots__ = ()
 
     def spent(self, released):
         return self.epsilon * released / self.k
 
 
-@pytest.mark.parametrize("neighbours", ["rising", "general"])
-def test_a_cost_without_the_line_is_refuted_with_numbers(neighbours):
-    free = FreeLine(0, 2, 1, monotonic=neighbours != "general")
-    proof = check_hybrid(free, 2, neighbours)
-    assert (proof.verdict, proof.condition) == ("REFUTED", "density")
-    assert "WorstCut(ratio=Fraction(4, 1), winners=()" in proof.reason
+def test_a_cost_without_the_line_is_refuted():
+    def made(*, k, epsilon=1, **more):
+        return FreeLine(0, k, epsilon, **more)
+
+    with pytest.raises(Violation, match="a part for each answer and the line"):
+        prove_cut(made, "general")
 
 
-@pytest.mark.parametrize("neighbours", KINDS)
-@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize(("k", "neighbours"), [*((1, kind) for kind in KINDS), (2, "rising")])
 def test_a_twentieth_less_noise_is_refuted(k, neighbours):
+    """Where general answers move, the line does not: all of ε takes more answers than two."""
     sound = dpgap.HybridTopK(0, k, 1, monotonic=neighbours != "general")
-    assert check_hybrid(sound, 3, neighbours).verdict == "CHECKED"
-    wrong = check_hybrid(with_scales(sound, Fraction(19, 20)), 3, neighbours)
-    assert wrong.condition == "density"
+    assert prove(sound, 2, neighbours=neighbours).verdict == "PROVED"
+    wrong = prove(with_scales(sound, Fraction(19, 20)), 2, neighbours=neighbours)
+    assert wrong.condition == "cost"
 
 
-def test_a_program_that_returns_something_else_is_refuted(monkeypatch):
+@pytest.mark.parametrize("what", ["fewer", "other leads"])
+def test_a_program_that_returns_something_else_is_refuted(what, monkeypatch):
     run = dpgap.HybridTopK.run
 
-    def one_more(self, answers, noise):
+    def other(self, answers, noise):
         indices, leads = run(self, answers, noise)
-        return indices[:1], leads[:1]
+        if what == "fewer":
+            return indices[:1], leads[:1]
+        return indices, tuple(lead + answers[0] for lead in leads)
 
-    monkeypatch.setattr(dpgap.HybridTopK, "run", one_more)
-    assert check_hybrid(dpgap.HybridTopK(0, 2, 1), 2, "general").condition == "output"
+    monkeypatch.setattr(dpgap.HybridTopK, "run", other)
+    assert prove(dpgap.HybridTopK(0, 2, 1), 2).verdict == (
+        "PROVED" if what == "fewer" else "REFUTED"
+    )
+
+    def made(*, k, epsilon=1, **more):
+        return dpgap.HybridTopK(0, k, epsilon, **more)
+
+    with pytest.raises(Violation):
+        prove_full_hybrid(made, "general")
 
 
 @pytest.mark.parametrize(("neighbours", "places"), [("rising", 3), ("general", Fraction(5, 2))])
@@ -89,20 +85,6 @@ def test_the_alignment_proves_what_a_cut_ranking_costs_and_no_less(neighbours, p
     assert prove(mechanism, 2, neighbours=neighbours, epsilon=cost).verdict == "PROVED"
     less = prove(mechanism, 2, neighbours=neighbours, epsilon=cost * Fraction(99, 100))
     assert less.condition == "cost"
-
-
-def test_the_density_of_a_cut_ranking_is_that_of_the_program():
-    """Without winners it is the chance that nothing is released: here of two answers, by hand.
-
-    In units of b, the line's noise is E, and answers of 0 and ln 2 stay below it with chances
-    1 − e^(−E) and 1 − 2e^(−E). With winners, a lead of 0 in place of one is a factor of x = e^(−E).
-    """
-    nothing, _ = quad(
-        lambda e: math.exp(-e) * (1 - math.exp(-e)) * (1 - 2 * math.exp(-e)), math.log(2), 60
-    )
-    assert float(density_of_cut((), (0, 1))) == pytest.approx(nothing, rel=1e-9)
-    one, _ = quad(lambda e: math.exp(-2 * e) * (1 - 2 * math.exp(-e)), math.log(2), 60)
-    assert float(density_of_cut((0,), (1,))) == pytest.approx(one, rel=1e-9)
 
 
 # δ.

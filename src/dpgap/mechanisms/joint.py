@@ -130,7 +130,7 @@ class JointTopK:
 
     def half_margin(self, answers: Sequence[Scalar], chosen: Sequence[int]) -> Scalar:
         """How good a set is: half of the smallest answer in it less the largest outside."""
-        outside = [answers[i] for i in range(len(answers)) if i not in chosen]
+        outside = [answers[i] for i in {*range(len(answers))} - {*chosen}]
         return _HALF * (min(answers[i] for i in chosen) - max(outside))
 
     def run(self, answers: Sequence[Scalar], noise: Noise) -> tuple[tuple[int, ...], Scalar]:

@@ -332,7 +332,7 @@ def _rank(law: MemorylessLaw, contenders: Contenders, words: Words, bits: Bits) 
 def winner_and_lead(noisy: Sequence[Scalar]) -> tuple[int, Scalar]:
     """Which number is the largest, and by how much."""
     winner = max(range(len(noisy)), key=noisy.__getitem__)
-    second = max(noisy[i] for i in range(len(noisy)) if i != winner)
+    second = max((*noisy[:winner], *noisy[winner + 1 :]))
     return winner, noisy[winner] - second
 
 

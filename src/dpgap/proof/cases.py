@@ -22,16 +22,14 @@ from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
-from dpgap.pipelines.arrays import measured_above, measured_top_k
+from dpgap.pipelines.arrays import MeasuredAbove, measured_above, measured_top_k
+from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute
 from dpgap.pipelines.tables import Asked, above, counted, top_k
 from dpgap.proof.audit import audit
 from dpgap.proof.auditing.above_line import audit_delta
 from dpgap.proof.auditing.designs import designs
 from dpgap.proof.auditing.finding import LEVEL, Audit, audit_design
-from dpgap.proof.checker.density import check_density
 from dpgap.proof.checker.families import altered, any_sparse_vector
-from dpgap.proof.checker.hybrid import check_hybrid
-from dpgap.proof.checker.joint import check_joint
 from dpgap.proof.checker.lone_items import check_lone_items
 from dpgap.proof.checker.proving import (
     DIRECTIONS,
@@ -41,7 +39,16 @@ from dpgap.proof.checker.proving import (
     Proof,
     prove,
 )
-from dpgap.proof.every.theorems import EVERY, judged, shipped_for_every_n, theorems_of
+from dpgap.proof.every.exponential import prove_joint, prove_one_sided
+from dpgap.proof.every.steps import prove_known_stream, require_numbers
+from dpgap.proof.every.theorem import Theorem
+from dpgap.proof.every.theorems import (
+    EVERY,
+    ForEveryN,
+    judged,
+    shipped_for_every_n,
+    theorems_of,
+)
 from dpgap.proof.mutants.catalogue import catalogue, mutants
 from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry, audit_mutant
 from dpgap.releases.questions import ADD_OR_REMOVE, Origin
@@ -54,6 +61,8 @@ _TOP_K_ANSWERS = 4
 _STREAM_ANSWERS = 4
 _LONGER_ANSWERS = 3
 _LINED_ANSWERS = 3
+_SET_ANSWERS = 3
+_ONE_SIDED_ANSWERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +85,40 @@ def cases() -> tuple[Case, ...]:
 
 def for_every_n() -> Iterator[Case]:
     """What dpgap ships, for every n and k; and what else a theorem for every n is about."""
-    for each in shipped_for_every_n():
+    for each in (*shipped_for_every_n(), *_of_pipelines()):
         yield Case(each.name, SHIPPED, each.variant, EVERY, each.k, each.judge)
     for entry in catalogue():
         judge = _for_every_n(entry)
         if judge is not None:
             yield Case(entry.name, entry.kind, entry.variant, EVERY, EVERY, judge)
+
+
+def _of_pipelines() -> Iterator[ForEveryN]:
+    """What the pipelines select with by default, as they make it."""
+    for kind in DIRECTIONS:
+        given = {"monotonic": kind != GENERAL}
+        ways = (JointRoute, prove_joint), (RankedRoute, prove_one_sided)
+        for route, by in ways:
+            made = partial(_selection, route, **given)
+            yield ForEveryN("MeasuredTopK", f"{route.name}, {kind}", kind, partial(by, made, kind))
+        for adaptive in (False, True):
+            above = partial(_prove_above, adaptive, kind)
+            yield ForEveryN("MeasuredAbove", f"adaptive={adaptive}, {kind}", kind, above)
+
+
+def _selection(
+    route: Any, *, k: int, monotonic: bool, epsilon: Any = 1, sensitivity: Any = 1, grid: Any = None
+) -> Any:
+    facts = Facts(k, monotonic, sensitivity, grid)
+    return route.of(facts, Fraction(epsilon), Fraction(1)).selection
+
+
+def _prove_above(adaptive: bool, kind: str) -> list[Theorem]:
+    """One step, with any units and limits; and the numbers of some of the selections."""
+    given = {"adaptive": adaptive, "monotonic": kind != GENERAL}
+    for k in (1, 2, 3, 5):
+        require_numbers(MeasuredAbove(0, k, 1, **given).selection)
+    return prove_known_stream(MeasuredAbove(0, 2, 1, **given).selection, kind)
 
 
 def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
@@ -215,17 +252,18 @@ def shipped() -> Iterator[Case]:
         judge = partial(prove, histogram, n, neighbours=GENERAL, ties=True)
         yield Case(type(histogram).__name__, SHIPPED, f"reach {reach}", n, n, judge)
     for neighbours in DIRECTIONS:
-        for n, k in ((n, k) for n, k in _sizes(_TOP_K_ANSWERS) if k < n):
+        for n, k in ((n, k) for n, k in _sizes(_SET_ANSWERS) if k < n):
             joint = JointTopK(k, 1, monotonic=neighbours != GENERAL)
-            judge = partial(check_joint, joint, n, neighbours)
+            judge = partial(prove, joint, n, neighbours=neighbours)
             yield Case(type(joint).__name__, SHIPPED, f"exponential, {neighbours}", n, k, judge)
     yield from _cut_by_a_line()
     for noise in NOISES:
         for neighbours in DIRECTIONS:
             if noise in REAL_NOISES:
-                for n, k in _sizes(_TOP_K_ANSWERS):
+                most = _ONE_SIDED_ANSWERS if noise == "exponential" else _TOP_K_ANSWERS
+                for n, k in _sizes(most):
                     yield _ranking(NoisyTopK, n, noise, neighbours, k=k)
-                for n in range(1, _TOP_K_ANSWERS + 1):
+                for n in range(1, most + 1):
                     yield _ranking(NoisyMax, n, noise, neighbours)
             yield from _streams(SparseVector, noise, neighbours, _STREAM_ANSWERS)
             yield from _streams(AdaptiveSparseVector, noise, neighbours, _STREAM_ANSWERS)
@@ -241,9 +279,7 @@ def _cut_by_a_line() -> Iterator[Case]:
     for neighbours, n in product(DIRECTIONS, range(1, _LINED_ANSWERS + 1)):
         for k in range(1, n + 2):
             hybrid = HybridTopK(0, k, 1, monotonic=neighbours != GENERAL)
-            judge = partial(check_hybrid, hybrid, n, neighbours)
-            if k > n:
-                judge = partial(prove, partial(_with_any_line, hybrid), n, neighbours=neighbours)
+            judge = partial(prove, partial(_with_any_line, hybrid), n, neighbours=neighbours)
             yield Case(name, SHIPPED, f"exponential, {neighbours}", n, k, judge)
     for n, k in _sizes(_LINED_ANSWERS):
         line = HybridTopK.line_for(k, 1, Fraction(1, 10**6), reach=n)
@@ -262,8 +298,7 @@ def _sizes(most: int) -> list[tuple[int, int]]:
 
 def _ranking(kind: type[NoisyTopK], n: int, noise: str, neighbours: str, **more: Any) -> Case:
     mechanism = kind(epsilon=1, monotonic=neighbours != GENERAL, noise=noise, **more)
-    by = prove if mechanism.law.signed else check_density
-    judge = partial(by, mechanism, n, neighbours=neighbours)
+    judge = partial(prove, mechanism, n, neighbours=neighbours)
     return Case(kind.__name__, SHIPPED, f"{noise}, {neighbours}", n, mechanism.k, judge)
 
 

@@ -8,7 +8,7 @@ with the line, they are ranked and shifted as they are among all (`require_restr
 
 Losers are not shifted; each winner, and the line, costs at most ε/k. So r winners cost at most
 ε·(r + 1)/k, which is what `spent` says. Shifts depend on no noise: they are acyclic, |det J| = 1.
-Exponential noise stays in its support. Where k answers are found, no alignment proves it.
+Exponential noise stays in its support. Where k answers are found, `exponential` has the proof.
 """
 
 import itertools

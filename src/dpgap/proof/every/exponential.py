@@ -1,19 +1,363 @@
-"""The algebra of docs/exponential-top-k.md, for every n and k, in its words and letters.
+"""Top-K with one-sided noise, for every n and k: the lemmas of docs/exponential-top-k.md.
 
-Sums over losers and over winners are by induction: a bound on some of them, and one more. These
-steps of the proof stay by hand: that D is the density of what is released; the derivative of log D,
-and that ∂P/∂c_l = −w·R_l; that integrals are linear and keep ≥; and that a path along which the
-derivative of log D is bounded bounds its change. So the verdict is CHECKED.
+Look at n answers of which some win, and at the alignment of `dpgap.mechanisms.top_k`. It is about a
+few entries: the winners that have the least noise before and after each makes up for its fall, and
+the losers that are best before and after. With any other winner and any other loser these are three
+winners and three losers. The shipped functions are run on them (`prove_named`). They may coincide:
+then their numbers are equal, which the theorem allows. It shows, for noise of scale R and falls
+from 0 to R:
+
+- support: no noise goes below zero;
+- output: winners come down together, by as much as the best loser does, and no loser is above that;
+  so the program says the same (`prove_kept`, on the program that ships);
+- cost: each winner costs at most 1, and one of them with the raised loser at most 1; no other loser
+  is shifted. So k winners cost at most k, and that is ε;
+- one-to-one: `extremes_undone` finds the way back, from unknowns that it cannot look through. Both
+  maps are whole and linear on each path, so both determinants are ±1, for every n.
+
+`prove_falls` shows that falls are from 0 to R. What is not few among many, `require_restriction`
+ties to this. Joint Top-K is the same over half-margins of sets; Hybrid Top-K, where k are found,
+with its line as one more loser.
 """
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
+from dpgap.mechanisms import top_k
+from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
-from dpgap.proof.checker.numbers import Violation
+from dpgap.mechanisms.top_k import NoisyTopK
+from dpgap.proof.checker.alignment import (
+    Draws,
+    Functions,
+    Given,
+    ShiftedDraws,
+    Source,
+    Trial,
+    require_undone,
+)
+from dpgap.proof.checker.families import altered, collect
+from dpgap.proof.checker.numbers import Affine, Violation, form_of
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING
-from dpgap.proof.every.theorem import Theorem, theorem
+from dpgap.proof.every.memory import require_uniform
+from dpgap.proof.every.rankings import require_restriction, require_scales
+from dpgap.proof.every.steps import Summed, require_no_loop, require_same_output
+from dpgap.proof.every.theorem import Theorem
+
+if TYPE_CHECKING:
+    from dpgap.proof.every.recording import Recording
+
+Make = Callable[..., Any]
+"""Makes a mechanism from k, ε and the sensitivity."""
+
+_KEPT = ((1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (2, 1), (2, 2))
+"""Winners and losers that show whether a program says the same."""
+ONE_KEPT = tuple(each for each in _KEPT if each[0] == 1)
+
+
+def prove_one_sided(made: Make, kind: str, few: Sequence[tuple[int, int]] = _KEPT) -> list[Theorem]:
+    """The theorems about a ranking; raises a violation if something does not hold."""
+    require_scales(made)
+    sample = made(k=1)
+    require_uniform(type(sample))
+    require_restriction(altered(sample, monotonic=False))
+    return [prove_falls(sample, kind), *_prove_of_any(sample, few)]
+
+
+def prove_joint(made: Make, kind: str) -> list[Theorem]:
+    """The theorems about Joint Top-K: half-margins, and Noisy Max over them."""
+    sample = made(k=1)
+    if sample.rise != RANGES[kind][1]:
+        raise Violation("range", "falls must be taken from the farthest rise of half-margins")
+    require_uniform(type(sample))
+    over_sets = sample.over_sets
+    require_restriction(altered(over_sets, monotonic=False))
+    _require_joint(made)
+    same = [_prove_same(made(k=k), _over_sets, 3) for k in (1, 2)]
+    return [*prove_half_margins(made, kind), *same, *_prove_of_any(over_sets, ONE_KEPT)]
+
+
+def prove_full_hybrid(made: Make, kind: str) -> list[Theorem]:
+    """The theorems about Hybrid Top-K where k are found: a ranking in which the line loses."""
+    sample = made(k=1)
+    require_restriction(altered(sample.without_line, monotonic=False))
+    _require_hybrid(made)
+    same = [_prove_same(made(k=k), _with_line, 3) for k in (1, 2)]
+    falls = prove_falls(sample.without_line, kind)
+    return [falls, *same, *_prove_of_any(sample.without_line, _KEPT)]
+
+
+def _prove_of_any(sample: NoisyTopK, few: Sequence[tuple[int, int]]) -> list[Theorem]:
+    """What holds whatever the answers are, and how they moved; done once for the same code."""
+    law = replace(sample.law, scale=Fraction(1))
+    shifting = [getattr(top_k, name).__code__ for name in _SHIFTING]
+    named = [prove_named(law, losers, *shifting) for losers in (0, 3)]
+    run: Any = type(sample).run
+    kept = [prove_kept(sample, each, sample.law, run.__code__) for each in few]
+    return [*named, *kept]
+
+
+# --------------------------------------------------------------------------------------------------
+# The lemmas.
+
+
+def prove_falls(sample: NoisyTopK, kind: str) -> Theorem:
+    """Each answer falls behind the rise by 0 at least, and by the noise's scale for one winner."""
+    from dpgap.proof.every.recording import Recording  # z3 takes its time to load
+
+    require_no_loop(type(sample).rise)
+    judge = Recording(None, ties=True)
+    answer, rest, others = map(judge.unknown, ("answer", "rest", "others_move"))
+    move = judge.between("move", *DIRECTIONS[kind])
+    if kind != GENERAL:  # all move the same way
+        judge.given(others >= 0 if DIRECTIONS[kind][1] else others <= 0)
+    most = sample.law.scale * sample.epsilon / sample.k / sample.sensitivity
+    beyond = Violation("range", "an answer can fall behind by less than 0 or too much")
+
+    def on_path() -> None:
+        sides: Any = Summed((answer, rest)), Summed((answer + move, rest + others))
+        rise = sample.rise(*sides)
+        judge.require(rise - move >= 0, beyond)
+        judge.require(rise - move <= most, beyond)
+
+    judge.explore(on_path)
+    return judge.theorem(f"{type(sample).__name__}, how far answers fall behind, {kind}")
+
+
+_SHIFTING = ("extremes", "extremes_undone", "_distances", "_settled", "shift_of")
+
+
+@lru_cache(maxsize=64)
+def prove_named(law: Any, losers: int, *_: object) -> Theorem:
+    """The alignment of three winners, and of three losers or none, whatever their numbers are.
+
+    Winners 0 and 1 have the least noise before and after each makes up for its fall; losers 3 and 4
+    are the best before and after.
+    """
+    from dpgap.proof.every.recording import Recording
+
+    judge = Recording(None, ties=True)  # entries may coincide
+    places, winners = range(3 + losers), (0, 1, 2)
+    answers = [judge.unknown(f"q{i}") for i in places]
+    falls = [judge.between(f"fall{i}", 0, 1) for i in places]
+    functions = Functions()
+
+    def on_path() -> None:
+        draws = Draws(judge, [], [])
+        noise = [draws.draw(law) for _ in places]
+        noisy = [answer + value for answer, value in zip(answers, noise, strict=True)]
+        for i in winners:
+            judge.assume(noise[i] >= noise[0])
+            judge.assume(noise[i] + falls[i] >= noise[1] + falls[1])
+        for i in places[3:]:
+            judge.assume(noisy[i] <= noisy[3])
+            judge.assume(noisy[i] - falls[i] <= noisy[4] - falls[4])
+        judge.watch_alignment(True)
+        by = top_k.extremes(answers, falls, noise, winners)
+        shifts = [top_k.shift_of(i, falls, winners, by) for i in places]
+        judge.watch_alignment(False)
+        made = Trial(draws, winners, winners, [], shifts, [], [])
+        _require_supported(made, judge)
+        after = [value - fall + s for value, fall, s in zip(noisy, falls, shifts, strict=True)]
+        _require_level(noisy, after, judge)
+        _require_paid(made, judge)
+        made.told.append(require_undone(_Undoing(falls), answers, answers, made, judge))
+        functions.add(made)
+
+    judge.explore(on_path)
+    return judge.theorem(f"one-sided noise, {law.name}, three winning, {losers} losing")
+
+
+class _Undoing:
+    """The way back, as a mechanism."""
+
+    def __init__(self, falls: Sequence[Affine]) -> None:
+        self.falls = falls
+
+    def unalign(self, answers: Any, _: Any, noise: Any, winners: Any) -> list[Any]:
+        """The shipped functions, on what they may see."""
+        by = top_k.extremes_undone(answers, self.falls, noise, winners)
+        return [-top_k.shift_of(i, self.falls, winners, by) for i in range(len(answers))]
+
+
+def _require_supported(made: Trial, judge: Any) -> None:
+    out = Violation("support", "a shift takes noise out of its support")
+    for law, value, shift in zip(made.draws.laws, made.draws.values, made.shifts, strict=True):
+        judge.require(law.supports(value + shift), out)
+
+
+def _require_level(before: Sequence[Affine], after: Sequence[Affine], judge: Any) -> None:
+    """Winners come down alike, as the best loser does, and no loser stays above it."""
+    apart = Violation("output", "winners and the best loser do not come down together")
+    drop = before[0] - after[0]
+    for i in (1, 2):
+        judge.require_zero(before[i] - after[i] - drop, apart)
+    if len(before) == 3:
+        return
+    level = before[3] - drop
+    for each in after[3:]:
+        judge.require(each <= level, apart)
+    if after[3] < level:
+        judge.require(after[4] >= level, apart)
+
+
+def _require_paid(made: Trial, judge: "Recording") -> None:
+    """Each winner costs at most 1, one of them with the raised loser; other losers nothing."""
+    over = Violation("cost", "a winner can cost more than its part")
+    law, shifts = made.draws.laws[0], made.shifts
+    for i in (0, 1, 2):
+        judge.require_at_most([law], [shifts[i]], 1, over)
+    for i, shift in list(enumerate(shifts))[3:]:
+        if i == 3:
+            judge.require_at_most([law, law], [shifts[1], shift], 1, over)
+        elif form_of(shift) != ({}, 0):
+            judge.require(False, over)
+
+
+@lru_cache(maxsize=64)
+def prove_kept(sample: NoisyTopK, few: tuple[int, int], *_: object) -> Theorem:
+    """The program says the same where winners, and the best loser's level, move by the same."""
+    from dpgap.proof.every.recording import Recording
+
+    winners, losers = few
+    program = altered(sample, k=winners)
+    judge = Recording(None, ties=False)
+    places = range(winners + losers)
+    answers = [judge.unknown(f"q{i}") for i in places]
+    neighbour = [judge.unknown(f"p{i}") for i in places]
+    below = [judge.unknown(f"below{i}") for i in places]
+    for each in below:
+        judge.given(each >= 0)
+    moved = judge.unknown("moved")
+
+    def on_path() -> None:
+        draws = Draws(judge, [], [])
+        said = collect(program.run(Given(answers), Source(draws)))
+        noisy = [answer + value for answer, value in zip(answers, draws.values, strict=True)]
+        lost = [i for i in places if i not in said[0]]
+        level = max(noisy[i] for i in lost) if lost else 0
+        best = next((i for i in lost[:-1] if judge.unknown(f"t{i}") < 0), lost[-1] if lost else 0)
+        after = [
+            noisy[i] + moved if i not in lost else level + moved - (0 if i == best else below[i])
+            for i in places
+        ]
+        shifts = [a - p - value for a, p, value in zip(after, neighbour, draws.values, strict=True)]
+        again = ShiftedDraws(draws, shifts, [])
+        same = collect(program.run(Given(neighbour), Source(again)))
+        require_same_output(said, same, judge)
+        one_each = draws.laws == [program.law] * len(places) and len(again.taken) == len(places)
+        judge.require(one_each, Violation("draws", "there must be one draw for each answer"))
+
+    judge.explore(on_path)
+    return judge.theorem(
+        f"{type(sample).__name__} says the same, {winners} winning, {losers} losing"
+    )
+
+
+def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
+    """On the same noise the program says what another says."""
+    from dpgap.proof.every.recording import Recording
+
+    judge = Recording(None, ties=False)
+    program = mechanism
+    if isinstance(mechanism, HybridTopK):
+        program = altered(mechanism, threshold=judge.unknown("line"))
+    answers = [judge.unknown(f"q{i}") for i in range(n)]
+
+    def on_path() -> None:
+        draws = Draws(judge, [], [])
+        said = collect(program.run(Given(answers), Source(draws)))
+        require_same_output(said, other(program, answers, draws, said), judge)
+
+    judge.explore(on_path)
+    name = type(mechanism).__name__
+    return judge.theorem(f"{name} is a noisy top-k, {n} answers, k = {mechanism.k}")
+
+
+def _over_sets(program: JointTopK, answers: Any, draws: Draws, _: Any) -> Any:
+    """What Noisy Max over half-margins says."""
+    sets = list(itertools.combinations(range(len(answers)), program.k))
+    margins = [program.half_margin(answers, each) for each in sets]
+    again = ShiftedDraws(draws, [0] * len(sets), [])
+    ((winner,), (lead,)) = program.over_sets.run(margins, Source(again))
+    return sets[winner], lead
+
+
+def _with_line(program: HybridTopK, answers: Any, draws: Draws, said: Any) -> Any:
+    """What Noisy Top-K says with the line as an answer: up to it, with leads over it, if it cuts."""
+    again = Source(ShiftedDraws(draws, [0] * (len(answers) + 1), []))
+    found = len(said[0])
+    cut = found < program.k
+    ranking = altered(program.without_line, k=found + cut)
+    winners, leads = ranking.run((*answers, program.threshold), again)
+    if not cut or winners[-1] != len(answers):
+        return winners, leads
+    over = leads[found] if len(leads) > found else 0
+    return winners[:-1], tuple(lead - over for lead in leads[:found])
+
+
+# --------------------------------------------------------------------------------------------------
+# On known numbers: the alignments of Joint and of Hybrid Top-K are that of Noisy Top-K.
+
+
+_MANY = 4
+
+
+def _require_joint(made: Make) -> None:
+    for k, numbers in itertools.product((1, 2, 3), _numbers(6)):
+        mechanism, (answers, moves, noise) = made(k=k), numbers
+        answers, moves = answers[:_MANY], moves[:_MANY]
+        neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
+        sets = list(itertools.combinations(range(_MANY), k))
+        before, after = (
+            [mechanism.half_margin(side, each) for each in sets] for side in (answers, neighbour)
+        )
+        falls = [mechanism.rise + old - new for old, new in zip(before, after, strict=True)]
+        for winner in range(len(sets)):
+            given = before, falls, noise[: len(sets)], (winner,)
+            _require_by_extremes(mechanism, answers, neighbour, given, (sets[winner], None))
+
+
+def _require_hybrid(made: Make) -> None:
+    for k, (answers, moves, noise) in itertools.product((1, 2), _numbers(_MANY + 1)):
+        mechanism = made(k=k)
+        *answers, _ = answers
+        neighbour = [answer + move for answer, move in zip(answers, moves[:-1], strict=True)]
+        before, after = ((*side, mechanism.threshold) for side in (answers, neighbour))
+        falls = mechanism.without_line.falls(before, after)
+        for winners in itertools.combinations(range(_MANY), k):
+            given = before, falls, noise, winners
+            _require_by_extremes(mechanism, answers, neighbour, given, (winners, None))
+
+
+def _numbers(count: int) -> list[tuple[list[Fraction], list[Fraction], list[Fraction]]]:
+    return [
+        (
+            [Fraction(start * (at + 1) % 7) for at in range(count)],
+            [Fraction((start + 3 * at) % 5, 4) for at in range(count)],
+            [Fraction((start * start + 5 * at) % 11) for at in range(count)],
+        )
+        for start in range(1, 12)
+    ]
+
+
+def _require_by_extremes(
+    mechanism: Any, answers: Any, neighbour: Any, given: tuple[Any, ...], output: Any
+) -> None:
+    """Raise a violation unless shifts are those of the extremes, and `unalign` undoes them."""
+    levels, falls, noise, winners = given
+    by = top_k.extremes(levels, falls, noise, winners)
+    shifts = [top_k.shift_of(i, falls, winners, by) for i in range(len(levels))]
+    shifted = [value + shift for value, shift in zip(noise, shifts, strict=True)]
+    undone = [-shift for shift in shifts]
+    same = list(mechanism.align(answers, neighbour, noise, output)) == shifts
+    if not same or list(mechanism.unalign(answers, neighbour, shifted, output)) != undone:
+        raise Violation("restriction", "an alignment is not that of a noisy top-k")
+
 
 # --------------------------------------------------------------------------------------------------
 # Joint Top-K's utility for every n and k: two answers in a set and two outside show how it moves.
@@ -34,8 +378,6 @@ RANGES: dict[str, Range] = {
 
 _FEW = ((1, 1), (1, 2), (2, 1), (2, 2))
 """Inside and outside."""
-
-Make = Callable[..., JointTopK]
 
 
 def prove_half_margins(made: Make, kind: str) -> list[Theorem]:
@@ -70,139 +412,3 @@ def prove_range(mechanism: Any, few: tuple[int, int], kind: str, within: Range) 
     judge.explore(on_path)
     name = type(mechanism).__name__
     return judge.theorem(f"{name}, half-margins, {inside} in, {outside} out, {kind}")
-
-
-# --------------------------------------------------------------------------------------------------
-# The algebra of docs/exponential-top-k.md, for every n and k, in its words and letters.
-
-
-def prove_exponential() -> list[Theorem]:
-    """The lemmas, each a theorem."""
-    return [
-        theorem(f"exponential Top-K, {name}", hypotheses, [("claim", failure)])
-        for name, hypotheses, failure in _lemmas()
-    ]
-
-
-Lemma = tuple[str, list[Any], Any]
-
-
-def _lemmas() -> Iterator[Lemma]:
-    import z3  # takes its time to load
-
-    def lemma(name: str, names: str, claim: Callable[..., tuple[list[Any], Any]]) -> Lemma:
-        given, goal = claim(*z3.Reals(names))
-        return name, given, z3.Not(goal)
-
-    def positive(x: Any) -> Any:
-        return z3.If(x > 0, x, 0)
-
-    yield lemma(
-        "-P' is the sum of c_l R_l: one loser more",
-        "c w p slope total longer",
-        lambda c, w, p, slope, total, longer: (
-            [total == -slope, longer == slope * (1 - c * w) - c * p],
-            -longer == total * (1 - c * w) + c * p,
-        ),
-    )
-    yield lemma(
-        "by parts: B is k times the integral of w^(k-1) P, less P(1), power by power",
-        "k j inverse",
-        lambda k, j, inverse: (
-            [k >= 1, j >= 0, inverse * (k + j) == 1],
-            -j * inverse == k * inverse - 1,
-        ),
-    )
-    yield lemma(
-        "R_l falls from w to 1: one factor more",
-        "c w at_w at_one",
-        lambda c, w, at_w, at_one: (
-            [c >= 0, c <= 1, w >= 0, w <= 1, at_one >= 0, at_w >= at_one],
-            z3.And(at_w * (1 - c * w) >= at_one * (1 - c), at_one * (1 - c) >= 0),
-        ),
-    )
-    yield lemma(
-        "B beta_l is at most b_l",
-        "k b edge beta",
-        lambda k, b, edge, beta: (
-            [k >= 1, edge >= 0, (k + 1) * b >= edge, beta == edge - k * b],
-            beta <= b,
-        ),
-    )
-    yield lemma(
-        "the negative beta sum to at least -k: one loser more",
-        "total allowed edge kb",
-        lambda total, allowed, edge, kb: (
-            [total <= allowed, edge >= 0, kb >= 0],
-            total + positive(kb - edge) <= allowed + kb,
-        ),
-    )
-    yield lemma(
-        "the positive beta sum to at most 1: one loser more",
-        "total allowed edge kb b",
-        lambda total, allowed, edge, kb, b: (
-            [total <= allowed, b >= 0, edge <= kb + b],
-            total + positive(edge - kb) <= allowed + b,
-        ),
-    )
-    yield lemma(
-        "a loser's move counts by its beta",
-        "beta d r s",
-        lambda beta, d, r, s: (
-            [r >= 0, s >= 0, d >= -r, d <= s],
-            beta * d >= -r * positive(beta) - s * positive(-beta),
-        ),
-    )
-    yield lemma(
-        "losers' moves: one loser more",
-        "total term p m plus minus r s",
-        lambda total, term, p, m, plus, minus, r, s: (
-            [total >= -r * p - s * m, term >= -r * plus - s * minus],
-            total + term >= -r * (p + plus) - s * (m + minus),
-        ),
-    )
-    yield lemma(
-        "winners' moves: one winner more",
-        "total count d r",
-        lambda total, count, d, r: ([total >= -count * r, d >= -r], total + d >= -(count + 1) * r),
-    )
-    yield lemma(
-        "where a winner is the largest",
-        "winners losers k p m r s",
-        lambda winners, losers, k, p, m, r, s: (
-            [
-                *(k >= 1, r >= 0, s >= 0, p >= 0, p <= 1, m >= 0, m <= k),
-                *(winners >= -(k - 1) * r, losers >= -r * p - s * m),
-            ],
-            winners + losers >= -k * (r + s),
-        ),
-    )
-    yield lemma(
-        "where a loser is the largest, no other beta is positive",
-        "rest c edge",
-        lambda rest, c, edge: ([c == 1, edge == rest * (1 - c)], edge <= 0),
-    )
-    yield lemma(
-        "where a loser is the largest",
-        "winners losers k m r s",
-        lambda winners, losers, k, m, r, s: (
-            [k >= 1, r >= 0, s >= 0, m >= 0, m <= k, winners >= -k * r, losers >= -s * m],
-            winners + losers >= -k * (r + s),
-        ),
-    )
-    yield lemma(
-        "where all answers win",
-        "winners n r s",
-        lambda winners, n, r, s: (
-            [n >= 1, r >= 0, s >= 0, winners >= -(n - 1) * r],
-            winners >= -n * (r + s),
-        ),
-    )
-    yield lemma(
-        "the scale makes it epsilon",
-        "k rate epsilon span moved",
-        lambda k, rate, epsilon, span, moved: (
-            [k >= 1, rate > 0, epsilon > 0, rate * k * span == epsilon, moved >= 0, moved <= span],
-            k * rate * moved <= epsilon,
-        ),
-    )

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import combinations
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
@@ -174,23 +175,27 @@ _FUNCTIONS = {"sorted", "range", "len", "min", "max", "tuple", "list", "zip", "s
 _ARITHMETIC = {"+", "-", "*", "/"}
 _METHODS = {"draw", "index", "__getitem__"}
 _LAWS = "dpgap.exact"
+_SHIPPED = "dpgap.mechanisms"
 
 
 def require_uniform(kind: type, name: str = "run") -> None:
     """Raise a violation if a method, or one of its own that it calls, can tell places apart."""
-    _require(kind, name, set())
+    _require(kind, name, getattr(kind, name, None), set())
 
 
-def _require(kind: Any, name: str, seen: set[str]) -> None:
-    found = getattr(kind, name, None)
-    if name in seen or not isinstance(found, FunctionType):
+def _require(kind: Any, name: str, found: Any, seen: set[Any]) -> None:
+    if found in seen or not isinstance(found, FunctionType):
         return
-    seen.add(name)
+    seen.add(found)
     code = found.__code__
     if found.__defaults__ or found.__kwdefaults__ or code.co_freevars or peeks(code):
         raise _uneven(f"{name} has defaults or variables from outside, or sees that it is proved")
-    if not all(_is_known(each, found) for each in names(code, "GLOBAL")):
-        raise _uneven(f"{name} calls more than is known to treat all alike")
+    for called in names(code, "GLOBAL"):
+        value = found.__globals__.get(called)
+        if isinstance(value, FunctionType) and value.__module__.startswith(_SHIPPED):
+            _require(kind, called, value, seen)
+        elif not _is_known(called, found):
+            raise _uneven(f"{name} calls more than is known to treat all alike")
     parts = [code, *inner(code)]
     numbers = Counter(number for part in parts for number in _numbers(part))
     if numbers.keys() - {0, 1} or any(times > 1 for times in numbers.values()):
@@ -200,13 +205,14 @@ def _require(kind: Any, name: str, seen: set[str]) -> None:
     for other in names(code, "ATTR", "METHOD"):
         if not hasattr(kind, other) and other not in _METHODS:
             raise _uneven(f"{name} uses {other!r}")
-        _require(kind, other, seen)
+        _require(kind, other, getattr(kind, other, None), seen)
 
 
 def _is_known(name: str, function: FunctionType) -> bool:
     if name in function.__globals__:
         value = function.__globals__[name]
-        return isinstance(value, type) and value.__module__.startswith(_LAWS)
+        law = isinstance(value, type) and value.__module__.startswith(_LAWS)
+        return law or value is combinations or isinstance(value, Fraction)
     return name in _FUNCTIONS
 
 

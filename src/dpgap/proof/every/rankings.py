@@ -112,7 +112,8 @@ def require_restriction(mechanism: Any) -> None:
 
     For five answers in every order, and every k.
     """
-    code = type(mechanism), type(mechanism).run.__code__, type(mechanism).align.__code__
+    kind = type(mechanism)
+    code = kind, mechanism.law.signed, kind.run.__code__, kind.align.__code__
     if code in _restricted:
         return
     for order in itertools.permutations(range(_MANY)):
@@ -143,6 +144,9 @@ def _require_on_few(mechanism: Any, numbers: Sequence[Sequence[Fraction]]) -> No
     after = [value + move for value, move in zip(before, moves, strict=True)]
     deciding = {max(losers, key=side.__getitem__) for side in (before, after) if losers}
     deciding = deciding or {winners[-1]}
+    if not mechanism.law.signed:  # the least noise, before and after
+        risen = [value - move for value, move in zip(noise, moves, strict=True)]
+        deciding |= {min(winners, key=side.__getitem__) for side in (noise, risen)}
     for kept in _subsets(len(answers), deciding):
         fewer = altered(mechanism, k=sum(at in winners for at in kept))
         if not fewer.k:
@@ -161,8 +165,13 @@ def _released(mechanism: Any, numbers: Sequence[Sequence[Fraction]]) -> Any:
     answers, moves, noise = numbers
     neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
     winners, leads = mechanism.run(answers, _Fixed(noise))
-    shifts = mechanism.align(answers, neighbour, noise, (winners, None))
-    return winners, list(leads or ()), list(shifts)
+    shifts = list(mechanism.align(answers, neighbour, noise, (winners, None)))
+    if hasattr(mechanism, "unalign"):
+        shifted = [value + shift for value, shift in zip(noise, shifts, strict=True)]
+        back = mechanism.unalign(answers, neighbour, shifted, (winners, None))
+        if [-shift for shift in shifts] != list(back):
+            raise Violation("one-to-one", "unalign does not lead back")
+    return winners, list(leads or ()), shifts
 
 
 def _subsets(n: int, deciding: set[int]) -> Iterator[list[int]]:

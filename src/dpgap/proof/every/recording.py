@@ -71,6 +71,10 @@ class Recording(Paths):
                 self._claim(asked_form(condition), not expected_answer(condition)), violation
             )
 
+    def require_zero(self, form: Affine, violation: Violation) -> None:
+        self._failures.setdefault(violation.condition, [])  # a claim even where it is plain
+        super().require_zero(form, violation)
+
     def require_whole(self, number: Affine, violation: Violation) -> None:
         """Raise the violation where the number is not whole."""
         self._raise_where(z3.Not(z3.IsInt(self._term_of(number))), violation)

@@ -122,7 +122,7 @@ class _Part(Sealed):
 _OWNER, _TOTAL = Kept(_Part, "owner"), Kept(_Part, "total")
 
 
-def _require_no_loop(rise: Any) -> None:
+def require_no_loop(rise: Any) -> None:
     """A rise that goes through answers by itself could count them."""
     code = rise.__code__
     loops = [each for each in dis.get_instructions(code) if "FOR_ITER" in each.opname]
@@ -153,7 +153,7 @@ def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
 
 def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recording") -> Theorem:
     """One step from any state, as a theorem; raises the first violation."""
-    _require_no_loop(type(program).rise)
+    require_no_loop(type(program).rise)
     used = judge.unknown("used")
     judge.given(used >= 0)
     judge.given(used <= budget.capacity)
@@ -207,7 +207,7 @@ def _on_path(
         judge.require_whole(then, Violation("cost", "units that are used must be whole numbers"))
     again = ShiftedDraws(draws, shifts, [])
     same = collect(program.step(used, after[0], shared + rise, Source(again)))
-    _require_same((outcome, then), same, judge)
+    require_same_output((outcome, then), same, judge)
     judge.require_zero(counted - then + 0 * used, Violation("output", "align counts other units"))
     if len(again.taken) < len(draws.values):
         judge.require(False, Violation("draws", "the neighbour draws less often"))
@@ -243,7 +243,8 @@ def _require_paid(laws: Sequence[Any], shifts: Sequence[Scalar], paid: Affine, j
         judge.require(law.units <= paid, over)
 
 
-def _require_same(made: Any, same: Any, judge: Any) -> None:
+def require_same_output(made: Any, same: Any, judge: Any) -> None:
+    """Raise a violation where two outputs differ."""
     differs = Violation("output", f"the neighbour gives {same}, not {made}")
     (skeleton, numbers), (others, changed) = take_apart(made), take_apart(same)
     judge.require(skeleton == others, differs)

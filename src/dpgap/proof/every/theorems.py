@@ -22,7 +22,6 @@ from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Exact, Violation, guarded
 from dpgap.proof.checker.proving import (
-    CHECKED,
     DIRECTIONS,
     FALLING,
     GENERAL,
@@ -35,10 +34,10 @@ from dpgap.proof.checker.proving import (
     prove,
 )
 from dpgap.proof.every.cuts import prove_cut
-from dpgap.proof.every.exponential import prove_exponential, prove_half_margins
+from dpgap.proof.every.exponential import ONE_KEPT, prove_full_hybrid, prove_joint, prove_one_sided
 from dpgap.proof.every.histograms import prove_histogram
 from dpgap.proof.every.measurements import prove_measurement
-from dpgap.proof.every.rankings import ONE_WINS, prove_known_ranking, prove_ranking, require_scales
+from dpgap.proof.every.rankings import ONE_WINS, prove_known_ranking, prove_ranking
 from dpgap.proof.every.steps import prove_known_stream, prove_steps, prove_stream
 from dpgap.proof.every.theorem import Theorem, close
 
@@ -54,21 +53,19 @@ class ForEveryN:
     variant: str
     neighbours: str
     prove: Callable[[], list[Theorem]]
-    verdict: str = PROVED
     k: int | str = EVERY
 
     def judge(self) -> Proof:
         """The verdict, once two provers have judged every theorem."""
-        return judged(self.prove, self.neighbours, self.verdict)
+        return judged(self.prove, self.neighbours)
 
 
 def judged(
     theorems: Callable[[], list[Theorem]],
     neighbours: str,
-    verdict: str = PROVED,
     example: Callable[[], Counterexample | None] = lambda: None,
 ) -> Proof:
-    """The verdict if all theorems hold and are closed; a refutation with the example if not."""
+    """A proof if all theorems hold and are closed; a refutation with the example if not."""
     start = time.perf_counter()
     try:
         with guarded("a step", _SECONDS):
@@ -78,8 +75,7 @@ def judged(
         numbers, seconds = example(), time.perf_counter() - start
         return Proof(REFUTED, neighbours, wrong.condition, wrong.message, numbers, 0, seconds)
     seconds = time.perf_counter() - start
-    reason = "for every n and k" if verdict == PROVED else "by hand: see docs/exponential-top-k.md"
-    return Proof(verdict, neighbours, None, reason, None, 0, seconds, closings)
+    return Proof(PROVED, neighbours, None, "for every n and k", None, 0, seconds, closings)
 
 
 def theorems_of(
@@ -114,7 +110,6 @@ def shipped_for_every_n() -> Iterator[ForEveryN]:
     yield ForEveryN("NoisyHistogram", "every reach", GENERAL, partial(prove_histogram, histogram))
     for kind in DIRECTIONS:
         yield from _selections(kind)
-        yield from _cut_by_a_line(kind)
 
 
 def _selections(kind: str) -> Iterator[ForEveryN]:
@@ -130,36 +125,19 @@ def _selections(kind: str) -> Iterator[ForEveryN]:
             continue
         signed = law_named(noise, 1, 1).signed  # type: ignore[arg-type]
         top, best = partial(_ranking, **given), partial(_best, **given)
-        if signed:
-            one = partial(prove_ranking, best, kind, ONE_WINS)
-            yield ForEveryN("NoisyTopK", variant, kind, partial(prove_ranking, top, kind))
-            yield ForEveryN("NoisyMax", variant, kind, one, k=1)
-        else:
-            by_hand = partial(_prove_exponential, top), partial(_prove_exponential, best)
-            yield ForEveryN("NoisyTopK", variant, kind, by_hand[0], CHECKED)
-            yield ForEveryN("NoisyMax", variant, kind, by_hand[1], CHECKED, k=1)
+        by, one = (prove_ranking, ONE_WINS) if signed else (prove_one_sided, ONE_KEPT)
+        yield ForEveryN("NoisyTopK", variant, kind, partial(by, top, kind))
+        yield ForEveryN("NoisyMax", variant, kind, partial(by, best, kind, one), k=1)
     joint = partial(_joint, monotonic=monotonic)
-    margins = partial(prove_half_margins, joint, kind)
-    yield ForEveryN("JointTopK", f"half-margins, {kind}", kind, margins)
-    whole = partial(_with_exponential, margins)
-    yield ForEveryN("JointTopK", f"exponential, {kind}", kind, whole, CHECKED)
+    yield ForEveryN("JointTopK", f"exponential, {kind}", kind, partial(prove_joint, joint, kind))
+    hybrid = partial(_hybrid, monotonic=monotonic)
+    whole = partial(_prove_hybrid, hybrid, kind)
+    yield ForEveryN("HybridTopK", f"exponential, {kind}", kind, whole)
 
 
-def _cut_by_a_line(kind: str) -> Iterator[ForEveryN]:
-    """Where the line cuts, an alignment is a proof; where k answers are found, it is a Top-K."""
-    cut = partial(prove_cut, partial(_hybrid, monotonic=kind != GENERAL), kind)
-    yield ForEveryN("HybridTopK", f"the line cuts, {kind}", kind, cut)
-    whole = partial(_with_exponential, cut)
-    yield ForEveryN("HybridTopK", f"exponential, {kind}", kind, whole, CHECKED)
-
-
-def _prove_exponential(made: Callable[..., NoisyTopK]) -> list[Theorem]:
-    require_scales(made)
-    return prove_exponential()
-
-
-def _with_exponential(first: Callable[[], list[Theorem]]) -> list[Theorem]:
-    return [*first(), *prove_exponential()]
+def _prove_hybrid(made: Callable[..., HybridTopK], kind: str) -> list[Theorem]:
+    """Where the line cuts, shifts depend on no noise; where k answers are found, it is a Top-K."""
+    return [*prove_cut(made, kind), *prove_full_hybrid(made, kind)]
 
 
 def _measuring(kind: Any, *, epsilon: Any = 1, **more: Any) -> Any:
