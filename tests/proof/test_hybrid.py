@@ -15,8 +15,7 @@ from dpgap.proof.checker.lone_items import (
     require_delta,
     require_kept_out,
 )
-from dpgap.proof.every.cuts import prove_cut
-from dpgap.proof.every.exponential import prove_full_hybrid
+from dpgap.proof.every.exponential import prove_hybrid
 
 KINDS = ("general", "rising", "falling")
 
@@ -43,7 +42,7 @@ def test_a_cost_without_the_line_is_refuted():
         return FreeLine(0, k, epsilon, **more)
 
     with pytest.raises(Violation, match="a part for each answer and the line"):
-        prove_cut(made, "general")
+        prove_hybrid(made, "general")
 
 
 @pytest.mark.parametrize(("k", "neighbours"), [*((1, kind) for kind in KINDS), (2, "rising")])
@@ -74,7 +73,7 @@ def test_a_program_that_returns_something_else_is_refuted(what, monkeypatch):
         return dpgap.HybridTopK(0, k, epsilon, **more)
 
     with pytest.raises(Violation):
-        prove_full_hybrid(made, "general")
+        prove_hybrid(made, "general")
 
 
 @pytest.mark.parametrize(("neighbours", "places"), [("rising", 3), ("general", Fraction(5, 2))])

@@ -30,7 +30,15 @@ from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import Rational, positive_integer, rational, share
 from dpgap.exact.reals import decimals
 from dpgap.mechanisms.hybrid_kernel import select_above, select_above_grouped
-from dpgap.mechanisms.top_k import Candidates, Draw, InGroups, NoisyTopK, named
+from dpgap.mechanisms.top_k import (
+    STAYING,
+    Candidates,
+    Draw,
+    InGroups,
+    NoisyTopK,
+    named,
+    shift_of,
+)
 from dpgap.releases.drawn import Ranking
 from dpgap.releases.release import HybridRelease, MechanismUsed, Promise
 
@@ -204,7 +212,7 @@ class HybridTopK:
             return self.without_line.align(before, after, noise, output)
         shifted = (*winners, len(answers))
         falls = self.without_line.falls(before, after)
-        return [fall if i in shifted else 0 for i, fall in enumerate(falls)]
+        return [shift_of(i, falls, shifted, STAYING) for i in range(len(before))]
 
     def unalign(
         self,

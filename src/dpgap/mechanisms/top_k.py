@@ -157,6 +157,10 @@ class Extremes(NamedTuple):
     """The loser whose noise is raised, if there is one."""
 
 
+STAYING = Extremes(0, 0, None)
+"""Where what comes next makes up for its own fall too, nothing comes down."""
+
+
 def extremes(
     answers: Sequence[Scalar], falls: Sequence[Scalar], noise: Sequence[Scalar], winners: Any
 ) -> Extremes:

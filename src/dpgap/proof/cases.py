@@ -115,7 +115,7 @@ def _selection(
 
 def _prove_above(adaptive: bool, kind: str) -> list[Theorem]:
     """One step, with any units and limits; and the numbers of some of the selections."""
-    given = {"adaptive": adaptive, "monotonic": kind != GENERAL}
+    given: dict[str, Any] = {"adaptive": adaptive, "monotonic": kind != GENERAL}
     for k in (1, 2, 3, 5):
         require_numbers(MeasuredAbove(0, k, 1, **given).selection)
     return prove_known_stream(MeasuredAbove(0, 2, 1, **given).selection, kind)

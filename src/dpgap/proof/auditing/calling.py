@@ -15,16 +15,8 @@ from dpgap.exact.bits import secure_bits
 from dpgap.exact.laws import Law, Noise, RealLaw, Scalar
 from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing.outputs import Codes, Leaves, Outputs, leaves
-from dpgap.proof.checker.numbers import (
-    Affine,
-    BadNoise,
-    BadProgram,
-    Stop,
-    Violation,
-    affine,
-    constant_of,
-    terms_of,
-)
+from dpgap.proof.checker import numbers as forms
+from dpgap.proof.checker.numbers import Affine, BadNoise, BadProgram, Stop, Violation
 from dpgap.proof.checker.path_explorer import PathExplorer
 
 # --------------------------------------------------------------------------------------------------
@@ -218,7 +210,7 @@ class PathSampler(PathExplorer):
     def draw(self, law: Law) -> Affine:
         """The next draw of every run."""
         self._laws.append(law)
-        return affine(self, {len(self._laws) - 1: 1})
+        return forms.affine(self, {len(self._laws) - 1: 1})
 
     def branch(self, form: Affine) -> tuple[bool, Integers, Integers | None]:
         """What the first run answers, the runs that agree, and those that do not."""
@@ -229,8 +221,8 @@ class PathSampler(PathExplorer):
 
     def values(self, form: Affine) -> Floats:
         """What the form is in each of the runs on this path."""
-        values = np.full(self.here.size, float(constant_of(form)))
-        for draw, by in terms_of(form).items():
+        values = np.full(self.here.size, float(forms.constant_of(form)))
+        for draw, by in forms.terms_of(form).items():
             assert isinstance(draw, int)  # answers are known here: noise alone is unknown
             values += float(by) * self._draws(draw)[self.here]
         return values

@@ -26,28 +26,9 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 from dpgap.exact.laws import Law, Noise, Scalar
 from dpgap.exact.parameters import readable
+from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.families import Skeleton, collect, corners, seal, take_apart
-from dpgap.proof.checker.numbers import (
-    Affine,
-    BadNoise,
-    BadProgram,
-    Condition,
-    Exact,
-    Kept,
-    Path,
-    Unknown,
-    Violation,
-    affine,
-    constant_of,
-    draws_of,
-    exact,
-    form_of,
-    guarded,
-    in_terms,
-    noise_name,
-    squeeze,
-    terms_of,
-)
+from dpgap.proof.checker.numbers import Affine, BadNoise, BadProgram, Condition, Exact, Violation
 
 _MOST_DRAWS = 10_000
 _SECONDS = 10.0
@@ -63,7 +44,7 @@ class Mechanism(Protocol):
         """One shift for every draw, in the order drawn."""
 
 
-class Judge(Path, Protocol):
+class Judge(forms.Path, Protocol):
     """A path that can also be asked whether something holds everywhere on it."""
 
     epsilon: Exact
@@ -89,7 +70,7 @@ class Judge(Path, Protocol):
     """For each question of the alignment, the draws it is about, and the answer."""
     transcript: list[tuple[Any, bool]]
     """The questions of what was watched last, as they were asked, and the answers."""
-    behind: Mapping[Unknown, Affine]
+    behind: Mapping[forms.Unknown, Affine]
     """What unknowns are that programs cannot look through."""
 
 
@@ -110,7 +91,7 @@ class Source:
         raise BadProgram("the program changes its noise: it may only draw from it")
 
 
-_DRAWS = Kept(Source, "draws")
+_DRAWS = forms.Kept(Source, "draws")
 
 
 class Draws(NamedTuple):
@@ -126,7 +107,7 @@ class Draws(NamedTuple):
             raise BadProgram(f"run never stops: it drew more than {_MOST_DRAWS:,} times")
         if law.can_tie and not self.judge.ties:
             raise BadProgram(f"{type(law).__name__} can tie: prove it with ties=True")
-        value = affine(self.judge, {len(self.values): 1})
+        value = forms.affine(self.judge, {len(self.values): 1})
         self.judge.assume(law.supports(value))
         self.laws.append(law)
         self.values.append(value)
@@ -219,9 +200,11 @@ def trial(
     ):
         judge.require(
             law.supports(value + shift),
-            Violation("support", f"shifting {noise_name(number)} takes it out of its support"),
+            Violation(
+                "support", f"shifting {forms.noise_name(number)} takes it out of its support"
+            ),
         )
-    extra = squeeze(shifts) if general else 0
+    extra = forms.squeeze(shifts) if general else 0
     if hasattr(mechanism, "cost"):  # draws of one joint density
         _require_joint_cost(mechanism, made, judge, judge.epsilon - extra)
     else:
@@ -249,24 +232,24 @@ def require_undone(
     known to the judge alone. Both linear parts must be whole, so that both determinants are ±1.
     """
     drawn = made.draws.values
-    shifted: dict[Unknown, Affine] = {
+    shifted: dict[forms.Unknown, Affine] = {
         f"ν{at}": Affine.__add__(value, shift)
         for at, (value, shift) in enumerate(zip(drawn, made.shifts, strict=True))
     }
     judge.behind = shifted
     judge.watch_alignment(True)
-    seen = [affine(judge, {name: 1}) for name in shifted]
+    seen = [forms.affine(judge, {name: 1}) for name in shifted]
     back = _shifts(mechanism, "unalign", answers, neighbour, seen, made.output)
     judge.watch_alignment(False)
     judge.behind = {}
     told = Told("unalign", judge.transcript, back)
-    if any(map(draws_of, back)):
+    if any(map(forms.draws_of, back)):
         raise Violation("one-to-one", "unalign uses noise that it was not given")
     _require_whole(made, back)
     for at, (value, name, by) in enumerate(zip(drawn, shifted, back, strict=True)):
-        other = shifted[name] + in_terms(by, shifted) - value
+        other = shifted[name] + forms.in_terms(by, shifted) - value
         judge.require_zero(
-            other, Violation("one-to-one", f"unalign does not lead back to {noise_name(at)}")
+            other, Violation("one-to-one", f"unalign does not lead back to {forms.noise_name(at)}")
         )
     return told
 
@@ -274,7 +257,7 @@ def require_undone(
 def _require_whole(made: Trial, back: Sequence[Scalar]) -> None:
     """Raise a violation unless the matrices are whole; on a grid, so must be all that is added."""
     for law, *both in zip(made.draws.laws, made.shifts, back, strict=True):
-        for terms, constant in map(form_of, both):
+        for terms, constant in map(forms.form_of, both):
             noise = [by for name, by in terms.items() if isinstance(name, int) or name[0] == "ν"]
             every = [*terms.values(), constant] if law.can_tie else noise
             if any(Fraction(by).denominator > 1 for by in every):
@@ -284,7 +267,7 @@ def _require_whole(made: Trial, back: Sequence[Scalar]) -> None:
 def _require_joint_cost(mechanism: Any, made: Trial, judge: Judge, allowed: Exact) -> None:
     """Draws that are not independent: the mechanism says what moving all of them costs."""
     values = made.draws.values
-    with guarded("cost", _SECONDS):
+    with forms.guarded("cost", _SECONDS):
         shifted = Given(value + by for value, by in zip(values, made.shifts, strict=True))
         cost = mechanism.cost(Given(values), shifted)
     most = readable(Fraction(allowed))
@@ -292,7 +275,7 @@ def _require_joint_cost(mechanism: Any, made: Trial, judge: Judge, allowed: Exac
 
 
 def _run(mechanism: Mechanism, answers: Given, noise: Any) -> Any:
-    with guarded("run", _SECONDS):
+    with forms.guarded("run", _SECONDS):
         return collect(mechanism.run(answers, Source(noise)))
 
 
@@ -305,10 +288,10 @@ def _shifts(
     output: Any,
 ) -> list[Scalar]:
     """What `align` or `unalign` returns."""
-    with guarded(who, _SECONDS):
+    with forms.guarded(who, _SECONDS):
         sides = Given(answers), Given(neighbour)
         given = getattr(mechanism, who)(*sides, Given(noise), seal(output))
-        shifts = [shift if isinstance(shift, Affine) else exact(shift) for shift in given]
+        shifts = [shift if isinstance(shift, Affine) else forms.exact(shift) for shift in given]
     if len(shifts) != len(noise):
         raise BadProgram(
             f"{who} returned {len(shifts)} shifts for {len(noise)} draws: "
@@ -382,8 +365,8 @@ class Dependence:
         key = (trial.skeleton, _answers_before_noise(trial.questions))
         kind = self.kinds.setdefault(key, Aligned(trial.shifts, [set() for _ in trial.shifts]))
         for number, (shift, before) in enumerate(zip(trial.shifts, kind.shifts, strict=True)):
-            kind.within[number] |= draws_of(shift)
-            if form_of(shift) != form_of(before):
+            kind.within[number] |= forms.draws_of(shift)
+            if forms.form_of(shift) != forms.form_of(before):
                 kind.varying.add(number)
         for about, _ in trial.questions:
             kind.asked |= about
@@ -426,7 +409,7 @@ class Functions:
             for form, answer in transcript:
                 self._require(who, (who, trial.skeleton, answers), form)
                 answers += (answer,)
-            self._require(who, (who, trial.skeleton, answers), list(map(form_of, shifts)))
+            self._require(who, (who, trial.skeleton, answers), list(map(forms.form_of, shifts)))
 
     def _require(self, who: str, given: Any, found: Any) -> None:
         if self._known.setdefault(given, found) != found:
@@ -457,7 +440,7 @@ def find_cycle(needs: Sequence[set[int]]) -> list[int]:
 
 def cycle_message(cycle: Sequence[int]) -> str:
     """The cycle in words."""
-    ring = " → ".join(noise_name(draw) for draw in [*cycle, cycle[0]])
+    ring = " → ".join(forms.noise_name(draw) for draw in [*cycle, cycle[0]])
     return (
         f"the alignment is cyclic: {ring} (each shift depends on the next draw). "
         "No order of the draws lets each shift depend on earlier ones only"
@@ -489,11 +472,11 @@ class Point:
         """Which question of the alignment to answer the other way."""
         self.alignment_questions: list[tuple[set[int], bool]] = []
         self.transcript: list[tuple[Any, bool]] = []
-        self.behind: Mapping[Unknown, Affine] = {}
+        self.behind: Mapping[forms.Unknown, Affine] = {}
 
     def is_negative(self, form: Affine) -> bool:
         """Whether the form is below zero here."""
-        form = in_terms(form, self.behind)
+        form = forms.in_terms(form, self.behind)
         self._asked += 1
         if self._asked > _MOST_QUESTIONS:
             raise BadProgram(f"the program never stops: it asked {_MOST_QUESTIONS:,} questions")
@@ -501,20 +484,20 @@ class Point:
         if self._watching:
             if len(self.alignment_questions) == self.contrary:
                 negative = not negative
-            self.alignment_questions.append((draws_of(form), negative))
+            self.alignment_questions.append((forms.draws_of(form), negative))
         return negative
 
     def _at(self, number: Scalar) -> Exact:
         if not isinstance(number, Affine):
-            return exact(number)
-        if any(draw >= len(self._noise) for draw in draws_of(number)):
+            return forms.exact(number)
+        if any(draw >= len(self._noise) for draw in forms.draws_of(number)):
             raise BadNoise(
                 f"noise must have a value for every draw: the program takes more than "
                 f"{len(self._noise)}"
             )
-        terms = terms_of(number)
-        total = (terms[draw] * self._noise[draw] for draw in draws_of(number))
-        return sum(total, constant_of(number))
+        terms = forms.terms_of(number)
+        total = (terms[draw] * self._noise[draw] for draw in forms.draws_of(number))
+        return sum(total, forms.constant_of(number))
 
     def assume(self, condition: Condition | bool) -> None:
         """Refuse noise that could not have been drawn."""
@@ -558,9 +541,9 @@ def check(
     >>> top = dpgap.NoisyMax(epsilon=1)
     >>> check(top, answers=[5, 3], neighbour=[4, 4], noise=[0, 1])
     """
-    allowed = exact(mechanism.epsilon if epsilon is None else epsilon)  # type: ignore[attr-defined]
-    fixed = [exact(value) for value in noise]
-    before, after = [exact(a) for a in answers], [exact(a) for a in neighbour]
+    allowed = forms.exact(mechanism.epsilon if epsilon is None else epsilon)  # type: ignore[attr-defined]
+    fixed = [forms.exact(value) for value in noise]
+    before, after = [forms.exact(a) for a in answers], [forms.exact(a) for a in neighbour]
     point = Point(fixed, allowed)
     made = trial(mechanism, before, after, point, general=general)
     drawn = len(made.draws.laws)
@@ -590,6 +573,6 @@ def _otherwise(
     """The shifts of the alignment, had one of its questions been answered the other way."""
     point.contrary = question
     point.watch_alignment(True)
-    noise = Given(affine(point, {number: 1}) for number in range(len(made.draws.laws)))
+    noise = Given(forms.affine(point, {number: 1}) for number in range(len(made.draws.laws)))
     shifts = list(mechanism.align(Given(before), Given(after), noise, seal(made.output)))
     return replace(made, shifts=shifts, questions=made.questions[: question + 1])

@@ -11,13 +11,12 @@ Where draws are whole numbers, an item may be *at* the line, and "reaches" means
 import math
 import time
 from collections.abc import Sequence
-from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
-from dpgap.exact.laws import Law, MemorylessLaw, Noise
-from dpgap.proof.checker.alignment import Draws, Given, Source
+from dpgap.exact.laws import MemorylessLaw
+from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source
 from dpgap.proof.checker.families import collect, take_apart
 from dpgap.proof.checker.numbers import Affine, Violation
 from dpgap.proof.checker.proving import CHECKED, REFUTED, Counterexample, Proof
@@ -27,20 +26,7 @@ _SLACK = 1e-9
 _NODES = 40
 
 
-class Lined(Protocol):
-    """A mechanism that has a line, and says which δ it leaves."""
-
-    @property
-    def threshold(self) -> Fraction: ...
-    @property
-    def sensitivity(self) -> Fraction: ...
-    @property
-    def law(self) -> MemorylessLaw: ...
-    def delta(self, reach: int) -> Fraction: ...
-    def run(self, answers: Any, noise: Noise) -> tuple[Any, Any]: ...
-
-
-def check_lone_items(mechanism: Lined, n: int, *, reach: int = 1, on_grid: bool = False) -> Proof:
+def check_lone_items(mechanism: Any, n: int, *, reach: int = 1, on_grid: bool = False) -> Proof:
     """Check the δ of a mechanism on n answers, of which the last is one unit's own."""
     start = time.perf_counter()
     verdict, condition, reason, example = CHECKED, None, "see docs/hybrid-top-k.md", None
@@ -55,7 +41,7 @@ def check_lone_items(mechanism: Lined, n: int, *, reach: int = 1, on_grid: bool 
     return Proof(verdict, "one unit's own", condition, reason, example, 0, seconds)
 
 
-def require_delta(mechanism: Lined, reach: int, *, on_grid: bool = False) -> None:
+def require_delta(mechanism: Any, reach: int, *, on_grid: bool = False) -> None:
     """Refuse a δ that is less than the chance that items of one unit reach the line."""
     distance = float(mechanism.threshold - mechanism.sensitivity)
     chance = reach * chance_to_reach(mechanism.law, distance, on_grid=on_grid)
@@ -91,20 +77,11 @@ def _require_on_path(mechanism: Any, answers: Sequence[Affine], paths: Any) -> N
     *others, own, line = draws.values
     if answers[-1] + own >= mechanism.threshold + line:
         return
-    without = collect(mechanism.run(Given(answers[:-1]), Source(_Drawn(iter((*others, line))))))
+    kept = Draws(paths, draws.laws[1:], [*others, line])
+    again = ShiftedDraws(kept, [0] * len(kept.values), [])
+    without = collect(mechanism.run(Given(answers[:-1]), Source(again)))
     (skeleton, numbers), (same, other_numbers) = take_apart(output), take_apart(without)
     wrong = Violation("output", "an item below the noisy line changes what is released")
     paths.require(skeleton == same, wrong)
     for number, other in zip(numbers, other_numbers, strict=True):
         paths.require_zero(number - other, wrong)
-
-
-class _Drawn(NamedTuple):
-    """Noise that was drawn before."""
-
-    values: Any
-
-    def draw(self, law: Law) -> Affine:
-        """The next draw."""
-        drawn: Affine = next(self.values)
-        return drawn

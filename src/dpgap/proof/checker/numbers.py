@@ -392,17 +392,12 @@ def require_open(*parts: Any) -> None:
 
 
 def _require_open_code(function: FunctionType) -> None:
-    code = function.__code__
+    code, used = function.__code__, {*names(function.__code__, "GLOBAL")}
     asked = {name for name in names(code, "ATTR", "METHOD") if name.startswith(("__", "f_", "gi_"))}
-    used = {*names(code, "GLOBAL")}
-    modules = [function.__globals__.get(name) for name in used]
-    tools = {each.__name__ for each in modules if isinstance(each, ModuleType)}
-    tools |= {
-        str(each.argval)
-        for part in (code, *inner(code))
-        for each in dis.get_instructions(part)
-        if each.opname == "IMPORT_NAME"
-    }
+    known = (function.__globals__.get(name) for name in used)
+    tools = {each.__name__ for each in known if isinstance(each, ModuleType)}
+    steps = [each for part in (code, *inner(code)) for each in dis.get_instructions(part)]
+    tools |= {str(each.argval) for each in steps if each.opname == "IMPORT_NAME"}
     wrong = (asked - _PLAIN) | (used & _REACHING) | (tools & _TOOLS)
     wrong |= {name for name in tools if name.startswith("dpgap.proof")}
     if wrong:

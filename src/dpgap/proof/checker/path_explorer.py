@@ -10,17 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from dpgap.proof.checker.numbers import (
-    Affine,
-    BadProgram,
-    Stop,
-    Unknown,
-    constant_of,
-    draws_of,
-    form_of,
-    in_terms,
-    terms_of,
-)
+from dpgap.proof.checker import numbers as forms
+from dpgap.proof.checker.numbers import Affine, BadProgram, Stop, Unknown
 
 _MOST_PATHS = 100_000
 _MOST_QUESTIONS = 10_000
@@ -97,12 +88,12 @@ class PathExplorer(ABC):
         """Whether the form is below zero on this path."""
         asked = form
         if self.behind:
-            form = in_terms(form, self.behind)
-        negative = self._answer(form) if terms_of(form) else constant_of(form) < 0
+            form = forms.in_terms(form, self.behind)
+        negative = self._answer(form) if forms.terms_of(form) else forms.constant_of(form) < 0
         if self._watching:
-            self.alignment_questions.append((draws_of(form), negative))
-            self.transcript.append((form_of(asked), negative))
-        if terms_of(form):
+            self.alignment_questions.append((forms.draws_of(form), negative))
+            self.transcript.append((forms.form_of(asked), negative))
+        if forms.terms_of(form):
             self.learn(form, negative)
         return negative
 
@@ -117,7 +108,7 @@ class PathExplorer(ABC):
     def _answer(self, form: Affine) -> bool:
         if self._replayed < len(self._answered):
             known = self._answered[self._replayed]
-            if form_of(known.form) != form_of(form):
+            if forms.form_of(known.form) != forms.form_of(form):
                 raise BadProgram("the program does something else when run again on the same noise")
             self._replayed += 1
             return known.negative

@@ -17,22 +17,9 @@ import z3
 
 from dpgap.exact.laws import Scalar
 from dpgap.exact.parameters import readable
+from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.families import at_most, corners
-from dpgap.proof.checker.numbers import (
-    Affine,
-    BadProgram,
-    Condition,
-    Exact,
-    Unknown,
-    Violation,
-    affine,
-    asked_form,
-    constant_of,
-    draws_of,
-    exact,
-    expected_answer,
-    terms_of,
-)
+from dpgap.proof.checker.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation
 from dpgap.proof.checker.path_explorer import PathExplorer
 
 _SOMEWHERE = object()
@@ -56,12 +43,12 @@ class CostTerm:
     def __mul__(self, factor: Any) -> "CostTerm":
         if isinstance(factor, CostTerm):
             return CostTerm(self.term * factor.term)
-        return CostTerm(self.term * _number(exact(factor)))
+        return CostTerm(self.term * _number(forms.exact(factor)))
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Any) -> "CostTerm":
-        return CostTerm.__mul__(self, 1 / Fraction(exact(divisor)))
+        return CostTerm.__mul__(self, 1 / Fraction(forms.exact(divisor)))
 
     def __add__(self, other: Any) -> "CostTerm":
         return CostTerm(self.term + (other.term if isinstance(other, CostTerm) else _number(other)))
@@ -106,14 +93,14 @@ class Paths(PathExplorer):
 
     def unknown(self, name: Unknown) -> Affine:
         """An unknown number."""
-        return affine(self, {name: 1})
+        return forms.affine(self, {name: 1})
 
     def confine(self, form: Affine, low: Exact, high: Exact) -> None:
         """Consider only what keeps the form between two known numbers."""
         term = self._term_of(form)
-        self._bound.update(terms_of(form))
-        if len(terms_of(form)) > 1:
-            self._tied.update(terms_of(form))
+        self._bound.update(forms.terms_of(form))
+        if len(forms.terms_of(form)) > 1:
+            self._tied.update(forms.terms_of(form))
         self._solver.add(term >= _number(low), term <= _number(high))
 
     def between(self, name: str, low: Exact, high: Exact) -> Affine:
@@ -154,12 +141,12 @@ class Paths(PathExplorer):
         """Keep the answer, so that z3 need not be asked about what follows from it."""
         if not negative and self._range(form)[1] == 0:
             # It is as large as it can be, so each unknown is at that end of its interval.
-            for unknown, by in terms_of(form).items():
+            for unknown, by in forms.terms_of(form).items():
                 end = self._box[unknown][by > 0]
                 self._box[unknown] = end, end
         self._facts.setdefault(_direction(form), []).append((form, negative))
-        self._known.update(terms_of(form))
-        self._related.update(terms_of(form))
+        self._known.update(forms.terms_of(form))
+        self._related.update(forms.terms_of(form))
 
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """A possible answer, a point there, and a point where the other is right, if any."""
@@ -197,17 +184,18 @@ class Paths(PathExplorer):
     def _is_in_box(self, form: Affine) -> bool:
         """Whether all that is known about what is in the form are intervals, one for each."""
         return all(
-            unknown in self._box and unknown not in self._related for unknown in terms_of(form)
+            unknown in self._box and unknown not in self._related
+            for unknown in forms.terms_of(form)
         )
 
     def _is_anything(self, form: Affine) -> bool:
         """Whether there is an unknown in the form that nothing is known about."""
-        return not self._known.issuperset(terms_of(form))
+        return not self._known.issuperset(forms.terms_of(form))
 
     def _range(self, form: Affine) -> tuple[Exact | float, Exact | float]:
-        low: Exact | float = constant_of(form)
-        high: Exact | float = constant_of(form)
-        for unknown, by in terms_of(form).items():
+        low: Exact | float = forms.constant_of(form)
+        high: Exact | float = forms.constant_of(form)
+        for unknown, by in forms.terms_of(form).items():
             if unknown not in self._box:
                 return -math.inf, math.inf
             ends = sorted(by * end for end in self._box[unknown])
@@ -244,7 +232,7 @@ class Paths(PathExplorer):
         term = self._term_of(form)
         if negative:
             return term < 0
-        return term >= 0 if self.ties or not draws_of(form) else term > 0
+        return term >= 0 if self.ties or not forms.draws_of(form) else term > 0
 
     def _term(self, unknown: Unknown) -> Any:
         if unknown not in self._terms:
@@ -253,8 +241,8 @@ class Paths(PathExplorer):
 
     def _term_of(self, number: Scalar) -> Any:
         if not isinstance(number, Affine):
-            return _number(exact(number))
-        key = (*terms_of(number).items(), constant_of(number))
+            return _number(forms.exact(number))
+        key = (*forms.terms_of(number).items(), forms.constant_of(number))
         if key not in self._sums:
             self._sums[key] = self._sum(number)
         return self._sums[key]
@@ -262,10 +250,10 @@ class Paths(PathExplorer):
     def _sum(self, number: Affine) -> Any:
         parts = [
             self._term(unknown) if by == 1 else _number(by) * self._term(unknown)
-            for unknown, by in terms_of(number).items()
+            for unknown, by in forms.terms_of(number).items()
         ]
-        if constant_of(number) or not parts:
-            parts.append(_number(constant_of(number)))
+        if forms.constant_of(number) or not parts:
+            parts.append(_number(forms.constant_of(number)))
         return z3.Sum(parts) if len(parts) > 1 else parts[0]
 
     def assume(self, condition: Condition | bool) -> None:
@@ -273,8 +261,8 @@ class Paths(PathExplorer):
         if isinstance(condition, bool):
             if not condition:
                 self.stop()
-        elif self._is_anything(asked_form(condition)):
-            self.take_for_granted(asked_form(condition), expected_answer(condition))
+        elif self._is_anything(forms.asked_form(condition)):
+            self.take_for_granted(forms.asked_form(condition), forms.expected_answer(condition))
         elif not condition:
             self.stop()
 
@@ -284,16 +272,17 @@ class Paths(PathExplorer):
             if not condition:
                 self._raise_where(z3.BoolVal(True), violation)
             return
-        implied = self.implied(asked_form(condition))
-        if implied is expected_answer(condition):
+        implied = self.implied(forms.asked_form(condition))
+        if implied is forms.expected_answer(condition):
             return
         self._raise_where(
-            self._claim(asked_form(condition), not expected_answer(condition)), violation
+            self._claim(forms.asked_form(condition), not forms.expected_answer(condition)),
+            violation,
         )
 
     def require_zero(self, form: Affine, violation: Violation) -> None:
         """Raise the violation where the form is not zero."""
-        if terms_of(form) or constant_of(form):
+        if forms.terms_of(form) or forms.constant_of(form):
             self._raise_where(self._term_of(form) != 0, violation)
 
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
@@ -306,7 +295,7 @@ class Paths(PathExplorer):
             return
         measured = [
             CostTerm(self._term_of(shift))
-            if isinstance(shift, Affine) and terms_of(shift)
+            if isinstance(shift, Affine) and forms.terms_of(shift)
             else shift
             for shift in (_plain(shift) for shift in shifts)
         ]
@@ -338,9 +327,13 @@ class Paths(PathExplorer):
 
 
 def _plain(shift: Scalar) -> Scalar:
-    return constant_of(shift) if isinstance(shift, Affine) and not terms_of(shift) else shift
+    return (
+        forms.constant_of(shift)
+        if isinstance(shift, Affine) and not forms.terms_of(shift)
+        else shift
+    )
 
 
 def _direction(form: Affine) -> tuple[Any, ...]:
     """What forms that differ by a bounded amount have in common: the unbounded unknowns."""
-    return tuple(sorted((u, by) for u, by in terms_of(form).items() if isinstance(u, int)))
+    return tuple(sorted((u, by) for u, by in forms.terms_of(form).items() if isinstance(u, int)))

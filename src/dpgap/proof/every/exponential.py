@@ -17,7 +17,8 @@ from 0 to R:
 
 `prove_falls` shows that falls are from 0 to R. What is not few among many, `require_restriction`
 ties to this. Joint Top-K is the same over half-margins of sets; Hybrid Top-K, where k are found,
-with its line as one more loser.
+with its line as one more loser. Where the line cuts, r winners and the line each cost at most 1,
+which is what `spent` says (`prove_cut`).
 """
 
 import itertools
@@ -44,7 +45,7 @@ from dpgap.proof.checker.families import altered, collect
 from dpgap.proof.checker.numbers import Affine, Violation, form_of
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING
 from dpgap.proof.every.memory import require_uniform
-from dpgap.proof.every.rankings import require_restriction, require_scales
+from dpgap.proof.every.rankings import FEW, ONE_WINS, require_restriction, require_scales
 from dpgap.proof.every.steps import Summed, require_no_loop, require_same_output
 from dpgap.proof.every.theorem import Theorem
 
@@ -54,12 +55,8 @@ if TYPE_CHECKING:
 Make = Callable[..., Any]
 """Makes a mechanism from k, ε and the sensitivity."""
 
-_KEPT = ((1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (2, 1), (2, 2))
-"""Winners and losers that show whether a program says the same."""
-ONE_KEPT = tuple(each for each in _KEPT if each[0] == 1)
 
-
-def prove_one_sided(made: Make, kind: str, few: Sequence[tuple[int, int]] = _KEPT) -> list[Theorem]:
+def prove_one_sided(made: Make, kind: str, few: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
     """The theorems about a ranking; raises a violation if something does not hold."""
     require_scales(made)
     sample = made(k=1)
@@ -78,17 +75,20 @@ def prove_joint(made: Make, kind: str) -> list[Theorem]:
     require_restriction(altered(over_sets, monotonic=False))
     _require_joint(made)
     same = [_prove_same(made(k=k), _over_sets, 3) for k in (1, 2)]
-    return [*prove_half_margins(made, kind), *same, *_prove_of_any(over_sets, ONE_KEPT)]
+    return [*prove_half_margins(made, kind), *same, *_prove_of_any(over_sets, ONE_WINS)]
 
 
-def prove_full_hybrid(made: Make, kind: str) -> list[Theorem]:
-    """The theorems about Hybrid Top-K where k are found: a ranking in which the line loses."""
+def prove_hybrid(made: Make, kind: str) -> list[Theorem]:
+    """The theorems about Hybrid Top-K: a ranking in which the line loses, or cuts."""
+    require_scales(made)
     sample = made(k=1)
+    require_uniform(type(sample))
     require_restriction(altered(sample.without_line, monotonic=False))
     _require_hybrid(made)
+    cut = prove_cut(replace(sample.law, scale=Fraction(1)), top_k.shift_of.__code__)
     same = [_prove_same(made(k=k), _with_line, 3) for k in (1, 2)]
     falls = prove_falls(sample.without_line, kind)
-    return [falls, *same, *_prove_of_any(sample.without_line, _KEPT)]
+    return [falls, cut, *same, *_prove_of_any(sample.without_line, FEW)]
 
 
 def _prove_of_any(sample: NoisyTopK, few: Sequence[tuple[int, int]]) -> list[Theorem]:
@@ -170,6 +170,35 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
 
     judge.explore(on_path)
     return judge.theorem(f"one-sided noise, {law.name}, three winning, {losers} losing")
+
+
+@lru_cache(maxsize=16)
+def prove_cut(law: Any, *_: object) -> Theorem:
+    """Where the line, 2, cuts the ranking: it and the winners 0 and 1 stay, and no loser rises.
+
+    Each of these costs at most 1. Shifts depend on no noise, so they are acyclic.
+    """
+    from dpgap.proof.every.recording import Recording
+
+    judge = Recording(None, ties=True)
+    falls = [judge.between(f"fall{i}", 0, 1) for i in range(4)]
+
+    def on_path() -> None:
+        draws = Draws(judge, [], [])
+        for i, fall in enumerate(falls):
+            value = draws.draw(law)
+            shift = top_k.shift_of(i, falls, (0, 1, 2), top_k.STAYING)
+            moved = Violation("output", "winners or the line do not stay, or a loser rises")
+            judge.require(shift - fall <= 0, moved)
+            if i < 3:
+                judge.require(shift - fall >= 0, moved)
+            over = Violation("cost", "a draw can cost more than its part")
+            judge.require_at_most([law], [shift], 1 if i < 3 else 0, over)
+            out = Violation("support", "a shift takes noise out of its support")
+            judge.require(law.supports(value + shift), out)
+
+    judge.explore(on_path)
+    return judge.theorem(f"one-sided noise, {law.name}, the line cuts")
 
 
 class _Undoing:
@@ -288,7 +317,7 @@ def _over_sets(program: JointTopK, answers: Any, draws: Draws, _: Any) -> Any:
 
 
 def _with_line(program: HybridTopK, answers: Any, draws: Draws, said: Any) -> Any:
-    """What Noisy Top-K says with the line as an answer: up to it, with leads over it, if it cuts."""
+    """What Noisy Top-K says with the line as an answer: up to it and over it, where it cuts."""
     again = Source(ShiftedDraws(draws, [0] * (len(answers) + 1), []))
     found = len(said[0])
     cut = found < program.k
@@ -323,7 +352,7 @@ def _require_joint(made: Make) -> None:
 
 
 def _require_hybrid(made: Make) -> None:
-    for k, (answers, moves, noise) in itertools.product((1, 2), _numbers(_MANY + 1)):
+    for k, (answers, moves, noise) in itertools.product((1, 2, 3), _numbers(_MANY + 1)):
         mechanism = made(k=k)
         *answers, _ = answers
         neighbour = [answer + move for answer, move in zip(answers, moves[:-1], strict=True)]
@@ -332,6 +361,13 @@ def _require_hybrid(made: Make) -> None:
         for winners in itertools.combinations(range(_MANY), k):
             given = before, falls, noise, winners
             _require_by_extremes(mechanism, answers, neighbour, given, (winners, None))
+            shifts = mechanism.align(answers, neighbour, noise, (winners[1:], None))
+            own = (*winners[1:], len(answers))
+            if shifts != [fall if i in own else 0 for i, fall in enumerate(falls)]:
+                raise Violation("restriction", "where the line cuts, shifts are not the falls")
+        parts = [mechanism.spent(r) * k / mechanism.epsilon for r in range(k + 1)]
+        if parts != [*range(1, k + 1), k]:
+            raise Violation("budget", "what is spent must be a part for each answer and the line")
 
 
 def _numbers(count: int) -> list[tuple[list[Fraction], list[Fraction], list[Fraction]]]:

@@ -18,16 +18,9 @@ from fractions import Fraction
 from types import CodeType
 from typing import Any, NamedTuple
 
+from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.families import Sealed
-from dpgap.proof.checker.numbers import (
-    Affine,
-    Exact,
-    Violation,
-    affine,
-    constant_of,
-    form_of,
-    terms_of,
-)
+from dpgap.proof.checker.numbers import Affine, Exact, Violation
 from dpgap.proof.every.memory import require_no_memory
 
 _METHODS = ("run", "step", "rise", "live")
@@ -104,8 +97,8 @@ class _Heads:
         if isinstance(value, Mark):
             return value.name, len(self.seen) - value.number
         if isinstance(value, Affine):
-            kept = {name: by for name, by in terms_of(value).items() if not _is_answer(name)}
-            return "a number", kept, constant_of(value)
+            kept = {name: by for name, by in forms.terms_of(value).items() if not _is_answer(name)}
+            return "a number", kept, forms.constant_of(value)
         if value is None or isinstance(value, int | Fraction):
             return value
         if isinstance(value, list | tuple):
@@ -136,7 +129,7 @@ class _Drawn:
     def draw(self, law: Any) -> Affine:
         """The next draw."""
         self.laws.append(law)
-        return affine(None, {len(self.laws) - 1: 1})
+        return forms.affine(None, {len(self.laws) - 1: 1})
 
 
 class _Way:
@@ -145,7 +138,7 @@ class _Way:
     def __init__(self, number: int, *, cleared: bool) -> None:
         self.law, self.number = Mark("law", number), Mark("branch", number)
         self.margin = -1 if cleared else 1
-        self.units = affine(None, {f"units {number}": 1})
+        self.units = forms.affine(None, {f"units {number}": 1})
 
 
 class _Ways(tuple[_Way, ...]):
@@ -174,7 +167,7 @@ class _Zeros:
 def require_loop(mechanism: Any) -> None:
     """Raise a violation unless a step does the same with every branch, cleared or not."""
     for cleared in range(_ROUNDS + 1):
-        noise, used = _Zeros(), affine(None, {"used": 1})
+        noise, used = _Zeros(), forms.affine(None, {"used": 1})
         ways = _Ways(_Way(at, cleared=at == cleared) for at in range(_ROUNDS))
         ways.heads = _Heads(tuple(ways), type(mechanism).step.__code__, noise.laws)
         copy = _opaque(mechanism, live=lambda _, used: _ROUNDS)
@@ -196,8 +189,10 @@ def _require_cleared(outcome: Any, then: Any, number: int) -> None:
     branch, gap = outcome
     same = _is(branch, "branch", number) and isinstance(gap, int) and gap == 0
     _require(same, "a step does not say the branch that is cleared, and its gap")
-    paid = isinstance(then, Affine) and terms_of(then) == {"used": 1, f"units {number}": 1}
-    _require(paid and not constant_of(then), "a step does not use the units of what is cleared")
+    paid = isinstance(then, Affine) and forms.terms_of(then) == {"used": 1, f"units {number}": 1}
+    _require(
+        paid and not forms.constant_of(then), "a step does not use the units of what is cleared"
+    )
 
 
 def _require_run(mechanism: Any, *, ends: bool) -> Opening:
@@ -227,9 +222,9 @@ def _require_run(mechanism: Any, *, ends: bool) -> Opening:
         _require(answer is answers[number], "run does not take answers as they come")
         _require(other is shared and source is noise, "steps of run do not share the same draws")
         _require(_is(said[number], "outcome", number + 1), "run does not say what steps say")
-    once = isinstance(shared, Affine) and terms_of(shared) in ({0: 1}, {0: -1})
+    once = isinstance(shared, Affine) and forms.terms_of(shared) in ({0: 1}, {0: -1})
     _require(once and len(noise.laws) == 1, "run does not begin with one draw that steps share")
-    return Opening(noise.laws[0], terms_of(shared)[0])
+    return Opening(noise.laws[0], forms.terms_of(shared)[0])
 
 
 def _require_align(mechanism: Any, opening: Opening) -> None:
@@ -246,7 +241,7 @@ def _require_align(mechanism: Any, opening: Opening) -> None:
             a is b for a, b in zip(given, (heads, sides[1]), strict=True)
         )
         _require(exact, "align does not look at all answers")
-        return affine(None, {"rise": 1})
+        return forms.affine(None, {"rise": 1})
 
     heads = _Heads(sides[0], type(mechanism).align.__code__, calls)
     program, noise = _opaque(mechanism, align_step=align_step, rise=rise), Sealed()
@@ -254,12 +249,18 @@ def _require_align(mechanism: Any, opening: Opening) -> None:
     shifts = list(program.align(heads, sides[1], noise, output))
     heads.require_same("align")
     _require(len(calls) == _ROUNDS, "align does not take one step for each outcome")
-    _require(form_of(shifts[0])[0] == {"rise": opening.sign}, "align does not begin with the rise")
+    _require(
+        forms.form_of(shifts[0])[0] == {"rise": opening.sign}, "align does not begin with the rise"
+    )
     for number, (used, move, outcome) in enumerate(calls):
         last = used == 0 if number == 0 else _is(used, "used", number)
         _require(last, "a step of align does not begin where the last one ended")
         wanted = {"rise": 1, f"q{number}": 1, f"q'{number}": -1}
-        same = isinstance(move, Affine) and terms_of(move) == wanted and not constant_of(move)
+        same = (
+            isinstance(move, Affine)
+            and forms.terms_of(move) == wanted
+            and not forms.constant_of(move)
+        )
         _require(same, "align does not make up for the rise and the answer's own change")
         _require(outcome is output[number], "align does not take outcomes as they come")
         _require(_is(shifts[number + 1], "shift", number + 1), "align loses shifts")
@@ -268,7 +269,7 @@ def _require_align(mechanism: Any, opening: Opening) -> None:
 
 def _answers(name: str) -> tuple[Affine, ...]:
     """More answers than outcomes: a stream may end before its answers do."""
-    return tuple(affine(None, {f"{name}{i}": 1}) for i in range(_ROUNDS + 1))
+    return tuple(forms.affine(None, {f"{name}{i}": 1}) for i in range(_ROUNDS + 1))
 
 
 def _is(value: Any, name: str, number: int) -> bool:

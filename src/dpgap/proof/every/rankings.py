@@ -26,9 +26,9 @@ from dpgap.proof.checker.numbers import Exact, Violation, draws_of, form_of
 from dpgap.proof.every.memory import require_uniform
 from dpgap.proof.every.theorem import Theorem, prove_few
 
-_FEW = ((1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (2, 1), (2, 2))
+FEW = ((1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (2, 1), (2, 2))
 """Winners and losers."""
-ONE_WINS = tuple(each for each in _FEW if each[0] == 1)
+ONE_WINS = tuple(each for each in FEW if each[0] == 1)
 _MANY = 5
 _SIZES = (1, 2, 3, 4, 5, 8)
 
@@ -36,7 +36,7 @@ Make = Callable[..., NoisyTopK]
 """Makes a mechanism from k, ε and the sensitivity."""
 
 
-def prove_ranking(made: Make, kind: str, few: Sequence[tuple[int, int]] = _FEW) -> list[Theorem]:
+def prove_ranking(made: Make, kind: str, few: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
     """The theorems about few answers; raises a violation if something does not hold."""
     require_scales(made)
     return _prove_few(made(k=1), kind, few, 1, ties=False)
@@ -47,7 +47,7 @@ def prove_known_ranking(
 ) -> list[Theorem]:
     """The same for one mechanism, if only a share of its ε is claimed; without losers all win."""
     require_scale(mechanism)
-    few = [each for each in _FEW if each[0] <= mechanism.k and bool(each[1]) == bool(losers)]
+    few = [each for each in FEW if each[0] <= mechanism.k and bool(each[1]) == bool(losers)]
     return _prove_few(mechanism, kind, few, share, ties=ties)
 
 

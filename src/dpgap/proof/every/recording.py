@@ -10,17 +10,8 @@ from typing import Any
 
 import z3
 
-from dpgap.proof.checker.numbers import (
-    Affine,
-    Condition,
-    Exact,
-    Unknown,
-    Violation,
-    asked_form,
-    draws_of,
-    expected_answer,
-    terms_of,
-)
+from dpgap.proof.checker import numbers as forms
+from dpgap.proof.checker.numbers import Affine, Condition, Exact, Unknown, Violation
 from dpgap.proof.checker.symbolic import CostTerm, Paths
 from dpgap.proof.every.theorem import Theorem, theorem
 
@@ -44,9 +35,9 @@ class Recording(Paths):
 
     def given(self, condition: Condition) -> None:
         """Consider only what meets the condition."""
-        self._suppose(self._claim(asked_form(condition), expected_answer(condition)))
-        self._tied.update(terms_of(asked_form(condition)))
-        self._bound.update(terms_of(asked_form(condition)))
+        self._suppose(self._claim(forms.asked_form(condition), forms.expected_answer(condition)))
+        self._tied.update(forms.terms_of(forms.asked_form(condition)))
+        self._bound.update(forms.terms_of(forms.asked_form(condition)))
 
     def given_whole(self, number: Affine) -> None:
         """Consider only whole numbers."""
@@ -68,7 +59,8 @@ class Recording(Paths):
             super().require(condition, violation)
         else:
             self._raise_where(
-                self._claim(asked_form(condition), not expected_answer(condition)), violation
+                self._claim(forms.asked_form(condition), not forms.expected_answer(condition)),
+                violation,
             )
 
     def require_zero(self, form: Affine, violation: Violation) -> None:
@@ -89,9 +81,9 @@ class Recording(Paths):
         if isinstance(condition, bool):
             super().assume(condition)
             return
-        claim = self._claim(asked_form(condition), expected_answer(condition))
+        claim = self._claim(forms.asked_form(condition), forms.expected_answer(condition))
         self._hypotheses.setdefault(claim.sexpr(), claim)
-        self.take_for_granted(asked_form(condition), expected_answer(condition))
+        self.take_for_granted(forms.asked_form(condition), forms.expected_answer(condition))
 
     def explore(self, body: Callable[[], None]) -> None:
         def recorded() -> None:
@@ -107,7 +99,7 @@ class Recording(Paths):
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
         super().enter(form, negative, state)
-        if not self.ties and draws_of(form):  # it has probability zero
+        if not self.ties and forms.draws_of(form):  # it has probability zero
             apart = self._term_of(form) != 0
             self._hypotheses.setdefault(apart.sexpr(), apart)
 

@@ -22,19 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dpgap.exact.laws import Law, Scalar
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
+from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.alignment import Draws, ShiftedDraws, Source
 from dpgap.proof.checker.families import Sealed, altered, collect, seal, take_apart
-from dpgap.proof.checker.numbers import (
-    Affine,
-    BadProgram,
-    Exact,
-    Kept,
-    Violation,
-    draws_of,
-    exact,
-    inner,
-    names,
-)
+from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Kept, Violation
 from dpgap.proof.checker.proving import DIRECTIONS, GENERAL
 from dpgap.proof.every.folds import Opening, require_fold, require_loop
 from dpgap.proof.every.theorem import Theorem
@@ -126,8 +117,8 @@ def require_no_loop(rise: Any) -> None:
     """A rise that goes through answers by itself could count them."""
     code = rise.__code__
     loops = [each for each in dis.get_instructions(code) if "FOR_ITER" in each.opname]
-    known = {*names(code, "GLOBAL")} <= {"sum", "min", "max", "abs", "Fraction"}
-    if loops or inner(code) or not known:
+    known = {*forms.names(code, "GLOBAL")} <= {"sum", "min", "max", "abs", "Fraction"}
+    if loops or forms.inner(code) or not known:
         raise _looks_at_single_answers()
 
 
@@ -144,9 +135,9 @@ def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
     from dpgap.proof.every.recording import Recording
 
     opening = require_fold(mechanism)
-    share = exact(mechanism.epsilon) - mechanism.capacity * exact(mechanism.unit)
-    budget = Budget(opening, share, mechanism.capacity, exact(mechanism.unit), whole=True)
-    judge = Recording(exact(mechanism.epsilon), ties=ties)
+    share = forms.exact(mechanism.epsilon) - mechanism.capacity * forms.exact(mechanism.unit)
+    budget = Budget(opening, share, mechanism.capacity, forms.exact(mechanism.unit), whole=True)
+    judge = Recording(forms.exact(mechanism.epsilon), ties=ties)
     judge.given_whole(judge.unknown("used"))
     return [prove_step(type(mechanism).__name__, mechanism, budget, kind, judge)]
 
@@ -158,7 +149,7 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
     judge.given(used >= 0)
     judge.given(used <= budget.capacity)
     answer, rest, shared = map(judge.unknown, ("answer", "rest", "shared"))
-    delta = exact(getattr(program, "sensitivity", 1))
+    delta = forms.exact(getattr(program, "sensitivity", 1))
     move = judge.between("move", *(delta * end for end in DIRECTIONS[kind]))
     others = judge.unknown("others_move")
     if kind != GENERAL:  # all move the same way
@@ -215,7 +206,7 @@ def _on_path(
 
 def _is_free_of_noise(shifts: Sequence[Scalar], rise: Scalar, judge: "Recording") -> bool:
     asked = any(about for about, _ in judge.alignment_questions)
-    return not asked and not any(map(draws_of, (*shifts, rise)))
+    return not asked and not any(map(forms.draws_of, (*shifts, rise)))
 
 
 def _require_shared(budget: Budget, rise: Scalar, judge: "Recording") -> None:

@@ -33,8 +33,7 @@ from dpgap.proof.checker.proving import (
     directions,
     prove,
 )
-from dpgap.proof.every.cuts import prove_cut
-from dpgap.proof.every.exponential import ONE_KEPT, prove_full_hybrid, prove_joint, prove_one_sided
+from dpgap.proof.every.exponential import prove_hybrid, prove_joint, prove_one_sided
 from dpgap.proof.every.histograms import prove_histogram
 from dpgap.proof.every.measurements import prove_measurement
 from dpgap.proof.every.rankings import ONE_WINS, prove_known_ranking, prove_ranking
@@ -98,15 +97,15 @@ def theorems_of(
 
 def shipped_for_every_n() -> Iterator[ForEveryN]:
     """What dpgap ships, each with every noise and kind of neighbours."""
-    hull = partial(_measuring, CountHull, monotonic=True)
+    hull = partial(_made, CountHull, monotonic=True)
     for made, name, kind in (
-        (partial(_measuring, Laplace), "Laplace", GENERAL),
-        (partial(_measuring, Cube), "Cube", GENERAL),
+        (partial(_made, Laplace), "Laplace", GENERAL),
+        (partial(_made, Cube), "Cube", GENERAL),
         (hull, "CountHull", RISING),
         (hull, "CountHull", FALLING),
     ):
         yield ForEveryN(name, kind, kind, partial(prove_measurement, made, kind))
-    histogram = partial(_measuring, NoisyHistogram)
+    histogram = partial(_made, NoisyHistogram)
     yield ForEveryN("NoisyHistogram", "every reach", GENERAL, partial(prove_histogram, histogram))
     for kind in DIRECTIONS:
         yield from _selections(kind)
@@ -118,51 +117,29 @@ def _selections(kind: str) -> Iterator[ForEveryN]:
         variant = f"{noise}, {kind}"
         given: dict[str, Any] = {"monotonic": monotonic, "noise": noise}
         for stream in (SparseVector, AdaptiveSparseVector):
-            made = partial(_stream, stream, **given)
+            made = partial(_made, stream, 0, **given)
             prove = partial(prove_stream, made, kind)
             yield ForEveryN(stream.__name__, variant, kind, prove)
         if noise not in REAL_NOISES:
             continue
         signed = law_named(noise, 1, 1).signed  # type: ignore[arg-type]
-        top, best = partial(_ranking, **given), partial(_best, **given)
-        by, one = (prove_ranking, ONE_WINS) if signed else (prove_one_sided, ONE_KEPT)
+        top, best = partial(_made, NoisyTopK, **given), partial(_best, **given)
+        by = prove_ranking if signed else prove_one_sided
         yield ForEveryN("NoisyTopK", variant, kind, partial(by, top, kind))
-        yield ForEveryN("NoisyMax", variant, kind, partial(by, best, kind, one), k=1)
-    joint = partial(_joint, monotonic=monotonic)
+        yield ForEveryN("NoisyMax", variant, kind, partial(by, best, kind, ONE_WINS), k=1)
+    joint = partial(_made, JointTopK, monotonic=monotonic)
     yield ForEveryN("JointTopK", f"exponential, {kind}", kind, partial(prove_joint, joint, kind))
-    hybrid = partial(_hybrid, monotonic=monotonic)
-    whole = partial(_prove_hybrid, hybrid, kind)
+    hybrid = partial(_made, HybridTopK, 0, monotonic=monotonic)
+    whole = partial(prove_hybrid, hybrid, kind)
     yield ForEveryN("HybridTopK", f"exponential, {kind}", kind, whole)
 
 
-def _prove_hybrid(made: Callable[..., HybridTopK], kind: str) -> list[Theorem]:
-    """Where the line cuts, shifts depend on no noise; where k answers are found, it is a Top-K."""
-    return [*prove_cut(made, kind), *prove_full_hybrid(made, kind)]
+def _made(kind: Any, *first: Any, epsilon: Any = 1, **more: Any) -> Any:
+    return kind(*first, epsilon=epsilon, **more)
 
 
-def _measuring(kind: Any, *, epsilon: Any = 1, **more: Any) -> Any:
-    return kind(epsilon, **more)
-
-
-def _stream(kind: Any, *, epsilon: Any = 1, **more: Any) -> SparseVector:
-    made: SparseVector = kind(0, epsilon=epsilon, **more)
-    return made
-
-
-def _ranking(*, epsilon: Any = 1, **more: Any) -> NoisyTopK:
-    return NoisyTopK(epsilon=epsilon, **more)
-
-
-def _best(*, k: int, epsilon: Any = 1, **more: Any) -> NoisyTopK:
-    return NoisyMax(epsilon, **more)
-
-
-def _joint(*, epsilon: Any = 1, **more: Any) -> JointTopK:
-    return JointTopK(epsilon=epsilon, **more)
-
-
-def _hybrid(*, k: int, epsilon: Any = 1, **more: Any) -> HybridTopK:
-    return HybridTopK(0, k, epsilon, **more)
+def _best(*, k: int, **more: Any) -> NoisyTopK:
+    return _made(NoisyMax, **more)  # type: ignore[no-any-return]
 
 
 # --------------------------------------------------------------------------------------------------
