@@ -62,6 +62,11 @@ def prove_one_sided(made: Make, kind: str, few: Sequence[tuple[int, int]] = FEW)
     sample = made(k=1)
     require_uniform(type(sample))
     require_restriction(altered(sample, monotonic=False))
+    for answers, moves, noise in _numbers(_MANY):
+        neighbour, falls = _moved(answers, moves, 1)
+        for winner in range(_MANY):
+            won, given = (winner,), (answers, falls, noise)
+            _require_by_extremes(sample, (answers, neighbour), given, won, (won, None))
     return [prove_falls(sample, kind), *_prove_of_any(sample, few)]
 
 
@@ -300,14 +305,14 @@ def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
     def on_path() -> None:
         draws = Draws(judge, [], [])
         said = collect(program.run(Given(answers), Source(draws)))
-        require_same_output(said, other(program, answers, draws, said), judge)
+        require_same_output(said, other(program, answers, draws), judge)
 
     judge.explore(on_path)
     name = type(mechanism).__name__
     return judge.theorem(f"{name} is a noisy top-k, {n} answers, k = {mechanism.k}")
 
 
-def _over_sets(program: JointTopK, answers: Any, draws: Draws, _: Any) -> Any:
+def _over_sets(program: JointTopK, answers: Any, draws: Draws) -> Any:
     """What Noisy Max over half-margins says."""
     sets = list(itertools.combinations(range(len(answers)), program.k))
     margins = [program.half_margin(answers, each) for each in sets]
@@ -316,17 +321,14 @@ def _over_sets(program: JointTopK, answers: Any, draws: Draws, _: Any) -> Any:
     return sets[winner], lead
 
 
-def _with_line(program: HybridTopK, answers: Any, draws: Draws, said: Any) -> Any:
-    """What Noisy Top-K says with the line as an answer: up to it and over it, where it cuts."""
+def _with_line(program: HybridTopK, answers: Any, draws: Draws) -> Any:
+    """What Noisy Top-K of all says, with the line as an answer; up to k of them, or up to it."""
     again = Source(ShiftedDraws(draws, [0] * (len(answers) + 1), []))
-    found = len(said[0])
-    cut = found < program.k
-    ranking = altered(program.without_line, k=found + cut)
-    winners, leads = ranking.run((*answers, program.threshold), again)
-    if not cut or winners[-1] != len(answers):
-        return winners, leads
-    over = leads[found] if len(leads) > found else 0
-    return winners[:-1], tuple(lead - over for lead in leads[:found])
+    every = altered(program.without_line, k=len(answers) + 1)
+    winners, leads = every.run((*answers, program.threshold), again)
+    end = min(program.k, winners.index(len(answers)))
+    over = (*leads, 0)[end]
+    return winners[:end], tuple(lead - over for lead in leads[:end])
 
 
 # --------------------------------------------------------------------------------------------------
@@ -336,35 +338,35 @@ def _with_line(program: HybridTopK, answers: Any, draws: Draws, said: Any) -> An
 _MANY = 4
 
 
+def _moved(answers: Any, moves: Any, rise: Any) -> tuple[list[Any], list[Any]]:
+    """The neighbour, and how far each answer falls behind the rise."""
+    neighbour = [answer + move for answer, move in zip(answers, moves, strict=False)]
+    return neighbour, [rise - move for _, move in zip(answers, moves, strict=False)]
+
+
 def _require_joint(made: Make) -> None:
-    for k, numbers in itertools.product((1, 2, 3), _numbers(6)):
-        mechanism, (answers, moves, noise) = made(k=k), numbers
-        answers, moves = answers[:_MANY], moves[:_MANY]
-        neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
+    for k, (every, moves, noise) in itertools.product((1, 2, 3), _numbers(6)):
+        mechanism, answers = made(k=k), every[:_MANY]
+        neighbour, _ = _moved(answers, moves, 0)
         sets = list(itertools.combinations(range(_MANY), k))
         before, after = (
             [mechanism.half_margin(side, each) for each in sets] for side in (answers, neighbour)
         )
         falls = [mechanism.rise + old - new for old, new in zip(before, after, strict=True)]
         for winner in range(len(sets)):
-            given = before, falls, noise[: len(sets)], (winner,)
-            _require_by_extremes(mechanism, answers, neighbour, given, (sets[winner], None))
+            sides, given = (answers, neighbour), (before, falls, noise[: len(sets)])
+            _require_by_extremes(mechanism, sides, given, (winner,), (sets[winner], None))
 
 
 def _require_hybrid(made: Make) -> None:
-    for k, (answers, moves, noise) in itertools.product((1, 2, 3), _numbers(_MANY + 1)):
-        mechanism = made(k=k)
-        *answers, _ = answers
-        neighbour = [answer + move for answer, move in zip(answers, moves[:-1], strict=True)]
-        before, after = ((*side, mechanism.threshold) for side in (answers, neighbour))
-        falls = mechanism.without_line.falls(before, after)
+    for k, (every, moves, noise) in itertools.product((1, 2, 3), _numbers(_MANY + 1)):
+        mechanism, answers = made(k=k), every[:_MANY]
+        neighbour, falls = _moved(answers, moves, 1)
+        given = (*answers, mechanism.threshold), (*falls, 1), noise
         for winners in itertools.combinations(range(_MANY), k):
-            given = before, falls, noise, winners
-            _require_by_extremes(mechanism, answers, neighbour, given, (winners, None))
-            shifts = mechanism.align(answers, neighbour, noise, (winners[1:], None))
-            own = (*winners[1:], len(answers))
-            if shifts != [fall if i in own else 0 for i, fall in enumerate(falls)]:
-                raise Violation("restriction", "where the line cuts, shifts are not the falls")
+            sides, few = (answers, neighbour), winners[1:]
+            _require_by_extremes(mechanism, sides, given, winners, (winners, None))
+            _require_by_extremes(mechanism, sides, given, (*few, _MANY), (few, None))
         parts = [mechanism.spent(r) * k / mechanism.epsilon for r in range(k + 1)]
         if parts != [*range(1, k + 1), k]:
             raise Violation("budget", "what is spent must be a part for each answer and the line")
@@ -382,16 +384,19 @@ def _numbers(count: int) -> list[tuple[list[Fraction], list[Fraction], list[Frac
 
 
 def _require_by_extremes(
-    mechanism: Any, answers: Any, neighbour: Any, given: tuple[Any, ...], output: Any
+    mechanism: Any, sides: tuple[Any, Any], given: tuple[Any, ...], shifted: Any, output: Any
 ) -> None:
-    """Raise a violation unless shifts are those of the extremes, and `unalign` undoes them."""
-    levels, falls, noise, winners = given
-    by = top_k.extremes(levels, falls, noise, winners)
-    shifts = [top_k.shift_of(i, falls, winners, by) for i in range(len(levels))]
-    shifted = [value + shift for value, shift in zip(noise, shifts, strict=True)]
-    undone = [-shift for shift in shifts]
-    same = list(mechanism.align(answers, neighbour, noise, output)) == shifts
-    if not same or list(mechanism.unalign(answers, neighbour, shifted, output)) != undone:
+    """Raise a violation unless shifts are those of the extremes, and `unalign` undoes them.
+
+    `shifted` are the winners, or where a line cut the ranking the winners and the line.
+    """
+    levels, falls, noise = given
+    cut = len(shifted) > len(output[0])
+    by = top_k.STAYING if cut else top_k.extremes(levels, falls, noise, shifted)
+    shifts = [top_k.shift_of(i, falls, shifted, by) for i in range(len(falls))]
+    after = [value + shift for value, shift in zip(noise, shifts, strict=True)]
+    same = list(mechanism.align(*sides, noise, output)) == shifts
+    if not same or list(mechanism.unalign(*sides, after, output)) != [-by for by in shifts]:
         raise Violation("restriction", "an alignment is not that of a noisy top-k")
 
 
