@@ -2,8 +2,8 @@
 
 python benchmarks/explaining_pictures.py privacy docs/privacy.svg
 
-The names are privacy, gaps, certificates, joint, hull and exact. Pictures are narrow, so that their
-letters can be read on a phone.
+The names are privacy, gaps, certificates, joint, hull, exact and alignment. Pictures are narrow, so
+that their letters can be read on a phone.
 """
 
 import math
@@ -19,6 +19,7 @@ from drawing import line, picture, text
 import dpgap
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
+from dpgap.mechanisms.top_k import extremes, shift_of
 
 WIDTH = 420
 STYLE = """
@@ -264,7 +265,44 @@ def exact() -> str:
     return picture(WIDTH, bottom + 74, title, parts, STYLE)
 
 
-PICTURES = {drawn.__name__: drawn for drawn in (privacy, gaps, certificates, joint, hull, exact)}
+def alignment() -> str:
+    """Two winners and two losers, with the noise that was drawn and with the shifted noise."""
+    names, answers = ("A wins", "B wins", "C loses", "D loses"), [6.0, 5.2, 3.5, 2.6]
+    falls, noise, winners = [0.9, 0.2, 1.0, 0.5], [0.3, 0.6, 0.9, 0.6], (0, 1)
+    by = extremes(answers, falls, noise, winners)
+    shifts = [shift_of(i, falls, winners, by) for i in range(4)]
+    place = axes(84, 0, 316, 1, (2, 7), 1)
+    words = ("a ring: the noisy answer", "a cross: the neighbour, on the same noise")
+    parts = [text(20, 28 + 20 * i, each, "quiet") for i, each in enumerate(words)]
+    parts.append(text(20, 68, "a dot: the neighbour, on the shifted noise", "quiet"))
+    bottom = 104 + 52 * 3
+    level = answers[2] + noise[2]
+    for value, kind in ((level, "thin"), (level - by.drop, "thin")):
+        parts.append(line(place(value, 0)[0], 84, place(value, 0)[0], bottom + 26, kind))
+    for row, name in enumerate(names):
+        y, before = 104 + 52 * row, answers[row] + noise[row]
+        fallen = before - falls[row]
+        ring, cross, dot = (place(x, 0)[0] for x in (before, fallen, fallen + shifts[row]))
+        parts += [text(20, y + 5, name, "strong" if row in winners else "quiet")]
+        parts += [line(84, y, 400, y), line(cross, y, dot, y, "two bar")]
+        parts.append(line(cross - 5, y - 5, cross + 5, y + 5, "three"))
+        parts.append(line(cross - 5, y + 5, cross + 5, y - 5, "three"))
+        parts.append(f'<circle class="ring one" cx="{ring:.1f}" cy="{y}" r="6"/>')
+        parts.append(f'<circle class="dot" cx="{dot:.1f}" cy="{y}" r="5"/>')
+        if shifts[row]:
+            said = f"noise {shifts[row]:+.1f}".replace("-", "−")
+            parts.append(text((cross + dot) / 2, y - 12, said, "two middle halo"))
+    low, high = (place(value, 0)[0] for value in (level - by.drop, level))
+    parts.append(line(low, bottom + 20, high, bottom + 20, "one bar"))
+    told = f"A, B and the best loser come down by {by.drop:.1f}"
+    parts.append(text(WIDTH / 2, bottom + 46, told, "one middle strong"))
+    title = "The alignment of two winners and two losers"
+    return picture(WIDTH, bottom + 62, title, parts, STYLE)
+
+
+PICTURES = {
+    drawn.__name__: drawn for drawn in (privacy, gaps, certificates, joint, hull, exact, alignment)
+}
 
 if __name__ == "__main__":
     Path(sys.argv[2]).write_text(PICTURES[sys.argv[1]](), encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 from pages import PAGES, ROOT, name_of
 
 DOCUMENT = str(ROOT / "docs" / "release.json")
-EXPLAINED = ("privacy", "gaps", "certificates", "joint", "hull", "exact")
+EXPLAINED = ("privacy", "gaps", "certificates", "joint", "hull", "exact", "alignment")
 DRAWN = {
     "choosing": ["choosing_picture.py", "{}"],
     "release": ["release_picture.py", DOCUMENT, "{}"],

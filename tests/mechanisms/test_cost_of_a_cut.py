@@ -1,4 +1,4 @@
-"""What a ranking costs that the line cuts: the argument of docs/hybrid-top-k.md, in numbers."""
+"""What a ranking costs that the line cuts, by its density: shares nothing with the proof."""
 
 import math
 

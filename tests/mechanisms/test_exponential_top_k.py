@@ -1,4 +1,4 @@
-"""Exponential Top-K: the density argument of docs/exponential-top-k.md, in numbers."""
+"""Exponential Top-K by the density of what is released: shares nothing with the proof."""
 
 import math
 from fractions import Fraction

@@ -10,7 +10,7 @@ number is below that one.
 - `path_explorer`, `symbolic`, `proving`: all paths, all numbers: a proof.
 - `at_a_point`, `random_search`: given numbers, or many made-up ones.
 - `any_share`, `families`: mechanisms with unknown parameters.
-- `density`, `joint`: Top-K with exponential noise, and of sets, which no alignment proves.
+- `lone_items`: whether a line keeps out what one unit alone has, but for the stated δ.
 
 May import `mechanisms` and what is below; nothing else of `dpgap.proof`.
 """

@@ -8,9 +8,9 @@ says which part, and why that is enough.
 - `steps`: one step from any state; `folds`: `run` and `align` do nothing but steps; `streams`: the
   Sparse Vectors that ship; `stepwise`: streams of one's own.
 - `memory`: steps remember nothing; `uniform`: a program singles out no place.
-- `rankings`, `measurements`, `sets`, `histograms`, `cuts`: a few answers that show every violation,
-  and that a program treats few among many as it treats few alone; `few`: a whole program on them.
-- `exponential`: the algebra of docs/exponential-top-k.md.
+- `rankings`, `measurements`, `histograms`: a few answers that show every violation, and that a
+  program treats few among many as it treats few alone; `few`: a whole program on them.
+- `exponential`: the lemmas of docs/exponential-top-k.md, on the functions that ship.
 - `recording`, `theorem`, `provers`: what was claimed, as SMT-LIB, for z3 and cvc5.
 
 May import `checker`, `mechanisms` and what is below.
