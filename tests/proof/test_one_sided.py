@@ -1,7 +1,10 @@
 """The alignment for one-sided noise: what it rests on, and alignments that look like it."""
 
 import random
+import re
+import typing
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -221,3 +224,23 @@ def test_two_programs_that_look_alike_on_few_answers_are_told_apart():
 def test_nine_tenths_of_the_noise_are_not_enough(n, k):
     sound = dpgap.NoisyTopK(k, 1, noise="exponential")
     assert prove(sound, n, epsilon=Fraction(9, 10)).condition == "cost"
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "every-n.md").read_text(encoding="utf-8")
+
+
+def test_the_functions_from_run_to_a_release_are_those_that_the_page_names():
+    section = PAGE.split("## From `run` to a release")[1].split("\n## ")[0]
+    named = re.findall(r"`(\w+)\.build`", section)
+    assert len(named) == len({*named}) == 11
+    made_of = set(re.findall(r"\| `(\w+)` \|", section))
+    for name in named:
+        build = getattr(dpgap, name).build
+        drawn = str(next(iter(typing.get_type_hints(build).values())))
+        assert any(kind in drawn for kind in made_of), name
+
+
+def test_what_stays_by_hand_is_at_most_eight_sentences():
+    listed = PAGE.split("## What stays by hand")[1].split("\n## ")[0].strip()
+    assert len(re.findall(r"^\d\. ", listed, re.MULTILINE)) == 8
+    assert len(re.findall(r"\.(\s|$)", re.sub(r"^\d\. ", "", listed, flags=re.MULTILINE))) <= 8
