@@ -123,7 +123,8 @@ def exponential_bounds(scale: float, words: Words) -> tuple[Floats, Floats]:
 
 def quick_exponential(read: int, whole: int) -> tuple[float, float]:
     """Floats around −ln U for U in [read, read + 1)/whole, by the same argument."""
-    middle = -math.log(read / whole)
+    ratio = read / whole
+    middle = -math.log(ratio) if logs_hold() else -float(decimals(20).ln(Decimal(ratio)))
     error = middle * RELATIVE_ERROR + _ABSOLUTE_ERROR + 1 / read
     return max(middle - error, 0.0), middle + error
 
@@ -187,7 +188,7 @@ class Uniform:
     def exponential(self, level: int) -> Enclosure:
         """−ln of the number, enclosed. `Context.ln` is correctly rounded, so ±1 ulp is ample."""
         self._extend(level)
-        if level == 0 and logs_hold():
+        if level == 0:
             low, high = quick_exponential(self._read, 1 << self._length)
             return Fraction(low), Fraction(high)
         digits = decimals(self._length)  # enough to write both ends of the enclosure exactly
