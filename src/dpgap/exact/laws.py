@@ -37,6 +37,7 @@ from dpgap.exact.reals import (
     LOW_BITS,
     LOW_MASK,
     RELATIVE_ERROR,
+    SIGN_PLACE,
     WHOLE,
     Enclosure,
     Floats,
@@ -223,7 +224,7 @@ class RealLaw(Law):
         undecided = low != np.floor(high, out=high)
         floored = low.astype(np.int64)
         if self.signed:  # a negative draw turns ⌊x⌋ into ⌊−x⌋ = −⌊x⌋ − 1
-            floored ^= words[0].view(np.int64) >> 63
+            floored ^= -(words[0] >> SIGN_PLACE).view(np.int64)
         for where in zip(*np.nonzero(undecided), strict=True):
             draw = self.real(words[(slice(None), *where)].tolist(), bits)
             floored[where] = decide(draw, math.floor)

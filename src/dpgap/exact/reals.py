@@ -44,6 +44,7 @@ WHOLE = 1 << _FRACTION_BITS
 LOW_BITS = WHOLE - 1
 """All bits of a word but the top one."""
 LOW_MASK = np.uint64(LOW_BITS)
+SIGN_PLACE = np.uint64(_FRACTION_BITS)
 _LOG_ERROR = 2.0**-50
 """Of `log`, in parts of its result: 4 units in the last place."""
 _ABSOLUTE_ERROR = 2.0**-52

@@ -1,0 +1,154 @@
+"""All words there are, where words are short: kernel and program say the same on each of them.
+
+Words of 63 bits and a sign cannot be gone through. The width is a parameter: with words of a few
+bits, all of them can. They leave many comparisons open, so further bits are read; they are keyed by
+the draw, so that kernel and program read the same.
+"""
+
+import hashlib
+import itertools
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpgap
+from dpgap.exact import geometric, laws, reals
+from dpgap.exact.reals import Real
+from dpgap.mechanisms import top_k_kernel
+
+MODULES = (reals, laws, geometric, top_k_kernel)
+
+
+def shorten(monkeypatch, width):
+    """Words have so many bits, and a sign above them."""
+    most = (1 << width) - 1
+    short = {"_FRACTION_BITS": width, "WHOLE": most + 1, "LOW_BITS": most}
+    short |= {"LOW_MASK": np.uint64(most), "SIGN_PLACE": np.uint64(width)}
+    for module, (name, value) in itertools.product(MODULES, short.items()):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, value)
+
+
+class Keyed:
+    """Further bits of one draw, whoever asks for them."""
+
+    def __init__(self, *key):
+        self.key, self.asked = key, 0
+
+    def word(self):
+        """The next 64."""
+        self.asked += 1
+        text = repr((self.key, self.asked)).encode()
+        return int.from_bytes(hashlib.sha256(text).digest()[:8])
+
+
+class KeyedNoise:
+    """Draws from given words, whose further bits are keyed by their place."""
+
+    def __init__(self, words, bits=None):
+        self.columns = enumerate(words.T.tolist())
+
+    def draw(self, law):
+        """The next draw."""
+        place, words = next(self.columns)
+        return Real(0, law.real(words, Keyed(place, *words)))
+
+
+def _all_words(width, draws):
+    each = np.arange(1 << width, dtype=np.uint64)
+    grid = np.meshgrid(*[each] * draws, indexing="ij")
+    return np.stack([part.ravel() for part in grid], axis=1)[None]  # (words of a draw, runs, draws)
+
+
+def _rank_all(noise, k, width, monkeypatch):
+    """What the kernel says of all words, and in how many rows floats decided."""
+    signed = noise == "laplace"
+    shorten(monkeypatch, width - signed)
+    monkeypatch.setattr(top_k_kernel, "RealNoise", KeyedNoise)
+    program = dpgap.NoisyTopK(k, 2, noise=noise)
+    answers, words = np.array([3, 1, 2]), _all_words(width, 3)
+    with np.errstate(all="ignore"):
+        low, high = top_k_kernel.noisy_bounds(program.law, answers - 3, words)
+        certain = top_k_kernel.ranked(low, high, k)[2]
+        said = top_k_kernel._rank(program, answers, words, None)
+    return program, answers, words, said, np.flatnonzero(certain)
+
+
+@pytest.mark.parametrize("width", [3, pytest.param(6, marks=pytest.mark.long)])
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("noise", ["exponential", "laplace"])
+def test_the_kernel_says_what_the_program_says_on_all_words(noise, k, width, monkeypatch):
+    """Three answers: 2^9 rows, or 2^18 in `make long`. Open rows are the program's in both."""
+    program, answers, words, said, certain = _rank_all(noise, k, width, monkeypatch)
+    assert 0 < certain.size < words.shape[1] or width == 3
+    for row in certain.tolist():
+        indices, leads = program.run(answers.tolist(), KeyedNoise(words[:, row]))
+        assert said.indices[row].tolist() == list(indices)
+        assert said.leads[row].tolist() == list(leads)
+
+
+def test_an_enclosure_that_forgets_the_bits_that_were_not_read_is_found(monkeypatch):
+    right = reals.exponential_bounds
+
+    def too_narrow(scale, words):
+        low, high = right(scale, words)
+        middle = (low + np.where(np.isinf(high), low, high)) / 2
+        return middle, middle.copy()
+
+    monkeypatch.setattr(laws, "exponential_bounds", too_narrow)
+    program, answers, words, said, certain = _rank_all("exponential", 1, 4, monkeypatch)
+    wrong = 0
+    for row in certain.tolist()[::7]:
+        _, leads = program.run(answers.tolist(), KeyedNoise(words[:, row]))
+        wrong += said.leads[row].tolist() != list(leads)
+    assert wrong
+
+
+@pytest.mark.parametrize("width", [8, pytest.param(17, marks=pytest.mark.long)])
+@pytest.mark.parametrize("scale", [Fraction(1), Fraction(7, 3), Fraction(1 << 20)])
+def test_floats_enclose_all_words(width, scale, monkeypatch):
+    """Each end of what a word leaves open, against decimal arithmetic."""
+    shorten(monkeypatch, width)
+    words = np.arange(1, 1 << width, dtype=np.uint64)
+    low, high = reals.exponential_bounds(float(scale), words)
+    exact, whole = reals.decimals(40), Decimal(1 << width)
+    logs = [
+        -Fraction(exact.ln(exact.divide(Decimal(m), whole))) for m in range(1, (1 << width) + 1)
+    ]
+    for at, (below, above) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        assert Fraction(below) <= scale * logs[at + 1] + Fraction(1, 10**30)
+        assert Fraction(above) >= scale * logs[at] - Fraction(1, 10**30)
+
+
+@pytest.mark.parametrize("width", [6, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["laplace", "exponential", "geometric"])
+def test_floors_of_all_words_are_those_of_the_real_draw(name, width, monkeypatch):
+    """A histogram and a Sparse Vector add floors; where floats decide them, they are right."""
+    shorten(monkeypatch, width)
+    kinds = {**laws.LAWS, "geometric": geometric.GeometricNoise}
+    law = kinds[name](Fraction(5, 2))
+    words = np.arange(1 << (width + law.signed), dtype=np.uint64)
+
+    class Given(Keyed):
+        def words(self, *shape):
+            return words.reshape(shape)
+
+    floors = law.floors(Given(name), words.size)
+    for word, floor in zip(words.tolist(), floors.tolist(), strict=True):
+        ends = _ends(law, name, word)
+        assert ends[0] <= floor <= ends[1]
+
+
+def _ends(law, name, word):
+    """The floors of the lowest and of the highest draw that a word can become."""
+    floors = []
+    for further in (1, (1 << 64) - 2):  # nearly none, and nearly all
+        rest = Keyed()
+        rest.word = lambda further=further: further
+        if name == "geometric":
+            floors.append(int(reals.decide(law.with_coin(word, rest), np.floor)))
+        else:
+            floors.append(int(reals.decide(law.real([word], rest), np.floor)))
+    return sorted(floors)
