@@ -225,6 +225,54 @@ class FoldsAndRemembers(Folds):
         return [1 if output and _kept[0] else 0]
 
 
+class FoldsAndAsksTheOldNoise(Folds):
+    """Keeps the noise itself, and asks about it: no number of it is in what is returned."""
+
+    def align(self, answers, neighbour, noise, output):
+        _kept[:] = [noise[0]]
+        return [-1 if output and noise[0] >= 1 else 0]
+
+    def unalign(self, answers, neighbour, noise, output):
+        return [1 if output and _kept[0] >= 1 else 0]
+
+
+class SaysItAgain(BelowTwo):
+    """Says on the neighbour what it said before."""
+
+    def run(self, answers, noise):
+        noise.draw(TEN)
+        if _kept:
+            return _kept.pop()
+        _kept.append(answers[0] + 0)
+        return answers[0] + 0
+
+    def align(self, answers, neighbour, noise, output):
+        return [0]
+
+
+class SaysTheBitAgain(SaysItAgain):
+    """The same with a bit, so that no number is kept."""
+
+    def run(self, answers, noise):
+        noise.draw(TEN)
+        if _kept:
+            return _kept.pop()
+        _kept.append(bool(answers[0] < Fraction(1, 2)))
+        return _kept[0]
+
+
+class AsksAndSaysTheBitAgain(SaysItAgain):
+    """The same; on the neighbour it asks the same question, and does not listen."""
+
+    def run(self, answers, noise):
+        noise.draw(TEN)
+        low = bool(answers[0] < Fraction(1, 2))
+        if _kept:
+            return _kept.pop()
+        _kept.append(low)
+        return low
+
+
 class FoldsAndLeaves(Folds):
     def unalign(self, answers, neighbour, noise, output):
         raise Stop
@@ -253,11 +301,13 @@ JUDGE = [
 KEPT = [
     *(RunTellsAlign, RunTellsAlignElsewhere, HalvesAndRemembers, HalvesAndRemembersElsewhere),
     *(HalvesAndMakesNumbers, HalvesHonestly, Folds, FoldsAndRemembers, FoldsAndLeaves),
-    FoldsWithTheOutput,
+    *(FoldsWithTheOutput, FoldsAndAsksTheOldNoise, SaysItAgain, SaysTheBitAgain),
+    AsksAndSaysTheBitAgain,
 ]
 
 
 def _is_proved(kind, **how):
+    _kept.clear()
     try:
         return prove(kind(), 1, **how).verdict == "PROVED"
     except BadProgram:

@@ -12,13 +12,13 @@ of the paper, and what we add to it)
 - discrete: the shifts use only the discrete part of the output, so there are countably many;
 - draws: how many draws are taken, and from which laws, is determined by the output;
 - support: shifted noise can be drawn at all;
-- function: `align` and `unalign` use what they are given, and no more.
+- function: `run`, `align` and `unalign` use what they are given, and no more.
 
 `trial` checks these on one path. A path may be one point, or a whole region of answers and noise:
 the `Judge` that the caller brings knows which.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -69,9 +69,11 @@ class Judge(forms.Path, Protocol):
     alignment_questions: list[tuple[set[int], bool]]
     """For each question of the alignment, the draws it is about, and the answer."""
     transcript: list[tuple[Any, bool]]
-    """The questions of what was watched last, as they were asked, and the answers."""
+    """The questions since it was emptied, as they were asked, and the answers."""
     behind: Mapping[forms.Unknown, Affine]
     """What unknowns are that programs cannot look through."""
+    hidden: Set[forms.Unknown]
+    """What a program must not know of meanwhile."""
 
 
 class Source:
@@ -158,11 +160,13 @@ class Trial:
 
 
 class Told(NamedTuple):
-    """What `align` or `unalign` asked on a path, and what it returned."""
+    """What `run`, `align` or `unalign` asked on a path, and what it returned."""
 
     who: str
+    given: Any
+    """The discrete output that it was given, if any."""
     transcript: list[tuple[Any, bool]]
-    shifts: list[Scalar]
+    returned: Any
 
 
 def run_and_align(
@@ -170,12 +174,16 @@ def run_and_align(
 ) -> Trial:
     """Run the mechanism and its alignment."""
     draws = Draws(judge, [], [])
+    judge.transcript = []
     output = _run(mechanism, Given(answers), draws)
     skeleton, numbers = take_apart(output)
+    said = skeleton, [*map(forms.form_of, numbers)], draws.laws
+    first = Told("run", None, judge.transcript, said)
+    judge.transcript = []
     judge.watch_alignment(True)
     shifts = _shifts(mechanism, "align", answers, neighbour, draws.values, output)
     judge.watch_alignment(False)
-    told = [Told("align", judge.transcript, shifts)]
+    told = [first, Told("align", skeleton, judge.transcript, [*map(forms.form_of, shifts)])]
     return Trial(draws, output, skeleton, numbers, shifts, [*judge.alignment_questions], told)
 
 
@@ -209,14 +217,55 @@ def trial(
         _require_joint_cost(mechanism, made, judge, judge.epsilon - extra)
     else:
         judge.require_cost(draws.laws, shifts, extra)
-    again = ShiftedDraws(draws, shifts, [])
-    same = _run(mechanism, Given(neighbour), again)
-    _require_same(made, same, judge)
-    if len(again.taken) < len(draws.values):
-        raise Violation("draws", "on the neighbour, the shifted noise makes it draw less often")
+    _require_same_again(mechanism, answers, neighbour, made, judge)
     if anew is not None:
         made.told.append(require_undone(anew(), answers, neighbour, made, judge))
     return made
+
+
+def _require_same_again(
+    mechanism: Any,
+    answers: Sequence[Scalar],
+    neighbour: Sequence[Scalar],
+    made: Trial,
+    judge: Judge,
+) -> None:
+    """Run on the neighbour and the shifted noise; raise a violation if something else is said.
+
+    It is given new unknowns, and what they are is known to the judge alone. So it can only do what
+    the first run did with its own numbers, and it must.
+    """
+    laws, drawn = made.draws.laws, made.draws.values
+    shifted = [Affine.__add__(value, by) for value, by in zip(drawn, made.shifts, strict=True)]
+    names: dict[forms.Unknown, forms.Unknown] = {f"ν{at}": at for at in range(len(drawn))}
+    behind: dict[forms.Unknown, Affine] = dict(zip(names, shifted, strict=True))
+    seen = [forms.affine(judge, {name: 1}) for name in names]
+    given = list(neighbour)
+    for at, (before, after) in enumerate(zip(answers, neighbour, strict=True)):
+        if isinstance(before, Affine) and isinstance(after, Affine):
+            (names[f"p{at}"],), behind[f"p{at}"] = forms.terms_of(before), after
+            given[at] = forms.affine(judge, {f"p{at}": 1})
+    known = [forms.terms_of(each) for each in (*answers, *neighbour) if isinstance(each, Affine)]
+    judge.behind, judge.hidden = behind, {*range(len(drawn)), *(u for part in known for u in part)}
+    judge.transcript = []
+    again = ShiftedDraws(Draws(judge, laws, seen), [0] * len(laws), [])
+    skeleton, numbers = take_apart(_run(mechanism, Given(given), again))
+    if any(not judge.hidden.isdisjoint(forms.terms_of(number)) for number in numbers):
+        raise Violation("function", "run says numbers that it was not given")
+    judge.behind, judge.hidden = {}, frozenset()
+    if skeleton != made.skeleton:
+        raise Violation("output", f"the neighbour gives {skeleton}, not {made.skeleton}")
+    for number, other in zip(made.numbers, numbers, strict=True):
+        changed = forms.in_terms(other, behind)
+        judge.require_zero(
+            number - changed, Violation("output", f"the neighbour gives {changed}, not {number}")
+        )
+    if len(again.taken) < len(drawn):
+        raise Violation("draws", "on the neighbour, the shifted noise makes it draw less often")
+    if known:  # at a single point answers are plain numbers, and runs cannot be compared
+        said = skeleton, [forms.renamed(forms.form_of(each), names) for each in numbers], laws
+        asked = [(forms.renamed(form, names), answer) for form, answer in judge.transcript]
+        made.told.append(Told("run", None, asked, said))
 
 
 def require_undone(
@@ -236,13 +285,13 @@ def require_undone(
         f"ν{at}": Affine.__add__(value, shift)
         for at, (value, shift) in enumerate(zip(drawn, made.shifts, strict=True))
     }
-    judge.behind = shifted
+    judge.behind, judge.hidden, judge.transcript = shifted, {*range(len(drawn))}, []
     judge.watch_alignment(True)
     seen = [forms.affine(judge, {name: 1}) for name in shifted]
     back = _shifts(mechanism, "unalign", answers, neighbour, seen, made.output)
     judge.watch_alignment(False)
-    judge.behind = {}
-    told = Told("unalign", judge.transcript, back)
+    judge.behind, judge.hidden = {}, frozenset()
+    told = Told("unalign", made.skeleton, judge.transcript, [*map(forms.form_of, back)])
     if any(map(forms.draws_of, back)):
         raise Violation("one-to-one", "unalign uses noise that it was not given")
     _require_whole(made, back)
@@ -298,16 +347,6 @@ def _shifts(
             "it must return one for every draw, in the order drawn"
         )
     return shifts
-
-
-def _require_same(made: Trial, same: Any, judge: Judge) -> None:
-    skeleton, numbers = take_apart(same)
-    if skeleton != made.skeleton:
-        raise Violation("output", f"the neighbour gives {skeleton}, not {made.skeleton}")
-    for number, changed in zip(made.numbers, numbers, strict=True):
-        judge.require_zero(
-            number - changed, Violation("output", f"the neighbour gives {changed}, not {number}")
-        )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -393,26 +432,26 @@ def _answers_before_noise(questions: Sequence[tuple[set[int], bool]]) -> tuple[b
 
 
 class Functions:
-    """Whether `align` and `unalign` use what they are given, and no more.
+    """Whether `run`, `align` and `unalign` use what they are given, and no more.
 
-    What they ask next, or return, must follow from the discrete output and from the answers to
-    what they asked before. So nothing that `run` found out, and kept somewhere, can decide it.
+    What they ask next, or return, must follow from the discrete output, if they are given one, and
+    from the answers to what they asked before. So nothing that was kept somewhere can decide it.
     """
 
     def __init__(self) -> None:
-        self._known: dict[Any, Any] = {}
+        self._known: dict[Any, dict[Any, Any]] = {}
 
     def add(self, trial: Trial) -> None:
         """Raise a violation if one more path shows something else."""
-        for who, transcript, shifts in trial.told:
-            answers: tuple[bool, ...] = ()
+        for who, given, transcript, returned in trial.told:
+            node = self._known.setdefault((who, given), {})
             for form, answer in transcript:
-                self._require(who, (who, trial.skeleton, answers), form)
-                answers += (answer,)
-            self._require(who, (who, trial.skeleton, answers), list(map(forms.form_of, shifts)))
+                self._require(who, node, form)
+                node = node.setdefault(answer, {})
+            self._require(who, node, ("returns", returned))
 
-    def _require(self, who: str, given: Any, found: Any) -> None:
-        if self._known.setdefault(given, found) != found:
+    def _require(self, who: str, node: dict[Any, Any], found: Any) -> None:
+        if node.setdefault("next", found) != found:
             raise Violation("function", f"{who} uses something else than what it is given")
 
 
@@ -473,6 +512,7 @@ class Point:
         self.alignment_questions: list[tuple[set[int], bool]] = []
         self.transcript: list[tuple[Any, bool]] = []
         self.behind: Mapping[forms.Unknown, Affine] = {}
+        self.hidden: Set[forms.Unknown] = frozenset()
 
     def is_negative(self, form: Affine) -> bool:
         """Whether the form is below zero here."""

@@ -236,6 +236,12 @@ def form_of(number: Any) -> tuple[Mapping[Unknown, Exact], Exact]:
     return terms_of(number), constant_of(number)
 
 
+def renamed(form: Any, names: Mapping[Unknown, Unknown]) -> Any:
+    """A form with other names for some unknowns."""
+    terms, constant = form
+    return {names.get(unknown, unknown): by for unknown, by in terms.items()}, constant
+
+
 def in_terms(number: Any, of: Mapping[Unknown, Affine]) -> Any:
     """A number with other numbers in place of some unknowns."""
     if not isinstance(number, Affine):

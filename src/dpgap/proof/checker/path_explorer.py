@@ -6,7 +6,7 @@ answers are possible is decided in subclasses.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -37,6 +37,7 @@ class PathExplorer(ABC):
         self.alignment_questions: list[tuple[set[int], bool]] = []
         self.transcript: list[tuple[Any, bool]] = []
         self.behind: Mapping[Unknown, Affine] = {}
+        self.hidden: Set[Unknown] = frozenset()
         self.count = 0
         self._ended = 0
 
@@ -70,7 +71,8 @@ class PathExplorer(ABC):
         self._replayed = 0
         self._watching = self._began = self._left = False
         self.alignment_questions = []
-        self.behind = {}
+        self.transcript = []
+        self.behind, self.hidden = {}, frozenset()
 
     def _turn(self) -> bool:
         """Go back to the last question whose other answer is still open, and take it."""
@@ -88,11 +90,13 @@ class PathExplorer(ABC):
         """Whether the form is below zero on this path."""
         asked = form
         if self.behind:
+            if not self.hidden.isdisjoint(forms.terms_of(form)):
+                raise BadProgram("the program asks about numbers that it was not given")
             form = forms.in_terms(form, self.behind)
         negative = self._answer(form) if forms.terms_of(form) else forms.constant_of(form) < 0
         if self._watching:
             self.alignment_questions.append((forms.draws_of(form), negative))
-            self.transcript.append((forms.form_of(asked), negative))
+        self.transcript.append((forms.form_of(asked), negative))
         if forms.terms_of(form):
             self.learn(form, negative)
         return negative
@@ -127,8 +131,7 @@ class PathExplorer(ABC):
     def watch_alignment(self, begins: bool) -> None:
         """Say whether the questions that follow are the alignment's."""
         self._watching = begins
-        if begins:
-            self._began, self.transcript = True, []
+        self._began = self._began or begins
 
     def implied(self, form: Affine) -> bool | None:
         """The answer, if it plainly follows from earlier ones."""

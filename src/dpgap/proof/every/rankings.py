@@ -23,6 +23,7 @@ from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Exact, Violation, draws_of, form_of
+from dpgap.proof.every.measurements import released
 from dpgap.proof.every.memory import require_uniform
 from dpgap.proof.every.theorem import Theorem, prove_few
 
@@ -125,17 +126,6 @@ def require_restriction(mechanism: Any) -> None:
     _restricted.add(code)
 
 
-class _Fixed:
-    """Noise that is known."""
-
-    def __init__(self, values: Sequence[Scalar]) -> None:
-        self.values = iter(values)
-
-    def draw(self, law: object) -> Scalar:
-        """The next value."""
-        return next(self.values)
-
-
 def _require_on_few(mechanism: Any, numbers: Sequence[Sequence[Fraction]]) -> None:
     winners, leads, shifts = _released(mechanism, numbers)
     answers, moves, noise = numbers
@@ -163,10 +153,9 @@ def _require_on_few(mechanism: Any, numbers: Sequence[Sequence[Fraction]]) -> No
 
 def _released(mechanism: Any, numbers: Sequence[Sequence[Fraction]]) -> Any:
     answers, moves, noise = numbers
-    neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
-    winners, leads = mechanism.run(answers, _Fixed(noise))
-    shifts = list(mechanism.align(answers, neighbour, noise, (winners, None)))
+    (winners, leads), shifts, _ = released(mechanism, answers, moves, noise)
     if hasattr(mechanism, "unalign"):
+        neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
         shifted = [value + shift for value, shift in zip(noise, shifts, strict=True)]
         back = mechanism.unalign(answers, neighbour, shifted, (winners, None))
         if [-shift for shift in shifts] != list(back):
