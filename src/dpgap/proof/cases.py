@@ -31,24 +31,11 @@ from dpgap.proof.auditing.designs import designs
 from dpgap.proof.auditing.finding import LEVEL, Audit, audit_design
 from dpgap.proof.checker.families import altered, any_sparse_vector
 from dpgap.proof.checker.lone_items import check_lone_items
-from dpgap.proof.checker.proving import (
-    DIRECTIONS,
-    FALLING,
-    GENERAL,
-    RISING,
-    Proof,
-    prove,
-)
+from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, prove
 from dpgap.proof.every.exponential import prove_joint, prove_one_sided
 from dpgap.proof.every.steps import prove_known_stream, require_numbers
 from dpgap.proof.every.theorem import Theorem
-from dpgap.proof.every.theorems import (
-    EVERY,
-    ForEveryN,
-    judged,
-    shipped_for_every_n,
-    theorems_of,
-)
+from dpgap.proof.every.theorems import EVERY, ForEveryN, judged, shipped_for_every_n, theorems_of
 from dpgap.proof.mutants.catalogue import catalogue, mutants
 from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry, audit_mutant
 from dpgap.releases.questions import ADD_OR_REMOVE, Origin

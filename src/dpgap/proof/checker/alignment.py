@@ -63,13 +63,11 @@ class Judge(forms.Path, Protocol):
     def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
         """Raise a violation where shifting the draws costs more than ε less `extra`."""
 
-    def watch_alignment(self, begins: bool) -> None:
-        """Say whether the questions that follow are the alignment's."""
+    def begin(self, who: str) -> None:
+        """Say whose questions follow."""
 
-    alignment_questions: list[tuple[set[int], bool]]
-    """For each question of the alignment, the draws it is about, and the answer."""
     transcript: list[tuple[Any, bool]]
-    """The questions since it was emptied, as they were asked, and the answers."""
+    """Questions since then, as they were asked, and the answers."""
     behind: Mapping[forms.Unknown, Affine]
     """What unknowns are that programs cannot look through."""
     hidden: Set[forms.Unknown]
@@ -174,17 +172,16 @@ def run_and_align(
 ) -> Trial:
     """Run the mechanism and its alignment."""
     draws = Draws(judge, [], [])
-    judge.transcript = []
+    judge.begin("run")
     output = _run(mechanism, Given(answers), draws)
     skeleton, numbers = take_apart(output)
     said = skeleton, [*map(forms.form_of, numbers)], draws.laws
     first = Told("run", None, judge.transcript, said)
-    judge.transcript = []
-    judge.watch_alignment(True)
+    judge.begin("align")
     shifts = _shifts(mechanism, "align", answers, neighbour, draws.values, output)
-    judge.watch_alignment(False)
     told = [first, Told("align", skeleton, judge.transcript, [*map(forms.form_of, shifts)])]
-    return Trial(draws, output, skeleton, numbers, shifts, [*judge.alignment_questions], told)
+    asked = forms.questions_of(judge.transcript)
+    return Trial(draws, output, skeleton, numbers, shifts, asked, told)
 
 
 def trial(
@@ -247,7 +244,7 @@ def _require_same_again(
             given[at] = forms.affine(judge, {f"p{at}": 1})
     known = [forms.terms_of(each) for each in (*answers, *neighbour) if isinstance(each, Affine)]
     judge.behind, judge.hidden = behind, {*range(len(drawn)), *(u for part in known for u in part)}
-    judge.transcript = []
+    judge.begin("run")
     again = ShiftedDraws(Draws(judge, laws, seen), [0] * len(laws), [])
     skeleton, numbers = take_apart(_run(mechanism, Given(given), again))
     if any(not judge.hidden.isdisjoint(forms.terms_of(number)) for number in numbers):
@@ -285,11 +282,10 @@ def require_undone(
         f"ν{at}": Affine.__add__(value, shift)
         for at, (value, shift) in enumerate(zip(drawn, made.shifts, strict=True))
     }
-    judge.behind, judge.hidden, judge.transcript = shifted, {*range(len(drawn))}, []
-    judge.watch_alignment(True)
+    judge.behind, judge.hidden = shifted, {*range(len(drawn))}
+    judge.begin("unalign")
     seen = [forms.affine(judge, {name: 1}) for name in shifted]
     back = _shifts(mechanism, "unalign", answers, neighbour, seen, made.output)
-    judge.watch_alignment(False)
     judge.behind, judge.hidden = {}, frozenset()
     told = Told("unalign", made.skeleton, judge.transcript, [*map(forms.form_of, back)])
     if any(map(forms.draws_of, back)):
@@ -505,26 +501,21 @@ class Point:
         self._noise = noise
         self.epsilon = epsilon
         self.ties = True
-        self._watching = False
         self._asked = 0
         self.contrary: int | None = None
         """Which question of the alignment to answer the other way."""
-        self.alignment_questions: list[tuple[set[int], bool]] = []
         self.transcript: list[tuple[Any, bool]] = []
         self.behind: Mapping[forms.Unknown, Affine] = {}
         self.hidden: Set[forms.Unknown] = frozenset()
 
     def is_negative(self, form: Affine) -> bool:
         """Whether the form is below zero here."""
-        form = forms.in_terms(form, self.behind)
+        asked, form = form, forms.in_terms(form, self.behind)
         self._asked += 1
         if self._asked > _MOST_QUESTIONS:
             raise BadProgram(f"the program never stops: it asked {_MOST_QUESTIONS:,} questions")
-        negative = self._at(form) < 0
-        if self._watching:
-            if len(self.alignment_questions) == self.contrary:
-                negative = not negative
-            self.alignment_questions.append((forms.draws_of(form), negative))
+        negative = (self._at(form) < 0) != (len(self.transcript) == self.contrary)
+        self.transcript.append((forms.form_of(asked), negative))
         return negative
 
     def _at(self, number: Scalar) -> Exact:
@@ -561,9 +552,9 @@ class Point:
             allowed = readable(Fraction(self.epsilon - extra))
             raise Violation("cost", f"the shifts cost {readable(total)}, more than {allowed}")
 
-    def watch_alignment(self, begins: bool) -> None:
-        """Say whether the questions that follow are the alignment's."""
-        self._watching = begins
+    def begin(self, who: str) -> None:
+        """Say whose questions follow."""
+        self.transcript = []
 
 
 def check(
@@ -612,7 +603,6 @@ def _otherwise(
 ) -> Trial:
     """The shifts of the alignment, had one of its questions been answered the other way."""
     point.contrary = question
-    point.watch_alignment(True)
     noise = Given(forms.affine(point, {number: 1}) for number in range(len(made.draws.laws)))
     shifts = list(mechanism.align(Given(before), Given(after), noise, seal(made.output)))
     return replace(made, shifts=shifts, questions=made.questions[: question + 1])

@@ -236,6 +236,11 @@ def form_of(number: Any) -> tuple[Mapping[Unknown, Exact], Exact]:
     return terms_of(number), constant_of(number)
 
 
+def questions_of(transcript: Sequence[tuple[Any, bool]]) -> list[tuple[set[int], bool]]:
+    """For each question the draws that it is about, and the answer."""
+    return [({name for name in form[0] if isinstance(name, int)}, yes) for form, yes in transcript]
+
+
 def renamed(form: Any, names: Mapping[Unknown, Unknown]) -> Any:
     """A form with other names for some unknowns."""
     terms, constant = form

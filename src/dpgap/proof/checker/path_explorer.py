@@ -33,8 +33,7 @@ class PathExplorer(ABC):
     def __init__(self) -> None:
         self._answered: list[_Answered] = []
         self._replayed = 0
-        self._watching = self._began = self._left = False
-        self.alignment_questions: list[tuple[set[int], bool]] = []
+        self._began = self._left = False
         self.transcript: list[tuple[Any, bool]] = []
         self.behind: Mapping[Unknown, Affine] = {}
         self.hidden: Set[Unknown] = frozenset()
@@ -69,8 +68,7 @@ class PathExplorer(ABC):
     def start_over(self) -> None:
         """Forget what was learnt on the last path."""
         self._replayed = 0
-        self._watching = self._began = self._left = False
-        self.alignment_questions = []
+        self._began = self._left = False
         self.transcript = []
         self.behind, self.hidden = {}, frozenset()
 
@@ -94,8 +92,6 @@ class PathExplorer(ABC):
                 raise BadProgram("the program asks about numbers that it was not given")
             form = forms.in_terms(form, self.behind)
         negative = self._answer(form) if forms.terms_of(form) else forms.constant_of(form) < 0
-        if self._watching:
-            self.alignment_questions.append((forms.draws_of(form), negative))
         self.transcript.append((forms.form_of(asked), negative))
         if forms.terms_of(form):
             self.learn(form, negative)
@@ -128,10 +124,9 @@ class PathExplorer(ABC):
         self.enter(form, negative, here)
         return negative
 
-    def watch_alignment(self, begins: bool) -> None:
-        """Say whether the questions that follow are the alignment's."""
-        self._watching = begins
-        self._began = self._began or begins
+    def begin(self, who: str) -> None:
+        """Say whose questions follow; once it is not `run`, no path may be left."""
+        self._began, self.transcript = self._began or who != "run", []
 
     def implied(self, form: Affine) -> bool | None:
         """The answer, if it plainly follows from earlier ones."""

@@ -32,15 +32,8 @@ from dpgap.mechanisms import top_k
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.proof.checker.alignment import (
-    Draws,
-    Functions,
-    Given,
-    ShiftedDraws,
-    Source,
-    Trial,
-    require_undone,
-)
+from dpgap.proof.checker import alignment
+from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, Trial
 from dpgap.proof.checker.families import altered, collect
 from dpgap.proof.checker.numbers import Affine, Violation, form_of
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING
@@ -149,7 +142,7 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
     places, winners = range(3 + losers), (0, 1, 2)
     answers = [judge.unknown(f"q{i}") for i in places]
     falls = [judge.between(f"fall{i}", 0, 1) for i in places]
-    functions = Functions()
+    functions = alignment.Functions()
 
     def on_path() -> None:
         draws = Draws(judge, [], [])
@@ -161,16 +154,16 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
         for i in places[3:]:
             judge.assume(noisy[i] <= noisy[3])
             judge.assume(noisy[i] - falls[i] <= noisy[4] - falls[4])
-        judge.watch_alignment(True)
+        judge.begin("align")
         by = top_k.extremes(answers, falls, noise, winners)
         shifts = [top_k.shift_of(i, falls, winners, by) for i in places]
-        judge.watch_alignment(False)
         made = Trial(draws, winners, winners, [], shifts, [], [])
-        _require_supported(made, judge)
+        for value, shift in zip(noise, shifts, strict=True):
+            _require_drawable(law, value, shift, judge)
         after = [value - fall + s for value, fall, s in zip(noisy, falls, shifts, strict=True)]
         _require_level(noisy, after, judge)
         _require_paid(made, judge)
-        made.told.append(require_undone(_Undoing(falls), answers, answers, made, judge))
+        made.told.append(alignment.require_undone(_Undoing(falls), answers, answers, made, judge))
         functions.add(made)
 
     judge.explore(on_path)
@@ -199,8 +192,7 @@ def prove_cut(law: Any, *_: object) -> Theorem:
                 judge.require(shift - fall >= 0, moved)
             over = Violation("cost", "a draw can cost more than its part")
             judge.require_at_most([law], [shift], 1 if i < 3 else 0, over)
-            out = Violation("support", "a shift takes noise out of its support")
-            judge.require(law.supports(value + shift), out)
+            _require_drawable(law, value, shift, judge)
 
     judge.explore(on_path)
     return judge.theorem(f"one-sided noise, {law.name}, the line cuts")
@@ -218,10 +210,9 @@ class _Undoing:
         return [-top_k.shift_of(i, self.falls, winners, by) for i in range(len(answers))]
 
 
-def _require_supported(made: Trial, judge: Any) -> None:
+def _require_drawable(law: Any, value: Affine, shift: Any, judge: Any) -> None:
     out = Violation("support", "a shift takes noise out of its support")
-    for law, value, shift in zip(made.draws.laws, made.draws.values, made.shifts, strict=True):
-        judge.require(law.supports(value + shift), out)
+    judge.require(law.supports(value + shift), out)
 
 
 def _require_level(before: Sequence[Affine], after: Sequence[Affine], judge: Any) -> None:

@@ -117,10 +117,6 @@ class Recording(Paths):
             total = law.cost(CostTerm(self._term_of(shift))) + total
         self._raise_where(total.term > self._term_of(most), violation)
 
-    def weighed(self, number: Affine) -> CostTerm:
-        """An unknown that costs can be multiplied by."""
-        return CostTerm(self._term_of(number))
-
     def theorem(self, name: str) -> Theorem:
         """All that was claimed."""
         failures = [(label, z3.Or(*each)) for label, each in self._failures.items()]

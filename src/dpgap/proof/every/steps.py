@@ -180,9 +180,8 @@ def _on_path(
     told = take_apart(outcome)[0], live if isinstance(live, int) else bool(live)
     untold = Violation("draws", "the outcome must tell which draws a step took")
     judge.require(laws.setdefault(told, draws.laws) == draws.laws, untold)
-    judge.watch_alignment(True)
+    judge.begin("align")
     shifts, counted = program.align_step(used, rise + before[0] - after[0], seal(outcome))
-    judge.watch_alignment(False)
     if len(shifts) != len(draws.values):
         raise BadProgram("align_step must return one shift for every draw of its step")
     judge.require(
@@ -205,7 +204,7 @@ def _on_path(
 
 
 def _is_free_of_noise(shifts: Sequence[Scalar], rise: Scalar, judge: "Recording") -> bool:
-    asked = any(about for about, _ in judge.alignment_questions)
+    asked = any(about for about, _ in forms.questions_of(judge.transcript))
     return not asked and not any(map(forms.draws_of, (*shifts, rise)))
 
 

@@ -162,12 +162,10 @@ def prove_few(
     settled: Callable[[Trial], bool],
     *,
     ties: bool = False,
-    paid: Callable[[Trial, Any], None] | None = None,
 ) -> Theorem:
     """The program on n answers costs at most what is allowed; raises the first violation.
 
-    `program` may be a function that makes one from unknowns. `settled` says whether the shifts of a
-    path depend on noise in an order that holds for every n. `paid` asks what each draw costs.
+    `settled` says whether the shifts of a path depend on noise in an order that holds for every n.
     """
     from dpgap.proof.every.recording import Recording
 
@@ -176,20 +174,17 @@ def prove_few(
     moves = [judge.between(f"d{i}", *DIRECTIONS[kind]) for i in range(n)]
     neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
 
-    made_from = program if hasattr(program, "run") else program(judge.unknown)
     laws: list[Any] = []
     functions = Functions()
 
     def on_path() -> None:
-        made = trial(made_from, answers, neighbour, judge)
+        made = trial(program, answers, neighbour, judge)
         functions.add(made)
         laws.extend(made.draws.laws if not laws else [])
         uneven = Violation("draws", "how many draws are taken must not depend on noise")
         judge.require(laws == made.draws.laws, uneven)
         cyclic = Violation("acyclic", "shifts depend on noise in a way that may be cyclic")
         judge.require(settled(made), cyclic)
-        if paid is not None:
-            paid(made, judge)
 
     judge.explore(on_path)
     return judge.theorem(f"{name}, {kind}")
