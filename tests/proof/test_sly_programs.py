@@ -129,6 +129,84 @@ class GoesThroughGarbage(Raw):
         return [0]
 
 
+class _Same(str):
+    """A word that says that it equals every word."""
+
+    __slots__ = ()
+
+    def __eq__(self, other):
+        return True
+
+    def __ne__(self, other):
+        return False
+
+    __hash__ = object.__hash__
+
+
+class SaysAWordOfItsOwn(Raw):
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(Fraction(100)))
+        return _Same("low" if answers[0] < 0 else "high")
+
+
+class _Shy(tuple):
+    """A tuple that shows nothing of itself."""
+
+    __slots__ = ()
+
+    def __iter__(self):
+        return iter(())
+
+
+class SaysATupleOfItsOwn(Raw):
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(Fraction(100)))
+        return _Shy((answers[0],))
+
+
+class _Bag(tuple):
+    """A tuple with something beside it."""
+
+
+class SaysItBeside(Raw):
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(Fraction(100)))
+        bag = _Bag()
+        bag.beside = answers[0]
+        return bag
+
+
+class SaysItInAKey(Raw):
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(Fraction(100)))
+        return {_Same("low" if answers[0] < 0 else "high"): 1}
+
+
+class _Free(int):
+    """A number that costs nothing."""
+
+    __slots__ = ()
+
+    def __abs__(self):
+        return 0
+
+
+class ShiftsForNothing(Raw):
+    """Says whether the noisy answer is above 0, with hardly any noise."""
+
+    def run(self, answers, noise):
+        return bool(answers[0] + noise.draw(LaplaceNoise(Fraction(1))) >= 0)
+
+    def align(self, answers, neighbour, noise, output):
+        return [_Free(1) if output else _Free(-1)]
+
+
+class MovesNothing(Raw):
+    """One person, it says, can move nothing."""
+
+    reach = 0
+
+
 def _unhidden(kind, name):
     return object.__getattribute__(kind, name)
 
@@ -296,7 +374,8 @@ JUDGE = [
     *(AssumesNothing, ConfinesTheMove, AsksTheSourceOfNoise, LeavesThePath, LeavesAtOnce),
     *(LeavesTheSecondRun, NothingIsSupported, ChangesTheTerms, ChangesTheQuestion, MakesNumbers),
     *(MakesAKindOfNumber, GoesThroughGlobals, GoesThroughFrames, GoesThroughGarbage),
-    GoesThroughAHelper,
+    *(GoesThroughAHelper, SaysAWordOfItsOwn, SaysATupleOfItsOwn, SaysItBeside, SaysItInAKey),
+    *(ShiftsForNothing, MovesNothing),
 ]
 KEPT = [
     *(RunTellsAlign, RunTellsAlignElsewhere, HalvesAndRemembers, HalvesAndRemembersElsewhere),
@@ -310,7 +389,7 @@ def _is_proved(kind, **how):
     _kept.clear()
     try:
         return prove(kind(), 1, **how).verdict == "PROVED"
-    except BadProgram:
+    except (BadProgram, ValueError):
         return False
 
 

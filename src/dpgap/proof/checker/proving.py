@@ -147,7 +147,7 @@ def prove(
         None if within is None else (exact(within[0]), exact(within[1])),
         ties,
         general,
-        getattr(sample, "reach", None),
+        None if getattr(sample, "reach", None) is None else positive_integer("reach", sample.reach),
     )
     proofs = [_prove(mechanism, kind, claim) for kind in directions(neighbours, sample)]
     refuted = next((proof for proof in proofs if proof.verdict == REFUTED), None)
