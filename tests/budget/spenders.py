@@ -6,13 +6,13 @@ import random
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 import sqlalchemy as sql
 
-from dpgap.budget.account import AlreadyCharged, BudgetExhausted, Request, charged
+from dpgap.budget.account import AlreadyCharged, BudgetExhausted, Request, pay
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
 
 
@@ -36,14 +36,24 @@ class StandIn:
         return self
 
 
+@dataclass(frozen=True)
+class Cheaper(StandIn):
+    """One that cost what it says, and whose text is its entry."""
+
+    spent: Fraction
+
+    def paid_by(self, reference: object) -> "Cheaper":
+        return replace(self, text=f"{reference}")
+
+
 def release(account: LedgerAccount, request: Request, spent: Fraction, pause: float = 0) -> str:
     """Pay for a document, archive it, and only then hand it out."""
-    with charged(account, request) as charge:
+
+    def draw() -> Cheaper:
         time.sleep(pause)
-        charge.spent = spent
-        document = f"{charge.reference}"
-        charge.keep(StandIn(document))
-    return document
+        return Cheaper("", spent)
+
+    return pay(account, request, draw).text
 
 
 def spend(url: str, charges: int, epsilon: Fraction) -> list[str]:

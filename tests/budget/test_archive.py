@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import sqlalchemy as sql
@@ -19,7 +19,7 @@ from dpgap.budget.account import (
     RefusedRequest,
     Request,
     UnsettledWarning,
-    charged,
+    pay,
 )
 from dpgap.budget.entries import Entry
 from dpgap.budget.ledger import Ledger, LedgerAccount
@@ -42,13 +42,15 @@ def test_a_ledgers_account_is_an_archive_and_a_plain_account_is_none(
 
 
 def test_a_release_is_in_the_archive_before_it_is_handed_out(account: LedgerAccount) -> None:
-    with charged(account, ASKED) as charge:
-        assert account.paid("a question") is None
-        charge.keep(StandIn("a document"))
-        time = account.ledger.entries("sales")[1].at[:19] + "Z"
-        stands = {"dataset": "sales", "entry": 1, "hash": account.head, "time": time}
-        assert charge.reference == stands
-        assert account.paid("a question") is None
+    class Watched(StandIn):
+        def paid_by(self, reference: object) -> "Watched":
+            time = account.ledger.entries("sales")[1].at[:19] + "Z"
+            stands = {"dataset": "sales", "entry": 1, "hash": account.head, "time": time}
+            assert reference == stands
+            assert account.paid("a question") is None
+            return self
+
+    pay(account, ASKED, lambda: Watched("a document"))
     assert account.paid("a question") == "a document"
     assert account.reserved == 0
     assert account.ledger.verify() == []
@@ -141,13 +143,9 @@ def test_a_document_that_cannot_be_written_leaves_the_charge_and_the_release(
         def to_archive(self) -> str:
             raise ZeroDivisionError
 
-    def pay() -> str:
-        with charged(account, ASKED) as charge:
-            charge.keep(Broken(""))
-        return "the release"
-
+    release = Broken("")
     with pytest.warns(UnsettledWarning, match="stays charged"):
-        assert pay() == "the release"
+        assert pay(account, ASKED, lambda: release) is release
     assert (account.reserved, account.spent) == (HALF, 0)
 
 
@@ -317,9 +315,12 @@ def test_what_an_account_was_told_before_stays_told(account: LedgerAccount) -> N
 
 def test_an_account_that_is_no_archive_is_told_two_things_as_before() -> None:
     spy = SpyAccount()
-    with charged(spy, ASKED) as charge:
-        charge.keep(StandIn("a document"))
-        assert charge.reference is None
+
+    class Unpaid(StandIn):
+        def paid_by(self, _: object) -> NoReturn:
+            raise AssertionError
+
+    pay(spy, ASKED, lambda: Unpaid("a document"))
     assert spy.diary == [("reserve", HALF, "top 10 of url by user_id"), ("settle", HALF)]
 
 

@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import pytest
+from spenders import Cheaper, StandIn
 
 from dpgap import BudgetExhausted
-from dpgap.budget.account import Amount, RefusedRequest, Request, charged
+from dpgap.budget.account import Amount, RefusedRequest, Request, pay
 from dpgap.budget.purse import Purse
 
 
@@ -33,9 +34,12 @@ def test_a_budget_cannot_be_copied() -> None:
 
 def test_what_was_not_used_comes_back_and_delta_does_not() -> None:
     purse = Purse(Amount(Fraction(1), Fraction(1, 10**6)))
-    with charged(purse, Request(Fraction(1), "all of it", delta=Fraction(1, 10**6))) as charge:
+
+    def draw() -> StandIn:
         assert purse.remaining == Amount(Fraction(0))
-        charge.spent = Fraction(1, 4)
+        return Cheaper("a document", Fraction(1, 4))
+
+    pay(purse, Request(Fraction(1), "all of it", delta=Fraction(1, 10**6)), draw)
     assert purse.spent == Amount(Fraction(1, 4), Fraction(1, 10**6))
 
 
@@ -53,8 +57,12 @@ def test_more_than_there_is_is_refused_and_costs_nothing(
 
 def test_an_error_leaves_the_reservation_spent() -> None:
     purse = Purse(Amount(Fraction(1)))
-    with pytest.raises(RuntimeError), charged(purse, Request(Fraction(1, 2), "it breaks")):
+
+    def draw() -> StandIn:
         raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        pay(purse, Request(Fraction(1, 2), "it breaks"), draw)
     assert purse.spent.epsilon == Fraction(1, 2)
 
 
@@ -83,9 +91,7 @@ def test_an_account_that_takes_no_delta_is_not_asked_for_one() -> None:
             return object()
 
     account = Plain()
-    with (
-        pytest.raises(RefusedRequest, match="delta must be 0 for this account"),
-        charged(account, Request(Fraction(1), "unknown items", delta=Fraction(1, 10**9))),  # type: ignore[arg-type]
-    ):
-        pass
+    request = Request(Fraction(1), "unknown items", delta=Fraction(1, 10**9))
+    with pytest.raises(RefusedRequest, match="delta must be 0 for this account"):
+        pay(account, request, lambda: StandIn("a document"))  # type: ignore[arg-type]
     assert account.asked == 0

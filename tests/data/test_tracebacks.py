@@ -256,5 +256,5 @@ def test_errors_of_the_caller_keep_their_variables():
 def test_what_empties_frames_keeps_names_and_signatures():
     parameters = inspect.signature(dpgap.NoisyTopK.release).parameters
     assert [*parameters] == ["self", "answers", "labels", "account"]
-    assert dpgap.NoisyTopK.release.__qualname__ == "NoisyTopK.release"
+    assert dpgap.SparseVector.release.__qualname__ == "SparseVector.release"
     assert dpgap.measured_top_k.__doc__.startswith("The k largest")

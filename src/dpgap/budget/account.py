@@ -16,9 +16,9 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from inspect import signature
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
@@ -270,39 +270,22 @@ class _Document(Protocol):
 Kept = TypeVar("Kept", bound=_Document)
 
 
-@dataclass(slots=True)
-class Charge:
-    """What a release costs; it may find out that it cost less than was reserved."""
+def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> Kept:
+    """Reserve what is requested, then draw, then settle what that spent. All releases pass here.
 
-    spent: Fraction
-    reference: dict[str, Any] | None = None
-    """Where the charge stands in the account, for the release to state."""
-    _kept: list[_Document] = field(default_factory=list, repr=False)
-
-    def keep(self, release: Kept) -> Kept:
-        """The release with its entry, which is archived when it is settled.
-
-        It may be handed out only after that.
-        """
-        if self.reference is not None:
-            release = release.paid_by(self.reference)
-            self._kept = [release]
-        return release
-
-
-@contextmanager
-def charged(account: Account | None, request: Request) -> Iterator[Charge]:
-    """Reserve what is requested before the body draws anything; settle what it spent afterwards."""
-    charge = Charge(request.epsilon)
+    An account that states its entry keeps the release, which is handed out only after that.
+    """
     reservation = reserved(account, request)
-    charge.reference = getattr(reservation, "reference", None)
-    yield charge
-    settle(reservation, charge)
+    reference = getattr(reservation, "reference", None)
+    release = draw()
+    kept = None if reference is None else release.paid_by(reference)
+    settle(reservation, getattr(release, "spent", request.epsilon), kept)
+    return release if kept is None else kept
 
 
-def settle(reservation: Any, charge: Charge) -> None:
+def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> None:
     """Tell the account what was spent. If it fails, warn: what was released is handed out."""
-    if reservation is None or _is_settled(reservation, charge):
+    if reservation is None or _is_settled(reservation, spent, kept):
         return
     with suppress(UnsettledWarning):  # not even as an error may it stop what was paid for
         warnings.warn(
@@ -330,12 +313,9 @@ def reserved(account: Account | None, request: Request) -> Reservation | None:
     return reserve(request.epsilon, request.purpose, delta=request.delta)
 
 
-def _is_settled(reservation: Any, charge: Charge) -> bool:
+def _is_settled(reservation: Any, spent: Fraction, kept: _Document | None) -> bool:
     try:
-        if charge._kept:
-            reservation.settle(charge.spent, charge._kept[0].to_archive())
-        else:
-            reservation.settle(charge.spent)
+        reservation.settle(spent, *(() if kept is None else (kept.to_archive(),)))
     except Exception:
         return False
     return True

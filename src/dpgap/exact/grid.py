@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,11 +34,6 @@ class Grid:
     """
 
     declared: Fraction | None
-
-    @classmethod
-    def read(cls, grid: object) -> Self:
-        """The grid that an argument declares, which must be a power of two."""
-        return cls(None if grid is None else power_of_two("grid", grid))
 
     @property
     def step(self) -> Fraction:
@@ -89,6 +84,11 @@ class Grid:
         if not isinstance(answer, int | float | np.generic):
             raise TypeError("answer must be one number")
         return int(self.steps(np.array([answer]), "answer")[0])
+
+
+def read_grid(name: str, value: object) -> Fraction | None:
+    """The grid that an argument declares: a power of two, or None for whole numbers."""
+    return None if value is None else power_of_two(name, value)
 
 
 def as_array(answers: ArrayLike, name: str) -> NDArray[Any]:

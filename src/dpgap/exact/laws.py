@@ -753,10 +753,10 @@ REAL_NOISES = tuple(name for name, law in LAWS.items() if issubclass(law, RealLa
 """Those that a Top-K takes."""
 
 
-def require_noise(noise: object) -> str:
+def require_noise(name: str, noise: object) -> str:
     """`noise`, if it names a law."""
     if not (isinstance(noise, str) and noise in LAWS):
-        raise ValueError(f"noise must be one of {', '.join(map(repr, LAWS))}, not {noise!r}")
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, LAWS))}, not {noise!r}")
     return noise
 
 

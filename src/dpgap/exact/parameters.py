@@ -3,14 +3,35 @@
 A float means its shortest decimal, as a person reads it: 0.1 is 1/10, not the binary number
 nearby. Text is a decimal such as "0.7" or "1e-3", or a fraction such as "7/10", and nothing that
 merely resembles one: an ε that is read as ten times what was meant is a leak.
+
+A mechanism is `declared`: each `parameter` states what reads it, and what follows is `derived`.
+
+>>> @declared()
+... class Budget:
+...     epsilon: Exact = parameter(positive_rational)
+...     half: Fraction = derived(lambda budget: budget.epsilon / 2)
+>>> Budget(0.7)
+Budget(epsilon=Fraction(7, 10))
 """
 
 import math
 import operator
 import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from itertools import permutations
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 import numpy as np
 
@@ -23,6 +44,93 @@ _FRACTION = re.compile(r"[+-]?[0-9]+/[0-9]+")
 
 Rational = int | float | str | Decimal | Fraction
 """What `epsilon`, `sensitivity`, `threshold`, … accept."""
+
+# --------------------------------------------------------------------------------------------------
+# Frozen values that state their parameters, and what reads each of them.
+
+
+_Given = TypeVar("_Given", contravariant=True)
+_Kept = TypeVar("_Kept", covariant=True)
+_Kind = TypeVar("_Kind", bound=type)
+_Value = TypeVar("_Value")
+
+
+class Parameter(Generic[_Given, _Kept]):
+    """The type of a field that accepts one type and holds another."""
+
+    if TYPE_CHECKING:
+
+        def __get__(self, value: object, kind: type | None = None) -> _Kept: ...
+        def __set__(self, value: object, given: _Given) -> None: ...
+
+
+Exact = Parameter[Rational, Fraction]
+ExactOrNone = Parameter[Rational | None, Fraction | None]
+
+
+def parameter(
+    read: Callable[[str, Any], object],
+    *,
+    default: Any = MISSING,
+    then: Callable[[Any], object] | None = None,
+    shown: bool = True,
+) -> Any:
+    """A field that `read(name, value)` reads, or refuses; `then(self)` may settle it at last.
+
+    What is not `shown` is neither in the `repr` nor compared.
+    """
+    reading = {"read": read, "then": then}
+    return field(default=default, repr=shown, compare=shown, metadata=reading)
+
+
+def derived(
+    then: Callable[[Any], object], *, init: Literal[False] = False, shown: bool = False
+) -> Any:
+    """A field that follows from all parameters, and from what is derived before it."""
+    return field(init=init, repr=shown, compare=shown, metadata={"then": then})
+
+
+@dataclass_transform(field_specifiers=(parameter, derived, field))
+def declared(**options: bool) -> Callable[[_Kind], _Kind]:
+    """Make a class a frozen dataclass with slots, whose parameters are read when it is made."""
+
+    def declare(kind: _Kind) -> _Kind:
+        kind.__post_init__ = _read_all  # type: ignore[attr-defined]
+        made: Any = dataclass(frozen=True, slots=True, **options)(kind)
+        said = made.__init__.__annotations__
+        for name, each in said.items():  # say what is accepted
+            said[name] = get_args(each)[0] if get_origin(each) is Parameter else each
+        return made  # type: ignore[no-any-return]
+
+    return declare
+
+
+def _read_all(value: Any) -> None:
+    """Read all parameters in their order, and then derive what follows."""
+    every, keep = fields(value), object.__setattr__
+    for each in every:
+        if read := each.metadata.get("read"):
+            keep(value, each.name, read(each.name, getattr(value, each.name)))
+    for each in every:
+        if then := each.metadata.get("then"):
+            keep(value, each.name, then(value))
+
+
+def altered(value: _Value, **changes: Any) -> _Value:
+    """A copy of a declared value that differs in some fields, and is not read again."""
+    copy = object.__new__(type(value))
+    for each in fields(value):  # type: ignore[arg-type]
+        object.__setattr__(copy, each.name, changes.get(each.name, getattr(value, each.name)))
+    return copy
+
+
+def or_none(read: Callable[[str, Any], object]) -> Callable[[str, Any], object]:
+    """What reads the same, and leaves None as it is."""
+    return lambda name, value: None if value is None else read(name, value)
+
+
+# --------------------------------------------------------------------------------------------------
+# Exact numbers, or an error that says what is accepted.
 
 
 def rational(name: str, value: object) -> Fraction:

@@ -122,7 +122,6 @@ class _Facts:
 
     @classmethod
     def of(cls, own: Any) -> "_Facts":
-        states = own.selection if isinstance(own, MeasuredAbove) else own
         if isinstance(own, CountHull) and not own.monotonic:
             raise ValueError("monotonic must be True for a CountHull")
         if isinstance(own, NoisyHistogram) and own.grid is not None:
@@ -132,9 +131,9 @@ class _Facts:
             )
         return cls(
             epsilon=own.epsilon,
-            steps=Grid(states.grid).up(states.sensitivity) * getattr(own, "reach", 1),
-            grid=states.grid,
-            monotonic=getattr(states, "monotonic", False),
+            steps=Grid(own.grid).up(own.sensitivity) * getattr(own, "reach", 1),
+            grid=own.grid,
+            monotonic=getattr(own, "monotonic", False),
             summed=isinstance(own, NoisyHistogram),
             hops=isinstance(own, NoisyTopK | SparseVector)
             and not issubclass(LAWS[own.noise], MemorylessLaw),

@@ -10,7 +10,7 @@ numbers that costs as much has less variance. Noisy answers may tie, and coins b
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -18,22 +18,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.budget.account import Account, Request, charged
-from dpgap.data.private_counts import (
-    GroupedAnswers,
-    PrivateCounts,
-    array_of,
-    errors_without_answers,
-    require_facts,
-)
+from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, array_of, require_facts
 from dpgap.estimates.errors import HistogramError, MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
+from dpgap.exact.grid import MAX_STEPS, Grid, read_grid, require_labels
 from dpgap.exact.laws import Noise, Scalar
-from dpgap.exact.parameters import Rational, positive_integer, positive_rational, rational, share
+from dpgap.exact.parameters import (
+    Exact,
+    ExactOrNone,
+    Rational,
+    declared,
+    derived,
+    parameter,
+    positive_integer,
+    positive_rational,
+    rational,
+    share,
+)
 from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.mechanisms.histogram_kernel import Wanted, best_grouped, best_of
+from dpgap.mechanisms.mechanism import Answers, Measuring
 from dpgap.mechanisms.top_k import Candidates, InGroups, OneByOne, named
 from dpgap.releases.drawn import ReadOff, Values
 from dpgap.releases.questions import REPLACE
@@ -44,8 +49,8 @@ MOST_RETURNED = 10**6
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False)
-class NoisyHistogram:
+@declared()
+class NoisyHistogram(Measuring[MeasuredValues]):
     """Release all answers with noise, where one person can move only a few of them.
 
     One answer a person, or one row a person, is a reach of 1. Guarantee: pure ε-differential
@@ -71,34 +76,23 @@ class NoisyHistogram:
     1.36
     """
 
-    epsilon: Fraction
-    reach: int
-    sensitivity: Fraction
-    grid: Fraction | None
-    law: GeometricNoise = field(init=False, repr=False, compare=False)
+    epsilon: Exact = parameter(positive_rational)
+    _: KW_ONLY
+    reach: int = parameter(positive_integer, default=1)
+    sensitivity: Exact = parameter(positive_rational, default=1)
+    grid: ExactOrNone = parameter(read_grid, default=None)
+    law: GeometricNoise = derived(lambda self: self._law())
     """The noise that each answer gets."""
 
     lost: ClassVar[float] = 0.0
     """Noise on whole steps is 0 on average: nothing is lost."""
 
-    def __init__(
-        self,
-        epsilon: Rational,
-        *,
-        reach: int = 1,
-        sensitivity: Rational = 1,
-        grid: Rational | None = None,
-    ) -> None:
-        keep = object.__setattr__
-        keep(self, "epsilon", positive_rational("epsilon", epsilon))
-        keep(self, "reach", positive_integer("reach", reach))
-        keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
-        where = Grid.read(grid)
-        keep(self, "grid", where.declared)
-        delta = where.up(self.sensitivity)
+    def _law(self) -> GeometricNoise:
+        grid = Grid(self.grid)
+        delta = grid.up(self.sensitivity)
         scale = self.reach * delta / self.epsilon
         require_scale(scale, Fraction(delta))
-        keep(self, "law", GeometricNoise(scale * where.step))
+        return GeometricNoise(scale * grid.step)
 
     @property
     def law_in_steps(self) -> GeometricNoise:
@@ -124,21 +118,13 @@ class NoisyHistogram:
         """The proof: each draw makes up for its own answer's change; together at most reach·Δ."""
         return [before - after for before, after in zip(answers, neighbour, strict=True)]
 
-    @errors_without_answers
-    def release(
-        self, values: ArrayLike | PrivateCounts, *, account: Account | None = None
-    ) -> MeasuredValues:
-        """Release all `values` with secure exact noise and charge the `account`, if there is one.
-
-        This is the only method that spends ε.
-        """
+    def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
         if isinstance(values, PrivateCounts):
             self._require_facts(values)
-        array = array_of(values, sensitivity=self.sensitivity)
-        steps = Grid(self.grid).steps(array, "values")
-        with charged(account, Request(self.epsilon, self)) as charge:
-            noisy = steps + self.draws(steps.size, 1, secure_bits())[0]
-            return charge.keep(self.build(Values(noisy)))
+        return Grid(self.grid).steps(array_of(values, sensitivity=self.sensitivity), "values")
+
+    def made(self, prepared: Integers) -> MeasuredValues:
+        return self.build(Values(prepared + self.draws(prepared.size, 1, secure_bits())[0]))
 
     def build(self, drawn: Values) -> MeasuredValues:
         """The release of what was drawn."""
@@ -180,7 +166,7 @@ class NoisyHistogram:
 
     def prepare(
         self,
-        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        answers: Answers,
         labels: Sequence[Any] | None,
         *,
         k: int | None = None,

@@ -12,31 +12,44 @@ Like every dpgap release it decides on exact real draws, and floors the real lea
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.budget.account import Account, Request, charged
-from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, errors_without_answers
+from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.grid import MAX_STEPS, Grid
-from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
-from dpgap.exact.parameters import Rational, positive_integer, rational, share
+from dpgap.exact.grid import MAX_STEPS, Grid, read_grid
+from dpgap.exact.laws import MemorylessLaw, Noise, RealLaw, Scalar
+from dpgap.exact.parameters import (
+    Exact,
+    ExactOrNone,
+    Rational,
+    boolean,
+    declared,
+    derived,
+    parameter,
+    positive_integer,
+    positive_rational,
+    rational,
+    share,
+)
 from dpgap.exact.reals import decimals
 from dpgap.mechanisms.hybrid_kernel import select_above, select_above_grouped
+from dpgap.mechanisms.mechanism import Answers, Draw, Selecting
 from dpgap.mechanisms.top_k import (
     STAYING,
     Candidates,
-    Draw,
     InGroups,
     NoisyTopK,
+    candidates,
+    law_for,
     named,
+    require_claims,
     shift_of,
 )
 from dpgap.releases.drawn import Ranking
@@ -94,8 +107,8 @@ def least_distance(scale: Fraction, reach: int, delta: Fraction) -> int:
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False)
-class HybridTopK:
+@declared()
+class HybridTopK(Selecting[Candidates, HybridRelease]):
     """Find the k largest answers that are above a public line, and the gaps between them.
 
     A pseudo-answer at the line competes with the answers, with exponential noise of the same
@@ -131,42 +144,33 @@ class HybridTopK:
     Fraction(2000, 1)
     """
 
-    threshold: Fraction
-    k: int
-    epsilon: Fraction
-    monotonic: bool
-    sensitivity: Fraction
-    grid: Fraction | None
-    law: MemorylessLaw = field(init=False, repr=False, compare=False)
+    threshold: Exact = parameter(rational)
+    k: int = parameter(positive_integer)
+    epsilon: Exact = parameter(positive_rational)
+    _: KW_ONLY
+    monotonic: bool = parameter(boolean, default=False)
+    sensitivity: Exact = parameter(positive_rational, default=1)
+    grid: ExactOrNone = parameter(read_grid, default=None)
+    law: MemorylessLaw = derived(lambda self: self._law())
     """The noise that each answer gets, and the line."""
-    without_line: NoisyTopK = field(init=False, repr=False, compare=False)
-    """The Noisy Top-K that this would be without a line."""
 
-    def __init__(
-        self,
-        threshold: Rational,
-        k: int,
-        epsilon: Rational,
-        *,
-        monotonic: bool = False,
-        sensitivity: Rational = 1,
-        grid: Rational | None = None,
-    ) -> None:
-        without_line = NoisyTopK(
-            k,
-            epsilon,
-            monotonic=monotonic,
-            sensitivity=sensitivity,
-            noise="exponential",
-            grid=grid,
-        )
-        keep = object.__setattr__
-        keep(self, "threshold", rational("threshold", threshold))
-        for name in ("k", "epsilon", "monotonic", "sensitivity", "grid", "law"):
-            keep(self, name, getattr(without_line, name))
-        keep(self, "without_line", without_line)
+    def _law(self) -> RealLaw:
+        law = law_for(self, self.k, "exponential")
         if abs(self.threshold) > MAX_STEPS * Grid(self.grid).step:
             raise ValueError("threshold must lie within ±2^60 grid steps")
+        return law
+
+    @property
+    def without_line(self) -> NoisyTopK:
+        """The Noisy Top-K that this would be without a line."""
+        return NoisyTopK(
+            self.k,
+            self.epsilon,
+            monotonic=self.monotonic,
+            sensitivity=self.sensitivity,
+            noise="exponential",
+            grid=self.grid,
+        )
 
     def in_steps(self) -> "HybridTopK":
         """The same mechanism, for answers in whole grid steps."""
@@ -273,68 +277,37 @@ class HybridTopK:
         above = least_distance(program.law.scale, items, allowed)
         return (program.sensitivity + above) * Grid(made.grid).step
 
-    @errors_without_answers
-    def release(
-        self,
-        answers: ArrayLike | PrivateCounts | GroupedAnswers,
-        *,
-        labels: Sequence[Any] | None = None,
-        account: Account | None = None,
-    ) -> HybridRelease:
-        """Select on secure exact noise. This is the only method that spends ε.
-
-        The account is charged ε first, and credited with what was not spent.
-
-        Parameters
-        ----------
-        answers
-            The private answers: an array or a Series, or counts that `dpgap.counts` made.
-        labels
-            Public names of the answers, in the same order. A Series brings its own.
-        account
-            What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
-        """
-        candidates = self.prepare(answers, labels)
-        delta = self.delta_of(answers)
-        with charged(account, Request(self.epsilon, self, delta)) as charge:
-            release = charge.keep(self.build(self.draw_paid(candidates).drawn, delta))
-            charge.spent = release.spent
-        return release
-
-    def delta_of(self, answers: object) -> Fraction:
+    def delta_of(self, prepared: Candidates) -> Fraction:
         """The δ of a release of these answers: 0, unless their items are unknown."""
-        if not _is_of_unknown_items(answers):
-            return Fraction(0)
-        reach = getattr(answers, "reach", None)
-        if reach is None:
-            raise ValueError(
-                "answers must have a reach: without max_items one unit alone may have any number "
-                "of items"
-            )
-        return self.delta(reach)
+        reach = prepared.reach if isinstance(prepared, InGroups) else None
+        return Fraction(0) if reach is None else self.delta(reach)
 
-    def prepare(
-        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
-    ) -> Candidates:
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
 
         Of unknown items there may be none, and where they stand among others is not told.
         """
-        if not _is_of_unknown_items(answers):
-            return self.without_line.candidates(answers, labels)
-        assert isinstance(answers, PrivateCounts)
+        if not isinstance(answers, PrivateCounts) or not answers.unknown:
+            return candidates(self, self.law, answers, labels)
         if labels is not None:
             raise ValueError("labels must be left out: nobody knows the items beforehand")
-        self.delta_of(answers)
-        self.without_line.require_facts(answers, unknown=True)
+        if answers.reach is None:
+            raise ValueError(
+                "answers must have a reach: without max_items one unit alone may have any number "
+                "of items"
+            )
+        require_claims(self, answers, unknown=True)
         groups = answers.groups()
         values = groups.values
         steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
-        return InGroups(steps, None, groups)
+        return InGroups(steps, None, groups, answers.reach)
 
     def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
         return choose_above(self.in_steps(), candidates, secure_bits())
+
+    def made(self, prepared: Candidates) -> HybridRelease:
+        return self.build(self.draw_paid(prepared).drawn, self.delta_of(prepared))
 
     def build(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> HybridRelease:
         """The release of what was drawn, where the δ that was promised is this."""
@@ -363,7 +336,3 @@ def choose_above(program: HybridTopK, candidates: Candidates, bits: Bits) -> Dra
     # Views would hold more than is released.
     indices, leads = cut.indices[0, :count].copy(), cut.leads[0, :count].copy()
     return Draw(Ranking(indices, named(indices, candidates.labels), leads), answers[indices])
-
-
-def _is_of_unknown_items(answers: object) -> bool:
-    return isinstance(answers, PrivateCounts) and getattr(answers, "unknown", False)

@@ -13,37 +13,39 @@ on half of the grid, and so does the lead.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.budget.account import Account, Request, charged
-from dpgap.data.private_counts import (
-    Found,
-    GroupedAnswers,
-    Groups,
-    PrivateCounts,
-    errors_without_answers,
-    tally,
-)
+from dpgap.data.private_counts import Found, Groups, tally
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.grid import Grid
+from dpgap.exact.grid import Grid, read_grid
 from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
-from dpgap.exact.parameters import Rational, positive_integer
+from dpgap.exact.parameters import (
+    Exact,
+    ExactOrNone,
+    boolean,
+    declared,
+    derived,
+    parameter,
+    positive_integer,
+    positive_rational,
+)
 from dpgap.exact.reals import Integers
 from dpgap.mechanisms.joint_kernel import Classes, select_classes, winner_and_lead
+from dpgap.mechanisms.mechanism import Answers, Draw, Selecting
 from dpgap.mechanisms.top_k import (
     Candidates,
-    Draw,
     InGroups,
     NoisyTopK,
+    candidates,
     extremes,
     extremes_undone,
+    law_for,
     named,
     shift_of,
 )
@@ -54,8 +56,8 @@ _HALF = Fraction(1, 2)
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False)
-class JointTopK:
+@declared()
+class JointTopK(Selecting[Candidates, JointRelease]):
     """Find the set of the k largest answers, and how far it leads any other set.
 
     The noise does not grow with k: choose it where the k largest answers stand out as a set. A set
@@ -86,42 +88,30 @@ class JointTopK:
     ('pea', 'oat')
     """
 
-    k: int
-    epsilon: Fraction
-    monotonic: bool
-    sensitivity: Fraction
-    grid: Fraction | None
-    law: MemorylessLaw = field(init=False, repr=False, compare=False)
+    k: int = parameter(positive_integer)
+    epsilon: Exact = parameter(positive_rational)
+    _: KW_ONLY
+    monotonic: bool = parameter(boolean, default=False)
+    sensitivity: Exact = parameter(positive_rational, default=1)
+    grid: ExactOrNone = parameter(read_grid, default=None)
+    law: MemorylessLaw = derived(lambda self: law_for(self, 1, "exponential"))
     """The noise that each set's half-margin gets."""
-    over_sets: NoisyTopK = field(init=False, repr=False, compare=False)
-    """The Noisy Max that this is, its answers being the half-margins of sets.
 
-    It asks of them that they move by amounts within 2Δ of each other, or within Δ if monotonic;
-    docs/joint-top-k.md shows that half-margins do.
-    """
+    @property
+    def over_sets(self) -> NoisyTopK:
+        """The Noisy Max that this is, its answers being the half-margins of sets.
 
-    def __init__(
-        self,
-        k: int,
-        epsilon: Rational,
-        *,
-        monotonic: bool = False,
-        sensitivity: Rational = 1,
-        grid: Rational | None = None,
-    ) -> None:
-        over_sets = NoisyTopK(
+        It asks of them that they move by amounts within 2Δ of each other, or within Δ if monotonic;
+        docs/joint-top-k.md shows that half-margins do.
+        """
+        return NoisyTopK(
             1,
-            epsilon,
-            monotonic=monotonic,
-            sensitivity=sensitivity,
+            self.epsilon,
+            monotonic=self.monotonic,
+            sensitivity=self.sensitivity,
             noise="exponential",
-            grid=grid,
+            grid=self.grid,
         )
-        keep = object.__setattr__
-        keep(self, "k", positive_integer("k", k))
-        for name in ("epsilon", "monotonic", "sensitivity", "grid", "law"):
-            keep(self, name, getattr(over_sets, name))
-        keep(self, "over_sets", over_sets)
 
     @property
     def half_step_law(self) -> MemorylessLaw:
@@ -183,44 +173,21 @@ class JointTopK:
         """As far as any half-margin can rise: Δ, or half of it if answers are monotonic."""
         return self.sensitivity * _HALF if self.monotonic else self.sensitivity
 
-    @errors_without_answers
-    def release(
-        self,
-        answers: ArrayLike | PrivateCounts | GroupedAnswers,
-        *,
-        labels: Sequence[Any] | None = None,
-        account: Account | None = None,
-    ) -> JointRelease:
-        """Select on secure exact noise. This is the only method that spends ε.
-
-        Parameters
-        ----------
-        answers
-            The private answers: an array or a Series, or counts that `dpgap.counts` made.
-        labels
-            Public names of the answers, in the same order. A Series brings its own.
-        account
-            What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
-        """
-        candidates = self.prepare(answers, labels)
-        with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.build(self.draw_paid(candidates).drawn))
-
-    def prepare(
-        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
-    ) -> Candidates:
-        """The answers in steps, and their labels; refused before anything is charged."""
-        candidates = self.over_sets.prepare(answers, labels)
-        if self.k >= candidates.size:
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+        found = candidates(self, self.law, answers, labels)
+        if self.k >= found.size:
             raise ValueError(
-                f"k must be below the number of answers, {candidates.size}, not {self.k}: "
+                f"k must be below the number of answers, {found.size}, not {self.k}: "
                 "all answers together are the top set, whatever they are"
             )
-        return candidates
+        return found
 
     def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
         """Select; the caller has paid."""
         return choose_set(self, candidates, secure_bits())
+
+    def made(self, prepared: Candidates) -> JointRelease:
+        return self.build(self.draw_paid(prepared).drawn)
 
     def build(self, drawn: TopSet) -> JointRelease:
         """The release of what was drawn."""

@@ -6,47 +6,46 @@ otherwise, every value gets a draw of its own, and that draw makes up for the va
 A pipeline measures what it selected on a grid that may be `finer` than the selection's.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from fractions import Fraction
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.budget.account import Account, Request, charged
-from dpgap.data.private_counts import PrivateCounts, array_of, errors_without_answers
+from dpgap.data.private_counts import PrivateCounts, array_of
 from dpgap.estimates.errors import MeasurementError, ValueLaw
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.grid import MAX_STEPS, Grid
+from dpgap.exact.grid import MAX_STEPS, Grid, read_grid
 from dpgap.exact.laws import LaplaceNoise, Noise, Scalar
-from dpgap.exact.parameters import Rational, boolean, positive_rational
+from dpgap.exact.parameters import (
+    Exact,
+    ExactOrNone,
+    boolean,
+    declared,
+    parameter,
+    positive_rational,
+)
 from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, shells
+from dpgap.mechanisms.mechanism import Claims, Measuring
 from dpgap.releases.drawn import Values
 from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
 
 L = TypeVar("L", bound=ValueLaw)
 
 
-class Selection(Protocol):
-    """What found the answers to be measured, as far as a measurement needs to know it."""
-
-    @property
-    def sensitivity(self) -> Fraction: ...
-    @property
-    def grid(self) -> Fraction | None: ...
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Measurement(ABC, Generic[L]):
+@declared()
+class Measurement(Measuring[MeasuredValues], Generic[L]):
     """Values with noise; a frozen value itself, like every mechanism."""
 
-    epsilon: Fraction
-    sensitivity: Fraction
-    grid: Fraction | None
+    epsilon: Exact = parameter(positive_rational, then=lambda self: self._epsilon())
+    _: KW_ONLY
+    sensitivity: Exact = parameter(positive_rational, default=1)
+    grid: ExactOrNone = parameter(read_grid, default=None)
 
     finer: ClassVar[int] = 1
     """How many steps a pipeline measures with, for one of its selection."""
@@ -55,22 +54,17 @@ class Measurement(ABC, Generic[L]):
     lost: ClassVar[float] = 0.0
     """How much of a step noise on the grid is below zero on average; it is added again."""
 
-    def __init__(
-        self, epsilon: Rational, *, sensitivity: Rational = 1, grid: Rational | None = None
-    ) -> None:
-        keep = object.__setattr__
-        keep(self, "epsilon", positive_rational("epsilon", epsilon))
-        keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
-        keep(self, "grid", Grid.read(grid).declared)
+    def _epsilon(self) -> Fraction:
         require_scale(self.law_in_steps(1).scale)
+        return self.epsilon
 
     @classmethod
-    def after(cls, selection: Selection, epsilon: Fraction) -> Self:
+    def after(cls, selection: Claims, epsilon: Fraction) -> Self:
         """What measures the answers that were selected."""
         return cls(epsilon, **cls.on_finer_grid(selection))
 
     @classmethod
-    def on_finer_grid(cls, selection: Selection) -> dict[str, Fraction]:
+    def on_finer_grid(cls, selection: Claims) -> dict[str, Fraction]:
         """The sensitivity of the answers that were selected, and the grid to measure them on."""
         grid = Grid(selection.grid)
         whole = grid.up(selection.sensitivity) * grid.step
@@ -108,17 +102,8 @@ class Measurement(ABC, Generic[L]):
         """The proof: each draw makes up for its own value's change, at most Δ."""
         return [before - after for before, after in zip(values, neighbour, strict=True)]
 
-    @errors_without_answers
-    def release(
-        self, values: ArrayLike | PrivateCounts, *, account: Account | None = None
-    ) -> MeasuredValues:
-        """Measure `values` on secure exact noise and charge the `account`, if there is one.
-
-        This is the only method that spends ε.
-        """
-        steps = self.prepare(values)
-        with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.build(self.draw_paid(steps)))
+    def made(self, prepared: Integers) -> MeasuredValues:
+        return self.build(self.draw_paid(prepared))
 
     def build(self, drawn: Values) -> MeasuredValues:
         """The release of what was drawn."""
@@ -131,8 +116,7 @@ class Measurement(ABC, Generic[L]):
             mechanisms=(MechanismUsed.of(self),),
         )
 
-    def prepare(self, values: ArrayLike | PrivateCounts) -> Integers:
-        """The values in steps; refused before anything is charged."""
+    def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
         array = array_of(values, sensitivity=self.sensitivity, monotonic=self.same_way)
         steps = Grid(self.grid).steps(array, "values")
         require_scale(self.law_in_steps(steps.size).scale)
@@ -173,9 +157,10 @@ class Measurement(ABC, Generic[L]):
         return self.error(count).half_width(level)
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class Joint(Measurement[ShellNoise]):
     """A measurement whose noise is drawn for all values together."""
+
+    __slots__ = ()
 
     finer: ClassVar[int] = 16  # so that intervals need no rounding up
 
@@ -195,7 +180,7 @@ class Joint(Measurement[ShellNoise]):
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False)
+@declared()
 class Laplace(Measurement[LaplaceNoise]):
     """Measure values with Laplace noise.
 
@@ -237,7 +222,7 @@ class Laplace(Measurement[LaplaceNoise]):
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False)
+@declared()
 class Cube(Joint):
     """Measure values of any kind together.
 
@@ -281,7 +266,7 @@ class Cube(Joint):
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False)
+@declared()
 class CountHull(Joint):
     """Measure values that one person can only move the same way, such as counts.
 
@@ -308,23 +293,13 @@ class CountHull(Joint):
     [120.0, 80.0, 33.0]
     """
 
-    monotonic: bool
+    _: KW_ONLY
+    monotonic: bool = parameter(boolean, default=False)
 
     same_way: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        epsilon: Rational,
-        *,
-        monotonic: bool = False,
-        sensitivity: Rational = 1,
-        grid: Rational | None = None,
-    ) -> None:
-        Measurement.__init__(self, epsilon, sensitivity=sensitivity, grid=grid)
-        object.__setattr__(self, "monotonic", boolean("monotonic", monotonic))
-
     @classmethod
-    def after(cls, selection: Selection, epsilon: Fraction) -> Self:
+    def after(cls, selection: Claims, epsilon: Fraction) -> Self:
         """What measures the answers that were selected; the selection knows that they fit."""
         return cls(epsilon, monotonic=True, **cls.on_finer_grid(selection))
 
@@ -357,14 +332,14 @@ class CountHull(Joint):
         changes = zip(values, neighbour, strict=True)
         return [rise, *(rise + before - after for before, after in changes)]
 
-    def prepare(self, values: ArrayLike | PrivateCounts) -> Integers:
+    def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
         if not (self.monotonic or getattr(values, "monotonic", False) is True):
             raise ValueError(
                 "monotonic must be True: the hull is private only for values that neighbouring "
                 "data always move the same way, such as counts when a person is added or taken "
                 "away. Say so with monotonic=True, or use Cube"
             )
-        return Measurement.prepare(self, values)
+        return Measurement.steps_of(self, values)
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
         coordinates = Joint.draws(self, count, runs, bits)

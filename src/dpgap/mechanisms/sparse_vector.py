@@ -14,7 +14,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -23,15 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.budget.account import (
-    Account,
-    BudgetExhausted,
-    Charge,
-    Request,
-    charged,
-    reserved,
-    settle,
-)
+from dpgap.budget.account import Account, BudgetExhausted, Request, reserved, settle
 from dpgap.data.private_counts import (
     Chunk,
     Found,
@@ -43,12 +35,20 @@ from dpgap.data.private_counts import (
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import ProcessBound, secure_bits
-from dpgap.exact.grid import MAX_STEPS, Grid, require_labels
+from dpgap.exact.grid import MAX_STEPS, Grid, read_grid, require_labels
 from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, law_named, require_noise
 from dpgap.exact.parameters import (
+    Exact,
+    ExactOrNone,
+    Parameter,
     Rational,
+    altered,
     boolean,
     confidence_level,
+    declared,
+    derived,
+    or_none,
+    parameter,
     positive_integer,
     positive_rational,
     rational,
@@ -56,8 +56,8 @@ from dpgap.exact.parameters import (
     share,
 )
 from dpgap.exact.reals import Floats, GridNoise, Integers, require_scale
+from dpgap.mechanisms.mechanism import Draw, Mechanism
 from dpgap.mechanisms.sparse_vector_kernel import Sifting
-from dpgap.mechanisms.top_k import Draw
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
 from dpgap.releases.release import AboveRelease, MechanismUsed, Promise
@@ -78,6 +78,8 @@ class Stream(NamedTuple):
     """The labels of the answers by their positions."""
     source: PrivateCounts | None = None
     """Whose facts a mechanism must not contradict; None where answers have no facts."""
+    most: int | None = None
+    """How many answers above end the run; None for as many as can be paid."""
 
     def __repr__(self) -> str:
         return sealed(self)
@@ -143,25 +145,37 @@ class Outcome(NamedTuple):
     gap: Scalar
 
 
-def laws_of(mechanism: "SparseVector", branches: int) -> tuple[Law, tuple[Branch, ...]]:
-    """The threshold's noise and the branches."""
-    grid = Grid(mechanism.grid)
+def threshold_law_of(mechanism: "SparseVector") -> Law:
+    """The threshold's noise, if its scale and those of the branches can be drawn."""
+    grid, branches = Grid(mechanism.grid), mechanism.shape[0]
+    if mechanism.k << (branches - 1) > MAX_STEPS:
+        raise ValueError(f"k must be at most 2^60 over 2^(branches - 1), not {mechanism.k}")
+    if abs(mechanism.threshold) > MAX_STEPS * grid.step:
+        raise ValueError("threshold must lie within ±2^60 grid steps")
     steps = grid.up(mechanism.sensitivity)
-    delta = steps * grid.step
     doubled = 1 if mechanism.monotonic else 2
     own_charge = mechanism.threshold_share * mechanism.epsilon
     dearest = (mechanism.epsilon - own_charge) / mechanism.k
     for charge in (own_charge, dearest, dearest / (1 << branches - 1)):
         require_scale(doubled * steps / charge, Fraction(steps))
-    threshold_law = law_named(mechanism.noise, delta / own_charge, delta)
+    delta = steps * grid.step
+    return law_named(mechanism.noise, delta / own_charge, delta)
+
+
+def ways_of(mechanism: "SparseVector") -> tuple[Branch, ...]:
+    """The branches, cheapest first: each charges twice as much as the one before."""
+    grid, branches = Grid(mechanism.grid), mechanism.shape[0]
+    delta = grid.up(mechanism.sensitivity) * grid.step
+    doubled = 1 if mechanism.monotonic else 2
+    dearest = (1 - mechanism.threshold_share) * mechanism.epsilon / mechanism.k
     ways = []
     for number in range(1, branches + 1):
         units = 1 << (number - 1)
         charge = dearest * units / (1 << (branches - 1))
         law = law_named(mechanism.noise, doubled * delta / charge, delta)
-        demanded = _margin(law, threshold_law, grid, is_last=number == branches)
+        demanded = _margin(law, mechanism.threshold_law, grid, is_last=number == branches)
         ways.append(Branch(number, units, charge, law, demanded))
-    return threshold_law, tuple(ways)
+    return tuple(ways)
 
 
 def limits_of(ways: Sequence[Branch], capacity: int, drain: bool) -> tuple[int, ...]:
@@ -350,7 +364,7 @@ class Run(ProcessBound):
         with self._alone():
             closed, self._closed = self._closed, True
             if credit and not (closed or self._interrupted):
-                settle(self._reservation, Charge(self.spent))
+                settle(self._reservation, self.spent)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -389,9 +403,16 @@ class Run(ProcessBound):
 _MAX_BRANCHES = 16
 
 
+def _read_branches(name: str, value: object) -> int:
+    branches = positive_integer(name, value)
+    if branches > _MAX_BRANCHES:
+        raise ValueError(f"{name} must be at most {_MAX_BRANCHES}, not {branches}")
+    return branches
+
+
 @public
-@dataclass(frozen=True, slots=True, init=False)
-class SparseVector:
+@declared()
+class SparseVector(Mechanism[Stream, AboveRelease]):
     """Find the first k answers that are above a threshold, and by how much.
 
     Guarantee: pure ε-differential privacy of everything said about the stream, gaps included.
@@ -424,60 +445,30 @@ class SparseVector:
     ([1, 3], 4)
     """
 
-    threshold: Fraction
-    k: int
-    epsilon: Fraction
-    monotonic: bool
-    sensitivity: Fraction
-    threshold_share: Fraction
-    noise: str
-    grid: Fraction | None
-    threshold_law: Law = field(init=False, repr=False, compare=False)
+    threshold: Exact = parameter(rational)
+    k: int = parameter(positive_integer)
+    epsilon: Exact = parameter(positive_rational)
+    _: KW_ONLY
+    monotonic: bool = parameter(boolean, default=False)
+    sensitivity: Exact = parameter(positive_rational, default=1)
+    threshold_share: Parameter[Rational | None, Fraction] = parameter(
+        or_none(share),
+        default=None,
+        then=lambda self: self.threshold_share or best_threshold_share(self.k, self.monotonic),
+    )
+    noise: str = parameter(require_noise, default="laplace")
+    grid: ExactOrNone = parameter(read_grid, default=None)
+    threshold_law: Law = derived(threshold_law_of)
     """The noise that the threshold gets."""
-    ways: tuple[Branch, ...] = field(init=False, repr=False, compare=False)
+    ways: tuple[Branch, ...] = derived(ways_of)
     """The branches in the order in which they are tried, cheapest first."""
-    limits: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    limits: tuple[int, ...] = derived(
+        lambda self: limits_of(self.ways, self.capacity, self.shape[1])
+    )
     """For each branch, the most units that may be used before it is tried."""
 
-    def __init__(
-        self,
-        threshold: Rational,
-        k: int,
-        epsilon: Rational,
-        *,
-        monotonic: bool = False,
-        sensitivity: Rational = 1,
-        threshold_share: Rational | None = None,
-        noise: str = "laplace",
-        grid: Rational | None = None,
-    ) -> None:
-        keep = object.__setattr__
-        keep(self, "threshold", rational("threshold", threshold))
-        keep(self, "k", positive_integer("k", k))
-        keep(self, "epsilon", positive_rational("epsilon", epsilon))
-        keep(self, "monotonic", boolean("monotonic", monotonic))
-        keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
-        keep(
-            self,
-            "threshold_share",
-            best_threshold_share(self.k, self.monotonic)
-            if threshold_share is None
-            else share("threshold_share", threshold_share),
-        )
-        keep(self, "noise", require_noise(noise))
-        where = Grid.read(grid)
-        keep(self, "grid", where.declared)
-        branches, drain = self._shape()
-        if self.k << (branches - 1) > MAX_STEPS:
-            raise ValueError(f"k must be at most 2^60 over 2^(branches - 1), not {k}")
-        if abs(self.threshold) > MAX_STEPS * where.step:
-            raise ValueError("threshold must lie within ±2^60 grid steps")
-        threshold_law, ways = laws_of(self, branches)
-        keep(self, "threshold_law", threshold_law)
-        keep(self, "ways", ways)
-        keep(self, "limits", limits_of(ways, self.capacity, drain))
-
-    def _shape(self) -> tuple[int, bool]:
+    @property
+    def shape(self) -> tuple[int, bool]:
         """How many branches there are, and whether the budget is drained."""
         return 1, False
 
@@ -556,16 +547,14 @@ class SparseVector:
         """The same mechanism, for answers in whole grid steps."""
         grid = Grid(self.grid)
         steps = 1 / grid.step
-        scaled = object.__new__(type(self))
-        for each in fields(self):
-            object.__setattr__(scaled, each.name, getattr(self, each.name))
-        keep = object.__setattr__
-        keep(scaled, "threshold", grid.up(self.threshold))
-        keep(scaled, "sensitivity", grid.up(self.sensitivity))
-        keep(scaled, "grid", None)
-        keep(scaled, "threshold_law", self.threshold_law.scaled(steps))
-        keep(scaled, "ways", tuple(way.in_steps(steps) for way in self.ways))
-        return scaled
+        return altered(
+            self,
+            threshold=grid.up(self.threshold),
+            sensitivity=grid.up(self.sensitivity),
+            grid=None,
+            threshold_law=self.threshold_law.scaled(steps),
+            ways=tuple(way.in_steps(steps) for way in self.ways),
+        )
 
     @property
     def gap_offsets(self) -> Floats:
@@ -602,11 +591,9 @@ class SparseVector:
         those of an engine as a stream.
         """
         stream = self.prepare(answers, labels)
-        most = None if max_answers is None else positive_integer("max_answers", max_answers)
-        with charged(account, Request(self.epsilon, self)) as charge:
-            release = charge.keep(self.build(self.draw_paid(stream, most).drawn))
-            charge.spent = release.spent
-        return release
+        if max_answers is not None:
+            stream = stream._replace(most=positive_integer("max_answers", max_answers))
+        return self.release_prepared(stream, account)
 
     def prepare(
         self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None
@@ -632,9 +619,12 @@ class SparseVector:
         array = Grid(self.grid).steps(answers)
         return Stream.of(array, require_labels(labels, array.size, answers))
 
-    def draw_paid(self, stream: Stream, max_answers: int | None = None) -> Draw[Above]:
+    def made(self, prepared: Stream) -> AboveRelease:
+        return self.build(self.draw_paid(prepared).drawn)
+
+    def draw_paid(self, stream: Stream) -> Draw[Above]:
         """Go through the stream; the caller has paid."""
-        sifting = Sifting(self.in_steps(), 1, secure_bits(), max_answers)
+        sifting = Sifting(self.in_steps(), 1, secure_bits(), stream.most)
         parts = []
         for chunk in stream.chunks:
             if chunk.places is None:
@@ -682,7 +672,7 @@ class SparseVector:
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False)
+@declared()
 class AdaptiveSparseVector(SparseVector):
     """Sparse Vector that charges less for answers far above the threshold.
 
@@ -708,38 +698,10 @@ class AdaptiveSparseVector(SparseVector):
     ([1, 1], True)
     """
 
-    branches: int
-    drain: bool
+    _: KW_ONLY
+    branches: int = parameter(_read_branches, default=2)
+    drain: bool = parameter(boolean, default=False)
 
-    def __init__(
-        self,
-        threshold: Rational,
-        k: int,
-        epsilon: Rational,
-        *,
-        monotonic: bool = False,
-        sensitivity: Rational = 1,
-        threshold_share: Rational | None = None,
-        noise: str = "laplace",
-        grid: Rational | None = None,
-        branches: int = 2,
-        drain: bool = False,
-    ) -> None:
-        object.__setattr__(self, "branches", positive_integer("branches", branches))
-        object.__setattr__(self, "drain", boolean("drain", drain))
-        if self.branches > _MAX_BRANCHES:
-            raise ValueError(f"branches must be at most {_MAX_BRANCHES}, not {branches}")
-        SparseVector.__init__(
-            self,
-            threshold,
-            k,
-            epsilon,
-            monotonic=monotonic,
-            sensitivity=sensitivity,
-            threshold_share=threshold_share,
-            noise=noise,
-            grid=grid,
-        )
-
-    def _shape(self) -> tuple[int, bool]:
+    @property
+    def shape(self) -> tuple[int, bool]:
         return self.branches, self.drain

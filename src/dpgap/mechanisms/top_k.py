@@ -11,15 +11,14 @@ single gaps would each lose half a step, and 25 of them add up to a bias of −1
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, field
 from fractions import Fraction
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.budget.account import Account, Request, charged
+from dpgap.budget.account import Account
 from dpgap.data.private_counts import (
     GroupedAnswers,
     Groups,
@@ -30,7 +29,7 @@ from dpgap.data.private_counts import (
 )
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.grid import Grid, require_labels
+from dpgap.exact.grid import Grid, read_grid, require_labels
 from dpgap.exact.laws import (
     MemorylessLaw,
     Noise,
@@ -41,10 +40,20 @@ from dpgap.exact.laws import (
     require_noise,
     require_real,
 )
-from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational
+from dpgap.exact.parameters import (
+    Exact,
+    ExactOrNone,
+    boolean,
+    declared,
+    derived,
+    parameter,
+    positive_integer,
+    positive_rational,
+)
 from dpgap.exact.reals import Integers, require_scale
+from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting
 from dpgap.mechanisms.top_k_kernel import GroupedSelection, TopKProgram, select, select_grouped
-from dpgap.releases.drawn import Drawn, Ranking
+from dpgap.releases.drawn import Ranking
 from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
 
 # --------------------------------------------------------------------------------------------------
@@ -52,19 +61,6 @@ from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelea
 #
 # Both give the same winners with the same chances. One by one costs a look at every answer, in
 # groups a look at every value, however many answers have it.
-
-
-D = TypeVar("D", bound=Drawn)
-
-
-class Draw(NamedTuple, Generic[D]):
-    """What was drawn; and the private answers of the chosen, in steps, to be measured next."""
-
-    drawn: D
-    private_answers: Integers
-
-    def __repr__(self) -> str:
-        return sealed(self)
 
 
 class OneByOne(NamedTuple):
@@ -102,6 +98,8 @@ class InGroups(NamedTuple):
     labels: Sequence[Any] | None
     """Labels of the answers by their positions, where they are not the groups' own."""
     groups: Groups
+    reach: int | None = None
+    """Where items are unknown: the most that one unit alone may have."""
 
     def __repr__(self) -> str:
         return sealed(self)
@@ -130,6 +128,49 @@ class InGroups(NamedTuple):
 
 
 Candidates = OneByOne | InGroups
+
+
+def candidates(
+    own: Claims, law: RealLaw, answers: Answers, labels: Sequence[Any] | None
+) -> Candidates:
+    """The answers in steps, and their labels; refused before anything is charged."""
+    if isinstance(answers, PrivateCounts):
+        require_claims(own, answers, labelled=labels is not None)
+        if not isinstance(law, MemorylessLaw):  # the largest draws have no short form
+            if answers.labels is None:
+                require_memoryless(law, "where the domain is a table")
+            labels = answers.labels if labels is None else labels
+            answers = answers.expanded()
+    if isinstance(answers, PrivateCounts | GroupedAnswers):
+        require_memoryless(law, "for grouped answers")
+        groups = answers.groups()
+        names = require_labels(labels, len(answers))
+        return InGroups(Grid(own.grid).steps(groups.values), names, groups)
+    steps = Grid(own.grid).steps(answers)
+    return OneByOne(steps, require_labels(labels, steps.size, answers))
+
+
+def require_claims(
+    own: Claims, answers: PrivateCounts, *, labelled: bool = False, unknown: bool = False
+) -> None:
+    """Refuse counts that contradict what is claimed of them."""
+    require_facts(
+        answers,
+        sensitivity=own.sensitivity,
+        monotonic=own.monotonic,
+        labelled=labelled,
+        grid=own.grid,
+        unknown=unknown,
+    )
+
+
+def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
+    """The noise that each answer gets where ε is for so many winners, each for itself."""
+    grid = Grid(own.grid)
+    delta = grid.up(own.sensitivity)
+    scale = (1 if own.monotonic else 2) * winners * delta / own.epsilon
+    require_scale(scale, Fraction(delta))
+    return require_real(law_named(noise, scale * grid.step, delta * grid.step))
 
 
 def named(indices: Integers, labels: Sequence[Any] | None) -> tuple[Any, ...] | None:
@@ -207,8 +248,8 @@ def shift_of(place: int, falls: Sequence[Scalar], winners: Any, by: Extremes) ->
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False)
-class NoisyTopK:
+@declared()
+class NoisyTopK(Selecting[Candidates, TopKRelease]):
     """Find the k largest answers and the gaps between them.
 
     Answers are *monotonic* if one person can only move all of them up, or all of them down, as
@@ -237,39 +278,15 @@ class NoisyTopK:
     ('oat', 'pea')
     """
 
-    k: int
-    epsilon: Fraction
-    monotonic: bool
-    sensitivity: Fraction
-    noise: str
-    grid: Fraction | None
-    law: RealLaw = field(init=False, repr=False, compare=False)
+    k: int = parameter(positive_integer)
+    epsilon: Exact = parameter(positive_rational)
+    _: KW_ONLY
+    monotonic: bool = parameter(boolean, default=False)
+    sensitivity: Exact = parameter(positive_rational, default=1)
+    noise: str = parameter(require_noise, default="laplace")
+    grid: ExactOrNone = parameter(read_grid, default=None)
+    law: RealLaw = derived(lambda self: law_for(self, self.k, self.noise))
     """The noise that each answer gets."""
-
-    def __init__(
-        self,
-        k: int,
-        epsilon: Rational,
-        *,
-        monotonic: bool = False,
-        sensitivity: Rational = 1,
-        noise: str = "laplace",
-        grid: Rational | None = None,
-    ) -> None:
-        keep = object.__setattr__
-        keep(self, "k", positive_integer("k", k))
-        keep(self, "epsilon", positive_rational("epsilon", epsilon))
-        keep(self, "monotonic", boolean("monotonic", monotonic))
-        keep(self, "sensitivity", positive_rational("sensitivity", sensitivity))
-        keep(self, "noise", require_noise(noise))
-        where = Grid.read(grid)
-        keep(self, "grid", where.declared)
-        delta = where.up(self.sensitivity)
-        doubled = 1 if self.monotonic else 2
-        scale = doubled * self.k * delta / self.epsilon
-        require_scale(scale, Fraction(delta))
-        law = law_named(self.noise, scale * where.step, delta * where.step)
-        keep(self, "law", require_real(law))
 
     def in_steps(self) -> "NoisyTopK":
         """The same mechanism, for answers in whole grid steps."""
@@ -346,75 +363,18 @@ class NoisyTopK:
         # Monotonic answers all move the same way, so their sum tells which way that is.
         return 0 if self.monotonic and sum(neighbour) <= sum(answers) else self.sensitivity
 
-    @errors_without_answers
-    def release(
-        self,
-        answers: ArrayLike | PrivateCounts | GroupedAnswers,
-        *,
-        labels: Sequence[Any] | None = None,
-        account: Account | None = None,
-    ) -> TopKRelease:
-        """Select on secure exact noise. This is the only method that spends ε.
-
-        Parameters
-        ----------
-        answers
-            The private answers: an array or a Series, or counts that `dpgap.counts` made.
-        labels
-            Public names of the answers, in the same order. A Series brings its own.
-        account
-            What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
-        """
-        candidates = self.prepare(answers, labels)
-        with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.build(self.draw_paid(candidates).drawn))
-
-    def prepare(
-        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
-    ) -> Candidates:
-        """The answers in steps, and their labels; refused before anything is charged."""
-        candidates = self.candidates(answers, labels)
-        if self.k > candidates.size:
-            raise ValueError(
-                f"k must be at most the number of answers, {candidates.size}, not {self.k}"
-            )
-        return candidates
-
-    def candidates(
-        self, answers: ArrayLike | PrivateCounts | GroupedAnswers, labels: Sequence[Any] | None
-    ) -> Candidates:
-        """The same, however few they are."""
-        if isinstance(answers, PrivateCounts):
-            self.require_facts(answers, labelled=labels is not None)
-            if not isinstance(self.law, MemorylessLaw):  # the largest draws have no short form
-                if answers.labels is None:
-                    require_memoryless(self.law, "where the domain is a table")
-                labels = answers.labels if labels is None else labels
-                answers = answers.expanded()
-        if isinstance(answers, PrivateCounts | GroupedAnswers):
-            require_memoryless(self.law, "for grouped answers")
-            groups = answers.groups()
-            names = require_labels(labels, len(answers))
-            return InGroups(Grid(self.grid).steps(groups.values), names, groups)
-        steps = Grid(self.grid).steps(answers)
-        return OneByOne(steps, require_labels(labels, steps.size, answers))
-
-    def require_facts(
-        self, answers: PrivateCounts, *, labelled: bool = False, unknown: bool = False
-    ) -> None:
-        """Refuse counts that contradict what is claimed of them here."""
-        require_facts(
-            answers,
-            sensitivity=self.sensitivity,
-            monotonic=self.monotonic,
-            labelled=labelled,
-            grid=self.grid,
-            unknown=unknown,
-        )
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+        found = candidates(self, self.law, answers, labels)
+        if self.k > found.size:
+            raise ValueError(f"k must be at most the number of answers, {found.size}, not {self.k}")
+        return found
 
     def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
         return candidates.choose(self.in_steps(), secure_bits())
+
+    def made(self, prepared: Candidates) -> TopKRelease:
+        return self.build(self.draw_paid(prepared).drawn)
 
     def build(self, drawn: Ranking) -> TopKRelease:
         """The release of what was drawn."""
@@ -432,7 +392,7 @@ class NoisyTopK:
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False)
+@declared()
 class NoisyMax(NoisyTopK):
     """Find the largest answer and its gap to the runner-up: Noisy Top-K with k = 1.
 
@@ -455,29 +415,12 @@ class NoisyMax(NoisyTopK):
     2
     """
 
-    def __init__(
-        self,
-        epsilon: Rational,
-        *,
-        monotonic: bool = False,
-        sensitivity: Rational = 1,
-        noise: str = "laplace",
-        grid: Rational | None = None,
-    ) -> None:
-        NoisyTopK.__init__(
-            self,
-            1,
-            epsilon,
-            monotonic=monotonic,
-            sensitivity=sensitivity,
-            noise=noise,
-            grid=grid,
-        )
+    k: int = field(default=1, init=False)
 
     @errors_without_answers
     def release(
         self,
-        answers: ArrayLike | PrivateCounts | GroupedAnswers,
+        answers: Answers,
         *,
         labels: Sequence[Any] | None = None,
         account: Account | None = None,

@@ -20,7 +20,7 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY
 from fractions import Fraction
 from functools import lru_cache
 from types import ModuleType
@@ -30,23 +30,38 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.budget.account import Account, Request, charged
+from dpgap.budget.account import Account
 from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, errors_without_answers
-from dpgap.exact.parameters import Rational, boolean, positive_rational, share
+from dpgap.exact.grid import read_grid
+from dpgap.exact.parameters import (
+    Exact,
+    ExactOrNone,
+    Parameter,
+    Rational,
+    boolean,
+    declared,
+    derived,
+    or_none,
+    parameter,
+    positive_integer,
+    positive_rational,
+    rational,
+    share,
+)
 from dpgap.exact.reals import require_scale
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
+from dpgap.mechanisms.mechanism import Answers, Selecting
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, Stream
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.pipelines.routes import (
-    Answers,
-    Facts,
     JointRoute,
     PaperRoute,
     RankedRoute,
+    claims_of,
     measured,
     winners_of,
 )
@@ -70,9 +85,30 @@ _NOISE = {"paper": "laplace"}
 _BRANCHES = {"best": 3, "paper": 2}
 
 
+def require_method(method: object, methods: Sequence[str]) -> str:
+    """`method`, if there is one of that name."""
+    if method not in methods:
+        raise ValueError(f"method must be one of {', '.join(map(repr, methods))}, not {method!r}")
+    return str(method)
+
+
+def _require_noise(pipeline: Any) -> str:
+    own, noise = _NOISE.get(pipeline.method, "exponential"), pipeline.noise
+    if noise is not None and noise != own:
+        raise ValueError(
+            f"noise must be {own!r} for method={pipeline.method!r}, not {noise!r}: "
+            "its estimates are right for that noise only"
+        )
+    return own
+
+
+def _as_given(_: str, value: object) -> object:
+    return value
+
+
 @public
-@dataclass(frozen=True, slots=True, init=False)
-class MeasuredTopK:
+@declared()
+class MeasuredTopK(Selecting[Candidates, Measured]):
     """Find the k largest answers and estimate them: `measured_top_k` as a value to use again.
 
     Parameters
@@ -86,49 +122,33 @@ class MeasuredTopK:
     ([2, 1], (2, 2))
     """
 
-    k: int
-    epsilon: Fraction
-    monotonic: bool
-    sensitivity: Fraction
-    method: str
-    split: Fraction | None
+    k: int = parameter(positive_integer)
+    epsilon: Exact = parameter(positive_rational)
+    _: KW_ONLY
+    monotonic: bool = parameter(boolean, default=False)
+    sensitivity: Exact = parameter(positive_rational, default=1)
+    method: str = parameter(lambda _, method: require_method(method, METHODS), default="best")
+    split: ExactOrNone = parameter(
+        or_none(share), default=None, then=lambda self: self.split or self._own_split()
+    )
     """The share of ε that selects; None where a look decides on it."""
-    grid: Fraction | None
-    route: RankedRoute | JointRoute | PaperRoute = field(repr=False, compare=False)
+    noise: str | None = parameter(_as_given, default=None, then=_require_noise, shown=False)
+    grid: ExactOrNone = parameter(read_grid, default=None)
+    route: RankedRoute | JointRoute | PaperRoute = derived(lambda self: self._route())
     """What is taken where nothing is looked at."""
-    looking: LookFirst | None = field(repr=False, compare=False)
+    looking: LookFirst | None = derived(lambda self: LookFirst.of(self) if self._looks else None)
     """What looks and then decides, if there are more answers than winners."""
 
-    def __init__(
-        self,
-        k: int,
-        epsilon: Rational,
-        *,
-        monotonic: bool = False,
-        sensitivity: Rational = 1,
-        method: str = "best",
-        split: Rational | None = None,
-        noise: str | None = None,
-        grid: Rational | None = None,
-    ) -> None:
-        method = require_method(method, METHODS)
-        _require_noise(noise, method)
-        whole, part = positive_rational("epsilon", epsilon), _share(split)
-        kind, select = _ROUTES[method], part or _SPLITS.get(method, _HALF)
-        facts = Facts(k, monotonic, sensitivity, grid)
-        route = kind.of(facts, select * whole, (1 - select) * whole)
-        facts = Facts.of(route.selection)
-        looks = method == "best" and facts.k > 1
-        values = {
-            **facts._asdict(),
-            "epsilon": whole,
-            "method": method,
-            "split": None if looks and part is None else select,
-            "route": route,
-            "looking": LookFirst.of(facts, whole, part) if looks else None,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    @property
+    def _looks(self) -> bool:
+        return self.method == "best" and self.k > 1
+
+    def _own_split(self) -> Fraction | None:
+        return None if self._looks else _SPLITS.get(self.method, _HALF)
+
+    def _route(self) -> RankedRoute | JointRoute | PaperRoute:
+        part = self.split or _HALF
+        return _ROUTES[self.method].of(self, part * self.epsilon, (1 - part) * self.epsilon)
 
     @property
     def selection(self) -> NoisyTopK | JointTopK:
@@ -145,25 +165,7 @@ class MeasuredTopK:
         """All routes that a release may take."""
         return (self.route,) if self.looking is None else (self.route, *self.looking.routes)
 
-    @errors_without_answers
-    def release(
-        self,
-        answers: Answers,
-        *,
-        labels: Sequence[Any] | None = None,
-        account: Account | None = None,
-    ) -> Measured:
-        """Look if the method does, select and measure on secure exact noise, then estimate.
-
-        `answers`, `labels` and `account` are as for `measured_top_k`. All of it is charged at once,
-        before anything is drawn.
-        """
-        candidates = self.prepare(answers, labels)
-        with charged(account, Request(self.epsilon, self)) as charge:
-            return charge.keep(self.build(self.draw_paid(candidates)))
-
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
-        """The answers in steps, and their labels; refused before anything is charged."""
         return self.route.prepare(answers, labels)
 
     def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
@@ -171,6 +173,9 @@ class MeasuredTopK:
         if self.looking is None or self.k >= candidates.size:
             return self.route.draw_paid(candidates)
         return self.looking.draw_paid(candidates)
+
+    def made(self, prepared: Candidates) -> Measured:
+        return self.build(self.draw_paid(prepared))
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[Any]) -> Measured:
@@ -181,8 +186,8 @@ class MeasuredTopK:
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False)
-class MeasuredAbove:
+@declared()
+class MeasuredAbove(Selecting[Stream, Measured]):
     """Find answers above a threshold and estimate them: `measured_above` as a value to use again.
 
     Parameters
@@ -195,85 +200,51 @@ class MeasuredAbove:
     [1, 3]
     """
 
-    selection: SparseVector
-    measurement: Laplace | Joint
-    method: str
-    split: Fraction = field(repr=False, compare=False)
+    threshold: Exact = parameter(rational, shown=False)
+    k: int = parameter(positive_integer, shown=False)
+    epsilon: Exact = parameter(positive_rational, shown=False)
+    _: KW_ONLY
+    adaptive: bool = parameter(boolean, default=False, shown=False)
+    branches: int | None = parameter(
+        _as_given, default=None, then=lambda self: self._branches(), shown=False
+    )
+    monotonic: bool = parameter(boolean, default=False, shown=False)
+    sensitivity: Exact = parameter(positive_rational, default=1, shown=False)
+    selection: SparseVector = derived(lambda self: self._selection(), shown=True)
+    measurement: Laplace | Joint = derived(lambda self: self._measurement(), shown=True)
+    method: str = parameter(lambda _, method: require_method(method, ABOVE_METHODS), default="best")
+    split: Parameter[Rational | None, Fraction] = parameter(
+        lambda name, value: _HALF if value is None else share(name, value),
+        default=None,
+        shown=False,
+    )
     """The share of ε that selects."""
+    noise: str | None = parameter(_as_given, default=None, then=_require_noise, shown=False)
+    grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
 
-    def __init__(
-        self,
-        threshold: Rational,
-        k: int,
-        epsilon: Rational,
-        *,
-        adaptive: bool = False,
-        branches: int | None = None,
-        monotonic: bool = False,
-        sensitivity: Rational = 1,
-        method: str = "best",
-        split: Rational | None = None,
-        noise: str | None = None,
-        grid: Rational | None = None,
-    ) -> None:
-        method = require_method(method, ABOVE_METHODS)
-        whole, part = positive_rational("epsilon", epsilon), _share(split) or _HALF
-        facts: dict[str, Any] = {
-            "monotonic": monotonic,
-            "sensitivity": sensitivity,
-            "noise": _require_noise(noise, method),
-            "grid": grid,
-        }
-        selection: SparseVector
-        if boolean("adaptive", adaptive):
-            facts["branches"] = _BRANCHES[method] if branches is None else branches
-            facts["drain"] = method == "best"
-            selection = AdaptiveSparseVector(threshold, k, part * whole, **facts)
-        elif branches is not None:
+    def _branches(self) -> int | None:
+        if self.branches is not None and not self.adaptive:
             raise ValueError("branches must be left out unless adaptive=True")
-        else:
-            selection = SparseVector(threshold, k, part * whole, **facts)
-        joint = CountHull if selection.monotonic else Cube
-        kind: type[Laplace | Joint] = joint if method == "best" else Laplace
-        measurement = kind.after(selection, (1 - part) * whole)
-        require_scale(measurement.law_in_steps(selection.capacity).scale)
-        values = {
-            "selection": selection,
-            "measurement": measurement,
-            "method": method,
-            "split": part,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        return _BRANCHES[self.method] if self.adaptive and self.branches is None else self.branches
 
-    @property
-    def epsilon(self) -> Fraction:
-        """The guarantee for both steps together."""
-        return self.selection.epsilon + self.measurement.epsilon
+    def _selection(self) -> SparseVector:
+        part, noise = self.split * self.epsilon, _require_noise(self)
+        own: dict[str, Any] = {"noise": noise, **claims_of(self)}
+        if not self.adaptive:
+            return SparseVector(self.threshold, self.k, part, **own)
+        own |= {"branches": self.branches, "drain": self.method == "best"}
+        return AdaptiveSparseVector(self.threshold, self.k, part, **own)
 
-    @errors_without_answers
-    def release(
-        self,
-        answers: ArrayLike | PrivateCounts | Stream,
-        *,
-        labels: Sequence[Any] | None = None,
-        account: Account | None = None,
-    ) -> Measured:
-        """Select and measure on secure exact noise, then estimate.
-
-        `answers`, `labels` and `account` are as for `measured_above`. As many answers as were
-        found are measured, be they more or fewer than k; where none was, that costs nothing.
-        """
-        stream = self.prepare(answers, labels)
-        with charged(account, Request(self.epsilon, self)) as charge:
-            release = charge.keep(self.build(self.draw_paid(stream)))
-            charge.spent = release.spent
-        return release
+    def _measurement(self) -> Laplace | Joint:
+        joint = CountHull if self.monotonic else Cube
+        kind: type[Laplace | Joint] = joint if self.method == "best" else Laplace
+        measurement = kind.after(self.selection, (1 - self.split) * self.epsilon)
+        require_scale(measurement.law_in_steps(self.selection.capacity).scale)
+        return measurement
 
     def prepare(
         self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None
     ) -> Stream:
-        """The answers as a stream; refused before anything is charged."""
         stream = self.selection.prepare(answers, labels)
         self.measurement.require_room(stream.extremes)
         return stream
@@ -284,6 +255,9 @@ class MeasuredAbove:
         if not private_answers.size:
             return Measuring(above)
         return Measuring(above, self.measurement.draw_selected(private_answers))
+
+    def made(self, prepared: Stream) -> Measured:
+        return self.build(self.draw_paid(prepared))
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[Above]) -> Measured:
@@ -298,27 +272,6 @@ class MeasuredAbove:
         steps = (("select", self.selection), ("measure", self.measurement))
         own = {**winners_of(selected), "measurements": values, "spent": spent}
         return measured(steps, self.method, self.selection.grid, found, **own)
-
-
-def require_method(method: object, methods: Sequence[str]) -> str:
-    """`method`, if there is one of that name."""
-    if method not in methods:
-        raise ValueError(f"method must be one of {', '.join(map(repr, methods))}, not {method!r}")
-    return str(method)
-
-
-def _require_noise(noise: str | None, method: str) -> str:
-    own = _NOISE.get(method, "exponential")
-    if noise is not None and noise != own:
-        raise ValueError(
-            f"noise must be {own!r} for method={method!r}, not {noise!r}: "
-            "its estimates are right for that noise only"
-        )
-    return own
-
-
-def _share(split: Rational | None) -> Fraction | None:
-    return None if split is None else share("split", split)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ it exactly on every route. The look is released too.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.exact.grid import Grid
+from dpgap.exact.parameters import declared, derived
 from dpgap.exact.reals import Floats, Integers
 from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.joint_kernel import log_choose
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint
-from dpgap.mechanisms.top_k import Candidates, NoisyTopK
-from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute
+from dpgap.mechanisms.top_k import Candidates
+from dpgap.pipelines.routes import JointRoute, RankedRoute, TopKClaims
 from dpgap.releases.drawn import Measuring, Values
 from dpgap.releases.release import Measured, MechanismUsed
 
@@ -286,7 +287,7 @@ def terms_for(k: int) -> Terms:
     return next(terms for least, terms in _TERMS.items() if k >= least)
 
 
-@dataclass(frozen=True, slots=True)
+@declared()
 class Rule:
     """Which share of ε chooses a set, or none: decided by a look at `ranks` of n answers."""
 
@@ -298,24 +299,16 @@ class Rule:
     unit: float
     """How much of an answer ε protects with noise of scale 1: the sensitivity over ε."""
     terms: Terms
-    places: Floats = field(init=False, repr=False, compare=False)
+    places: Floats = derived(lambda self: self._places())
     """What a look may be off by, spread evenly over its law."""
-    certain: float = field(init=False, repr=False, compare=False)
+    certain: float = derived(lambda self: _CERTAINLY * float(self.places.std()))
     """An answer measured so far below 0 is below 0."""
-    rates: Floats = field(init=False, repr=False, compare=False)
+    rates: Floats = derived(lambda self: CAUTION * np.array([*map(float, self.terms.set_shares)]))
     """The rates that sets are forecast with, one for each share."""
-    foretelling: Forecast = field(init=False, repr=False, compare=False)
+    foretelling: Forecast = derived(lambda self: forecast(self.k, self.n, self.ranks))
 
-    def __post_init__(self) -> None:
-        places = places_around(self.noise, _PLACES)
-        values = {
-            "places": places,
-            "certain": _CERTAINLY * float(places.std()),
-            "rates": CAUTION * np.array([float(share) for share in self.terms.set_shares]),
-            "foretelling": forecast(self.k, self.n, self.ranks),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    def _places(self) -> Floats:
+        return places_around(self.noise, _PLACES)
 
     def decide(self, looks: Floats) -> Integers:
         """For every row of looks: 0 to rank, else the number of the share of ε for a set, from 1.
@@ -418,9 +411,9 @@ class LookFirst:
     terms: Terms
 
     @classmethod
-    def of(cls, facts: Facts, epsilon: Fraction, split: Fraction | None) -> "LookFirst":
+    def of(cls, own: TopKClaims) -> "LookFirst":
         """How the best method does it. A `split` is the share that selects on whichever route."""
-        terms = terms_for(facts.k)
+        epsilon, split, terms = own.epsilon, own.split, terms_for(own.k)
         if split is not None:
             if split + terms.look >= 1:
                 raise ValueError(
@@ -429,9 +422,9 @@ class LookFirst:
                 )
             terms = terms._replace(set_shares=(split,), rank_share=split)
         left = 1 - terms.look
-        ranked = RankedRoute.of(facts, *_parts(epsilon, terms.rank_share, left))
-        sets = (JointRoute.of(facts, *_parts(epsilon, each, left)) for each in terms.set_shares)
-        looking = _measuring(ranked.selection, terms.look * epsilon)
+        ranked = RankedRoute.of(own, *_parts(epsilon, terms.rank_share, left))
+        sets = (JointRoute.of(own, *_parts(epsilon, each, left)) for each in terms.set_shares)
+        looking = _measuring(own, terms.look * epsilon)
         return cls(epsilon, looking, (ranked, *sets), terms)
 
     def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
@@ -489,11 +482,11 @@ def _rule(looking: LookFirst, n: int) -> Rule:
     )
 
 
-def _measuring(selection: NoisyTopK, epsilon: Fraction) -> Joint:
+def _measuring(own: TopKClaims, epsilon: Fraction) -> Joint:
     """What looks, on the answers' own grid: a look need not be fine."""
-    grid = selection.grid
-    whole = Grid(grid).up(selection.sensitivity) * Grid(grid).step
-    if selection.monotonic:
+    grid = own.grid
+    whole = Grid(grid).up(own.sensitivity) * Grid(grid).step
+    if own.monotonic:
         return CountHull(epsilon, monotonic=True, sensitivity=whole, grid=grid)
     return Cube(epsilon, sensitivity=whole, grid=grid)
 

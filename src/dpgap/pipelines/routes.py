@@ -18,18 +18,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from dpgap.data.private_counts import GroupedAnswers, PrivateCounts
+from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
-from dpgap.exact.parameters import Rational
 from dpgap.exact.reals import Floats, require_scale
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
+from dpgap.mechanisms.mechanism import Answers, Claims
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
@@ -40,26 +39,18 @@ if TYPE_CHECKING:
     from dpgap.pipelines.tables import Asked
 
 
-Answers = ArrayLike | PrivateCounts | GroupedAnswers
-"""What a top k may be asked of."""
+class TopKClaims(Claims, Protocol):
+    """What every route is told besides: how many winners, and the share of ε that selects."""
+
+    @property
+    def k(self) -> int: ...
+    @property
+    def split(self) -> Fraction | None: ...
 
 
-class Facts(NamedTuple):
-    """What every route is told: how many winners, and what one person can change."""
-
-    k: int
-    monotonic: bool
-    sensitivity: Rational
-    grid: Rational | None
-
-    @classmethod
-    def of(cls, selection: NoisyTopK | JointTopK) -> "Facts":
-        """What a selection was told, in exact numbers."""
-        return cls(*(getattr(selection, name) for name in cls._fields))
-
-    def of_answers(self) -> dict[str, Any]:
-        """What one person can change, as mechanisms are told."""
-        return {name: getattr(self, name) for name in ("monotonic", "sensitivity", "grid")}
+def claims_of(own: Claims) -> dict[str, Any]:
+    """What one person can change, as mechanisms are told."""
+    return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
 
 
 Steps = tuple[tuple[str, Any], ...]
@@ -197,9 +188,9 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     name: ClassVar[str] = "joint"
 
     @classmethod
-    def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
+    def of(cls, own: TopKClaims, to_select: Fraction, to_measure: Fraction) -> Self:
         """The route with these parts of ε."""
-        selection = JointTopK(facts.k, to_select, **facts.of_answers())
+        selection = JointTopK(own.k, to_select, **claims_of(own))
         return cls(selection, _together(selection, to_measure))
 
     def build(self, drawn: Measuring[TopSet], method: str) -> Measured:
@@ -256,9 +247,9 @@ class RankedRoute(_Ranking[Joint]):
     name: ClassVar[str] = "ranked"
 
     @classmethod
-    def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
+    def of(cls, own: TopKClaims, to_select: Fraction, to_measure: Fraction) -> Self:
         """The route with these parts of ε."""
-        selection = NoisyTopK(facts.k, to_select, noise="exponential", **facts.of_answers())
+        selection = NoisyTopK(own.k, to_select, noise="exponential", **claims_of(own))
         return cls(selection, _together(selection, to_measure))
 
     def _estimate(self, selected: TopKRelease, values: Floats) -> EstimatedWinners:
@@ -281,11 +272,11 @@ class PaperRoute(_Ranking[Laplace]):
     name: ClassVar[str] = "paper"
 
     @classmethod
-    def of(cls, facts: Facts, to_select: Fraction, to_measure: Fraction) -> Self:
+    def of(cls, own: TopKClaims, to_select: Fraction, to_measure: Fraction) -> Self:
         """The route with these parts of ε."""
-        selection = NoisyTopK(facts.k, to_select, noise="laplace", **facts.of_answers())
+        selection = NoisyTopK(own.k, to_select, noise="laplace", **claims_of(own))
         measurement = Laplace.after(selection, to_measure)
-        require_scale(measurement.law_in_steps(facts.k).scale)
+        require_scale(measurement.law_in_steps(own.k).scale)
         return cls(selection, measurement)
 
     def _estimate(self, selected: TopKRelease, values: Floats) -> EstimatedWinners:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, TypedDict, TypeVar, cast
 
 from dpgap._package import public
-from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, charged
+from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, pay
 from dpgap.data.counts import DomainLike, Table, counts, units_of
 from dpgap.data.domain import kind_of_label, text_of
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
@@ -310,9 +310,7 @@ class Counting:
 def _pay(question: Question, account: Account | None, draw: Callable[[], R], kind: type[R]) -> R:
     """Charge, draw, and archive the answer; a request that was charged before shows its answer."""
     try:
-        with charged(account, question.request()) as charge:
-            release = charge.keep(draw())
-            charge.spent = release.spent
+        return pay(account, question.request(), draw)
     except AlreadyCharged as before:
         if before.answered.document is None:
             raise
@@ -322,7 +320,6 @@ def _pay(question: Question, account: Account | None, draw: Callable[[], R], kin
                 "this request key was used for another request: use a key of its own for each"
             ) from None
         return cast(R, again.again())
-    return release
 
 
 def _paid_before(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import MeasuredAbove, measured_above, measured_top_k
-from dpgap.pipelines.routes import Facts, JointRoute, RankedRoute
+from dpgap.pipelines.routes import JointRoute, RankedRoute
 from dpgap.pipelines.tables import Asked, above, counted, top_k
 from dpgap.proof.audit import audit
 from dpgap.proof.auditing.above_line import audit_delta
@@ -96,8 +97,8 @@ def _of_pipelines() -> Iterator[ForEveryN]:
 def _selection(
     route: Any, *, k: int, monotonic: bool, epsilon: Any = 1, sensitivity: Any = 1, grid: Any = None
 ) -> Any:
-    facts = Facts(k, monotonic, sensitivity, grid)
-    return route.of(facts, Fraction(epsilon), Fraction(1)).selection
+    claims = SimpleNamespace(k=k, monotonic=monotonic, sensitivity=sensitivity, grid=grid)
+    return route.of(claims, Fraction(epsilon), Fraction(1)).selection
 
 
 def _prove_above(adaptive: bool, kind: str) -> list[Theorem]:

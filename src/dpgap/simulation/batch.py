@@ -100,7 +100,7 @@ def _answers_for(mechanism: Any, answers: ArrayLike | Ranked) -> NDArray[Any]:
     elif isinstance(base, CountHull | Cube | Laplace):
         steps = plain if isinstance(answers, Ranked) else Grid(base.grid).steps(answers)
         if isinstance(base, CountHull):
-            base.prepare(steps)
+            base.steps_of(steps)
     else:
         return plain
     return steps if base.grid is None else steps * Grid(base.grid).width

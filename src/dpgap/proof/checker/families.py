@@ -5,12 +5,13 @@ And families of neighbours: those that a unit of bounded reach can make.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from dpgap.exact.laws import Law, Scalar
+from dpgap.exact.parameters import altered as altered
 from dpgap.mechanisms.sparse_vector import Branch, SparseVector
 from dpgap.proof.checker.numbers import Affine, BadProgram, Condition, Exact, Violation
 
@@ -188,18 +189,6 @@ def at_most(laws: Sequence[Any], ranges: Sequence[tuple[Any, Any]], allowed: Exa
 
 # --------------------------------------------------------------------------------------------------
 # Copies of shipped mechanisms with something changed, such as unknowns in place of numbers.
-
-
-Value = TypeVar("Value")
-
-
-def altered(mechanism: Value, **changes: Any) -> Value:
-    """A copy of a frozen mechanism that differs in the given fields."""
-    copy = object.__new__(type(mechanism))
-    for field in fields(mechanism):  # type: ignore[arg-type]
-        value = changes.get(field.name, getattr(mechanism, field.name))
-        object.__setattr__(copy, field.name, value)
-    return copy
 
 
 def any_sparse_vector(

@@ -1,0 +1,136 @@
+"""What every mechanism is: a frozen value with public parameters, and one way to release.
+
+A mechanism declares its parameters (`dpgap.exact.parameters`) and says how it works:
+
+- `run` is the algorithm and `align` its proof. Both are for few answers, and for any noise.
+- `prepare` takes the private answers, or refuses them: nothing is charged yet.
+- `draw` runs the algorithm once on exact secure noise, by a kernel. It returns whole numbers.
+- `build` makes the release of these and of the parameters.
+
+The rest is the same for all: what it can cost is charged after `prepare` and before `draw`, and the
+release is archived before it is handed out. That is in `Mechanism.release_prepared`, and nowhere
+else.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from numpy.typing import ArrayLike
+
+from dpgap.budget.account import Account, Request, pay
+from dpgap.data.private_counts import (
+    GroupedAnswers,
+    PrivateCounts,
+    errors_without_answers,
+    sealed,
+)
+from dpgap.exact.reals import Integers
+from dpgap.releases.drawn import Drawn
+from dpgap.releases.release import Release
+
+Answers = ArrayLike | PrivateCounts | GroupedAnswers
+"""What a top k may be asked of."""
+
+P = TypeVar("P")
+D = TypeVar("D", bound=Drawn)
+R = TypeVar("R", bound=Release)
+
+
+class Draw(NamedTuple, Generic[D]):
+    """What was drawn; and the private answers of the chosen, in steps, to be measured next."""
+
+    drawn: D
+    private_answers: Integers
+
+    def __repr__(self) -> str:
+        return sealed(self)
+
+
+class Claims(Protocol):
+    """What a mechanism that selects promises, and what it claims of the answers."""
+
+    @property
+    def epsilon(self) -> Fraction: ...
+    @property
+    def monotonic(self) -> bool: ...
+    @property
+    def sensitivity(self) -> Fraction: ...
+    @property
+    def grid(self) -> Fraction | None: ...
+
+
+class Mechanism(ABC, Generic[P, R]):
+    """A frozen value that releases answers which are prepared as a `P`, and its release an `R`."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> Fraction:
+        """The most that a release costs."""
+
+    @abstractmethod
+    def made(self, prepared: P) -> R:
+        """Draw and build; the caller has paid."""
+
+    def delta_of(self, prepared: P) -> Fraction:
+        """The δ of a release of these answers: 0, unless their items are unknown."""
+        return Fraction(0)
+
+    def release_prepared(self, prepared: P, account: Account | None) -> R:
+        """Pay, draw, build and keep."""
+        request = Request(self.epsilon, self, self.delta_of(prepared))
+        return pay(account, request, lambda: self.made(prepared))
+
+
+class Selecting(Mechanism[P, R]):
+    """A mechanism that finds answers."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def prepare(self, answers: Any, labels: Sequence[Any] | None = None) -> P:
+        """The answers in steps, and their labels; refused before anything is charged."""
+
+    @errors_without_answers
+    def release(
+        self,
+        answers: Answers,
+        *,
+        labels: Sequence[Any] | None = None,
+        account: Account | None = None,
+    ) -> R:
+        """Release on secure exact noise. This is the only method that spends ε.
+
+        All of ε is charged before anything is drawn. What turns out not to be spent is credited.
+
+        Parameters
+        ----------
+        answers
+            The private answers: an array or a Series, or counts that `dpgap.counts` made.
+        labels
+            Public names of the answers, in the same order. A Series brings its own.
+        account
+            What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+        """
+        return self.release_prepared(self.prepare(answers, labels), account)
+
+
+class Measuring(Mechanism[Integers, R]):
+    """A mechanism that adds noise to values."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def steps_of(self, values: ArrayLike | PrivateCounts) -> Integers:
+        """The values in steps; refused before anything is charged."""
+
+    @errors_without_answers
+    def release(self, values: ArrayLike | PrivateCounts, *, account: Account | None = None) -> R:
+        """Measure `values` on secure exact noise and charge the `account`, if there is one.
+
+        This is the only method that spends ε.
+        """
+        return self.release_prepared(self.steps_of(values), account)
