@@ -1,19 +1,25 @@
 """Small tables: select, measure and estimate among 1,000 counts, next to OpenDP, in one run.
 
     python benchmarks/small.py [--json] [--rounds 400]
+    python benchmarks/small.py --beside OTHER/src
 
 k = 10, ε = 1, counts are monotonic. OpenDP's pipeline is its Noisy Top-K with half of ε, then
 Laplace noise on the winners: indices and values. Both get an array. Ours has estimates and
 intervals; the best method looks first, and a ranking has gaps. Mechanisms are made beforehand in
 OpenDP's case, with every call in ours. Calls take turns, and times are medians of the processor's
-time, so that a busy machine slows all alike.
+time, so that a busy machine slows all alike. With `--beside`, the best method of this dpgap and of
+another copy of its source take turns instead, in nine rounds, each in a process of its own.
 """
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,12 +92,51 @@ def rows(rounds: int) -> list[dict[str, Any]]:
     return measured
 
 
+def beside(other: str) -> None:
+    """Print the median milliseconds of nine rounds, for this dpgap and for another."""
+    own = str(Path(dpgap.__file__).parents[1])
+    rounds: dict[str, list[list[float]]] = {other: [], own: []}
+    for _ in range(9):
+        for source, times in rounds.items():
+            done = subprocess.run(
+                [sys.executable, __file__, "--own"],
+                env={**os.environ, "PYTHONPATH": source},
+                capture_output=True,
+                check=True,
+            )
+            times.append(json.loads(done.stdout))
+    for source, times in rounds.items():
+        medians = map(statistics.median, zip(*times, strict=True))
+        told = zip(tables(), medians, strict=True)
+        print(source, *(f"{name} {taken:.3f} ms" for name, taken in told))
+
+
+def own_times(rounds: int = 200) -> list[float]:
+    """The median milliseconds of the best method, for each table."""
+    every = tables().items()
+    calls = {
+        name: lambda counts=counts: dpgap.measured_top_k(
+            counts, K, EPSILON, monotonic=True
+        ).interval()
+        for name, counts in every
+    }
+    return [take_turns({name: call}, rounds)[name] for name, call in calls.items()]
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print a list of objects")
     parser.add_argument("--rounds", type=int, default=400, help="how many calls of each")
+    parser.add_argument("--beside", metavar="SRC", help="compare with another copy of the source")
+    parser.add_argument("--own", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    if chosen.own:
+        print(json.dumps(own_times()))
+        return
+    if chosen.beside:
+        beside(chosen.beside)
+        return
     measured = rows(chosen.rounds)
     if chosen.json:
         print(json.dumps(measured, indent=2))

@@ -23,8 +23,8 @@ from dpgap._package import public
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.grid import MAX_STEPS, Grid, read_grid
-from dpgap.exact.laws import MemorylessLaw, Noise, RealLaw, Scalar
+from dpgap.exact.grid import Grid, read_grid
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -40,7 +40,7 @@ from dpgap.exact.parameters import (
 )
 from dpgap.exact.reals import decimals
 from dpgap.mechanisms.hybrid_kernel import select_above, select_above_grouped
-from dpgap.mechanisms.mechanism import Answers, Draw, Selecting
+from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners, require_threshold
 from dpgap.mechanisms.top_k import (
     STAYING,
     Candidates,
@@ -144,21 +144,15 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
     Fraction(2000, 1)
     """
 
-    threshold: Exact = parameter(rational)
+    threshold: Exact = parameter(rational, then=require_threshold)
     k: int = parameter(positive_integer)
     epsilon: Exact = parameter(positive_rational)
     _: KW_ONLY
     monotonic: bool = parameter(boolean, default=False)
     sensitivity: Exact = parameter(positive_rational, default=1)
     grid: ExactOrNone = parameter(read_grid, default=None)
-    law: MemorylessLaw = derived(lambda self: self._law())
+    law: MemorylessLaw = derived(lambda self: law_for(self, self.k, "exponential"))
     """The noise that each answer gets, and the line."""
-
-    def _law(self) -> RealLaw:
-        law = law_for(self, self.k, "exponential")
-        if abs(self.threshold) > MAX_STEPS * Grid(self.grid).step:
-            raise ValueError("threshold must lie within ±2^60 grid steps")
-        return law
 
     @property
     def without_line(self) -> NoisyTopK:
@@ -309,19 +303,23 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
     def made(self, prepared: Candidates) -> HybridRelease:
         return self.build(self.draw_paid(prepared).drawn, self.delta_of(prepared))
 
-    def build(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> HybridRelease:
-        """The release of what was drawn, where the δ that was promised is this."""
+    def winners(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> Winners:
+        """What was drawn, in the units of answers, where the δ that was promised is this."""
         leads, width = drawn.leads, Grid(self.grid).width
         own = (leads * width).tolist()
+        return Winners(
+            drawn.indices,
+            drawn.labels,
+            (leads - np.append(leads[1:], 0)) * width if leads.size else np.empty(0),
+            Evidence.of(own, [self.law] * len(own)),
+            Promise(self.epsilon, self.sensitivity, self.monotonic, delta=delta),
+        )
+
+    def build(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> HybridRelease:
+        """The release of what was drawn."""
+        told, spent = self.winners(drawn, delta).selected(), self.spent(drawn.leads.size)
         return HybridRelease(
-            indices=drawn.indices,
-            gaps=(leads - np.append(leads[1:], 0)) * width if leads.size else np.empty(0),
-            labels=drawn.labels,
-            evidence=Evidence.of(own, [self.law] * len(own)),
-            epsilon=self.epsilon,
-            spent=self.spent(leads.size),
-            promise=Promise(self.epsilon, self.sensitivity, self.monotonic, delta=delta),
-            mechanisms=(MechanismUsed.of(self),),
+            self.epsilon, spent=spent, mechanisms=(MechanismUsed.of(self),), **told
         )
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from dpgap._package import public
 from dpgap.data.private_counts import Found, Groups, tally
+from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.grid import Grid, read_grid
 from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
@@ -37,7 +38,7 @@ from dpgap.exact.parameters import (
 )
 from dpgap.exact.reals import Integers
 from dpgap.mechanisms.joint_kernel import Classes, select_classes, winner_and_lead
-from dpgap.mechanisms.mechanism import Answers, Draw, Selecting
+from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners
 from dpgap.mechanisms.top_k import (
     Candidates,
     InGroups,
@@ -189,15 +190,28 @@ class JointTopK(Selecting[Candidates, JointRelease]):
     def made(self, prepared: Candidates) -> JointRelease:
         return self.build(self.draw_paid(prepared).drawn)
 
+    def winners(self, drawn: TopSet) -> Winners:
+        """What was drawn, in the units of answers; what it proves and what it promises."""
+        lead = drawn.lead * Grid(self.grid).width / 2
+        return Winners(
+            drawn.indices,
+            drawn.labels,
+            np.empty(0),
+            Evidence.of([lead], [self.law]),
+            Promise(self.epsilon, self.sensitivity, self.monotonic),
+            lead,
+        )
+
     def build(self, drawn: TopSet) -> JointRelease:
         """The release of what was drawn."""
+        told = self.winners(drawn)
         return JointRelease(
-            indices=drawn.indices,
-            labels=drawn.labels,
+            indices=told.indices,
+            labels=told.labels,
             lead=drawn.lead * Grid(self.grid).width / 2,
             p_value=math.exp(-drawn.lead / self.half_step_law.scale),
             epsilon=self.epsilon,
-            promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
+            promise=told.promise,
             mechanisms=(MechanismUsed.of(self),),
         )
 

@@ -26,9 +26,11 @@ from dpgap.data.private_counts import (
     errors_without_answers,
     sealed,
 )
-from dpgap.exact.reals import Integers
+from dpgap.estimates.certificates import Evidence
+from dpgap.exact.grid import MAX_STEPS, Grid
+from dpgap.exact.reals import Floats, Integers
 from dpgap.releases.drawn import Drawn
-from dpgap.releases.release import Release
+from dpgap.releases.release import Promise, Release
 
 Answers = ArrayLike | PrivateCounts | GroupedAnswers
 """What a top k may be asked of."""
@@ -48,6 +50,24 @@ class Draw(NamedTuple, Generic[D]):
         return sealed(self)
 
 
+class Winners(NamedTuple):
+    """What a selection tells of its winners, in its order."""
+
+    indices: Integers
+    labels: tuple[Any, ...] | None
+    gaps: Floats
+    evidence: Evidence | None
+    promise: Promise
+    lead: float | None = None
+    """Of the winners as one set."""
+
+    def selected(self) -> dict[str, Any]:
+        """The fields of a release whose winners have gaps."""
+        told = self._asdict()
+        del told["lead"]
+        return told
+
+
 class Claims(Protocol):
     """What a mechanism that selects promises, and what it claims of the answers."""
 
@@ -59,6 +79,14 @@ class Claims(Protocol):
     def sensitivity(self) -> Fraction: ...
     @property
     def grid(self) -> Fraction | None: ...
+
+
+def require_threshold(mechanism: Any) -> Fraction:
+    """The threshold, if whole steps can be compared with it."""
+    threshold: Fraction = mechanism.threshold
+    if abs(threshold) > MAX_STEPS * Grid(mechanism.grid).step:
+        raise ValueError("threshold must lie within ±2^60 grid steps")
+    return threshold
 
 
 class Mechanism(ABC, Generic[P, R]):

@@ -56,7 +56,7 @@ from dpgap.exact.parameters import (
     share,
 )
 from dpgap.exact.reals import Floats, GridNoise, Integers, require_scale
-from dpgap.mechanisms.mechanism import Draw, Mechanism
+from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
 from dpgap.mechanisms.sparse_vector_kernel import Sifting
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
@@ -145,37 +145,25 @@ class Outcome(NamedTuple):
     gap: Scalar
 
 
-def threshold_law_of(mechanism: "SparseVector") -> Law:
-    """The threshold's noise, if its scale and those of the branches can be drawn."""
-    grid, branches = Grid(mechanism.grid), mechanism.shape[0]
-    if mechanism.k << (branches - 1) > MAX_STEPS:
-        raise ValueError(f"k must be at most 2^60 over 2^(branches - 1), not {mechanism.k}")
-    if abs(mechanism.threshold) > MAX_STEPS * grid.step:
-        raise ValueError("threshold must lie within ±2^60 grid steps")
+def laws_of(mechanism: "SparseVector", branches: int) -> tuple[Law, tuple[Branch, ...]]:
+    """The threshold's noise and the branches."""
+    grid = Grid(mechanism.grid)
     steps = grid.up(mechanism.sensitivity)
+    delta = steps * grid.step
     doubled = 1 if mechanism.monotonic else 2
     own_charge = mechanism.threshold_share * mechanism.epsilon
     dearest = (mechanism.epsilon - own_charge) / mechanism.k
     for charge in (own_charge, dearest, dearest / (1 << branches - 1)):
         require_scale(doubled * steps / charge, Fraction(steps))
-    delta = steps * grid.step
-    return law_named(mechanism.noise, delta / own_charge, delta)
-
-
-def ways_of(mechanism: "SparseVector") -> tuple[Branch, ...]:
-    """The branches, cheapest first: each charges twice as much as the one before."""
-    grid, branches = Grid(mechanism.grid), mechanism.shape[0]
-    delta = grid.up(mechanism.sensitivity) * grid.step
-    doubled = 1 if mechanism.monotonic else 2
-    dearest = (1 - mechanism.threshold_share) * mechanism.epsilon / mechanism.k
+    threshold_law = law_named(mechanism.noise, delta / own_charge, delta)
     ways = []
     for number in range(1, branches + 1):
         units = 1 << (number - 1)
         charge = dearest * units / (1 << (branches - 1))
         law = law_named(mechanism.noise, doubled * delta / charge, delta)
-        demanded = _margin(law, mechanism.threshold_law, grid, is_last=number == branches)
+        demanded = _margin(law, threshold_law, grid, is_last=number == branches)
         ways.append(Branch(number, units, charge, law, demanded))
-    return tuple(ways)
+    return threshold_law, tuple(ways)
 
 
 def limits_of(ways: Sequence[Branch], capacity: int, drain: bool) -> tuple[int, ...]:
@@ -445,8 +433,8 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     ([1, 3], 4)
     """
 
-    threshold: Exact = parameter(rational)
-    k: int = parameter(positive_integer)
+    threshold: Exact = parameter(rational, then=require_threshold)
+    k: int = parameter(positive_integer, then=lambda self: self._require_units())
     epsilon: Exact = parameter(positive_rational)
     _: KW_ONLY
     monotonic: bool = parameter(boolean, default=False)
@@ -458,9 +446,9 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     )
     noise: str = parameter(require_noise, default="laplace")
     grid: ExactOrNone = parameter(read_grid, default=None)
-    threshold_law: Law = derived(threshold_law_of)
+    threshold_law: Law = derived(lambda self: laws_of(self, self.shape[0])[0])
     """The noise that the threshold gets."""
-    ways: tuple[Branch, ...] = derived(ways_of)
+    ways: tuple[Branch, ...] = derived(lambda self: laws_of(self, self.shape[0])[1])
     """The branches in the order in which they are tried, cheapest first."""
     limits: tuple[int, ...] = derived(
         lambda self: limits_of(self.ways, self.capacity, self.shape[1])
@@ -471,6 +459,11 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     def shape(self) -> tuple[int, bool]:
         """How many branches there are, and whether the budget is drained."""
         return 1, False
+
+    def _require_units(self) -> int:
+        if self.k << (self.shape[0] - 1) > MAX_STEPS:
+            raise ValueError(f"k must be at most 2^60 over 2^(branches - 1), not {self.k}")
+        return self.k
 
     @property
     def capacity(self) -> int:
@@ -645,20 +638,25 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         )
         return Draw(above, np.concatenate(steps))
 
+    def winners(self, drawn: Above) -> Winners:
+        """What was drawn, in the units of answers; what it proves and what it promises."""
+        raw: Floats = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
+        return Winners(
+            drawn.indices,
+            drawn.labels,
+            raw + self.gap_offsets[drawn.branches - 1],
+            evidence_of(self.ways, drawn.branches, raw),
+            Promise(self.epsilon, self.sensitivity, self.monotonic),
+        )
+
     def build(self, drawn: Above) -> AboveRelease:
         """The release of what was drawn."""
-        branch_of = drawn.branches
-        raw: Floats = np.multiply(drawn.gaps, Grid(self.grid).width, dtype=np.float64)
         return AboveRelease(
-            indices=drawn.indices,
-            gaps=raw + self.gap_offsets[branch_of - 1],
-            evidence=evidence_of(self.ways, branch_of, raw),
-            branch_of=branch_of,
-            labels=drawn.labels,
+            **self.winners(drawn).selected(),
+            branch_of=drawn.branches,
             epsilon=self.epsilon,
             spent=self.spent(drawn.used),
             processed=drawn.processed,
-            promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
             errors=self.gap_errors,
             mechanisms=(MechanismUsed.of(self),),
         )

@@ -51,7 +51,7 @@ from dpgap.exact.parameters import (
     positive_rational,
 )
 from dpgap.exact.reals import Integers, require_scale
-from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting
+from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners
 from dpgap.mechanisms.top_k_kernel import GroupedSelection, TopKProgram, select, select_grouped
 from dpgap.releases.drawn import Ranking
 from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
@@ -376,19 +376,22 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     def made(self, prepared: Candidates) -> TopKRelease:
         return self.build(self.draw_paid(prepared).drawn)
 
-    def build(self, drawn: Ranking) -> TopKRelease:
-        """The release of what was drawn."""
+    def winners(self, drawn: Ranking) -> Winners:
+        """What was drawn, in the units of answers; what it proves and what it promises."""
         leads, width = drawn.leads, Grid(self.grid).width
         own = (leads * width).tolist() if leads.size == self.k else []  # where somebody lost
-        return TopKRelease(
-            indices=drawn.indices,
-            gaps=(leads - np.append(leads[1:], 0)) * width,
-            labels=drawn.labels,
-            evidence=Evidence.of(own, [self.law] * len(own)),
-            epsilon=self.epsilon,
-            promise=Promise(self.epsilon, self.sensitivity, self.monotonic),
-            mechanisms=(MechanismUsed.of(self),),
+        return Winners(
+            drawn.indices,
+            drawn.labels,
+            (leads - np.append(leads[1:], 0)) * width,
+            Evidence.of(own, [self.law] * len(own)),
+            Promise(self.epsilon, self.sensitivity, self.monotonic),
         )
+
+    def build(self, drawn: Ranking) -> TopKRelease:
+        """The release of what was drawn."""
+        told = self.winners(drawn).selected()
+        return TopKRelease(self.epsilon, mechanisms=(MechanismUsed.of(self),), **told)
 
 
 @public

@@ -61,9 +61,8 @@ from dpgap.pipelines.routes import (
     JointRoute,
     PaperRoute,
     RankedRoute,
+    Told,
     claims_of,
-    measured,
-    winners_of,
 )
 from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.plain import METHODS
@@ -262,16 +261,17 @@ class MeasuredAbove(Selecting[Stream, Measured]):
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[Above]) -> Measured:
         """The release of what was drawn, with estimates."""
-        selected = self.selection.build(drawn.chosen)
-        spent, values = selected.spent, self.measurement.lengths(drawn.values)
+        chosen, values = drawn.chosen, self.measurement.lengths(drawn.values)
+        winners = self.selection.winners(chosen)
+        spent = self.selection.spent(chosen.used)
         found = EstimatedWinners(values, values, "measurements", ())
         if values.size:
             spent += self.measurement.epsilon
             estimate = _ABOVE[self.method].above_estimates
-            found = estimate(self.selection, self.measurement, selected, values)
+            gaps, branches = winners.gaps, chosen.branches
+            found = estimate(self.selection, self.measurement, gaps, branches, values)
         steps = (("select", self.selection), ("measure", self.measurement))
-        own = {**winners_of(selected), "measurements": values, "spent": spent}
-        return measured(steps, self.method, self.selection.grid, found, **own)
+        return Told(winners, values, found, spent).build(steps, self.method, self.grid)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -22,14 +22,13 @@ from dpgap.mechanisms.measuring import Joint
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.releases.release import AboveRelease, TopKRelease
 
 
 def top_k_estimates(
-    selection: NoisyTopK, measurement: Joint, selected: TopKRelease, measurements: Floats
+    selection: NoisyTopK, measurement: Joint, gaps: Floats, measurements: Floats
 ) -> EstimatedWinners:
     """Estimate the winners of a Top-K."""
-    leads = np.cumsum(selected.gaps[::-1])[::-1]
+    leads = np.cumsum(gaps[::-1])[::-1]
     found = estimates_after_top_k(selection, measurement, measurements[None], leads[None])
     return _with_intervals(found, measurement, measurements)
 
@@ -73,11 +72,15 @@ def _gaps(leads: Floats, grid: float) -> Floats:
 
 
 def above_estimates(
-    selection: SparseVector, measurement: Joint, selected: AboveRelease, measurements: Floats
+    selection: SparseVector,
+    measurement: Joint,
+    gaps: Floats,
+    branches: Integers,
+    measurements: Floats,
 ) -> EstimatedWinners:
     """Estimate what a Sparse Vector found above, at least one answer."""
     found = estimates_after_above(
-        selection, measurement, measurements[None], selected.gaps[None], selected.branch_of[None]
+        selection, measurement, measurements[None], gaps[None], branches[None]
     )
     return _with_intervals(found, measurement, measurements)
 

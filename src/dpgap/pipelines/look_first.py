@@ -21,7 +21,7 @@ from dpgap.mechanisms.measuring import CountHull, Cube, Joint
 from dpgap.mechanisms.top_k import Candidates
 from dpgap.pipelines.routes import JointRoute, RankedRoute, TopKClaims
 from dpgap.releases.drawn import Measuring, Values
-from dpgap.releases.release import Measured, MechanismUsed
+from dpgap.releases.release import Measured
 
 # --------------------------------------------------------------------------------------------------
 # What a look foretells: how many winners will be right if they are chosen as a set, or ranked.
@@ -436,18 +436,10 @@ class LookFirst:
 
     def build(self, drawn: Measuring[Any], method: str) -> Measured:
         """The release of what was drawn: that of its route, with the look."""
-        release = self.routes[drawn.route or 0].build(drawn, method)
         ranks = ranks_for(self.routes[0].k, drawn.among or 0)
-        looked = self.measurement.lengths(drawn.looked).tolist()
-        return replace(
-            release,
-            epsilon=self.epsilon,
-            spent=self.epsilon,
-            promise=release.promise._replace(epsilon=self.epsilon),
-            mechanisms=(MechanismUsed.of(self.measurement), *release.mechanisms),
-            parts=(("look", self.measurement.epsilon), *release.parts),
-            looked=tuple(zip(ranks, looked, strict=True)),
-        )
+        values = self.measurement.lengths(drawn.looked).tolist()
+        before, looked = (("look", self.measurement),), tuple(zip(ranks, values, strict=True))
+        return self.routes[drawn.route or 0].build(drawn, method, before, looked)
 
     def look(self, candidates: Candidates) -> Values:
         """Measure the answers at a few ranks; the caller has paid."""

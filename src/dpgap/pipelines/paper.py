@@ -16,7 +16,6 @@ from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring import Laplace
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.releases.release import AboveRelease, TopKRelease
 
 
 class EstimatedWinners(NamedTuple):
@@ -37,13 +36,13 @@ class EstimatedWinners(NamedTuple):
 
 
 def top_k_estimates(
-    selection: NoisyTopK, measurement: Laplace, selected: TopKRelease, measurements: Floats
+    selection: NoisyTopK, measurement: Laplace, gaps: Floats, measurements: Floats
 ) -> EstimatedWinners:
     """Estimate the winners of a Top-K."""
     k, grid = selection.k, Grid(selection.grid).width
     ratio = variance_ratio(selection, measurement)
-    gaps = selected.gaps.copy()
     if gaps.size == k - 1 and k > 1:
+        gaps = gaps.copy()
         gaps[-1] += grid / 2  # with no loser, the floored leads meet one that is exact
     estimates = blue(measurements, gaps, ratio)
     return EstimatedWinners(
@@ -80,13 +79,16 @@ def top_k_error(selection: NoisyTopK, measurement: Laplace) -> MeasurementError 
 
 
 def above_estimates(
-    selection: SparseVector, measurement: Laplace, selected: AboveRelease, measurements: Floats
+    selection: SparseVector,
+    measurement: Laplace,
+    gaps: Floats,
+    branches: Integers,
+    measurements: Floats,
 ) -> EstimatedWinners:
     """Estimate what a Sparse Vector found above, at least one answer."""
-    branches = selected.branch_of
     variance = gap_variances(selection)[branches - 1]
     measured = measurement.variance(branches.size)
-    estimates = combine(measurements, selected.gaps, float(selection.threshold), measured, variance)
+    estimates = combine(measurements, gaps, float(selection.threshold), measured, variance)
     return EstimatedWinners(
         estimates,
         combined_variance(measured, variance),

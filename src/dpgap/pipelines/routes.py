@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 import numpy as np
 
 from dpgap.data.private_counts import PrivateCounts
-from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, require_scale
@@ -28,12 +27,12 @@ from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
-from dpgap.mechanisms.mechanism import Answers, Claims
+from dpgap.mechanisms.mechanism import Answers, Claims, Winners
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.releases.drawn import Measuring, Ranking, ReadOff, TopSet
-from dpgap.releases.release import AboveRelease, Measured, MechanismUsed, Promise, TopKRelease
+from dpgap.releases.release import Measured, MechanismUsed
 
 if TYPE_CHECKING:
     from dpgap.pipelines.tables import Asked
@@ -55,41 +54,49 @@ def claims_of(own: Claims) -> dict[str, Any]:
 
 Steps = tuple[tuple[str, Any], ...]
 """What is done, in order, and the mechanism that does it."""
+Looked = tuple[tuple[int, float], ...]
+"""Ranks that were looked at, and what was measured there."""
 
 
-def measured(
-    steps: Steps,
-    method: str,
-    grid: Fraction | None,
-    found: EstimatedWinners,
-    *,
-    promise: Promise,
-    route: str | None = None,
-    **own: Any,
-) -> Measured:
-    """The release of what was selected, measured and estimated in some steps.
+class Told(NamedTuple):
+    """What was selected, measured and estimated, in the order of the selection."""
 
-    `own` is what the selection says of its winners, what was measured, and what it came to if
-    that is not all of ε.
-    """
-    epsilon = sum((each.epsilon for _, each in steps), Fraction(0))
-    return Measured(
-        **found._asdict(),
-        **{"spent": epsilon, **own},
-        epsilon=epsilon,
-        promise=promise._replace(epsilon=epsilon),
-        rounding=Grid(grid).rounding,
-        method=method,
-        mechanisms=tuple(MechanismUsed.of(each) for _, each in steps),
-        route=route,
-        parts=() if route is None else tuple((step, each.epsilon) for step, each in steps),
-    )
+    winners: Winners
+    values: Floats
+    """As measured."""
+    found: EstimatedWinners
+    spent: Fraction | None = None
+    """What it came to; None where that is all of ε."""
 
-
-def winners_of(selected: TopKRelease | AboveRelease) -> dict[str, Any]:
-    """What a selection says of its winners, in its order."""
-    names = ("indices", "labels", "gaps", "evidence", "promise")
-    return {name: getattr(selected, name) for name in names}
+    def build(
+        self,
+        steps: Steps,
+        method: str,
+        grid: Fraction | None,
+        route: str | None = None,
+        looked: Looked = (),
+    ) -> Measured:
+        """The release of it, found in these steps."""
+        epsilon = sum((each.epsilon for _, each in steps), Fraction(0))
+        indices, labels, gaps, evidence, promise, lead = self.winners
+        return Measured(
+            **self.found._asdict(),
+            indices=indices,
+            labels=labels,
+            gaps=gaps,
+            evidence=evidence,
+            lead=lead,
+            measurements=self.values,
+            epsilon=epsilon,
+            spent=epsilon if self.spent is None else self.spent,
+            promise=promise._replace(epsilon=epsilon),
+            rounding=Grid(grid).rounding,
+            method=method,
+            mechanisms=tuple(MechanismUsed.of(each) for _, each in steps),
+            route=route,
+            looked=looked,
+            parts=() if route is None else tuple((step, each.epsilon) for step, each in steps),
+        )
 
 
 class Expectation(NamedTuple):
@@ -105,32 +112,47 @@ class Expectation(NamedTuple):
     """Of the noise on what is compared: answers, or for a set the margin between in and out."""
 
 
-class Route(Protocol):
+class Route(ABC):
     """A way to release the top k."""
 
+    __slots__ = ()
     name: ClassVar[str]
 
     @property
-    def epsilon(self) -> Fraction:
-        """What it costs."""
-
-    @property
+    @abstractmethod
     def grid(self) -> Fraction | None:
         """Where answers lie, if a grid was declared."""
 
     @property
+    @abstractmethod
     def steps(self) -> Steps:
         """What is done, in order, and the mechanism that does it."""
 
+    @property
+    def epsilon(self) -> Fraction:
+        """What all steps cost at most."""
+        return sum((each.epsilon for _, each in self.steps), Fraction(0))
+
+    @abstractmethod
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
 
+    @abstractmethod
     def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Draw; the caller has paid."""
 
-    def build(self, drawn: Measuring[Any], method: str) -> Measured:
-        """The release of what was drawn."""
+    @abstractmethod
+    def told(self, drawn: Measuring[Any]) -> Told:
+        """What was drawn, in the units of answers, and estimated."""
 
+    def build(
+        self, drawn: Measuring[Any], method: str, before: Steps = (), looked: Looked = ()
+    ) -> Measured:
+        """The release of what was drawn; `looked` is what steps `before` found."""
+        steps = (*before, *self.steps)
+        return self.told(drawn).build(steps, method, self.grid, self.name, looked)
+
+    @abstractmethod
     def expectation(self) -> Expectation:
         """Which errors to expect."""
 
@@ -140,17 +162,11 @@ M = TypeVar("M", Laplace, Joint)
 
 
 @dataclass(frozen=True, slots=True)
-class SelectThenMeasure(Generic[S, M]):
+class SelectThenMeasure(Route, Generic[S, M]):
     """A route in two steps, each with its part of ε."""
 
-    name: ClassVar[str]
     selection: S
     measurement: M
-
-    @property
-    def epsilon(self) -> Fraction:
-        """What both steps cost at most."""
-        return self.selection.epsilon + self.measurement.epsilon
 
     @property
     def k(self) -> int:
@@ -193,28 +209,18 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
         selection = JointTopK(own.k, to_select, **claims_of(own))
         return cls(selection, _together(selection, to_measure))
 
-    def build(self, drawn: Measuring[TopSet], method: str) -> Measured:
-        """The release of what was drawn. The order is that of the measurements."""
-        selected = self.selection.build(drawn.chosen)
-        values = self.measurement.lengths(drawn.values)
+    def told(self, drawn: Measuring[TopSet]) -> Told:
+        """What was drawn. The order is that of the measurements."""
+        values, winners = (
+            self.measurement.lengths(drawn.values),
+            self.selection.winners(drawn.chosen),
+        )
         order = np.argsort(-values, kind="stable")
-        values, labels = values[order], selected.labels
+        values, labels = values[order], winners.labels
         if labels is not None:
             labels = tuple(labels[at] for at in order.tolist())
-        return measured(
-            self.steps,
-            method,
-            self.grid,
-            EstimatedWinners.plain(values, self.measurement.error(self.k)),
-            route=self.name,
-            indices=selected.indices[order],
-            labels=labels,
-            gaps=np.empty(0),
-            lead=selected.lead,
-            evidence=Evidence.of([selected.lead], [self.selection.law]),
-            measurements=values,
-            promise=selected.promise,
-        )
+        winners = winners._replace(indices=winners.indices[order], labels=labels)
+        return Told(winners, values, EstimatedWinners.plain(values, self.measurement.error(self.k)))
 
     def expectation(self) -> Expectation:
         """Which errors to expect: the measurement's, in any race."""
@@ -228,15 +234,15 @@ class _Ranking(SelectThenMeasure[NoisyTopK, M], ABC):
 
     __slots__ = ()
 
-    def build(self, drawn: Measuring[Ranking], method: str) -> Measured:
-        """The release of what was drawn."""
-        selected = self.selection.build(drawn.chosen)
-        values = self.measurement.lengths(drawn.values)
-        own = {**winners_of(selected), "measurements": values, "route": self.name}
-        return measured(self.steps, method, self.grid, self._estimate(selected, values), **own)
+    def told(self, drawn: Measuring[Ranking]) -> Told:
+        values, winners = (
+            self.measurement.lengths(drawn.values),
+            self.selection.winners(drawn.chosen),
+        )
+        return Told(winners, values, self._estimate(winners.gaps, values))
 
     @abstractmethod
-    def _estimate(self, selected: TopKRelease, values: Floats) -> EstimatedWinners:
+    def _estimate(self, gaps: Floats, values: Floats) -> EstimatedWinners:
         """Estimates from the measurements and the gaps."""
 
 
@@ -252,8 +258,8 @@ class RankedRoute(_Ranking[Joint]):
         selection = NoisyTopK(own.k, to_select, noise="exponential", **claims_of(own))
         return cls(selection, _together(selection, to_measure))
 
-    def _estimate(self, selected: TopKRelease, values: Floats) -> EstimatedWinners:
-        return best.top_k_estimates(self.selection, self.measurement, selected, values)
+    def _estimate(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+        return best.top_k_estimates(self.selection, self.measurement, gaps, values)
 
     def expectation(self) -> Expectation:
         """Which errors to expect: gaps help where winners are clear (least squares)."""
@@ -279,8 +285,8 @@ class PaperRoute(_Ranking[Laplace]):
         require_scale(measurement.law_in_steps(own.k).scale)
         return cls(selection, measurement)
 
-    def _estimate(self, selected: TopKRelease, values: Floats) -> EstimatedWinners:
-        return paper.top_k_estimates(self.selection, self.measurement, selected, values)
+    def _estimate(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+        return paper.top_k_estimates(self.selection, self.measurement, gaps, values)
 
     def expectation(self) -> Expectation:
         """Which errors to expect; in a close race they may be worse than without gaps."""
@@ -346,7 +352,7 @@ _HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class HistogramRoute:
+class HistogramRoute(Route):
     """All items measured at once; the largest k, or those at or above a line, are read off."""
 
     histogram: NoisyHistogram
@@ -360,17 +366,11 @@ class HistogramRoute:
     grid: ClassVar[Fraction | None] = None
 
     @property
-    def epsilon(self) -> Fraction:
-        """What it costs."""
-        return self.histogram.epsilon
-
-    @property
     def steps(self) -> Steps:
         """It only measures."""
         return (("measure", self.histogram),)
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
-        """The answers in steps, and their labels; refused before anything is charged."""
         return self.histogram.prepare(
             answers, labels, k=self.k, at_least=self.line, delta=self.delta
         )
@@ -379,22 +379,12 @@ class HistogramRoute:
         """Read off the largest; the caller has paid."""
         return Measuring(self.histogram.draw_paid(candidates, k=self.k, at_least=self.line))
 
-    def build(self, drawn: Measuring[ReadOff], method: str) -> Measured:
-        """The release of what was drawn."""
-        read_off = drawn.chosen
-        values = self.histogram.lengths(read_off.values)
-        return measured(
-            self.steps,
-            method,
-            self.grid,
-            EstimatedWinners.plain(values, self.histogram.error_of(read_off)),
-            route=self.name,
-            indices=read_off.indices,
-            labels=read_off.labels,
-            gaps=np.empty(0),
-            measurements=values,
-            promise=self.histogram.promise,
-        )
+    def told(self, drawn: Measuring[ReadOff]) -> Told:
+        read_off, own = drawn.chosen, self.histogram
+        values = own.lengths(read_off.values)
+        found = EstimatedWinners.plain(values, own.error_of(read_off))
+        winners = Winners(read_off.indices, read_off.labels, np.empty(0), None, own.promise)
+        return Told(winners, values, found)
 
     def expectation(self) -> Expectation:
         """Which errors to expect: those of the noise, in any race."""
@@ -412,14 +402,15 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
         """The answers in steps; refused before anything is charged."""
         return self.selection.prepare(answers, labels)
 
-    def build(self, drawn: Measuring[Ranking], method: str) -> Measured:
-        """The release of what was drawn; measuring nothing costs nothing."""
-        selected = self.selection.build(drawn.chosen)
-        values = self.measurement.lengths(drawn.values)
+    def told(self, drawn: Measuring[Ranking]) -> Told:
+        """What was drawn; measuring nothing costs nothing."""
+        values, winners = (
+            self.measurement.lengths(drawn.values),
+            self.selection.winners(drawn.chosen),
+        )
         found = EstimatedWinners.plain(values, self.measurement.error(max(values.size, 1)))
-        own = {**winners_of(selected), "measurements": values, "route": self.name}
-        own["spent"] = selected.spent + (self.measurement.epsilon if values.size else 0)
-        return measured(self.steps, method, self.grid, found, **own)
+        spent = self.selection.spent(values.size) + (self.measurement.epsilon if values.size else 0)
+        return Told(winners, values, found, spent)
 
     def expectation(self) -> Expectation:
         """Which errors to expect, if as many are found as are looked for."""
