@@ -346,10 +346,12 @@ def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     low, most = line.range(top - tilts.sum(axis=1) * s, winners.measurements.max(axis=1), s)
     starts, rate = line.decay()
     begin = np.maximum(top + (tilts.max(axis=1) + REACH) * s, starts)
-    order = np.arange(top.size)[:, None], np.argsort(-winners.measurements, axis=1)
-    falls = tilts[order].cumsum(axis=1) + rate * s
+    order = np.argsort(-winners.measurements, axis=1)
+    if top.size > 1:  # whole arrays are indexed quickest as flat ones
+        order += np.arange(top.size)[:, None] * tilts.shape[1]
+    falls = tilts.take(order).cumsum(axis=1) + rate * s
     ends = begin[:, None] + NEGLIGIBLE * s / falls
-    clear = winners.measurements[order] > ends + _CLEAR * s
+    clear = winners.measurements.take(order) > ends + _CLEAR * s
     return low, np.minimum(np.where(clear, ends, np.inf).min(axis=1), most)
 
 

@@ -93,7 +93,8 @@ class GapErrors:
 
 def around(values: Floats, half: float) -> Floats:
     """The ends of intervals of one width around values."""
-    return np.stack([values - half, values + half], axis=1)
+    ends: Floats = values[:, None] + np.array([-half, half])
+    return ends
 
 
 @lru_cache(maxsize=256)

@@ -250,7 +250,6 @@ _FEW = 64
 """A single draw of no more coordinates is quicker without NumPy."""
 
 
-@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
     """Exactly distributed draws, one a row."""
     if runs == 1 and law.dimension <= _FEW:
@@ -260,6 +259,7 @@ def shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+@np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
 def _shells(law: ShellNoise, bits: Bits, runs: int) -> Integers:
     radii = np.empty(runs, dtype=np.int64)
     points = np.empty((runs, law.dimension), dtype=np.int64)

@@ -40,7 +40,7 @@ from dpgap.exact.parameters import (
 )
 from dpgap.exact.reals import decimals
 from dpgap.mechanisms.hybrid_kernel import select_above, select_above_grouped
-from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners, require_threshold
+from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners, gaps_of, require_threshold
 from dpgap.mechanisms.top_k import (
     STAYING,
     Candidates,
@@ -310,7 +310,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return Winners(
             drawn.indices,
             drawn.labels,
-            (leads - np.append(leads[1:], 0)) * width if leads.size else np.empty(0),
+            gaps_of(leads, width),
             Evidence.of(own, [self.law] * len(own)),
             Promise(self.epsilon, self.sensitivity, self.monotonic, delta=delta),
         )

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap.budget.account import Account, Request, pay
@@ -66,6 +67,13 @@ class Winners(NamedTuple):
         told = self._asdict()
         del told["lead"]
         return told
+
+
+def gaps_of(leads: Integers, width: float) -> Floats:
+    """The gap from each winner to the next, from leads in steps over one that lost."""
+    gaps = leads.copy()
+    gaps[:-1] -= leads[1:]
+    return np.multiply(gaps, width, dtype=np.float64)
 
 
 class Claims(Protocol):

@@ -51,7 +51,7 @@ from dpgap.exact.parameters import (
     positive_rational,
 )
 from dpgap.exact.reals import Integers, require_scale
-from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners
+from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners, gaps_of
 from dpgap.mechanisms.top_k_kernel import GroupedSelection, TopKProgram, select, select_grouped
 from dpgap.releases.drawn import Ranking
 from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
@@ -383,7 +383,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         return Winners(
             drawn.indices,
             drawn.labels,
-            (leads - np.append(leads[1:], 0)) * width,
+            gaps_of(leads, width),
             Evidence.of(own, [self.law] * len(own)),
             Promise(self.epsilon, self.sensitivity, self.monotonic),
         )

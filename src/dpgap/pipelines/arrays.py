@@ -19,7 +19,7 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 [2]
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from fractions import Fraction
 from functools import lru_cache
@@ -61,6 +61,7 @@ from dpgap.pipelines.routes import (
     JointRoute,
     PaperRoute,
     RankedRoute,
+    Steps,
     Told,
     claims_of,
 )
@@ -220,6 +221,9 @@ class MeasuredAbove(Selecting[Stream, Measured]):
     """The share of ε that selects."""
     noise: str | None = parameter(_as_given, default=None, then=_require_noise, shown=False)
     grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
+    steps: Steps = derived(
+        lambda self: Steps((("select", self.selection), ("measure", self.measurement)))
+    )
 
     def _branches(self) -> int | None:
         if self.branches is not None and not self.adaptive:
@@ -270,8 +274,7 @@ class MeasuredAbove(Selecting[Stream, Measured]):
             estimate = _ABOVE[self.method].above_estimates
             gaps, branches = winners.gaps, chosen.branches
             found = estimate(self.selection, self.measurement, gaps, branches, values)
-        steps = (("select", self.selection), ("measure", self.measurement))
-        return Told(winners, values, found, spent).build(steps, self.method, self.grid)
+        return Told(winners, values, found, spent).build(self.steps, self.method, self.grid)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -431,13 +434,13 @@ def measured_above(
 
 def _make(kind: type[Made], *given: Any, **named: Any) -> Made:
     """A pipeline with these parameters, which are public; the last ones made are remembered."""
-    is_hashable = all(isinstance(each, Hashable) for each in (*given, *named.values()))
-    made: Made = (_remember if is_hashable else _make_anew)(kind, *given, **named)
+    try:
+        made: Made = _remember(kind, *given, **named)
+    except TypeError:  # it cannot be remembered, or it cannot be made: then this says why
+        made = kind(*given, **named)
     return made
 
 
-def _make_anew(kind: Any, *given: Any, **named: Any) -> Any:
+@lru_cache(maxsize=64, typed=True)
+def _remember(kind: Any, *given: Any, **named: Any) -> Any:
     return kind(*given, **named)
-
-
-_remember: Any = lru_cache(maxsize=64, typed=True)(_make_anew)

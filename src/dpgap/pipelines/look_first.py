@@ -5,7 +5,6 @@ it exactly on every route. The look is released too.
 """
 
 import math
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.joint_kernel import log_choose
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint
 from dpgap.mechanisms.top_k import Candidates
-from dpgap.pipelines.routes import JointRoute, RankedRoute, TopKClaims
+from dpgap.pipelines.routes import JointRoute, RankedRoute, Steps, TopKClaims
 from dpgap.releases.drawn import Measuring, Values
 from dpgap.releases.release import Measured
 
@@ -399,7 +398,7 @@ def _gamma_quantile(shape: int, part: float) -> float:
 # The best method for several winners: look, let the rule decide, take that route.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@declared(eq=False)
 class LookFirst:
     """Look with a small part of ε, then take one of the routes; at least 2 winners."""
 
@@ -409,6 +408,12 @@ class LookFirst:
     routes: tuple[RankedRoute | JointRoute, ...]
     """Ranked first, then sets by the share of ε that chooses them."""
     terms: Terms
+    steps: tuple[Steps, ...] = derived(lambda self: self._steps())
+    """Of each route, with the look."""
+
+    def _steps(self) -> tuple[Steps, ...]:
+        look = ("look", self.measurement)
+        return tuple(Steps((look, *route.steps.each)) for route in self.routes)
 
     @classmethod
     def of(cls, own: TopKClaims) -> "LookFirst":
@@ -432,14 +437,15 @@ class LookFirst:
         looked = self.look(candidates)
         route = self.route(looked, candidates.size)
         drawn = self.routes[route].draw_paid(candidates)
-        return replace(drawn, looked=looked, among=candidates.size, route=route)
+        return Measuring(drawn.chosen, drawn.values, looked, candidates.size, route)
 
     def build(self, drawn: Measuring[Any], method: str) -> Measured:
         """The release of what was drawn: that of its route, with the look."""
         ranks = ranks_for(self.routes[0].k, drawn.among or 0)
         values = self.measurement.lengths(drawn.looked).tolist()
-        before, looked = (("look", self.measurement),), tuple(zip(ranks, values, strict=True))
-        return self.routes[drawn.route or 0].build(drawn, method, before, looked)
+        number, looked = drawn.route or 0, tuple(zip(ranks, values, strict=True))
+        route, steps = self.routes[number], self.steps[number]
+        return route.told(drawn).build(steps, method, route.grid, route.name, looked)
 
     def look(self, candidates: Candidates) -> Values:
         """Measure the answers at a few ranks; the caller has paid."""

@@ -22,6 +22,7 @@ import numpy as np
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
+from dpgap.exact.parameters import declared, derived
 from dpgap.exact.reals import Floats, require_scale
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
@@ -52,8 +53,21 @@ def claims_of(own: Claims) -> dict[str, Any]:
     return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
 
 
-Steps = tuple[tuple[str, Any], ...]
-"""What is done, in order, and the mechanism that does it."""
+@declared()
+class Steps:
+    """What is done, in order: "look", "select", "measure", and the mechanism that does it."""
+
+    each: tuple[tuple[str, Any], ...]
+    epsilon: Fraction = derived(lambda self: sum((by.epsilon for _, by in self.each), Fraction(0)))
+    """What all of it costs at most."""
+    parts: tuple[tuple[str, Fraction], ...] = derived(
+        lambda self: tuple((step, by.epsilon) for step, by in self.each)
+    )
+    used: tuple[MechanismUsed, ...] = derived(
+        lambda self: tuple(MechanismUsed.of(by) for _, by in self.each)
+    )
+
+
 Looked = tuple[tuple[int, float], ...]
 """Ranks that were looked at, and what was measured there."""
 
@@ -77,7 +91,7 @@ class Told(NamedTuple):
         looked: Looked = (),
     ) -> Measured:
         """The release of it, found in these steps."""
-        epsilon = sum((each.epsilon for _, each in steps), Fraction(0))
+        epsilon = steps.epsilon
         indices, labels, gaps, evidence, promise, lead = self.winners
         return Measured(
             **self.found._asdict(),
@@ -92,10 +106,10 @@ class Told(NamedTuple):
             promise=promise._replace(epsilon=epsilon),
             rounding=Grid(grid).rounding,
             method=method,
-            mechanisms=tuple(MechanismUsed.of(each) for _, each in steps),
+            mechanisms=steps.used,
             route=route,
             looked=looked,
-            parts=() if route is None else tuple((step, each.epsilon) for step, each in steps),
+            parts=() if route is None else steps.parts,
         )
 
 
@@ -126,12 +140,12 @@ class Route(ABC):
     @property
     @abstractmethod
     def steps(self) -> Steps:
-        """What is done, in order, and the mechanism that does it."""
+        """What is done, and what it costs."""
 
     @property
     def epsilon(self) -> Fraction:
         """What all steps cost at most."""
-        return sum((each.epsilon for _, each in self.steps), Fraction(0))
+        return self.steps.epsilon
 
     @abstractmethod
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
@@ -145,12 +159,9 @@ class Route(ABC):
     def told(self, drawn: Measuring[Any]) -> Told:
         """What was drawn, in the units of answers, and estimated."""
 
-    def build(
-        self, drawn: Measuring[Any], method: str, before: Steps = (), looked: Looked = ()
-    ) -> Measured:
-        """The release of what was drawn; `looked` is what steps `before` found."""
-        steps = (*before, *self.steps)
-        return self.told(drawn).build(steps, method, self.grid, self.name, looked)
+    def build(self, drawn: Measuring[Any], method: str) -> Measured:
+        """The release of what was drawn."""
+        return self.told(drawn).build(self.steps, method, self.grid, self.name)
 
     @abstractmethod
     def expectation(self) -> Expectation:
@@ -161,12 +172,15 @@ S = TypeVar("S", NoisyTopK, JointTopK, HybridTopK)
 M = TypeVar("M", Laplace, Joint)
 
 
-@dataclass(frozen=True, slots=True)
+@declared()
 class SelectThenMeasure(Route, Generic[S, M]):
     """A route in two steps, each with its part of ε."""
 
     selection: S
     measurement: M
+    steps: Steps = derived(
+        lambda self: Steps((("select", self.selection), ("measure", self.measurement)))
+    )
 
     @property
     def k(self) -> int:
@@ -177,11 +191,6 @@ class SelectThenMeasure(Route, Generic[S, M]):
     def grid(self) -> Fraction | None:
         """The grid that was declared."""
         return self.selection.grid
-
-    @property
-    def steps(self) -> Steps:
-        """It selects, then measures."""
-        return (("select", self.selection), ("measure", self.measurement))
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
@@ -351,7 +360,7 @@ class Routed:
 _HALF = Fraction(1, 2)
 
 
-@dataclass(frozen=True, slots=True)
+@declared()
 class HistogramRoute(Route):
     """All items measured at once; the largest k, or those at or above a line, are read off."""
 
@@ -361,14 +370,10 @@ class HistogramRoute(Route):
     """In steps; None where the largest are looked for among known items."""
     delta: Fraction | None = None
     """Where items are unknown, the chance that is left for an item of one unit alone."""
+    steps: Steps = derived(lambda self: Steps((("measure", self.histogram),)))
 
     name: ClassVar[str] = "histogram"
     grid: ClassVar[Fraction | None] = None
-
-    @property
-    def steps(self) -> Steps:
-        """It only measures."""
-        return (("measure", self.histogram),)
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         return self.histogram.prepare(
