@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpgap._package import public
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.grid import MAX_STEPS, as_array
+from dpgap.exact.parameters import Parameter, declared, parameter
 from dpgap.releases.questions import Origin
 
 # --------------------------------------------------------------------------------------------------
@@ -456,7 +457,7 @@ class CountsByGroup(Mapping[Any, PrivateCounts]):
 
 
 @public
-@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+@declared(repr=False, eq=False)
 class GroupedAnswers:
     """Answers given by value, for a Top-K over more answers than fit in memory.
 
@@ -479,22 +480,18 @@ class GroupedAnswers:
     'pea'
     """
 
-    values: NDArray[Any]
-    sizes: Integers
-    member: Callable[[int, int], int]
+    values: Parameter[ArrayLike, NDArray[Any]] = parameter(
+        lambda name, given: as_array(given, name)
+    )
+    sizes: Parameter[ArrayLike, Integers] = parameter(
+        lambda _, given: _whole_sizes(given), then=lambda self: self._flat_sizes()
+    )
+    member: Callable[[int, int], int] = parameter(lambda _, given: _function(given))
 
-    @errors_without_answers
-    def __init__(
-        self, values: ArrayLike, sizes: ArrayLike, member: Callable[[int, int], int]
-    ) -> None:
-        keep = object.__setattr__
-        keep(self, "values", as_array(values, "values"))
-        keep(self, "sizes", _whole_sizes(sizes))
+    def _flat_sizes(self) -> Integers:
         if self.values.shape != self.sizes.shape:
             raise ValueError("values and sizes must be flat and of the same length")
-        if not callable(member):
-            raise TypeError("member must be a function of a group and a place in it")
-        keep(self, "member", member)
+        return self.sizes
 
     @classmethod
     @errors_without_answers
@@ -531,6 +528,17 @@ class GroupedAnswers:
         if not all(0 <= position < len(self) for position in positions):
             raise ValueError("member must give a position from 0 up, below the number of answers")
         return Found(np.array(positions, dtype=np.int64), None)
+
+
+GroupedAnswers.__init__ = errors_without_answers(  # type: ignore[method-assign]
+    GroupedAnswers.__init__
+)
+
+
+def _function(member: object) -> object:
+    if not callable(member):
+        raise TypeError("member must be a function of a group and a place in it")
+    return member
 
 
 def _whole_sizes(sizes: ArrayLike) -> Integers:

@@ -33,6 +33,7 @@ line.
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -266,7 +267,7 @@ _POINTS = ((6.5, 20), (10.0, 24), (15.0, 34), (28.0, 56), (80.0, 160))
 
 More of them, or a wider range, would change no mean by 1e-5 s, and most by less than 1e-6 s.
 """
-_WIDTHS = np.array([width for width, _ in _POINTS])
+_WIDTHS = [width for width, _ in _POINTS]
 _NEGLIGIBLE = 14.0
 _WIDE = 10.0
 """A range of fewer s is taken as it is: narrowing it again would cost more than it saves."""
@@ -456,13 +457,14 @@ class _Places:
 def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Means and variances, averaged over lines from low to high; NaN where that is too far."""
     width = (high - low) / winners.deviation
-    kinds = np.where(width > 0, np.searchsorted(_WIDTHS, width), len(_POINTS))
-    found = set(kinds.tolist())
-    if len(found) == 1 and len(_POINTS) not in found:
-        return _averaged_at(_between(low, high, _POINTS[found.pop()][1]), winners, line)
+    last = len(_POINTS)
+    kinds = [bisect_left(_WIDTHS, each) if each > 0 else last for each in width.tolist()]
+    found = set(kinds)
+    if len(found) == 1 and last not in found:
+        return _averaged_at(_between(low, high, _POINTS[kinds[0]][1]), winners, line)
     means, variances = np.full((2, *winners.measurements.shape), np.nan)
-    for kind in found - {len(_POINTS)}:
-        rows = np.flatnonzero(kinds == kind)
+    for kind in found - {last}:
+        rows = np.flatnonzero(np.array(kinds) == kind)
         places = _between(low[rows], high[rows], _POINTS[kind][1])
         means[rows], variances[rows] = _averaged_at(places, winners.of(rows), line)
     return means, variances

@@ -6,10 +6,9 @@ a law is remembered: laws are public.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.linear import gap_shortfall
 from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import LaplaceNoise, Law
+from dpgap.exact.laws import LaplaceNoise, Law, tail_quantile
 from dpgap.exact.reals import Floats
 from dpgap.exact.shells import ShellNoise
 
@@ -187,7 +186,7 @@ def half_width_of_all(error: MeasurementError, count: int, level: float) -> floa
 @np.errstate(all="ignore")
 def _spread(law: ValueLaw, count: int, level: float) -> float:
     """The quantile of the largest noise less the smallest, in steps."""
-    found = _quantile(lambda x: law.spread_tail(count, x), level)
+    found = tail_quantile(partial(law.spread_tail, count), level)
     return float(law.scale) * found + law.steps_more
 
 
@@ -195,19 +194,8 @@ def _spread(law: ValueLaw, count: int, level: float) -> float:
 @np.errstate(all="ignore")
 def _farthest(law: ValueLaw, count: int, level: float) -> float:
     """The quantile of the largest noise, up or down, in steps."""
-    found = _quantile(lambda x: law.farthest_tail(count, x), level)
+    found = tail_quantile(partial(law.farthest_tail, count), level)
     return float(law.scale) * found + law.steps_more
-
-
-def _quantile(tail: Callable[[float], float], level: float) -> float:
-    """Where a falling tail reaches 1 − level."""
-    low, high = 0.0, 1.0
-    while tail(high) > 1 - level:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if tail(middle) > 1 - level else (low, middle)
-    return high
 
 
 # --------------------------------------------------------------------------------------------------

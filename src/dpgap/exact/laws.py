@@ -23,6 +23,7 @@ onto 0 instead would double the mass at zero and break privacy.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -33,6 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap.exact.bits import Bits, Words
+from dpgap.exact.grid import Grid
 from dpgap.exact.reals import (
     LOW_BITS,
     LOW_MASK,
@@ -49,6 +51,7 @@ from dpgap.exact.reals import (
     difference,
     exponential_bounds,
     quick_exponential,
+    require_scale,
     scaled,
 )
 
@@ -386,6 +389,17 @@ def laplace_spread_tail(count: int, x: float) -> float:
 def laplace_farthest_tail(count: int, x: float) -> float:
     """P(the largest of `count` noises, up or down, > x)."""
     return -math.expm1(count * math.log1p(-math.exp(-x))) if x > 0 else 1.0
+
+
+def tail_quantile(tail: Callable[[float], float], level: float) -> float:
+    """Where a falling tail reaches 1 − level."""
+    low, high = 0.0, 1.0
+    while tail(high) > 1 - level:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if tail(middle) > 1 - level else (low, middle)
+    return high
 
 
 # --------------------------------------------------------------------------------------------------
@@ -763,6 +777,16 @@ def require_noise(name: str, noise: object) -> str:
 def law_named(noise: str, scale: Fraction, sensitivity: Fraction) -> Law:
     """The law that `noise` names, at a scale that shifting by `sensitivity` is measured in."""
     return LAWS[noise].best(scale, sensitivity)
+
+
+def law_on_grid(
+    noise: str, grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction
+) -> "RealLaw":
+    """The law that `noise` names, which costs ε if answers on the grid move by the sensitivity."""
+    where = Grid(grid)
+    delta, step = where.up(sensitivity), where.step
+    require_scale(delta / epsilon, Fraction(delta))
+    return require_real(law_named(noise, delta / epsilon * step, delta * step))
 
 
 def require_real(law: Law) -> RealLaw:

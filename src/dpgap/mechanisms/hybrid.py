@@ -40,13 +40,21 @@ from dpgap.exact.parameters import (
 )
 from dpgap.exact.reals import decimals
 from dpgap.mechanisms.hybrid_kernel import select_above, select_above_grouped
-from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners, gaps_of, require_threshold
+from dpgap.mechanisms.mechanism import (
+    Answers,
+    Draw,
+    Selecting,
+    Winners,
+    gaps_of,
+    require_threshold,
+)
 from dpgap.mechanisms.top_k import (
     STAYING,
     Candidates,
     InGroups,
     NoisyTopK,
     candidates,
+    claims_of,
     law_for,
     named,
     require_claims,
@@ -157,14 +165,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
     @property
     def without_line(self) -> NoisyTopK:
         """The Noisy Top-K that this would be without a line."""
-        return NoisyTopK(
-            self.k,
-            self.epsilon,
-            monotonic=self.monotonic,
-            sensitivity=self.sensitivity,
-            noise="exponential",
-            grid=self.grid,
-        )
+        return NoisyTopK(self.k, self.epsilon, noise="exponential", **claims_of(self))
 
     def in_steps(self) -> "HybridTopK":
         """The same mechanism, for answers in whole grid steps."""

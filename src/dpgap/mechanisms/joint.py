@@ -44,6 +44,7 @@ from dpgap.mechanisms.top_k import (
     InGroups,
     NoisyTopK,
     candidates,
+    claims_of,
     extremes,
     extremes_undone,
     law_for,
@@ -105,14 +106,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         It asks of them that they move by amounts within 2Δ of each other, or within Δ if monotonic;
         docs/joint-top-k.md shows that half-margins do.
         """
-        return NoisyTopK(
-            1,
-            self.epsilon,
-            monotonic=self.monotonic,
-            sensitivity=self.sensitivity,
-            noise="exponential",
-            grid=self.grid,
-        )
+        return NoisyTopK(1, self.epsilon, noise="exponential", **claims_of(self))
 
     @property
     def half_step_law(self) -> MemorylessLaw:
@@ -186,9 +180,6 @@ class JointTopK(Selecting[Candidates, JointRelease]):
     def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
         """Select; the caller has paid."""
         return choose_set(self, candidates, secure_bits())
-
-    def made(self, prepared: Candidates) -> JointRelease:
-        return self.build(self.draw_paid(prepared).drawn)
 
     def winners(self, drawn: TopSet) -> Winners:
         """What was drawn, in the units of answers; what it proves and what it promises."""

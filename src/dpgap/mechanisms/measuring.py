@@ -106,9 +106,6 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
         """The proof: each draw makes up for its own value's change, at most Δ."""
         return [before - after for before, after in zip(values, neighbour, strict=True)]
 
-    def made(self, prepared: Integers) -> MeasuredValues:
-        return self.build(self.draw_paid(prepared))
-
     def build(self, drawn: Values) -> MeasuredValues:
         """The release of what was drawn."""
         return MeasuredValues(

@@ -108,8 +108,17 @@ class Mechanism(ABC, Generic[P, R]):
         """The most that a release costs."""
 
     @abstractmethod
+    def draw_paid(self, prepared: Any) -> Any:
+        """Draw whole numbers; the caller has paid. Selections add the answers of the chosen."""
+
+    @abstractmethod
+    def build(self, drawn: Any) -> R:
+        """The release of what was drawn."""
+
     def made(self, prepared: P) -> R:
         """Draw and build; the caller has paid."""
+        drawn = self.draw_paid(prepared)
+        return self.build(drawn.drawn if isinstance(drawn, Draw) else drawn)
 
     def delta_of(self, prepared: P) -> Fraction:
         """The δ of a release of these answers: 0, unless their items are unknown."""

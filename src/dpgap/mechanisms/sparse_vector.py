@@ -612,9 +612,6 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         array = Grid(self.grid).steps(answers)
         return Stream.of(array, require_labels(labels, array.size, answers))
 
-    def made(self, prepared: Stream) -> AboveRelease:
-        return self.build(self.draw_paid(prepared).drawn)
-
     def draw_paid(self, stream: Stream) -> Draw[Above]:
         """Go through the stream; the caller has paid."""
         sifting = Sifting(self.in_steps(), 1, secure_bits(), stream.most)

@@ -12,7 +12,6 @@ single gaps would each lose half a step, and 25 of them add up to a bias of −1
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, field
-from fractions import Fraction
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -35,10 +34,9 @@ from dpgap.exact.laws import (
     Noise,
     RealLaw,
     Scalar,
-    law_named,
+    law_on_grid,
     require_memoryless,
     require_noise,
-    require_real,
 )
 from dpgap.exact.parameters import (
     Exact,
@@ -50,7 +48,7 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
 )
-from dpgap.exact.reals import Integers, require_scale
+from dpgap.exact.reals import Integers
 from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners, gaps_of
 from dpgap.mechanisms.top_k_kernel import GroupedSelection, TopKProgram, select, select_grouped
 from dpgap.releases.drawn import Ranking
@@ -164,13 +162,15 @@ def require_claims(
     )
 
 
+def claims_of(own: Claims) -> dict[str, Any]:
+    """What one person can change, as mechanisms are told."""
+    return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
+
+
 def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
     """The noise that each answer gets where ε is for so many winners, each for itself."""
-    grid = Grid(own.grid)
-    delta = grid.up(own.sensitivity)
-    scale = (1 if own.monotonic else 2) * winners * delta / own.epsilon
-    require_scale(scale, Fraction(delta))
-    return require_real(law_named(noise, scale * grid.step, delta * grid.step))
+    shared = winners if own.monotonic else 2 * winners
+    return law_on_grid(noise, own.grid, own.sensitivity, own.epsilon / shared)
 
 
 def named(indices: Integers, labels: Sequence[Any] | None) -> tuple[Any, ...] | None:
@@ -372,9 +372,6 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
     def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
         return candidates.choose(self.in_steps(), secure_bits())
-
-    def made(self, prepared: Candidates) -> TopKRelease:
-        return self.build(self.draw_paid(prepared).drawn)
 
     def winners(self, drawn: Ranking) -> Winners:
         """What was drawn, in the units of answers; what it proves and what it promises."""

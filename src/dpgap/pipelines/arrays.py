@@ -53,7 +53,7 @@ from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
 from dpgap.mechanisms.mechanism import Answers, Selecting
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, Stream
-from dpgap.mechanisms.top_k import Candidates, NoisyTopK
+from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.paper import EstimatedWinners
@@ -63,7 +63,6 @@ from dpgap.pipelines.routes import (
     RankedRoute,
     Steps,
     Told,
-    claims_of,
 )
 from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.plain import METHODS
@@ -174,9 +173,6 @@ class MeasuredTopK(Selecting[Candidates, Measured]):
             return self.route.draw_paid(candidates)
         return self.looking.draw_paid(candidates)
 
-    def made(self, prepared: Candidates) -> Measured:
-        return self.build(self.draw_paid(prepared))
-
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[Any]) -> Measured:
         """The release of what was drawn, with estimates."""
@@ -222,7 +218,7 @@ class MeasuredAbove(Selecting[Stream, Measured]):
     noise: str | None = parameter(_as_given, default=None, then=_require_noise, shown=False)
     grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
     steps: Steps = derived(
-        lambda self: Steps((("select", self.selection), ("measure", self.measurement)))
+        lambda self: Steps.of(("select", self.selection), ("measure", self.measurement))
     )
 
     def _branches(self) -> int | None:
@@ -258,9 +254,6 @@ class MeasuredAbove(Selecting[Stream, Measured]):
         if not private_answers.size:
             return Measuring(above)
         return Measuring(above, self.measurement.draw_selected(private_answers))
-
-    def made(self, prepared: Stream) -> Measured:
-        return self.build(self.draw_paid(prepared))
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[Above]) -> Measured:

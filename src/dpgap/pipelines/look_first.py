@@ -5,6 +5,7 @@ it exactly on every route. The look is released too.
 """
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -398,7 +399,7 @@ def _gamma_quantile(shape: int, part: float) -> float:
 # The best method for several winners: look, let the rule decide, take that route.
 
 
-@declared(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class LookFirst:
     """Look with a small part of ε, then take one of the routes; at least 2 winners."""
 
@@ -408,12 +409,8 @@ class LookFirst:
     routes: tuple[RankedRoute | JointRoute, ...]
     """Ranked first, then sets by the share of ε that chooses them."""
     terms: Terms
-    steps: tuple[Steps, ...] = derived(lambda self: self._steps())
+    steps: tuple[Steps, ...]
     """Of each route, with the look."""
-
-    def _steps(self) -> tuple[Steps, ...]:
-        look = ("look", self.measurement)
-        return tuple(Steps((look, *route.steps.each)) for route in self.routes)
 
     @classmethod
     def of(cls, own: TopKClaims) -> "LookFirst":
@@ -428,9 +425,11 @@ class LookFirst:
             terms = terms._replace(set_shares=(split,), rank_share=split)
         left = 1 - terms.look
         ranked = RankedRoute.of(own, *_parts(epsilon, terms.rank_share, left))
-        sets = (JointRoute.of(own, *_parts(epsilon, each, left)) for each in terms.set_shares)
+        sets = [JointRoute.of(own, *_parts(epsilon, each, left)) for each in terms.set_shares]
         looking = _measuring(own, terms.look * epsilon)
-        return cls(epsilon, looking, (ranked, *sets), terms)
+        routes: tuple[RankedRoute | JointRoute, ...] = (ranked, *sets)
+        steps = (Steps.of(("look", looking), *route.steps.each) for route in routes)
+        return cls(epsilon, looking, routes, terms, tuple(steps))
 
     def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Look, then take the route that follows; the caller has paid."""

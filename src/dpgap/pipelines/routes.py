@@ -22,17 +22,16 @@ import numpy as np
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
-from dpgap.exact.parameters import declared, derived
 from dpgap.exact.reals import Floats, require_scale
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
 from dpgap.mechanisms.mechanism import Answers, Claims, Winners
-from dpgap.mechanisms.top_k import Candidates, NoisyTopK
+from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.releases.drawn import Measuring, Ranking, ReadOff, TopSet
+from dpgap.releases.drawn import Measuring, ReadOff
 from dpgap.releases.release import Measured, MechanismUsed
 
 if TYPE_CHECKING:
@@ -48,24 +47,19 @@ class TopKClaims(Claims, Protocol):
     def split(self) -> Fraction | None: ...
 
 
-def claims_of(own: Claims) -> dict[str, Any]:
-    """What one person can change, as mechanisms are told."""
-    return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
-
-
-@declared()
-class Steps:
+class Steps(NamedTuple):
     """What is done, in order: "look", "select", "measure", and the mechanism that does it."""
 
     each: tuple[tuple[str, Any], ...]
-    epsilon: Fraction = derived(lambda self: sum((by.epsilon for _, by in self.each), Fraction(0)))
+    epsilon: Fraction
     """What all of it costs at most."""
-    parts: tuple[tuple[str, Fraction], ...] = derived(
-        lambda self: tuple((step, by.epsilon) for step, by in self.each)
-    )
-    used: tuple[MechanismUsed, ...] = derived(
-        lambda self: tuple(MechanismUsed.of(by) for _, by in self.each)
-    )
+    parts: tuple[tuple[str, Fraction], ...]
+
+    @classmethod
+    def of(cls, *each: tuple[str, Any]) -> "Steps":
+        """These steps."""
+        parts = tuple((step, by.epsilon) for step, by in each)
+        return cls(each, sum((part for _, part in parts), Fraction(0)), parts)
 
 
 Looked = tuple[tuple[int, float], ...]
@@ -106,7 +100,7 @@ class Told(NamedTuple):
             promise=promise._replace(epsilon=epsilon),
             rounding=Grid(grid).rounding,
             method=method,
-            mechanisms=steps.used,
+            mechanisms=tuple(MechanismUsed.of(by) for _, by in steps.each),
             route=route,
             looked=looked,
             parts=() if route is None else steps.parts,
@@ -172,15 +166,12 @@ S = TypeVar("S", NoisyTopK, JointTopK, HybridTopK)
 M = TypeVar("M", Laplace, Joint)
 
 
-@declared()
+@dataclass(frozen=True, slots=True)
 class SelectThenMeasure(Route, Generic[S, M]):
     """A route in two steps, each with its part of ε."""
 
     selection: S
     measurement: M
-    steps: Steps = derived(
-        lambda self: Steps((("select", self.selection), ("measure", self.measurement)))
-    )
 
     @property
     def k(self) -> int:
@@ -191,6 +182,11 @@ class SelectThenMeasure(Route, Generic[S, M]):
     def grid(self) -> Fraction | None:
         """The grid that was declared."""
         return self.selection.grid
+
+    @property
+    def steps(self) -> Steps:
+        """It selects, then measures."""
+        return Steps.of(("select", self.selection), ("measure", self.measurement))
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
@@ -205,6 +201,14 @@ class SelectThenMeasure(Route, Generic[S, M]):
             return Measuring(chosen)
         return Measuring(chosen, self.measurement.draw_selected(private_answers))
 
+    def told(self, drawn: Measuring[Any]) -> Told:
+        values = self.measurement.lengths(drawn.values)
+        return self._told(self.selection.winners(drawn.chosen), values)
+
+    @abstractmethod
+    def _told(self, winners: Winners, values: Floats) -> Told:
+        """The same, with estimates from the measured values and the gaps."""
+
 
 class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     """The winners as one set, then measured."""
@@ -218,12 +222,8 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
         selection = JointTopK(own.k, to_select, **claims_of(own))
         return cls(selection, _together(selection, to_measure))
 
-    def told(self, drawn: Measuring[TopSet]) -> Told:
-        """What was drawn. The order is that of the measurements."""
-        values, winners = (
-            self.measurement.lengths(drawn.values),
-            self.selection.winners(drawn.chosen),
-        )
+    def _told(self, winners: Winners, values: Floats) -> Told:
+        """The order is that of the measurements."""
         order = np.argsort(-values, kind="stable")
         values, labels = values[order], winners.labels
         if labels is not None:
@@ -238,24 +238,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
         return Expectation(variance, variance, self.measurement.half_width(self.k, 0.95), margin)
 
 
-class _Ranking(SelectThenMeasure[NoisyTopK, M], ABC):
-    """A route that ranks the winners, with a gap from each to the next."""
-
-    __slots__ = ()
-
-    def told(self, drawn: Measuring[Ranking]) -> Told:
-        values, winners = (
-            self.measurement.lengths(drawn.values),
-            self.selection.winners(drawn.chosen),
-        )
-        return Told(winners, values, self._estimate(winners.gaps, values))
-
-    @abstractmethod
-    def _estimate(self, gaps: Floats, values: Floats) -> EstimatedWinners:
-        """Estimates from the measurements and the gaps."""
-
-
-class RankedRoute(_Ranking[Joint]):
+class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
     """The winners ranked by exponential noise, then measured."""
 
     __slots__ = ()
@@ -267,8 +250,9 @@ class RankedRoute(_Ranking[Joint]):
         selection = NoisyTopK(own.k, to_select, noise="exponential", **claims_of(own))
         return cls(selection, _together(selection, to_measure))
 
-    def _estimate(self, gaps: Floats, values: Floats) -> EstimatedWinners:
-        return best.top_k_estimates(self.selection, self.measurement, gaps, values)
+    def _told(self, winners: Winners, values: Floats) -> Told:
+        own = self.selection, self.measurement
+        return Told(winners, values, best.top_k_estimates(*own, winners.gaps, values))
 
     def expectation(self) -> Expectation:
         """Which errors to expect: gaps help where winners are clear (least squares)."""
@@ -280,7 +264,7 @@ class RankedRoute(_Ranking[Joint]):
         return Expectation(clear, alone, self.measurement.half_width(k, 0.95), noise)
 
 
-class PaperRoute(_Ranking[Laplace]):
+class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
     """The paper's method: Laplace noise, and the best linear unbiased estimates."""
 
     __slots__ = ()
@@ -294,8 +278,9 @@ class PaperRoute(_Ranking[Laplace]):
         require_scale(measurement.law_in_steps(own.k).scale)
         return cls(selection, measurement)
 
-    def _estimate(self, gaps: Floats, values: Floats) -> EstimatedWinners:
-        return paper.top_k_estimates(self.selection, self.measurement, gaps, values)
+    def _told(self, winners: Winners, values: Floats) -> Told:
+        own = self.selection, self.measurement
+        return Told(winners, values, paper.top_k_estimates(*own, winners.gaps, values))
 
     def expectation(self) -> Expectation:
         """Which errors to expect; in a close race they may be worse than without gaps."""
@@ -360,7 +345,7 @@ class Routed:
 _HALF = Fraction(1, 2)
 
 
-@declared()
+@dataclass(frozen=True, slots=True)
 class HistogramRoute(Route):
     """All items measured at once; the largest k, or those at or above a line, are read off."""
 
@@ -370,10 +355,14 @@ class HistogramRoute(Route):
     """In steps; None where the largest are looked for among known items."""
     delta: Fraction | None = None
     """Where items are unknown, the chance that is left for an item of one unit alone."""
-    steps: Steps = derived(lambda self: Steps((("measure", self.histogram),)))
 
     name: ClassVar[str] = "histogram"
     grid: ClassVar[Fraction | None] = None
+
+    @property
+    def steps(self) -> Steps:
+        """It only measures."""
+        return Steps.of(("measure", self.histogram))
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         return self.histogram.prepare(
@@ -407,12 +396,8 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
         """The answers in steps; refused before anything is charged."""
         return self.selection.prepare(answers, labels)
 
-    def told(self, drawn: Measuring[Ranking]) -> Told:
-        """What was drawn; measuring nothing costs nothing."""
-        values, winners = (
-            self.measurement.lengths(drawn.values),
-            self.selection.winners(drawn.chosen),
-        )
+    def _told(self, winners: Winners, values: Floats) -> Told:
+        """Measuring nothing costs nothing."""
         found = EstimatedWinners.plain(values, self.measurement.error(max(values.size, 1)))
         spent = self.selection.spent(values.size) + (self.measurement.epsilon if values.size else 0)
         return Told(winners, values, found, spent)
