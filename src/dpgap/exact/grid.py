@@ -6,7 +6,6 @@ of γ (rounding half to even would). A refusal of malformed answers depends on p
 happens before anything is charged and names neither a value nor a position.
 """
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +51,8 @@ class Grid:
 
     def up(self, length: Fraction) -> int:
         """A sensitivity, or a threshold that whole steps are compared with, rounded up to steps."""
-        return math.ceil(length / (self.declared or 1))
+        one = self.declared or 1
+        return -(-length.numerator * one.denominator // (length.denominator * one.numerator))
 
     def excess(self, length: Fraction) -> float:
         """By how much rounding up to steps makes a length longer."""

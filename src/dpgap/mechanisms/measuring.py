@@ -26,7 +26,6 @@ from dpgap.exact.parameters import (
     ExactOrNone,
     boolean,
     declared,
-    derived,
     parameter,
     positive_rational,
 )
@@ -43,12 +42,10 @@ L = TypeVar("L", bound=ValueLaw)
 class Measurement(Measuring[MeasuredValues], Generic[L]):
     """Values with noise; a frozen value itself, like every mechanism."""
 
-    epsilon: Exact = parameter(positive_rational)
+    epsilon: Exact = parameter(positive_rational, then=lambda self: self._epsilon())
     _: KW_ONLY
     sensitivity: Exact = parameter(positive_rational, default=1)
     grid: ExactOrNone = parameter(read_grid, default=None)
-    scale_in_steps: Fraction = derived(lambda self: self._scale())
-    """Of the noise for one value: the sensitivity over ε, in whole grid steps."""
 
     finer: ClassVar[int] = 1
     """How many steps a pipeline measures with, for one of its selection."""
@@ -57,10 +54,9 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
     lost: ClassVar[float] = 0.0
     """How much of a step noise on the grid is below zero on average; it is added again."""
 
-    def _scale(self) -> Fraction:
-        scale = Grid(self.grid).up(self.sensitivity) / self.epsilon
-        require_scale(self.noise(scale, 1).scale)
-        return scale
+    def _epsilon(self) -> Fraction:
+        require_scale(self.law_in_steps(1).scale)
+        return self.epsilon
 
     @classmethod
     def after(cls, selection: Claims, epsilon: Fraction) -> Self:
@@ -89,7 +85,7 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
 
     def law_in_steps(self, count: int) -> L:
         """The same noise, for values in whole grid steps."""
-        return self.noise(self.scale_in_steps, count)
+        return self.noise(Grid(self.grid).up(self.sensitivity) / self.epsilon, count)
 
     def run(self, values: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
         """The algorithm: every value plus its own noise."""
