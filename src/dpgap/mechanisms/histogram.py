@@ -123,7 +123,7 @@ class NoisyHistogram(Measuring[MeasuredValues]):
             self._require_facts(values)
         return Grid(self.grid).steps(array_of(values, sensitivity=self.sensitivity), "values")
 
-    def made(self, prepared: Integers) -> MeasuredValues:
+    def _made(self, prepared: Integers) -> MeasuredValues:
         return self.build(Values(prepared + self.draws(prepared.size, 1, secure_bits())[0]))
 
     def build(self, drawn: Values) -> MeasuredValues:

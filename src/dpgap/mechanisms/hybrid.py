@@ -301,7 +301,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         """Select; the caller has paid."""
         return choose_above(self.in_steps(), candidates, secure_bits())
 
-    def made(self, prepared: Candidates) -> HybridRelease:
+    def _made(self, prepared: Candidates) -> HybridRelease:
         return self.build(self.draw_paid(prepared).drawn, self.delta_of(prepared))
 
     def winners(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> Winners:

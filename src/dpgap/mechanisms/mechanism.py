@@ -4,12 +4,11 @@ A mechanism declares its parameters (`dpgap.exact.parameters`) and says how it w
 
 - `run` is the algorithm and `align` its proof. Both are for few answers, and for any noise.
 - `prepare` takes the private answers, or refuses them: nothing is charged yet.
-- `draw` runs the algorithm once on exact secure noise, by a kernel. It returns whole numbers.
+- `draw_paid` runs the algorithm once on exact secure noise, by a kernel: whole numbers.
 - `build` makes the release of these and of the parameters.
 
-The rest is the same for all: what it can cost is charged after `prepare` and before `draw`, and the
-release is archived before it is handed out. That is in `Mechanism.release_prepared`, and nowhere
-else.
+The rest is the same for all: what it can cost is charged after `prepare` and before `draw_paid`,
+and the release is archived before it is handed out. `Mechanism._release_prepared` does that.
 """
 
 from abc import ABC, abstractmethod
@@ -115,7 +114,7 @@ class Mechanism(ABC, Generic[P, R]):
     def build(self, drawn: Any) -> R:
         """The release of what was drawn."""
 
-    def made(self, prepared: P) -> R:
+    def _made(self, prepared: P) -> R:
         """Draw and build; the caller has paid."""
         drawn = self.draw_paid(prepared)
         return self.build(drawn.drawn if isinstance(drawn, Draw) else drawn)
@@ -124,10 +123,10 @@ class Mechanism(ABC, Generic[P, R]):
         """The δ of a release of these answers: 0, unless their items are unknown."""
         return Fraction(0)
 
-    def release_prepared(self, prepared: P, account: Account | None) -> R:
+    def _release_prepared(self, prepared: P, account: Account | None) -> R:
         """Pay, draw, build and keep."""
         request = Request(self.epsilon, self, self.delta_of(prepared))
-        return pay(account, request, lambda: self.made(prepared))
+        return pay(account, request, lambda: self._made(prepared))
 
 
 class Selecting(Mechanism[P, R]):
@@ -160,7 +159,7 @@ class Selecting(Mechanism[P, R]):
         account
             What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
         """
-        return self.release_prepared(self.prepare(answers, labels), account)
+        return self._release_prepared(self.prepare(answers, labels), account)
 
 
 class Measuring(Mechanism[Integers, R]):
@@ -178,4 +177,4 @@ class Measuring(Mechanism[Integers, R]):
 
         This is the only method that spends ε.
         """
-        return self.release_prepared(self.steps_of(values), account)
+        return self._release_prepared(self.steps_of(values), account)

@@ -586,7 +586,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         stream = self.prepare(answers, labels)
         if max_answers is not None:
             stream = stream._replace(most=positive_integer("max_answers", max_answers))
-        return self.release_prepared(stream, account)
+        return self._release_prepared(stream, account)
 
     def prepare(
         self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None

@@ -1,0 +1,80 @@
+"""Every mechanism states its parameters and releases in one way, which pays before it draws."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpgap
+from dpgap.exact.parameters import Rational
+from dpgap.mechanisms.mechanism import Mechanism
+from seams import SpyAccount, WatchedBits, bits_are
+
+SOURCE = Path(dpgap.__file__).parent
+MECHANISMS = (
+    dpgap.NoisyTopK(1, 1),
+    dpgap.NoisyMax(1),
+    dpgap.JointTopK(1, 1),
+    dpgap.HybridTopK(3, 1, 1),
+    dpgap.SparseVector(3, 1, 1),
+    dpgap.AdaptiveSparseVector(3, 1, 1),
+    dpgap.Laplace(1),
+    dpgap.Cube(1),
+    dpgap.CountHull(1, monotonic=True),
+    dpgap.NoisyHistogram(1),
+    dpgap.MeasuredTopK(1, 1),
+    dpgap.MeasuredAbove(3, 1, 1),
+)
+
+
+def _callers(name: str) -> Iterator[str]:
+    """The modules with a call of a function of `budget/account.py`, once for each call."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        taken = (each for each in nodes if isinstance(each, ast.ImportFrom))
+        from_account = (each for each in taken if each.module == "dpgap.budget.account")
+        is_there = any(alias.name == name for each in from_account for alias in each.names)
+        if is_there or path.name == "account.py":
+            calls = (each.func for each in nodes if isinstance(each, ast.Call))
+            found = sum(getattr(each, "id", None) == name for each in calls)
+            yield from [path.relative_to(SOURCE).as_posix()] * found
+
+
+def test_releases_are_paid_in_two_places() -> None:
+    assert [*_callers("pay")] == ["mechanisms/mechanism.py", "pipelines/tables.py"]
+    assert [*_callers("reserved")] == ["budget/account.py", "mechanisms/sparse_vector.py"]
+
+
+def test_no_mechanism_or_pipeline_assembles_itself() -> None:
+    for room in ("mechanisms", "pipelines", "data", "releases", "budget"):
+        for path in (SOURCE / room).rglob("*.py"):
+            assert "object.__setattr__" not in path.read_text(encoding="utf-8"), path
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda each: type(each).__name__)
+def test_bits_are_asked_for_after_the_charge_and_not_without(mechanism: Any) -> None:
+    assert isinstance(mechanism, Mechanism)
+    account, poor = SpyAccount(), SpyAccount(total=Fraction(0))
+    with bits_are(WatchedBits(lambda: account.diary.append(("bits",)))):
+        mechanism.release([1, 9, 2], account=account)
+        drawn = [each[0] for each in account.diary]
+        assert (drawn[0], drawn[-1], {*drawn[1:-1]}) == ("reserve", "settle", {"bits"})
+        with pytest.raises(dpgap.BudgetExhausted):
+            mechanism.release([1, 9, 2], account=poor)
+    assert len(account.diary) == len(drawn)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda each: type(each).__name__)
+def test_a_parameter_accepts_text_and_says_so(mechanism: Any) -> None:
+    accepted = inspect.signature(type(mechanism)).parameters
+    assert accepted["epsilon"].annotation == Rational
+    positional = [each for each in accepted.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    assert all(each.default is each.empty for each in positional)
+    given = {each.name: 3 for each in positional} | {"epsilon": "2/3"}
+    assert type(mechanism)(**given).epsilon == Fraction(2, 3)
+    with pytest.raises(ValueError, match="epsilon must be greater than 0"):
+        type(mechanism)(**given | {"epsilon": 0})
