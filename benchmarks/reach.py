@@ -21,7 +21,7 @@ import numpy as np
 
 import dpgap
 from dpgap.data.private_counts import CountsInMemory
-from dpgap.releases.questions import Origin
+from dpgap.question import Question
 
 K, EPSILON, SIZE = 10, 1, 1_000
 REACHES = (1, 2, 4, 8, 16)
@@ -39,7 +39,7 @@ def tables() -> dict[str, np.ndarray]:
 
 def counts(values: np.ndarray, reach: int | None) -> CountsInMemory:
     """Private counts of a table in which a unit counts for at most so many items."""
-    origin = Origin("who", "what", "1,000 items", "add-or-remove", is_private=True, max_items=reach)
+    origin = Question(unit="who", item="what", domain="1,000 items", max_items=reach)
     return CountsInMemory(
         labels=range(SIZE),
         positions=np.arange(SIZE),

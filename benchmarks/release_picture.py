@@ -17,7 +17,7 @@ from drawing import line, picture, text
 import dpgap
 from dpgap.releases.findings import plural, title_of
 from dpgap.releases.page import Scale
-from dpgap.releases.questions import TableRelease
+from dpgap.releases.release import TableRelease
 from dpgap.releases.text import Row, rows_of
 
 ROW = 30
@@ -70,7 +70,7 @@ def dots(release: TableRelease, top: int, sheet: Sheet) -> list[str]:
     parts += [
         text(across(tick), bottom + 20, scale.text(tick), "quiet middle") for tick in scale.ticks
     ]
-    units = plural(release.question.origin.unit)
+    units = plural(release.question.unit)
     parts.append(text(sheet.left - 14, bottom + 20, units, "quiet end"))
     for row in rows:
         parts += _row(row, top + ROW * row.rank - ROW / 2, across, sheet)

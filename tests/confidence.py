@@ -24,8 +24,8 @@ from dpgap.data.private_counts import CountsInMemory
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.mechanisms.sparse_vector import evidence_of
 from dpgap.pipelines.paper import above_errors
-from dpgap.pipelines.tables import Asked, counted
-from dpgap.releases.questions import Origin
+from dpgap.pipelines.tables import counted
+from dpgap.question import Question, read_wanted
 from dpgap.releases.release import AboveRelease, Measured
 
 Floats = NDArray[np.float64]
@@ -341,14 +341,14 @@ def _paper_halves(pipeline: dpgap.MeasuredAbove, branches: Any, level: float) ->
 
 def _private(counts: NDArray[np.int64], reach: int, unknown: bool = False) -> CountsInMemory:
     many = range(counts.size)
-    origin = Origin("who", "what", "items", "add-or-remove", is_private=True, max_items=reach)
+    origin = Question(unit="who", item="what", domain="items", max_items=reach, unknown=unknown)
     return CountsInMemory(
         labels=many,
         positions=np.arange(counts.size),
         counts=counts,
         sensitivity=Fraction(1),
         monotonic=True,
-        origin=origin._replace(unknown=unknown),
+        origin=origin,
         reach=reach,
         unknown=unknown,
     )
@@ -406,7 +406,8 @@ def _measurement(make: Callable[[], Any], runs: int, level: float) -> Said:
 
 def _count(runs: int, level: float) -> Said:
     answers = _private(np.array([300]), 1)
-    made = (counted(Asked.count(EPSILON), answers, None, False) for _ in range(runs // 10))
+    wanted = read_wanted("count", {"epsilon": EPSILON})
+    made = (counted(wanted, answers, None, False) for _ in range(runs // 10))
     ends = np.array([each.interval(level) for each in made])
     yield "any", "interval", ((ends[:, 0] > 300) | (ends[:, 1] < 300)).astype(np.float64)
 

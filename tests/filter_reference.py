@@ -18,7 +18,7 @@ import pyarrow
 
 from dpgap.data.engines.base import engine_of
 from dpgap.data.filtering import keep
-from dpgap.data.filters import read_filter
+from dpgap.question import read_filter
 
 _AT_ONCE = 40
 

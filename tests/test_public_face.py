@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import os
 import pickle
 import re
 import subprocess
@@ -53,6 +54,26 @@ def test_a_misspelt_name_fails_under_a_type_checker(tmp_path: Path) -> None:
     said = _checked("dpgap.mesured_top_k\ndpgap.measured_top_k", tmp_path)
     assert 'program.py:2: error: Module has no attribute "mesured_top_k"' in said
     assert "program.py:3" not in said
+
+
+def test_a_type_checker_knows_what_comes_back() -> None:
+    """Types are revealed as the comments of `users_calls.py` say, and nothing else is said."""
+    path = Path(__file__).with_name("users_calls.py")
+    command = [sys.executable, "-m", "mypy", "--strict", str(path)]
+    environment = {**os.environ, "MYPYPATH": str(PACKAGE.parents[1])}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=path.parents[1], env=environment
+    )
+    *notes, last = done.stdout.splitlines()
+    assert last == "Success: no issues found in 1 source file"
+    revealed = {
+        int(line): re.sub(r"\b(?:\w+\.)+(?=\w)", "", kind)
+        for line, kind in (re.findall(r":(\d+): note: .* is \"(.*)\"", each)[0] for each in notes)
+    }
+    lines = path.read_text("utf-8").splitlines()
+    told = {at: text for at, text in enumerate(lines, 1) if text.strip().startswith("reveal_type(")}
+    assert revealed == {at: text.partition("  # ")[2] for at, text in told.items()}
+    assert len(revealed) >= 20
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -9,7 +9,7 @@ import pytest
 
 import dpgap
 from dpgap.data.counts import counts
-from dpgap.data.query import read_bounds
+from dpgap.data.query import read_groups
 
 SOLD = pandas.DataFrame(
     {"who": [1, 1, 2], "what": ["fig", "pea", "fig"], "land": ["ch", "de", "ch"], "paid": [1, 2, 3]}
@@ -119,7 +119,5 @@ def test_a_mechanism_must_know_the_sensitivity_of_sums() -> None:
 
 
 def test_a_range_may_state_the_groups() -> None:
-    asked = {"neighbours": "add-or-remove", "is_unknown": False, "by": "age"}
-    groups = read_bounds(**asked, groups=range(30, 60, 10), max_groups=1).groups
-    assert groups is not None
+    groups = read_groups(range(30, 60, 10))
     assert (groups.labels, groups.texts) == ((30, 40, 50), ("30", "40", "50"))

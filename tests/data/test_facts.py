@@ -20,7 +20,7 @@ import pytest
 
 import dpgap
 from dpgap.data.sources import columns_of, table_address
-from dpgap.releases.questions import OBSERVED, Origin
+from dpgap.question import OBSERVED, Question
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Ibis
 
@@ -89,7 +89,7 @@ FOLLOWS_ROWS = ("pandas", "pandas with categories")
 """Readers whose types follow the rows."""
 
 
-def _origin(table: Any, domain: Any = ("fig", "pea"), **options: Any) -> Origin:
+def _origin(table: Any, domain: Any = ("fig", "pea"), **options: Any) -> Question:
     settings = {"unit": "who", "item": "what"} | options
     counted = dpgap.counts(table, domain=domain, **settings)
     counted.close()
@@ -117,7 +117,8 @@ def test_postgres_tells_the_same_columns_and_an_address_without_a_password(
     postgres: Any, database: Any
 ) -> None:
     frame = database.create_table("sold_of_facts", TYPED, overwrite=True)
-    assert _origin(frame)[5:8] == (None, None, FAMILIES)
+    told = _origin(frame)
+    assert (told.table, told.address, told.columns) == (None, None, FAMILIES)
     url = postgres.get_uri().replace("postgres:@", "postgres:secret@")
     assert "secret" in url
     one = _origin(f"{url}&table=sold_of_facts")
@@ -156,7 +157,8 @@ def test_a_domain_beside_a_table_in_postgres_is_told_by_its_address(
 def test_spark_tells_the_same_columns(spark: Any) -> None:
     kinds = "who bigint, what string, price double, is_paid boolean, at timestamp"
     frame = spark.createDataFrame([], kinds)
-    assert _origin(frame)[5:8] == (None, None, FAMILIES)
+    told = _origin(frame)
+    assert (told.table, told.address, told.columns) == (None, None, FAMILIES)
 
 
 def test_every_family_has_its_types() -> None:

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from dpgap.data import query
 from dpgap.data.filtering import keep
-from dpgap.data.filters import read_filter
 from dpgap.data.query import Reading
+from dpgap.question import read_filter
 from filter_reference import (
     COLUMNS,
     EQUALS,

@@ -24,8 +24,8 @@ import dpgap
 from dpgap.data import values
 from dpgap.data.domain import text_of
 from dpgap.data.filtering import keep
-from dpgap.data.filters import read_filter
 from dpgap.data.values import form_of
+from dpgap.question import read_filter
 from twins.odd_values import OBJECTS, _Hostile
 
 ROOT = Path(__file__).parents[2]

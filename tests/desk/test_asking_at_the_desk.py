@@ -13,7 +13,7 @@ import dpgap
 from dpgap.budget.ledger import LedgerReservation
 from dpgap.desk.app import count_when_hung_up, refresh_all
 from dpgap.desk.config import ListedData
-from dpgap.desk.questions import DeskQuestion
+from dpgap.desk.questions import FilledForm
 from dpgap.desk.queue import own_key
 
 ASK = "/api/v1/datasets/sales/ask"
@@ -234,9 +234,9 @@ def test_what_could_not_be_archived_is_not_handed_out(
 
 def test_a_question_says_again_what_it_was_told() -> None:
     said = {"topic": "what", "kind": "above", "threshold": "1/3", "epsilon": "0.25", "k": "7"}
-    asked = DeskQuestion.read(said)
-    assert DeskQuestion.read(asked.fields()) == asked
-    assert asked.threshold == Fraction(1, 3)
+    asked = FilledForm.read(said)
+    assert FilledForm.read(asked.fields()) == asked
+    assert asked.wanted.threshold == Fraction(1, 3)
 
 
 def test_whoever_has_an_allowance_can_ask_about_items_that_are_not_stated(tmp_path: Path) -> None:

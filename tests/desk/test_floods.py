@@ -19,7 +19,7 @@ from dpgap.budget.ledger import Ledger
 from dpgap.desk import questions
 from dpgap.desk.app import open_desk
 from dpgap.desk.config import FileFaults, read_stewards_file
-from dpgap.desk.questions import DeskQuestion, number_in, text_of
+from dpgap.desk.questions import FilledForm, number_in, text_of
 from dpgap.desk.queue import Desk
 
 API = "/api/v1/datasets/sales"
@@ -182,7 +182,7 @@ def test_numbers_that_the_desk_writes_are_numbers_that_it_reads(text: str) -> No
     value = number_in({"delta": text}, "delta")
     written = text_of(value)
     assert number_in({"delta": written}, "delta") == value
-    again = DeskQuestion.read({"topic": "what", "epsilon": "0.123456789012"}).epsilon / 4
+    again = FilledForm.read({"topic": "what", "epsilon": "0.123456789012"}).wanted.epsilon / 4
     assert number_in({"epsilon": text_of(again)}, "epsilon") == again
     for _ in range(90):
         again /= 4

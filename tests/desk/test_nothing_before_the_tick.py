@@ -18,7 +18,7 @@ from desks import Running, question, running, token_of, write_file
 
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import LedgerReservation
-from dpgap.desk.questions import DeskQuestion
+from dpgap.desk.questions import FilledForm
 from dpgap.desk.queue import Ticks
 from dpgap.desk.spool import Pending
 
@@ -188,7 +188,7 @@ def test_a_charge_is_made_without_a_look_at_the_counts(
     monkeypatch.setattr(slot, "_answers", Untouchable())
     visitor = desk.desk.door.with_token(token_of("ann"))
     assert visitor is not None
-    asked = DeskQuestion.read({"topic": "what", "k": "2", "epsilon": "0.2"})
+    asked = FilledForm.read({"topic": "what", "k": "2", "epsilon": "0.2"})
     with slot.using(), ThreadPoolExecutor(1) as elsewhere:
         charging = elsewhere.submit(desk.desk.charge, visitor, data, asked, "a-key-of-ann")
         assert isinstance(charging.result(timeout=60), Pending)

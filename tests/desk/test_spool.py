@@ -33,7 +33,7 @@ from dpgap.desk import queue as desks_words
 from dpgap.desk.app import check_desk, open_desk
 from dpgap.desk.config import read_stewards_file
 from dpgap.desk.middleware import Refused
-from dpgap.desk.questions import DeskQuestion
+from dpgap.desk.questions import FilledForm
 from dpgap.desk.queue import Desk
 from dpgap.desk.spool import Pending, Slip, Spool, SpoolError
 from servers import postgres_server
@@ -75,7 +75,7 @@ def _open(path: Path) -> Desk:
 def _charge(desk: Desk) -> Pending:
     visitor = desk.door.with_token(token_of("ann"))
     assert visitor is not None
-    asked = DeskQuestion.read({"topic": "what", "k": "2", "epsilon": "0.1"})
+    asked = FilledForm.read({"topic": "what", "k": "2", "epsilon": "0.1"})
     charged = desk.charge(visitor, desk.file.datasets["sales"], asked, KEY)
     assert isinstance(charged, Pending)
     return charged
@@ -277,7 +277,7 @@ def test_a_desk_settles_what_another_that_died_has_left(tmp_path: Path) -> None:
 def test_a_draw_must_not_cost_more_than_was_reserved(tmp_path: Path) -> None:
     desk = _open(write_file(tmp_path))
     charged = _charge(desk)
-    charged.question = DeskQuestion.read({"topic": "what", "k": "2", "epsilon": "0.2"})
+    charged.form = FilledForm.read({"topic": "what", "k": "2", "epsilon": "0.2"})
     charged.draw()
     assert charged.document is None
 

@@ -65,12 +65,15 @@ FAULTS = {
     ),
     'name = "what"': ('name = "../what"', "line 14: datasets.sales.topics.0.name must be a short"),
     'item = "what"\n': ("", "line 13: datasets.sales.topics.0 must name its item"),
-    'domain = ["fig", "pea"]': ('sum = "x"', "line 13: datasets.sales.topics.0 must say both sum"),
+    'domain = ["fig", "pea"]': (
+        'domain = ["fig"]\nsum = "x"',
+        "line 13: datasets.sales.topics.0 cannot be counted: sum needs at_most",
+    ),
     'domain = ["fig", "pea"]\n': (
         'domain = ["fig", "pea"]\nby = "city"\ngroups = ["Bern"]\n',
         (
-            "line 13: datasets.sales.topics.0 must say max_groups with by: in how many groups a "
-            "unit counts at most. 1 means that each unit counts in one group only"
+            "line 13: datasets.sales.topics.0 cannot be counted: by needs max_groups: in how many "
+            "groups a unit counts at most. 1 means that each unit counts in one group only"
         ),
     ),
     "[datasets.sales]": (

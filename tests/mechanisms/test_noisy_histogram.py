@@ -12,7 +12,7 @@ import dpgap
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.estimates.errors import HistogramError, MeasurementError
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin
+from dpgap.question import Neighbours, Question
 from law_tests import LEVEL
 from seams import FailingBits, SpyAccount, WatchedBits, bits_are
 
@@ -33,8 +33,8 @@ def _counts(counts: list[int], size: int = 0, **facts: Any) -> CountsWithReach:
     )
 
 
-def _origin(neighbours: str) -> Origin:
-    return Origin("who", "what", "a list", neighbours, is_private=True)
+def _origin(neighbours: Neighbours) -> Question:
+    return Question(unit="who", item="what", domain="a list", neighbours=neighbours)
 
 
 def test_all_values_are_released_with_their_intervals():
@@ -174,8 +174,8 @@ def test_answers_that_contradict_the_claims_are_refused():
         with pytest.raises(ValueError, match="answers must have a reach"):
             ask(_counts([1, 2], reach=None))
         with pytest.raises(ValueError, match="neighbours must be 'add-or-remove'"):
-            ask(_counts([1, 2], origin=_origin(REPLACE)))
-        ask(_counts([1, 2], origin=_origin(ADD_OR_REMOVE)))
+            ask(_counts([1, 2], origin=_origin(Neighbours.REPLACE)))
+        ask(_counts([1, 2], origin=_origin(Neighbours.ADD_OR_REMOVE)))
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_what_is_said_once_holds_for_all_questions() -> None:
         known = session.top_k("what", domain=ITEMS, k=1, epsilon=1)
         unknown = session.top_k("what", k=1, epsilon=1, delta="1e-6")
         other = session.top_k("what", domain=ITEMS, k=1, epsilon=1, max_items=2)
-    assert [r.question.origin.max_items for r in (known, unknown, other)] == [1, 1, 2]
+    assert [r.question.max_items for r in (known, unknown, other)] == [1, 1, 2]
 
 
 def test_groups_come_in_the_order_in_which_they_were_stated() -> None:

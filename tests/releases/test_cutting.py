@@ -172,4 +172,4 @@ def test_to_state_the_one_group_that_held_before_leaves_the_identity_as_it_was(
     stated = dpgap.top_k(path, **ASKED, k=1, **BY, max_groups=1)
     rows = dpgap.top_k(path, **ASKED | {"unit": "row"}, k=1, **BY)
     assert "max_groups" not in stated.to_json() + rows.to_json()
-    assert "max_groups" not in stated.question.origin.bounds()
+    assert "max_groups" not in stated.question.bounds()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dpgap
+from dpgap.question import Filter
 from dpgap.releases.findings import title_of
 from dpgap.releases.page import Scale, notebook, page, rendered, together
 from dpgap.releases.release import LedgerReference
@@ -39,8 +40,7 @@ def _words(text: str) -> str:
 )
 def test_a_title_is_what_a_person_would_say(unit: str, item: str, k: int, title: str) -> None:
     release: Any = released(3)
-    origin = release.question.origin._replace(unit=unit, item=item)
-    asked = replace(release, question=release.question._replace(k=k, origin=origin))
+    asked = replace(release, question=replace(release.question, k=k, unit=unit, item=item))
     assert title_of(asked) == title
     assert f"<h1>{html.escape(title)}</h1>" in page(asked)
 
@@ -49,8 +49,7 @@ def test_a_short_filter_is_part_of_the_title_and_a_long_one_stands_below() -> No
     release: Any = released(3)
 
     def where(words: str) -> Any:
-        origin = release.question.origin._replace(where=words)
-        return replace(release, question=release.question._replace(origin=origin))
+        return replace(release, question=replace(release.question, where=Filter(words)))
 
     short = where("country = 'CH'")
     assert title_of(short) == "The 3 products with the most customers, where country = 'CH'"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,21 +11,23 @@ import pytest
 
 import dpgap
 from dpgap.data.private_counts import PrivateCounts
-from dpgap.releases.questions import Origin, Question
+from dpgap.question import Neighbours, Question
 
-ORIGIN = Origin(
+TOP = Question(
+    kind="top-k",
+    k=10,
+    epsilon=Fraction(1, 2),
+    split=Fraction(1, 2),
+    items=5,
     unit="user_id",
     item="url",
     domain="a file of 5 items",
-    neighbours="add-or-remove",
-    is_private=True,
     table="visits.csv",
     address="file:/data/visits.csv",
     columns=(("user_id", "integer"), ("url", "text")),
     digest="5f" * 32,
 )
-TOP = Question("top-k", 10, Fraction(1, 2), ORIGIN, 5, "best", Fraction(1, 2))
-ABOVE = TOP._replace(kind="above", threshold=Fraction(1000), adaptive=True)
+ABOVE = replace(TOP, kind="above", threshold=Fraction(1000), adaptive=True)
 
 FRAME = pandas.DataFrame({"who": range(90), "what": ["fig"] * 60 + ["pea"] * 30})
 ITEMS = ["fig", "pea", "oat"]
@@ -33,7 +36,7 @@ ITEMS = ["fig", "pea", "oat"]
 def _counted() -> PrivateCounts:
     """Counts that know which table and which domain they are of."""
     counted = dpgap.counts(FRAME, unit="who", item="what", domain=ITEMS)
-    known = counted.origin._replace(address="file:/sold.csv", table="sold.csv", digest="ab" * 32)
+    known = replace(counted.origin, address="file:/sold.csv", table="sold.csv", digest="ab" * 32)
     object.__setattr__(counted, "origin", known)
     return counted
 
@@ -77,7 +80,7 @@ def test_a_threshold_and_its_way_of_asking_are_part_of_the_question():
     [
         {"unit": "row"},
         {"item": "page"},
-        {"neighbours": "replace"},
+        {"neighbours": Neighbours.REPLACE},
         {"address": "file:/data/others.csv"},
         {"address": None},
         {"digest": "60" * 32},
@@ -85,22 +88,21 @@ def test_a_threshold_and_its_way_of_asking_are_part_of_the_question():
     ids=str,
 )
 def test_another_table_unit_or_domain_is_another_question(change: dict[str, Any]):
-    other = TOP._replace(origin=ORIGIN._replace(**change))
+    other = replace(TOP, **change)
     assert None not in (other.identity, TOP.identity)
     assert other.identity != TOP.identity
 
 
 @pytest.mark.parametrize("change", [{"domain": "five items"}, {"table": "v.csv"}, {"columns": ()}])
 def test_what_things_are_called_does_not_change_the_question(change: dict[str, Any]):
-    assert TOP._replace(origin=ORIGIN._replace(**change)).identity == TOP.identity
+    assert replace(TOP, **change).identity == TOP.identity
 
 
 def test_a_question_of_a_table_or_a_domain_that_nobody_named_has_no_identity():
     """Two frames may look alike and hold different data."""
     assert dpgap.top_k(_frame_counts(), k=1, epsilon=1).question.identity is None
-    nameless = ORIGIN._replace(address=None, table=None)
-    assert TOP._replace(origin=nameless).identity is None
-    assert TOP._replace(origin=ORIGIN._replace(digest=None)).identity is None
+    assert replace(TOP, address=None, table=None).identity is None
+    assert replace(TOP, digest=None).identity is None
 
 
 def _frame_counts() -> PrivateCounts:
@@ -130,9 +132,9 @@ def test_identities_stay_as_they_are_for_ever():
 def test_a_purpose_is_one_plain_line():
     assert TOP.purpose == "top 10 of url by user_id"
     assert ABOVE.purpose == "above 1000, up to 10, of url by user_id"
-    half = ABOVE._replace(threshold=Fraction(1, 2))
+    half = replace(ABOVE, threshold=Fraction(1, 2))
     assert half.purpose == "above 0.5, up to 10, of url by user_id"
-    hostile = TOP._replace(origin=ORIGIN._replace(item="a\n\x1b[2J"))
+    hostile = replace(TOP, item="a\n\x1b[2J")
     assert hostile.purpose == r"top 10 of a\n\x1b[2J by user_id"
 
 

@@ -3,6 +3,7 @@
 import html
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,7 @@ from hypothesis import strategies as st
 
 import dpgap
 from dpgap.releases import document as documents
-from dpgap.releases.questions import TableRelease
-from dpgap.releases.release import Provenance, Release
+from dpgap.releases.release import Provenance, Release, TableRelease
 from faces import arrays, faces
 
 KEPT = Path(__file__).parent / "documents"
@@ -131,10 +131,8 @@ def test_questions_of_a_table_come_back(names, epsilon, neighbours, method):
 
 def test_the_entry_of_a_ledger_the_table_and_the_identity_come_back():
     release = _table_release()
-    origin = release.question.origin._replace(
-        table="sales.csv", address="/secret/place/sales.csv", digest="ab" * 32
-    )
-    question = release.question._replace(origin=origin)
+    where = "/secret/place/sales.csv"
+    question = replace(release.question, table="sales.csv", address=where, digest="ab" * 32)
     release = _with(release, question=question)
     paid = release.paid_by({"dataset": "sales", "entry": 7, "hash": "cd" * 32})
     again = _require_same(paid)
@@ -152,7 +150,6 @@ def _table_release() -> TableRelease:
 
 
 def _with(release: Any, **changes: Any) -> Any:
-    from dataclasses import replace
 
     return replace(release, **changes)
 

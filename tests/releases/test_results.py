@@ -16,7 +16,9 @@ import pandas
 import pytest
 
 import dpgap
-from dpgap.releases.release import Promise, factor
+from dpgap.exact.parameters import factor
+from dpgap.question import Neighbours
+from dpgap.releases.release import Promise
 
 ANSWERS = [900, 50, 800, 3]
 HOSTILE = ["<script>alert(1)</script>", "\x1b[31mred", "a\u202eb", "=cmd()"]
@@ -265,7 +267,7 @@ def _reached(value):
         yield from _reached(each)
 
 
-PLAIN = (bool, int, float, str, Fraction, np.ndarray)
+PLAIN = (bool, int, float, str, Fraction, np.ndarray, Neighbours)
 
 
 @pytest.mark.parametrize("kind", KEPT)

@@ -156,7 +156,7 @@ BROKEN = {
     "dpgap.releases.findings._sentence": "cutting",
     "dpgap.releases.findings._of_question": "title",
     "dpgap.releases.release.way_in_words": "remark",
-    "dpgap.releases.questions.Question.guarantee": "guarantee",
+    "dpgap.question.Question.guarantee": "guarantee",
     "dpgap.releases.text.rows_of": "rows",
     "dpgap.releases.release._shown": "rows",
     "dpgap.releases.document.rows_of": "items",

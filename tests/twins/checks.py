@@ -23,6 +23,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
@@ -172,7 +173,7 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
             answers = dpgap.counts(options.pop("table"), **options)
         with closing(answers):
             seen["kind"] = " ".join(f"{type(each).__name__} {each!r}" for each in _all_of(answers))
-            seen["facts"] = answers.origin._replace(table=None, address=None)
+            seen["facts"] = replace(answers.origin, table=None, address=None)
             seen["counts"], seen["twice"] = _present(answers)
             seen["limits"] = _limits(answers)
             with builds_kept() as built, bits_are(bits), recorded() as seen["after"]:
@@ -418,12 +419,12 @@ def _decided(release: Any) -> str | None:
     asked, promise = release.question, release.promise
     made = dpgap.MeasuredTopK(
         asked.k,
-        asked.epsilon / asked.origin.max_groups,
+        asked.epsilon_of_a_group,
         monotonic=promise.monotonic,
-        sensitivity=promise.sensitivity / asked.origin.step,
+        sensitivity=promise.sensitivity / asked.step,
     )
     assert made.looking is not None
-    values = np.rint([[value / float(asked.origin.step) for _, value in release.looked]])
+    values = np.rint([[value / float(asked.step) for _, value in release.looked]])
     return made.looking.routes[int(made.looking.decide(values, asked.items)[0])].name
 
 

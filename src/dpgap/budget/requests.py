@@ -30,6 +30,7 @@ from dpgap.budget.entries import (
     read_number,
 )
 from dpgap.budget.store import Document, Rows, Store, findable
+from dpgap.question import Neighbours
 
 # --------------------------------------------------------------------------------------------------
 # Names of data sets in a ledger: each means one budget, to people as well as to the computer.
@@ -92,8 +93,6 @@ def system_user() -> str:
 # frame in memory has no address, and a bare array states nothing at all.
 
 
-NEIGHBOURS = ("add-or-remove", "replace")
-
 ANY = "any"
 """The family of a column that does not state its type; it contradicts none."""
 
@@ -116,15 +115,15 @@ def stated_facts(
     listed = sorted([name, kind] for name, kind in columns or ()) or None
     if table is None and unit is None and neighbours is None and listed is None:
         return None
-    if neighbours is not None and neighbours not in NEIGHBOURS:
-        raise ValueError(f"neighbours must be one of {', '.join(NEIGHBOURS)}, not {neighbours!r}")
+    if neighbours is not None or table is not None:
+        neighbours = str(Neighbours.read("neighbours", neighbours))
     for name, value in (("table", table), ("unit", unit)):
         if value is not None and not (isinstance(value, str) and value):
             raise ValueError(f"{name} must be a name, not {value!r}")
     return {
         "table": None if table is None else _place(table),
         "unit": unit,
-        "neighbours": neighbours or (None if table is None else NEIGHBOURS[0]),
+        "neighbours": neighbours,
         "columns": listed,
     }
 

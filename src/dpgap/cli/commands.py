@@ -15,7 +15,9 @@ from typing import Annotated, Any, TextIO, get_type_hints
 import typer
 from typer.core import TyperGroup
 
+from dpgap.exact.parameters import boolean, positive_integer
 from dpgap.printable import printable
+from dpgap.question import KEYWORDS, option_help
 
 # --------------------------------------------------------------------------------------------------
 # What the command line prints: no letter stops it, and a stream that is gone is let go.
@@ -176,50 +178,66 @@ def message_of(error: Exception) -> str:
 # options, and is given the group as one value.
 
 
-K = Annotated[int, typer.Option("-k", "--k", help="How many items to find.")]
-Split = Annotated[
-    str | None, typer.Option(help="The share of ε for selecting; else the method's own.")
-]
-Neighbours = Annotated[
-    str, typer.Option(help="What one unit may do: add-or-remove, or replace another.")
-]
-Adaptive = Annotated[
-    bool, typer.Option("--adaptive/--plain", help="Pay less for items far above a threshold.")
-]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 CSVFile = Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")]
 HTMLFile = Annotated[Path | None, typer.Option("--html", help="Also write a report page.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of its groups in place of them.
+_FLAGS = {"k": ("-k", "--k"), "adaptive": ("--adaptive/--plain",)}
 
-    Groups are parameters whose types are named tuples. Those that must be given come first.
+
+def keyword_option(
+    name: str, panel: str | None = None, default: Any = None, needed: bool = False
+) -> Parameter:
+    """The option for a keyword of a question, with its default or another."""
+    keyword = KEYWORDS[name]
+    kinds: dict[Any, Any] = {positive_integer: int, boolean: bool}
+    kind, default = kinds.get(keyword.read, str), keyword.default if default is None else default
+    flags, help = _FLAGS.get(name, ()), option_help(name)
+    hint = kind if needed or default is not None else kind | None
+    made: Any = Annotated[hint, typer.Option(*flags, help=help, rich_help_panel=panel)]
+    default = str(default) if kind is str and default is not None else default
+    default = Parameter.empty if needed else default
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=made)
+
+
+def with_options(*options: Parameter) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command have these options, and those of its groups, each in place of one value.
+
+    Groups are parameters whose types are named tuples. The options come as the dictionary `stated`.
     """
-    hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_field_defaults")}
-    taken: list[Parameter] = []
-    for name, parameter in signature(command).parameters.items():
-        if name not in groups:
-            taken.append(parameter.replace(annotation=hints[name]))
-            continue
-        defaults = groups[name]._field_defaults
-        for field, hint in get_type_hints(groups[name], include_extras=True).items():
-            default = defaults.get(field, Parameter.empty)
-            kind = Parameter.KEYWORD_ONLY
-            taken.append(Parameter(field, kind, default=default, annotation=hint))
 
-    @wraps(command)
-    def flat(**given: Any) -> None:
-        made = {
-            name: kind(**{field: given.pop(field) for field in kind._fields})
-            for name, kind in groups.items()
-        }
-        command(**given, **made)
+    def made(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_field_defaults")}
+        taken: list[Parameter] = []
+        for name, parameter in signature(command).parameters.items():
+            if name == "stated":
+                taken += options
+            elif name not in groups:
+                taken.append(parameter.replace(annotation=hints[name]))
+            else:
+                defaults = groups[name]._field_defaults
+                for field, hint in get_type_hints(groups[name], include_extras=True).items():
+                    default = defaults.get(field, Parameter.empty)
+                    kind = Parameter.KEYWORD_ONLY
+                    taken.append(Parameter(field, kind, default=default, annotation=hint))
 
-    ordered = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken]
-    flat.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]
-    flat.__annotations__ = {each.name: each.annotation for each in ordered} | {"return": None}
-    del flat.__wrapped__
-    return flat
+        @wraps(command)
+        def flat(**given: Any) -> None:
+            values: dict[str, Any] = {
+                name: kind(**{field: given.pop(field) for field in kind._fields})
+                for name, kind in groups.items()
+            }
+            if options:
+                values["stated"] = {each.name: given.pop(each.name) for each in options}
+            command(**given, **values)
+
+        ordered = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken]
+        flat.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]
+        flat.__annotations__ = {each.name: each.annotation for each in ordered} | {"return": None}
+        del flat.__wrapped__
+        return flat
+
+    return made

@@ -2,18 +2,24 @@
 
 import json as json_format
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgap.cli.commands import Adaptive, AsJSON, K, Neighbours, Split
+from dpgap.cli.commands import AsJSON, keyword_option, with_options
+from dpgap.question import Neighbours
 
 if TYPE_CHECKING:
     from dpgap.pipelines.plan import Plan
 
 
+@with_options(
+    keyword_option("k", needed=True),
+    *map(keyword_option, ("split", "neighbours", "max_items")),
+    keyword_option("adaptive", default=False),
+)
 def plan(
-    k: K,
+    stated: dict[str, Any],
     epsilon: Annotated[str | None, typer.Option(help="The privacy budget.")] = None,
     error: Annotated[
         str | None, typer.Option(help="Instead: the standard error wanted of each estimate.")
@@ -23,41 +29,32 @@ def plan(
         typer.Option(help="best, joint, ranked, paper, histogram or baseline; else all."),
     ] = None,
     select: Annotated[str, typer.Option(help="The question: top-k, or above.")] = "top-k",
-    adaptive: Adaptive = False,
-    split: Split = None,
-    neighbours: Neighbours = "add-or-remove",
     counts: Annotated[
         str | None,
         typer.Option(help="Counts that you expect, by rank: 1:9000,10:2000,100:300. Not private."),
     ] = None,
     items: Annotated[int | None, typer.Option(help="With --counts: how many items in all.")] = None,
-    max_items: Annotated[
-        int | None, typer.Option(help="The most items a unit counts for; others are dropped.")
-    ] = None,
     items_per_unit: Annotated[
         float | None, typer.Option(help="With --max-items: how many a unit has on average.")
     ] = None,
     json: AsJSON = False,
 ) -> None:
     """Say which error to expect for an ε, or which ε an error takes; spend nothing."""
-    from dpgap.data.counts import NEIGHBOURS, require_neighbours
     from dpgap.exact.parameters import rational
     from dpgap.pipelines.plan import plan as make_plan
     from dpgap.releases.plain import number
 
+    neighbours = Neighbours.read("neighbours", stated.pop("neighbours"))
     made = make_plan(
-        k=k,
         epsilon=epsilon,
         error=None if error is None else float(rational("error", error)),
         method=method,
-        monotonic=require_neighbours(neighbours) == NEIGHBOURS[0],
-        split=split,
+        monotonic=neighbours is Neighbours.ADD_OR_REMOVE,
         select=select,
-        adaptive=adaptive,
         counts=None if counts is None else _by_rank(counts),
         items=items,
-        max_items=max_items,
         items_per_unit=items_per_unit,
+        **stated,
     )
     if not json:
         typer.echo(_words(made))

@@ -33,7 +33,7 @@ from rich.progress import (
 from rich.text import Text
 
 from dpgap._package import how_to_get
-from dpgap.cli.commands import AsJSON, UsageError, with_groups
+from dpgap.cli.commands import AsJSON, UsageError, with_options
 from dpgap.releases.text import Column, fitted
 
 # --------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ SMT = Annotated[
 ]
 
 
-@with_groups
+@with_options()
 def prove(claimed: Claimed, name: Name = None, as_json: AsJSON = False, smt: SMT = None) -> None:
     """Prove every mechanism that dpgap ships, and refute the mutants; or prove your own."""
     for prover in ("z3", "cvc5"):
@@ -249,7 +249,7 @@ def prove(claimed: Claimed, name: Name = None, as_json: AsJSON = False, smt: SMT
     _end(rows, list(map(_is_as_it_must, rows)), verdicts, None if as_json else _proof_columns)
 
 
-@with_groups
+@with_options()
 def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
     """Bound the ε of everything from below by samples, and compare releases with their law.
 

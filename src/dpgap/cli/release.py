@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 from urllib.parse import unquote, urlsplit
@@ -19,28 +20,25 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from dpgap.cli.commands import (
-    Adaptive,
     AsJSON,
     CSVFile,
     Force,
     HTMLFile,
-    K,
-    Neighbours,
-    Split,
+    keyword_option,
     let_go_if_broken,
     message_of,
     notes,
     say,
     say_error,
-    with_groups,
+    with_options,
 )
 from dpgap.printable import printable
+from dpgap.question import COUNTING, Above, TopK, hints_of, stated_counting
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpgap.budget.ledger import LedgerAccount
-    from dpgap.pipelines.session import Answered
     from dpgap.releases.release import Release
 
 
@@ -389,135 +387,48 @@ def _content(file: str) -> bytes:
 
 
 _ROWS = "Which rows, and how much of a unit counts"
-_PAYING = "Who pays"
-_OUTPUT = "Where it goes"
 _NO_DOMAIN = (
     "say which items there are: --domain FILE (public, one on each line); or, if nobody listed "
     "them, --max-items 3 --delta 1e-6"
 )
 _NO_LEDGER = "of this run (no ledger keeps count: runs add up)"
 
-Epsilon = Annotated[str, typer.Option(help="The privacy budget, exact: 1, 0.7 or 2/3.")]
-Delta = Annotated[
-    str, typer.Option(help="Without --domain: the chance that a unit's own item is shown.")
-]
-TopKMethod = Annotated[
-    str | None,
-    typer.Option(
-        help="best, the default: the way with the least error; or joint (a set), ranked (with "
-        "gaps), paper, histogram (with --max-items)."
+_MAIN = ("unit", "item", "domain", "neighbours")
+TABLE = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="Parquet, CSV, JSON lines or FIMI .dat, also .gz; or postgresql://…/db?table=sales.",
     ),
 ]
-Method = Annotated[
-    str | None, typer.Option(help="best, the default, paper, or histogram (with --max-items).")
-]
-Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Pay for fresh noise, though the ledger has the answer.")
-]
-Most = Annotated[
-    int | None,
-    typer.Option("-k", "--k", help="How many items to find; with --max-items all, unless said."),
-]
 
 
-class Rows(NamedTuple):
-    """The table, whose rows they are, and which of them count."""
-
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLE",
-            help="Parquet, CSV, JSON lines or FIMI .dat, also .gz; or "
-            "postgresql://…/db?table=sales.",
-        ),
-    ]
-    unit: Annotated[
-        str | None, typer.Option(help='The column that says whose row it is; or "row", or "line".')
-    ] = None
-    where: Annotated[
-        str | None,
-        typer.Option(
-            help="Which rows count: \"country = 'CH' and amount >= 10\".", rich_help_panel=_ROWS
-        ),
-    ] = None
-    neighbours: Neighbours = "add-or-remove"
+def _options(wanted: Any) -> list[Parameter]:
+    """What is wanted of an answer, and how the table is counted; who pays is another matter."""
+    needed, names = wanted.__required_keys__, [it for it in hints_of(wanted) if it != "fresh"]
+    made = [keyword_option(name, needed=name in needed) for name in names]
+    return [*made[: len(needed)], *_COUNTED, *made[len(needed) :]]
 
 
-class Items(NamedTuple):
-    """What is counted or added up, and how much of a unit counts."""
+_COUNTED = [keyword_option(name, None if name in _MAIN else _ROWS) for name in COUNTING]
+_COUNT = [each for each in _COUNTED if each.name in ("unit", "neighbours", "where")]
 
-    item: Annotated[str | None, typer.Option(help="The column to count.")] = None
-    domain: Annotated[
-        str | None,
-        typer.Option(
-            help="The public items: items.txt, table.parquet:column, 0..16469; in a database also "
-            "table:column. Without it: whatever there is, with --delta and --max-items."
-        ),
-    ] = None
-    max_items: Annotated[
-        int | None,
-        typer.Option(
-            help="The most items a unit counts for; others are dropped.", rich_help_panel=_ROWS
-        ),
-    ] = None
-    by: Annotated[
-        str | None,
-        typer.Option(help="A column of groups: an answer for each.", rich_help_panel=_ROWS),
-    ] = None
-    groups: Annotated[
-        str | None,
-        typer.Option(help="The public groups: CH,DE,FR or groups.txt.", rich_help_panel=_ROWS),
-    ] = None
-    max_groups: Annotated[
-        int | None,
-        typer.Option(
-            help="The most groups a unit counts in, others are dropped; --by needs it.",
-            rich_help_panel=_ROWS,
-        ),
-    ] = None
-    sum: Annotated[
-        str | None,
-        typer.Option(help="A column of amounts to add up.", rich_help_panel=_ROWS),
-    ] = None
-    at_most: Annotated[
-        str | None,
-        typer.Option(help="The most a unit adds to an item.", rich_help_panel=_ROWS),
-    ] = None
-    at_least: Annotated[str, typer.Option(help="The least, 0 or below.", rich_help_panel=_ROWS)] = (
-        "0"
-    )
-    step: Annotated[
-        str, typer.Option(help="What amounts are rounded to.", rich_help_panel=_ROWS)
-    ] = "0.01"
+
+def _pays(help: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=help, rich_help_panel="Who pays")
 
 
 class Payer(NamedTuple):
     """Whose budget pays: a data set in a ledger, or nobody's."""
 
-    ledger: Annotated[
-        str | None,
-        typer.Option("--ledger", help="The ledger to charge.", rich_help_panel=_PAYING),
-    ] = None
-    dataset: Annotated[
-        str | None, typer.Option(help="The data set in the ledger.", rich_help_panel=_PAYING)
-    ] = None
-    reason: Annotated[
-        str, typer.Option(help="Why it is asked; the ledger keeps it.", rich_help_panel=_PAYING)
-    ] = ""
+    ledger: Annotated[str | None, _pays("The ledger to charge.", "--ledger")] = None
+    dataset: Annotated[str | None, _pays("The data set in the ledger.")] = None
+    reason: Annotated[str, _pays("Why it is asked; the ledger keeps it.")] = ""
     key: Annotated[
-        str | None,
-        typer.Option(
-            help="A name for this request: sent twice, it is charged once.",
-            rich_help_panel=_PAYING,
-        ),
+        str | None, _pays("A name for this request: sent twice, it is charged once.")
     ] = None
     fresh: Annotated[
-        bool,
-        typer.Option(
-            "--fresh",
-            help="Pay for fresh noise, though the ledger has the answer.",
-            rich_help_panel=_PAYING,
-        ),
+        bool, _pays("Pay for fresh noise, though the ledger has the answer.", "--fresh")
     ] = False
 
     def account(self) -> "LedgerAccount | None":
@@ -542,67 +453,22 @@ class Output(NamedTuple):
     force: Force = False
 
 
-@with_groups
-def top_k(
-    rows: Rows,
-    k: K,
-    epsilon: Epsilon,
-    items: Items,
-    payer: Payer,
-    output: Output,
-    delta: Delta = "0",
-    method: TopKMethod = None,
-    split: Split = None,
-) -> None:
+@with_options(*_options(TopK))
+def top_k(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Find the k items with the most units or the largest sums, with estimates and error bars."""
-    ask = {"k": k, "epsilon": epsilon, "delta": delta, "method": method, "split": split}
-    _release("top_k", _counting(rows, items, delta), ask, payer, output)
+    _release("top-k", file, stated, payer, output)
 
 
-@with_groups
-def above(
-    rows: Rows,
-    threshold: Annotated[str, typer.Option(help="How many units an item must have, or which sum.")],
-    epsilon: Epsilon,
-    items: Items,
-    payer: Payer,
-    output: Output,
-    k: Most = None,
-    delta: Delta = "0",
-    adaptive: Adaptive = True,
-    method: Method = None,
-    split: Split = None,
-) -> None:
+@with_options(*_options(Above))
+def above(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
-    ask = {"k": k, "epsilon": epsilon, "delta": delta, "method": method, "split": split}
-    ask |= {"threshold": threshold, "adaptive": adaptive}
-    _release("above", _counting(rows, items, delta), ask, payer, output)
+    _release("above", file, stated, payer, output)
 
 
-@with_groups
-def count(rows: Rows, epsilon: Epsilon, payer: Payer, output: Output) -> None:
+@with_options(keyword_option("epsilon", needed=True), *_COUNT)
+def count(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Count the units of a table, with an interval."""
-    _release("count", _stated(rows), {"epsilon": epsilon}, payer, output)
-
-
-def _counting(rows: Rows, items: Items, delta: str) -> dict[str, Any]:
-    """What is said of counting, as `dpgap.counts` takes it."""
-    if items.domain is None and (items.max_items is None or delta == "0"):
-        raise ValueError(_NO_DOMAIN)
-    counting = _stated(rows) | _stated(items)
-    if items.groups is not None:
-        counting["groups"] = _groups(items.groups)
-    return counting
-
-
-def _stated(options: Rows | Items) -> dict[str, Any]:
-    """The options that were given; the table is one of them."""
-    given = {
-        name: each
-        for name, each in options._asdict().items()
-        if each != options._field_defaults.get(name)
-    }
-    return {"table" if name == "file" else name: each for name, each in given.items()}
+    _release("count", file, stated, payer, output)
 
 
 def _groups(stated: str) -> list[Any]:
@@ -614,26 +480,34 @@ def _groups(stated: str) -> list[Any]:
     return list(read_domain(stated).labels)
 
 
-def _release(
-    function: str, table: dict[str, Any], ask: dict[str, Any], payer: Payer, output: Output
-) -> None:
+def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
-    wanted = Wanted(output.csv, output.html, output.force)
-    domain = table.get("domain") or ""
-    files = wanted.files(lambda: input_files(table["table"], domain, payer.ledger))
+    said = stated_counting(stated)
+    is_bounded = "max_items" in said and stated["delta"] != "0"
+    if kind != "count" and "domain" not in said and not is_bounded:
+        raise ValueError(_NO_DOMAIN)
+    made = Wanted(output.csv, output.html, output.force)
+    files = made.files(lambda: input_files(table, said.get("domain", ""), payer.ledger))
+    if "groups" in said:
+        said["groups"] = _groups(said["groups"])
     from dpgap.data.counts import counts
+    from dpgap.data.private_counts import errors_without_answers
 
     # While the engine counts, Python loads the rest.
     with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
-        counting = None if function == "count" else background.submit(counts, **table)
+        count_table: Any = counts
+        counting = None if kind == "count" else background.submit(count_table, table, **said)
         account = payer.account()
         from dpgap.pipelines import tables
         from dpgap.releases.text import shown, to_json
 
-        ask = {"account": account, "fresh": payer.fresh, **ask}
-        ask |= table if counting is None else {"table": counting.result()}
+        answers: Any = table
+        paying = {"account": account, "fresh": payer.fresh}
+        if counting is not None:
+            answers = counting.result()
+            stated = {name: each for name, each in stated.items() if name not in COUNTING}
     with notes():
-        release: Answered = getattr(tables, function)(**ask)
+        release = errors_without_answers(tables.ask)(kind, answers, stated | paying)
     remaining = release.epsilon - release.spent if account is None else _left(account)
     whose = _NO_LEDGER if account is None else f"for you in data set {account.dataset!r}"
 

@@ -7,12 +7,12 @@ engine holds the table, the counts stay there; otherwise they are fetched into m
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from itertools import combinations
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 import narwhals as nw
 import numpy as np
@@ -34,8 +34,6 @@ from dpgap.data.domain import (
 )
 from dpgap.data.engines.base import Engine, engine_of
 from dpgap.data.engines.counted import count_bounded, count_in_engine
-from dpgap.data.filtering import keep
-from dpgap.data.filters import Filter
 from dpgap.data.private_counts import (
     UNREADABLE,
     CountsByGroup,
@@ -46,11 +44,9 @@ from dpgap.data.private_counts import (
     quietly,
 )
 from dpgap.data.query import (
-    CENTS,
-    Bounds,
     count_all_units,
     count_units,
-    read_bounds,
+    read_groups,
     require_exact_text,
     rows_of,
     states_numbers,
@@ -78,8 +74,15 @@ from dpgap.data.sources import (
     with_valid_text,
 )
 from dpgap.data.values import arrow_texts, each_value, is_number, number_of
-from dpgap.exact.parameters import Rational
-from dpgap.releases.questions import ADD_OR_REMOVE, OBSERVED, Origin
+from dpgap.question import (
+    OBSERVED,
+    CountOptions,
+    Neighbours,
+    Question,
+    read_counting,
+    require_options,
+    takes,
+)
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
@@ -184,14 +187,14 @@ def find(
 
 
 def open_rows(
-    source: Source, frame: Frame, bounds: Bounds, resources: ExitStack
+    source: Source, frame: Frame, question: Question, resources: ExitStack
 ) -> tuple[Engine | None, Frame]:
     """The rows that are asked about, and the engine that has them.
 
     There is none where a frame of this process, or a FIMI file, is only counted.
     """
-    roles = roles_of(source, bounds)
-    filtered = bounds.where.columns if bounds.where else ()
+    roles = roles_of(source, question)
+    filtered = question.where.columns if question.where else ()
     columns = list(quietly(frame.collect_schema, UNREADABLE))
     if source.unit == "row" and "row" in {*columns, *dict(source.columns or ())}:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
@@ -201,14 +204,16 @@ def open_rows(
     engine = engine_of(frame)
     if engine is not None and source.database is None:  # files have no collations
         engine.require_faithful()
-        _require_exact(engine, frame, roles, bounds)
+        _require_exact(engine, frame, roles, question)
     if source.database is None:  # DuckDB has looked at the text of files
         text = partial(with_valid_text, frame, (*roles.values(), *filtered))
         frame = quietly(text, UNREADABLE)
-    if bounds.where is not None:
-        frame = _filtered(frame, bounds.where, engine)
+    if question.where is not None:
+        from dpgap.data.filtering import keep  # it takes time to load
+
+        frame = keep(frame, question.where, engine)
     is_fimi = source.item == FIMI_ITEM
-    if bounds.is_plain:
+    if question.is_plain:
         return None if is_fimi else engine, frame
     if is_fimi and source.database is not None and source.path is not None:
         words = partial(whole_words, source.database, source.path)
@@ -218,14 +223,9 @@ def open_rows(
     return engine_of(frame), frame
 
 
-def _filtered(frame: Frame, where: Filter, engine: Engine | None) -> Frame:
-    kept: Frame = keep(frame, where, engine)
-    return kept
-
-
-def roles_of(source: Source, bounds: Bounds) -> dict[str, str]:
+def roles_of(source: Source, question: Question) -> dict[str, str]:
     """The columns that are looked at, by what they are for."""
-    roles = {"unit": source.unit, "item": source.item, "group": bounds.by, "amount": bounds.column}
+    roles = {"unit": source.unit, "item": source.item, "group": question.by, "amount": question.sum}
     if source.unit == "row":
         del roles["unit"]
     if source.item == source.unit == "row":  # nothing but rows is looked at
@@ -233,14 +233,14 @@ def roles_of(source: Source, bounds: Bounds) -> dict[str, str]:
     return {role: name for role, name in roles.items() if name is not None}
 
 
-def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], bounds: Bounds) -> None:
+def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question: Question) -> None:
     """Refuse sums that are not exact, and columns of which different texts are taken for equal.
 
     Units may be compared as their column likes, unless each needs an order of what it has.
     """
-    is_ordered = bounds.max_items is not None or bounds.by is not None
+    is_ordered = question.max_items is not None or question.by is not None
     exact = ("item", "group", "unit") if is_ordered else ("item", "group")
-    if bounds.column is not None and not quietly(engine.sums_exactly, UNREADABLE):
+    if question.sum is not None and not quietly(engine.sums_exactly, UNREADABLE):
         raise ValueError(
             "sum needs a database that adds whole numbers exactly, which this one does not: copy "
             "the table into a Parquet file"
@@ -260,12 +260,6 @@ def as_frame(table: object) -> Frame:
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         raise TypeError(f"table must be {_FRAMES}, not {type(table).__name__}")
     return frame
-
-
-def columns_told(source: Source, frame: Frame) -> Families:
-    if source.columns is not None:
-        return source.columns
-    return quietly(lambda: columns_of(frame), UNREADABLE)
 
 
 def table_facts(table: str) -> tuple[str, Families]:
@@ -294,36 +288,26 @@ def table_facts(table: str) -> tuple[str, Families]:
 
 Table: TypeAlias = "IntoFrame | str | os.PathLike[str]"
 """What can be counted: any frame that Narwhals knows, a file, or an address in a database."""
-DomainLike: TypeAlias = "IntoFrame | Iterable[object] | str | os.PathLike[str]"
-"""What can state the public items."""
 
 ALL_UNITS = "units"
 """What the one item is called where all units are counted."""
 
-NEIGHBOURS = (ADD_OR_REMOVE, "replace")
-"""What may differ between neighbouring tables: one unit more or less, or one unit replaced."""
-
 _NO_DOMAIN = "domain could not be read"
 
 
+@overload
+def counts(table: Table, *, by: None = None, **counting: Unpack[CountOptions]) -> PrivateCounts: ...
+@overload
+def counts(table: Table, *, by: str, **counting: Unpack[CountOptions]) -> CountsByGroup: ...
+@overload
+def counts(
+    table: Table, *, by: str | None, **counting: Unpack[CountOptions]
+) -> PrivateCounts | CountsByGroup: ...
 @public
 @errors_without_answers
+@takes(CountOptions)
 def counts(
-    table: Table,
-    *,
-    unit: str | None = None,
-    item: str | None = None,
-    domain: "DomainLike | None" = None,
-    neighbours: str = NEIGHBOURS[0],
-    max_items: int | None = None,
-    by: str | None = None,
-    groups: Iterable[object] | None = None,
-    max_groups: int | None = None,
-    sum: str | None = None,
-    at_most: Rational | None = None,
-    at_least: Rational = 0,
-    step: Rational = CENTS,
-    where: str | None = None,
+    table: Table, *, by: str | None = None, **counting: Unpack[CountOptions]
 ) -> PrivateCounts | CountsByGroup:
     """Count the distinct units of every item of a public domain, to ask about them several times.
 
@@ -334,85 +318,50 @@ def counts(
     table
         A frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file (Parquet, CSV,
         JSON lines, FIMI .dat), the address of a table such as "postgresql://…/db?table=sales".
-    unit
-        The column that says whose row it is. All rows with one value in it are protected together.
-        "row" protects single rows; "line", the lines of a FIMI file.
-    item
-        The column whose values are counted.
-    domain
-        The public items, which must not be read from the private table: a list, a range, a file of
-        items, "items.parquet:column", or a frame of one column. None with `max_items`: the items
-        that are present, which nobody listed.
-    neighbours
-        What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
-        units it is, for twice the noise.
-    max_items
-        For how many items a unit counts at most, with groups for how many pairs of both. Which of
-        them stay is drawn at random for each unit. Counts of units with many items become smaller.
-    by, groups
-        A column of groups, and its public values. The result has the counts of each group.
-    max_groups
-        In how many groups a unit counts at most; drawn at random for each unit. `by` needs it, but
-        not for rows, each of which has one group.
-    sum, at_most, at_least
-        A column of amounts, to be added up instead of counting units; and the most and the least
-        that a unit adds to an item, whatever it has. A row without a number has no amount.
-    step
-        What amounts are rounded to, row by row.
-    where
-        Which rows to look at, such as "country = 'CH' and amount >= 10".
+    by
+        The column of the groups. The result has the counts of each group.
+    {options}
 
     >>> import pandas
     >>> sold = pandas.DataFrame({"who": [1, 1, 2, None], "what": ["fig", "fig", "fig", "pea"]})
     >>> counts(sold, unit="who", item="what", domain=["fig", "pea", "oat"])
     <private answers: 3 items, sensitivity 1, monotonic>
     """
-    for column, stated, name in ((item, domain, "domain"), (by, groups, "groups")):
+    require_options("counts", counting, CountOptions)
+    unit, item, domain = counting.get("unit"), counting.get("item"), counting.get("domain")
+    for column, stated, name in ((item, domain, "domain"), (by, counting.get("groups"), "groups")):
         if stated is not None:
             refuse_own_column(table, column, stated, name)
-    bounds = read_bounds(
-        is_unknown=domain is None,
-        neighbours=require_neighbours(neighbours),
-        is_row=unit == "row" and not is_fimi(table),
-        max_items=max_items,
-        by=by,
-        groups=groups,
-        max_groups=max_groups,
-        sum=sum,
-        at_most=at_most,
-        at_least=at_least,
-        step=step,
-        where=where,
-    )
-    _require_names(unit=unit, item=item, by=by)
+    is_row = unit == "row" and not is_fimi(table)
+    asked = read_counting({**counting, "by": by}, is_unknown=domain is None, is_row=is_row)
+    groups = None if by is None else read_groups(counting.get("groups"))
     with ExitStack() as resources:
-        source = find(table, unit, item, domain, bounds.columns, resources)
+        source = find(table, unit, item, domain, asked.looked_at, resources)
         frame = as_frame(source.table)
-        columns = columns_told(source, frame)
-        engine, rows = open_rows(source, frame, bounds, resources)
-        public, words = _read_domain(source.domain, _beside(source, engine_of(frame), rows, bounds))
-        origin = Origin(
-            unit=unit or "line",
-            item=item or "item",
+        told = _told(source, frame)
+        engine, rows = open_rows(source, frame, asked, resources)
+        # A domain may stand beside rows in the table's own engine; with groups it may not.
+        is_apart = source.database is not None and source.domain_address is None
+        is_beside = engine_of(frame) is not None and not is_apart and by is None
+        public, words = _read_domain(source.domain, rows if is_beside else None)
+        question = replace(
+            asked,
             domain=words,
-            neighbours=neighbours,
             is_private=public is not None or domain is None,
-            table=source.name,
-            address=source.address,
-            columns=columns,
+            **told,
             digest=_digest(public, source.domain_address, domain),
-            unknown=domain is None,
-            sum_of_text=bounds.column is not None and not states_numbers(frame, bounds.column),
-            **_bounds_told(bounds),
+            groups=0 if groups is None else len(groups.labels),
+            groups_digest=None if groups is None else groups.digest,
+            sum_of_text=asked.sum is not None and not states_numbers(frame, asked.sum),
         )
-        facts = _facts(bounds, public, origin, is_row=source.unit == "row")
+        facts = _facts(question, public, is_row=source.unit == "row")
         if engine is None:
             return _in_memory(rows, source, public, facts)
-        if bounds.is_plain:
+        if question.is_plain:
             counted = count_units(rows, source.unit, source.item).lazy()
             return count_in_engine(engine, counted, public, facts, resources)
-        given = rows_of(rows, roles_of(source, bounds)).lazy()
-        return count_bounded(engine, given, bounds, public, facts, resources)
+        given = rows_of(rows, roles_of(source, question)).lazy()
+        return count_bounded(engine, given, question, public, groups, facts, resources)
 
 
 @errors_without_answers
@@ -420,93 +369,48 @@ def units_of(
     table: Table,
     *,
     unit: str | None = None,
-    neighbours: str = NEIGHBOURS[0],
+    neighbours: str | None = None,
     where: str | None = None,
 ) -> PrivateCounts:
     """Count all distinct units, as the one item of a domain: of how many is this?
 
     Parameters are as for `counts`. Of a FIMI file, lines with at least one word are counted.
     """
-    bounds = read_bounds(is_unknown=False, neighbours=require_neighbours(neighbours), where=where)
-    _require_names(unit=unit)
+    asked = read_counting({"unit": unit, "neighbours": neighbours, "where": where})
     with ExitStack() as resources:
-        source = find(table, unit, "row" if unit is None else unit, None, bounds.columns, resources)
+        item = "row" if unit is None else unit
+        source = find(table, unit, item, None, asked.looked_at, resources)
         frame = as_frame(source.table)
-        columns = columns_told(source, frame)
-        engine, rows = open_rows(source, frame, bounds, resources)
+        told = _told(source, frame)
+        engine, rows = open_rows(source, frame, asked, resources)
         found = _fetch_units(rows, source.unit, engine or engine_of(rows))
-        origin = Origin(
-            unit=unit or "line",
-            item=ALL_UNITS,
-            domain="all units together",
-            neighbours=neighbours,
-            is_private=True,
-            table=source.name,
-            address=source.address,
-            columns=columns,
-            digest=domain_of([ALL_UNITS], "").digest,
-            **_bounds_told(bounds),
-        )
-        facts = _facts(bounds, None, origin, is_row=True)
+        digest = domain_of([ALL_UNITS], "").digest
+        words = "all units together"
+        question = replace(asked, item=ALL_UNITS, domain=words, digest=digest, **told)
+        facts = _facts(question, None, is_row=True)
         return CountsInMemory((ALL_UNITS,), np.array([0]), np.array([found]), **facts)
 
 
-def require_neighbours(neighbours: object) -> str:
-    """Refuse a relation between tables that is not known."""
-    if neighbours not in NEIGHBOURS:
-        raise ValueError(f"neighbours must be one of {', '.join(NEIGHBOURS)}, not {neighbours!r}")
-    return str(neighbours)
+def _told(source: Source, frame: Frame) -> dict[str, Any]:
+    """What the address and the schema of a table tell."""
+    columns = source.columns
+    if columns is None:
+        columns = quietly(lambda: columns_of(frame), UNREADABLE)
+    return {"table": source.name, "address": source.address, "columns": columns}
 
 
-def _require_names(**named: object) -> None:
-    """Refuse what names no column, or names one twice."""
-    for role, value in named.items():
-        if not isinstance(value, str | None):
-            raise TypeError(f"{role} must be the name of a column, not {type(value).__name__}")
-    given = {role: value for role, value in named.items() if value is not None}
-    for (one, its), (other, name) in combinations(given.items(), 2):
-        if its == name:
-            raise ValueError(f"{one} and {other} must be different columns")
-
-
-def _beside(source: Source, engine: Engine | None, rows: Frame, bounds: Bounds) -> Frame | None:
-    """The rows that a domain may stand beside, in the table's own engine; with groups none."""
-    is_apart = source.database is not None and source.domain_address is None
-    return None if engine is None or is_apart or bounds.by is not None else rows
-
-
-def _bounds_told(bounds: Bounds) -> dict[str, Any]:
-    """What an origin tells of the bounds."""
-    told = {
-        "max_items": bounds.max_items,
-        "by": bounds.by,
-        "max_groups": bounds.max_groups,
-        "sum": bounds.column,
-        "at_most": bounds.at_most,
-        "at_least": bounds.at_least,
-        "step": bounds.step,
-        "where": None if bounds.where is None else bounds.where.text,
-    }
-    if bounds.groups is not None:
-        told |= {"groups": len(bounds.groups.labels), "groups_digest": bounds.groups.digest}
-    return told
-
-
-def _facts(bounds: Bounds, public: Stated, origin: Origin, *, is_row: bool) -> dict[str, Any]:
+def _facts(question: Question, public: Stated, *, is_row: bool) -> dict[str, Any]:
     """What answers say of themselves."""
-    reach = 1 if is_row else bounds.max_items
-    pairs = len(public.labels) if isinstance(public, Domain) else None
-    if pairs is not None and bounds.groups is not None:
-        pairs *= len(bounds.groups.labels)
-    if reach is not None and pairs is not None:
-        reach = min(reach, pairs)
+    reach = 1 if is_row else question.max_items
+    if reach is not None and isinstance(public, Domain):
+        reach = min(reach, len(public.labels) * (question.groups or 1))
     return {
-        "sensitivity": bounds.sensitivity(origin.neighbours),
-        "monotonic": bounds.is_monotonic(origin.neighbours),
-        "origin": origin,
-        "reach": reach if origin.neighbours == ADD_OR_REMOVE else None,
-        "step": bounds.step,
-        "unknown": origin.unknown,
+        "sensitivity": question.sensitivity,
+        "monotonic": question.is_monotonic,
+        "origin": question,
+        "reach": reach if question.neighbours is Neighbours.ADD_OR_REMOVE else None,
+        "step": question.step,
+        "unknown": question.unknown,
     }
 
 

@@ -44,7 +44,7 @@ from dpgap.data.sources import (
 )
 from dpgap.data.values import form_of
 from dpgap.exact.grid import MAX_STEPS
-from dpgap.releases.questions import OBSERVED
+from dpgap.question import OBSERVED
 
 _IN_TEXT = 'a file with an item on each line, "table.parquet:column" or "0..16469"'
 ACCEPTED = (

@@ -31,7 +31,11 @@ from narwhals.dtypes import DType
 from dpgap.budget.requests import ANY
 from dpgap.data import query
 from dpgap.data.engines.base import Engine
-from dpgap.data.filters import (
+from dpgap.data.private_counts import UNREADABLE, quietly
+from dpgap.data.query import Reading, require_exact_text
+from dpgap.data.sources import Frame, guessed
+from dpgap.data.values import form_of, is_number, judging, moment_of, number_of, since_1970
+from dpgap.question import (
     ORDERS,
     Clause,
     Comparison,
@@ -41,10 +45,6 @@ from dpgap.data.filters import (
     Negation,
     comparisons_of,
 )
-from dpgap.data.private_counts import UNREADABLE, quietly
-from dpgap.data.query import Reading, require_exact_text
-from dpgap.data.sources import Frame, guessed
-from dpgap.data.values import form_of, is_number, judging, moment_of, number_of, since_1970
 
 _TEXTS = ("String", "Categorical", "Enum")
 _VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
@@ -56,7 +56,7 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None) -> Frame:
     `engine` says whether texts that differ are told apart; None where they always are.
 
     >>> import pandas
-    >>> from dpgap.data.filters import read_filter
+    >>> from dpgap.question import read_filter
     >>> sold = nw.from_native(pandas.DataFrame({"what": ["fig", "pea", "oat"], "price": [3, 7, 9]}))
     >>> keep(sold, read_filter("price > 3 and not what = 'oat'"))["what"].to_list()
     ['pea']

@@ -25,7 +25,7 @@ from dpgap._package import public
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.grid import MAX_STEPS, as_array
 from dpgap.exact.parameters import Parameter, declared, parameter
-from dpgap.releases.questions import Origin
+from dpgap.question import Question
 
 # --------------------------------------------------------------------------------------------------
 # Errors that carry nothing private away.
@@ -186,7 +186,7 @@ class PrivateCounts(ABC):
     sensitivity: Fraction
     """How many steps one unit can move an answer."""
     monotonic: bool
-    origin: Origin | None
+    origin: Question | None
     reach: int | None
     """How many items one unit can move at most, with groups how many pairs; None: any number."""
     step: Fraction
@@ -265,7 +265,7 @@ class CountsInMemory(PrivateCounts):
     """The count of each present item."""
     sensitivity: Fraction
     monotonic: bool
-    origin: Origin | None = None
+    origin: Question | None = None
     reach: int | None = None
     step: Fraction = Fraction(1)
     unknown: bool = False
@@ -421,7 +421,7 @@ class CountsByGroup(Mapping[Any, PrivateCounts]):
     __slots__ = ("_made", "_make", "_places", "origin")
 
     def __init__(
-        self, labels: tuple[Any, ...], make: Callable[[int], PrivateCounts], origin: Origin
+        self, labels: tuple[Any, ...], make: Callable[[int], PrivateCounts], origin: Question
     ) -> None:
         self._places = {label: place for place, label in enumerate(labels)}
         self._make = make

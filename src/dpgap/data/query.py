@@ -9,7 +9,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -22,147 +22,17 @@ from narwhals.dtypes import DType
 
 from dpgap.data.domain import Domain, Stated, domain_of, read_domain, text_of, whole
 from dpgap.data.engines.base import Engine
-from dpgap.data.filters import Filter, read_filter
 from dpgap.data.private_counts import UNREADABLE, quietly
 from dpgap.data.sources import Frame, Lazy, guessed, require_columns
 from dpgap.data.values import plain_frame
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.parameters import positive_integer, positive_rational, rational
-from dpgap.releases.questions import ADD_OR_REMOVE
+from dpgap.question import Question
 
 # --------------------------------------------------------------------------------------------------
-# What is asked of a table beside its counts: filters, groups, sums, and how far a unit reaches.
-#
-# All of it is public. It is read here, once, before anything is counted or charged. An error names
-# the argument and says what is accepted.
+# The public groups. They are read before anything is counted or charged.
 
 
-CENTS = "0.01"
-"""The step that amounts are rounded to unless another is stated."""
-
-WHAT_MAX_GROUPS_MEANS = (
-    "in how many groups a unit counts at most. 1 means that each unit counts in one group only, "
-    "drawn at random, so that counts may be too low where units are in several; 2 divides ε by two"
-)
-"""There is no default: any of them would cut something, or cost ε, that nobody asked for."""
-
-MAX_CAP = 1 << 40
-"""The most steps that a unit may add to an item, so that sums stay exact."""
-
-_FINEST, _COARSEST = Fraction(1, 10**9), Fraction(10**9)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What is asked, and what one unit may add to it at most.
-
-    >>> Bounds(column="amount", at_most=Fraction(50), step=Fraction("0.01")).cap
-    5000
-    """
-
-    max_items: int | None = None
-    by: str | None = None
-    groups: Domain | None = field(default=None, repr=False)
-    max_groups: int = 1
-    column: str | None = None
-    """The column of amounts, where they are added up."""
-    at_most: Fraction = Fraction(1)
-    at_least: Fraction = Fraction(0)
-    step: Fraction = Fraction(1)
-    where: Filter | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether units are only counted, whatever the rows are."""
-        return self.max_items is None and self.by is None and self.column is None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that must be there beside unit and item, each once."""
-        named = (self.by, self.column, *(self.where.columns if self.where else ()))
-        return tuple(dict.fromkeys(name for name in named if name is not None))
-
-    @property
-    def cap(self) -> int:
-        """The most steps that a unit adds to an item."""
-        return int(self.at_most / self.step)
-
-    @property
-    def floor(self) -> int:
-        """The least steps that a unit adds to an item: 0, or fewer."""
-        return int(self.at_least / self.step)
-
-    def sensitivity(self, neighbours: str) -> Fraction:
-        """How many steps one unit can move an answer. A unit that is not there adds 0."""
-        if neighbours == ADD_OR_REMOVE:
-            return Fraction(max(self.cap, -self.floor))
-        return Fraction(self.cap - self.floor)
-
-    def is_monotonic(self, neighbours: str) -> bool:
-        """Whether one unit moves all answers the same way."""
-        return neighbours == ADD_OR_REMOVE and self.floor == 0
-
-
-def read_bounds(
-    *,
-    is_unknown: bool,
-    neighbours: str,
-    is_row: bool = False,
-    max_items: Any = None,
-    by: Any = None,
-    groups: Any = None,
-    max_groups: Any = None,
-    sum: Any = None,
-    at_most: Any = None,
-    at_least: Any = 0,
-    step: Any = CENTS,
-    where: Any = None,
-) -> Bounds:
-    """The keywords of a question, if they are in order and go together.
-
-    Where a unit is a row, it has one item and one group, and nobody need say so.
-    """
-    for role, value in (("by", by), ("sum", sum), ("where", where)):
-        if not isinstance(value, str | None):
-            raise TypeError(f"{role} must be text, not {type(value).__name__}")
-    if max_items is not None:
-        max_items = positive_integer("max_items", max_items)
-    elif is_unknown and is_row:
-        max_items = 1
-    elif is_unknown:
-        raise TypeError(
-            "domain must be a list, a range, a file or a frame of public items; None, for items "
-            "that nobody listed, needs max_items: the most that one unit may count for"
-        )
-    if max_groups is None and by is not None and groups is not None and not is_row:
-        raise ValueError(f"by needs max_groups: {WHAT_MAX_GROUPS_MEANS}")
-    max_groups = 1 if max_groups is None else positive_integer("max_groups", max_groups)
-    if by is None and (groups is not None or max_groups != 1):
-        raise ValueError("groups and max_groups need by: the column that says which group it is")
-    if by is not None and groups is None:
-        raise ValueError("by needs groups: the public values of that column")
-    _require_add_or_remove(neighbours, max_items=max_items, by=by, unknown=is_unknown or None)
-    return Bounds(
-        max_items=max_items,
-        by=by,
-        groups=None if by is None else _read_groups(groups),
-        max_groups=max_groups,
-        where=None if where is None else read_filter(where),
-        **_read_sum(sum, at_most, at_least, step),
-    )
-
-
-def _require_add_or_remove(neighbours: str, **given: Any) -> None:
-    words = {"max_items": "max_items", "by": "by", "unknown": "domain=None"}
-    for name, value in given.items():
-        if value is not None and neighbours != ADD_OR_REMOVE:
-            raise ValueError(
-                f"{words[name]} needs neighbours {ADD_OR_REMOVE!r}: where a unit is replaced, both "
-                "its old and its new items and groups move, which doubles the noise"
-            )
-
-
-def _read_groups(groups: Any) -> Domain:
+def read_groups(groups: Any) -> Domain:
     """The public groups, each named once."""
     is_frame = hasattr(groups, "columns")
     if is_frame or isinstance(groups, str | bytes | dict) or not isinstance(groups, Iterable):
@@ -181,28 +51,6 @@ def _read_groups(groups: Any) -> Domain:
         twice = next(a for a, b in each if max(texts.count(a), labels.count(b)) > 1)
         raise ValueError(f"groups must be named once each, but {twice!r} is there twice")
     return domain_of(labels, "a list of {count} groups")
-
-
-def _read_sum(column: str | None, at_most: Any, at_least: Any, step: Any) -> dict[str, Any]:
-    """What is added up: nothing, or a column with its caps and the step of its amounts."""
-    if column is None:
-        if at_most is not None or at_least != 0 or step != CENTS:
-            raise ValueError("at_most, at_least and step need sum: the column of amounts")
-        return {}
-    if at_most is None:
-        raise ValueError("sum needs at_most: the most that one unit may add to an item")
-    width, most = positive_rational("step", step), positive_rational("at_most", at_most)
-    least = rational("at_least", at_least)
-    if least > 0:
-        raise ValueError(f"at_least must be 0 or below, not {at_least!r}: a missing unit adds 0")
-    if not _FINEST <= width <= _COARSEST or max(width.numerator, width.denominator) > 10**9:
-        raise ValueError(f"step must be a number such as 0.01, from 10^-9 to 10^9, not {step!r}")
-    for name, end in (("at_most", most), ("at_least", least)):
-        if (end / width).denominator != 1:
-            raise ValueError(f"{name} must be a multiple of step, {width}, not {end}")
-        if abs(end / width) > MAX_CAP:
-            raise ValueError(f"{name} must be at most 2^40 steps: state a larger step")
-    return {"column": column, "at_most": most, "at_least": least, "step": width}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -763,12 +611,12 @@ _NOTHING = 1e-100
 """Amounts below this are 0."""
 
 
-def steps_of(rows: Lazy, kind: DType, bounds: Bounds) -> Lazy:
+def steps_of(rows: Lazy, kind: DType, question: Question) -> Lazy:
     """The rows that have an amount, which becomes whole `steps`: ⌊amount/step + ½⌋."""
     amount, others = nw.col("amount"), [name for name in rows.collect_schema() if name != "amount"]
     floats = rows.with_columns(_as_float(kind, rows.implementation).alias("amount"))
     amounts = floats.filter(is_finite(amount))
-    width, finer = float(bounds.step.numerator), float(bounds.step.denominator)
+    width, finer = float(question.step.numerator), float(question.step.denominator)
     most = MOST_OF_A_ROW * width / finer
     scaled = amount.clip(-most, most) * finer
     if width != 1:  # some engines refuse to divide the smallest floats
@@ -788,7 +636,7 @@ def _as_float(kind: DType, engine: nw.Implementation) -> nw.Expr:
     return number_in(text, engine)
 
 
-def add_up(engine: Engine, rows: Lazy, bounds: Bounds, size: int | None) -> Lazy:
+def add_up(engine: Engine, rows: Lazy, question: Question, size: int | None) -> Lazy:
     """What all units add to each item of each group: a frame of `item`, `units` and maybe `group`.
 
     `size` is how many public items there are, where that is known here. Bounds that no unit can
@@ -797,14 +645,14 @@ def add_up(engine: Engine, rows: Lazy, bounds: Bounds, size: int | None) -> Lazy
     names = list(rows.collect_schema())
     cells: list[str] = [name for name in ("group", "item") if name in names]
     added: dict[str, Any] = {"rows": nw.len()}
-    if bounds.column is not None:
+    if question.sum is not None:
         rows, added = engine.widen(rows, "steps"), {"steps": nw.col("steps").sum()}
     if "unit" in names:
         own = rows.group_by("unit", *cells).agg(*_named(added))
-        rows = _keep_few(engine, own, cells, bounds, size)
-    if bounds.column is None:
+        rows = _keep_few(engine, own, cells, question, size)
+    if question.sum is None:
         return rows.group_by(*cells).agg(nw.len().alias("units"))
-    clipped = rows.with_columns(nw.col("steps").clip(bounds.floor, bounds.cap))
+    clipped = rows.with_columns(nw.col("steps").clip(question.floor, question.cap))
     totals = clipped.group_by(*cells).agg(nw.col("steps").sum())
     units = nw.col("steps").clip(-MOST_OF_ALL, MOST_OF_ALL).cast(nw.Int64).alias("units")
     return totals.select(*cells, units)
@@ -815,17 +663,15 @@ def _named(expressions: dict[str, Any]) -> list[Any]:
 
 
 def _keep_few(
-    engine: Engine, own: Lazy, cells: list[str], bounds: Bounds, size: int | None
+    engine: Engine, own: Lazy, cells: list[str], question: Question, size: int | None
 ) -> Lazy:
     """A few groups of each unit, and then a few of its items."""
-    key, groups = secure_bits().token(), 1
-    if bounds.groups is not None:
-        groups = len(bounds.groups.labels)
-        if bounds.max_groups < groups:
-            own = engine.keep_few(own, ["group"], bounds.max_groups, key)
-    if bounds.max_items is None or (size is not None and bounds.max_items >= groups * size):
+    key, groups = secure_bits().token(), question.groups or 1
+    if question.groups_of_a_unit < question.groups:
+        own = engine.keep_few(own, ["group"], question.groups_of_a_unit, key)
+    if question.max_items is None or (size is not None and question.max_items >= groups * size):
         return own
-    return engine.keep_few(own, cells, bounds.max_items, key)
+    return engine.keep_few(own, cells, question.max_items, key)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from dpgap.desk.dependencies import (
     shown,
 )
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
-from dpgap.desk.questions import DeskQuestion, number_in, prospects
+from dpgap.desk.questions import FilledForm, number_in, prospects
 from dpgap.desk.queue import Archived, Asking, Desk, Receipt
 from dpgap.releases.document import handed_out
 
@@ -110,7 +110,7 @@ about = APIRouter(include_in_schema=False)
 Number = StrictInt | StrictFloat | str
 
 
-class AskedQuestion(BaseModel):
+class PlanBody(BaseModel):
     """A question. Numbers may be texts such as "1/3", which are exact."""
 
     model_config = ConfigDict(extra="forbid")
@@ -131,7 +131,7 @@ class AskedQuestion(BaseModel):
         return said | {"fresh": "yes" if self.fresh else ""}
 
 
-class KeyedQuestion(AskedQuestion):
+class AskBody(PlanBody):
     """A question with its key: what is sent again with the same key is not charged again."""
 
     key: str = Field(min_length=8, max_length=64, description="Letters, digits and -.")
@@ -163,11 +163,11 @@ def dataset(at: ProgramAtData) -> dict[str, Any]:
 
 
 @router.post("/datasets/{name}/plan")
-def plan(at: ProgramAtData, question: AskedQuestion) -> dict[str, Any]:
+def plan(at: ProgramAtData, question: PlanBody) -> dict[str, Any]:
     """What to expect of a question. Nothing is spent."""
     desk, visitor, data = at
     with in_our_words():
-        asked = DeskQuestion.read(question.said())
+        asked = FilledForm.read(question.said())
         desk.require_least(visitor, data, asked)
         facts = desk.slot(data, asked).facts
         least = desk.limits(visitor, data).least_epsilon
@@ -180,7 +180,7 @@ def plan(at: ProgramAtData, question: AskedQuestion) -> dict[str, Any]:
 
 
 @router.post("/datasets/{name}/ask")
-async def ask(request: Request, at: ProgramAtData, question: KeyedQuestion) -> Response:
+async def ask(request: Request, at: ProgramAtData, question: AskBody) -> Response:
     """Ask, once for each key. The answer is the archived document, if there is one yet."""
     desk, visitor, data = at
     receipt = await request.app.state.asking.ask(visitor, data, question.said(), question.key)

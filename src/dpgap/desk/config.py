@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dpgap.budget.requests import is_one_table
-from dpgap.data.query import WHAT_MAX_GROUPS_MEANS
 from dpgap.desk import file_checks as check
+from dpgap.exact.parameters import positive_integer, positive_rational, rational
+from dpgap.question import COUNTING, KEYWORDS, Neighbours, read_counting
 
 # --------------------------------------------------------------------------------------------------
 # Where in a TOML file a key stands, so that a fault can name its line.
@@ -119,7 +120,7 @@ _DATASET: dict[str, tuple[check.Check, Any]] = {
     "title": (check.words, None),
     "table": (check.address, _REQUIRED),
     "unit": (check.words, _REQUIRED),
-    "neighbours": (check.one_of("add-or-remove", "replace"), "add-or-remove"),
+    "neighbours": (check.one_of(*Neighbours), "add-or-remove"),
     "budget": (check.spelt, None),
     "beside": (check.spelt, None),
     "epsilon": (check.positive, None),
@@ -128,18 +129,16 @@ _DATASET: dict[str, tuple[check.Check, Any]] = {
     "megabytes": (check.counting, 1000),
     **_LIMITS,
 }
+_BY_READER: dict[Any, check.Check] = {
+    positive_integer: check.counting,
+    positive_rational: check.positive,
+    rational: check.number,
+}
+_LISTS = {"domain": check.items, "groups": check.several(check.label)}
 _COUNTING: dict[str, tuple[check.Check, Any]] = {
-    "item": (check.words, None),
-    "domain": (check.items, None),
-    "max_items": (check.counting, None),
-    "by": (check.words, None),
-    "groups": (check.several(check.label), None),
-    "max_groups": (check.counting, None),
-    "sum": (check.words, None),
-    "at_most": (check.number, None),
-    "at_least": (check.number, None),
-    "step": (check.positive, None),
-    "where": (check.words, None),
+    name: (_LISTS.get(name) or _BY_READER.get(KEYWORDS[name].read, check.words), None)
+    for name in COUNTING
+    if name not in ("unit", "neighbours")
 }
 _TOPIC = {"name": (check.name, _REQUIRED), "title": (check.words, None), **_COUNTING}
 
@@ -164,6 +163,8 @@ class Topic:
     """The column of the items; None: how many units there are."""
     counting: Mapping[str, Any]
     """The keywords of `dpgap.counts`, besides table, unit and neighbours."""
+    words: tuple[str, ...]
+    """How it is counted, a short line for each bound. All of it is public."""
     line: int
 
     @property
@@ -175,19 +176,6 @@ class Topic:
     def has_unknown_items(self) -> bool:
         """Whether items are not stated, so that a question needs a δ."""
         return self.item is not None and self.counting.get("domain") is None
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """How it is counted, a short line for each bound. All of it is public."""
-        said = self.counting
-        lines = {
-            "by": "an answer for each {by}; a unit counts in {max_groups} at most",
-            "sum": "sums of {sum}, a unit's total clipped to {at_least} to {at_most}",
-            "max_items": "at most {max_items} items of each unit",
-            "where": "only rows with {where}",
-        }
-        plain = {"max_groups": 1, "at_least": 0, **said}
-        return tuple(line.format(**plain) for name, line in lines.items() if name in said)
 
 
 class PersonLimits(NamedTuple):
@@ -413,23 +401,30 @@ class _FileReader:
         item = said.pop("item", None)
         if item is None and said.keys() - {"where"}:
             self._fault(here, "must name its item; without one only a filter can be said")
-        for one, other in (("by", "groups"), ("sum", "at_most")):
-            if (one in said) != (other in said):
-                self._fault(here, f"must say both {one} and {other}, or neither")
-        if "by" in said and "max_groups" not in said and data["unit"] != "row":
-            self._fault(here, f"must say max_groups with by: {WHAT_MAX_GROUPS_MEANS}")
-        is_bounded = data["delta"] and "max_items" in said
-        if item is not None and "domain" not in said and not is_bounded:
+        is_unknown = item is not None and "domain" not in said
+        if is_unknown and not (data["delta"] and "max_items" in said):
             self._fault(
                 here, "must have a domain; or max_items, and a delta of the data set's budget"
             )
+        words = self._cuts({**said, "unit": data["unit"], "item": item}, is_unknown, here)
         if isinstance(said.get("domain"), str):
             said["domain"] = self._place(said["domain"])
         for name in ("domain", "groups"):
             if isinstance(said.get(name), tuple):
                 said[name] = list(said[name])
         title = found["title"] or item or "how many"
-        return Topic(str(found["name"]), title, item, said, line_of(here, self.lines))
+        return Topic(str(found["name"]), title, item, said, words, line_of(here, self.lines))
+
+    def _cuts(
+        self, said: dict[str, Any], is_unknown: bool, here: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """How a topic is counted in words, if its keywords go together."""
+        is_row = said["unit"] == "row"
+        try:
+            return tuple(read_counting(said, is_unknown=is_unknown, is_row=is_row).cuts())
+        except (ValueError, TypeError) as error:
+            self._fault(here, f"cannot be counted: {error}")
+            return ()
 
     def _table(
         self, content: Any, schema: dict[str, tuple[check.Check, Any]], where: tuple[str, ...]

@@ -29,7 +29,7 @@ from dpgap.desk.dependencies import (
     shown,
 )
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
-from dpgap.desk.questions import DeskQuestion, prospects, text_of
+from dpgap.desk.questions import FilledForm, prospects, text_of
 from dpgap.desk.queue import NEVER_BEGAN, Desk, Page
 from dpgap.releases.ledger_page import ledger_values
 from dpgap.releases.page import page
@@ -174,17 +174,17 @@ def _question_page(
         said = {}
     is_part = said.get("part") == "expect"  # all that a moving slider changes
     said = _filled(said, desk, data)
-    expected = question = None
+    expected = form = None
     left, least = desk.left(visitor, data), desk.limits(visitor, data).least_epsilon
     try:
         with in_our_words():
-            question = DeskQuestion.read(said)
-            desk.require_least(visitor, data, question)
-            facts = desk.slot(data, question).facts
-            expected = prospects(question, facts, left.left, least)
+            form = FilledForm.read(said)
+            desk.require_least(visitor, data, form)
+            facts = desk.slot(data, form).facts
+            expected = prospects(form, facts, left.left, least)
     except Refused as why:
         refused = refused or why
-    fields = said if question is None else said | question.fields()
+    fields = said if form is None else said | form.fields()
     archived = [] if is_part else desk.archive(data, Page(50))
     return shown(
         request,
@@ -195,7 +195,7 @@ def _question_page(
         least=least,
         fields=fields,
         topic=data.topics[said["topic"]],
-        question=question,
+        question=None if form is None else form.wanted,
         expected=expected,
         refused=None if refused is None else refused.words,
         key=secrets.token_hex(16),

@@ -2,9 +2,9 @@
 
 All of it follows from public facts: the question, the steward's file and what is left.
 
->>> DeskQuestion.read({"topic": "products", "k": "3", "epsilon": "1/2"}).epsilon
+>>> FilledForm.read({"topic": "products", "k": "3", "epsilon": "1/2"}).wanted.epsilon
 Fraction(1, 2)
->>> DeskQuestion.read({"topic": "products", "k": "3; drop table"})
+>>> FilledForm.read({"topic": "products", "k": "3; drop table"})
 Traceback (most recent call last):
 ValueError: k must be a whole number from 1 to 1000
 """
@@ -12,7 +12,7 @@ ValueError: k must be a whole number from 1 to 1000
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
@@ -21,11 +21,10 @@ from dpgap.budget.account import NOTHING, Account, Amount, Request
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import approximately, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.pipelines.arrays import ABOVE_METHODS
 from dpgap.pipelines.plan import Plan, plan
 from dpgap.pipelines.routes import Routed
-from dpgap.pipelines.tables import Asked, answer, counted
-from dpgap.releases.plain import HISTOGRAM, METHODS
+from dpgap.pipelines.tables import answer, counted, pipeline_of
+from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, Question
 
 # --------------------------------------------------------------------------------------------------
 # What a client asks: a topic and a few numbers, checked, and never a word that reaches an engine.
@@ -41,58 +40,54 @@ _SIZES = re.compile(r"[0-9]{1,6}:[0-9]{1,12}(, ?[0-9]{1,6}:[0-9]{1,12}){0,49}")
 
 
 @dataclass(frozen=True, slots=True)
-class DeskQuestion:
-    """One question, as a client put it."""
+class FilledForm:
+    """What a client asks: a topic that was counted, and what is wanted of it."""
 
     topic: str
-    kind: str = "top-k"
-    k: int = 10
-    threshold: Fraction = Fraction(100)
-    epsilon: Fraction = Fraction(1, 2)
-    delta: Fraction = Fraction(0)
-    method: str = "best"
+    wanted: Question
     fresh: bool = False
     sizes: str = ""
     """Counts that one expects, by rank; only a plan uses them."""
+    said: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def read(cls, said: Mapping[str, str]) -> "DeskQuestion":
+    def read(cls, said: Mapping[str, str]) -> "FilledForm":
         """What was said, if all of it is what it must be; the rest has its defaults."""
-        kind = _one_of("kind", said.get("kind", "top-k"), KINDS)
-        methods = (*(ABOVE_METHODS if kind == "above" else METHODS), HISTOGRAM)
-        return cls(
-            topic=said.get("topic", ""),
+        topic, kind = said.get("topic", ""), _one_of("kind", said.get("kind", "top-k"), KINDS)
+        is_above = kind == "above"
+        methods = (*(ABOVE_METHODS if is_above else METHODS), HISTOGRAM)
+        k, line = (
+            _whole("k", said.get("k", "10")),
+            _number("threshold", said.get("threshold", "100")),
+        )
+        wanted = Question(
             kind=kind,
-            k=_whole("k", said.get("k", "10")),
-            threshold=_number("threshold", said.get("threshold", "100")),
+            k=k,
+            threshold=line if is_above else None,
+            adaptive=is_above,
             epsilon=_number("epsilon", said.get("epsilon", "0.5"), positive=True),
             delta=_number("delta", said.get("delta") or "0"),
             method=_one_of("method", said.get("method", "best"), methods),
-            fresh=_one_of("fresh", said.get("fresh", ""), ("", "yes")) == "yes",
-            sizes=_sizes(said.get("sizes", "")),
         )
+        fresh, sizes = _one_of("fresh", said.get("fresh", ""), ("", "yes")), _sizes(said)
+        plain = {"topic": topic, "kind": kind, "k": str(k), "method": wanted.method}
+        exact = {"threshold": line, "epsilon": wanted.epsilon, "delta": wanted.delta}
+        texts = {name: text_of(value) for name, value in exact.items()}
+        if kind == "count":
+            wanted = Question(kind=kind, epsilon=wanted.epsilon)
+        again = {**plain, **texts, "fresh": fresh, "sizes": sizes}
+        return cls(topic, wanted, fresh == "yes", sizes, again)
 
     def fields(self) -> dict[str, str]:
         """The same as a form sends it."""
-        plain = {name: str(getattr(self, name)) for name in ("topic", "kind", "k", "method")}
-        exact = {name: text_of(getattr(self, name)) for name in ("threshold", "epsilon", "delta")}
-        return plain | exact | {"fresh": "yes" if self.fresh else "", "sizes": self.sizes}
-
-    def asked(self, epsilon: Fraction) -> Asked:
-        """The question for an ε, as pipelines take it."""
-        if self.kind == "count":
-            return Asked.count(epsilon)
-        if self.kind == "top-k":
-            return Asked.top_k(self.k, epsilon, self.delta, self.method, None)
-        line, method = self.threshold, self.method
-        return Asked.above(line, self.k, epsilon, self.delta, method, None, True)
+        return dict(self.said)
 
 
 @errors_without_answers
-def ask(question: DeskQuestion, answers: Any, account: Account) -> Any:
+def ask(form: FilledForm, answers: Any, account: Account) -> Any:
     """Ask these counts and charge the account; a release, or an error that says why not."""
-    pay: Any = counted if question.kind == "count" else answer
-    return pay(question.asked(question.epsilon), answers, account, question.fresh)
+    pay: Any = counted if form.wanted.kind == "count" else answer
+    return pay(form.wanted, answers, account, form.fresh)
 
 
 class _Asks(Exception):  # noqa: N818 - it says what happened
@@ -111,10 +106,10 @@ class _Curious:
     paid = answered = reserve
 
 
-def identity_of(question: DeskQuestion, empty: Any) -> str | None:
+def identity_of(form: FilledForm, empty: Any) -> str | None:
     """The hash of a question about counts, of which the public facts are given; a charge has it."""
     try:
-        ask(replace(question, fresh=True), empty, _Curious())
+        ask(replace(form, fresh=True), empty, _Curious())
     except _Asks as asks:
         return asks.identity
     return None
@@ -176,8 +171,8 @@ def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
     return text
 
 
-def _sizes(text: str) -> str:
-    stripped = text.strip()
+def _sizes(said: Mapping[str, str]) -> str:
+    stripped = said.get("sizes", "").strip()
     if stripped and not _SIZES.fullmatch(stripped):
         raise ValueError("sizes must be ranks and counts such as 1:9000, 10:2000")
     return stripped
@@ -236,21 +231,19 @@ class Prospects(NamedTuple):
         return max(row.half_width for row in self.rows) or 1.0
 
 
-def prospects(
-    question: DeskQuestion, facts: PrivateCounts, left: Amount, least: Fraction
-) -> Prospects:
+def prospects(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction) -> Prospects:
     """What this question will tell for its ε, and for others from the least that may be asked.
 
     While somebody moves ε, the same numbers are asked for again and again, so they are cached.
     """
     rows = []
-    plain = replace(question, fresh=False, sizes="")  # neither changes an error
-    for share in (each for each in _STEPS if each * question.epsilon >= least):
-        cost = Amount(share * question.epsilon, question.delta)
-        found = _errors(replace(plain, epsilon=cost.epsilon), facts)
+    asked = form.wanted.about(facts.origin or Question())
+    for share in (each for each in _STEPS if each * asked.epsilon >= least):
+        cost = Amount(share * asked.epsilon, asked.delta)
+        found = _errors(replace(asked, epsilon=cost.epsilon), facts)
         rest = max(NOTHING.epsilon, left.epsilon - cost.epsilon)
         rows.append(Prospect(cost.epsilon, *found[:3], rest, cost.fits(left), share == 1))
-    return Prospects(tuple(rows), tuple(_words(question, facts, _errors(plain, facts))))
+    return Prospects(tuple(rows), tuple(_words(asked, form.sizes, facts, _errors(asked, facts))))
 
 
 class _Errors(NamedTuple):
@@ -261,55 +254,47 @@ class _Errors(NamedTuple):
 
 
 @lru_cache(maxsize=4096)  # all of it is public
-def _errors(question: DeskQuestion, facts: PrivateCounts) -> _Errors:
-    step, epsilon = float(facts.step), question.epsilon
-    if question.kind == "count":
-        noise = NoisyHistogram(epsilon, sensitivity=facts.sensitivity).error()
+def _errors(asked: Question, facts: PrivateCounts) -> _Errors:
+    step = float(facts.step)
+    if asked.kind == "count":
+        noise = NoisyHistogram(asked.epsilon, sensitivity=facts.sensitivity).error()
         error = math.sqrt(noise.variance)
         return _Errors(error, error, noise.half_width(0.95))
-    asked = question.asked(epsilon)
-    is_planned = question.kind == "top-k" and question.method != HISTOGRAM
+    is_planned = asked.kind == "top-k" and asked.method != HISTOGRAM
     if facts.unknown or facts.reach is not None or not is_planned:
-        pipeline = asked.pipeline(facts, _parts(facts))
+        pipeline = pipeline_of(asked, facts)
         if isinstance(pipeline, Routed):
             found = pipeline.route.expectation()
             error = step * math.sqrt(found.variance)
             return _Errors(error, error, step * found.half_width)
-    row = _plan(question, facts, epsilon / _parts(facts)).rows[0]
+    row = _plan(asked, facts).rows[0]
     close = None if row.close_error is None else step * row.close_error
     return _Errors(step * row.error, close, step * row.half_width, step * row.selection_noise)
 
 
-def _plan(question: DeskQuestion, facts: PrivateCounts, epsilon: Fraction, **sizes: Any) -> Plan:
-    is_above = question.kind == "above"
+def _plan(asked: Question, facts: PrivateCounts, **sizes: Any) -> Plan:
     return plan(
-        k=question.k,
-        epsilon=epsilon,
-        method=question.method,
-        select="above" if is_above else "top-k",
-        adaptive=is_above,
+        k=asked.k or 1,
+        epsilon=asked.epsilon_of_a_group,
+        method=asked.method,
+        select=asked.kind,
+        adaptive=asked.adaptive,
         monotonic=facts.monotonic,
         sensitivity=facts.sensitivity,
         **sizes,
     )
 
 
-def _parts(facts: PrivateCounts) -> int:
-    """In how many groups a unit counts at most."""
-    return 1 if facts.origin is None else facts.origin.max_groups
-
-
-def _words(question: DeskQuestion, facts: PrivateCounts, errors: _Errors) -> list[str]:
+def _words(asked: Question, stated: str, facts: PrivateCounts, errors: _Errors) -> list[str]:
     noise = errors.selection_noise
-    if question.kind != "top-k" or not noise:
+    if asked.kind != "top-k" or not noise:
         return []
     lead = about(float(f"{noise * math.log(1 / _LEVEL):.2g}"))
     certified = f"Winners that lead the best loser by about {lead} or more get a certificate"
     found = [f"{certified} (p ≤ {_LEVEL})."]
-    if question.sizes:
-        pairs = (each.split(":") for each in question.sizes.split(","))
+    if stated:
+        pairs = (each.split(":") for each in stated.split(","))
         sizes = {int(rank): float(size) / float(facts.step) for rank, size in pairs}
-        items = max(question.k + 1, *sizes) if facts.unknown else len(facts)
-        whole = question.epsilon / _parts(facts)
-        found.append(str(_plan(question, facts, whole, counts=sizes, items=items).outlook))
+        items = max((asked.k or 1) + 1, *sizes) if facts.unknown else len(facts)
+        found.append(str(_plan(asked, facts, counts=sizes, items=items).outlook))
     return found

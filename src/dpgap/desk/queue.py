@@ -28,7 +28,7 @@ from dpgap.desk.auth import Door, Visitor
 from dpgap.desk.config import ListedData, PersonLimits, StewardsFile
 from dpgap.desk.counts import Shelf, Slot
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words, log, note_error
-from dpgap.desk.questions import DeskQuestion, ask, identity_of, text_of
+from dpgap.desk.questions import FilledForm, ask, identity_of, text_of
 from dpgap.desk.spool import Folder, Pending, Reserved, Reserving, Slip, Spool, SpoolError, name_of
 from dpgap.releases.document import handed_out, read_archived
 from dpgap.releases.release import Release
@@ -197,7 +197,7 @@ class Desk:
         return Left(balance.left, balance.last)
 
     def charge(
-        self, visitor: Visitor, data: ListedData, question: DeskQuestion, key: str
+        self, visitor: Visitor, data: ListedData, form: FilledForm, key: str
     ) -> Pending | Receipt:
         """Charge a question, once for each key. What was charged before has a receipt already.
 
@@ -205,17 +205,17 @@ class Desk:
         """
         if not self.door.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
-        self.require_least(visitor, data, question)
-        slot, own = self.slot(data, question), own_key(visitor, key)
-        said = {"dataset": data.name, **question.fields()}
+        self.require_least(visitor, data, form)
+        slot, own = self.slot(data, form), own_key(visitor, key)
+        said = {"dataset": data.name, **form.fields()}
         extra = {"desk": self.spool.id, "question": said}
         account = Reserving(self.ledger, data.budget, slip=self._slip, extra=extra).of(
-            visitor.name, key=own, joins=not question.fresh, quota=self._quota(visitor, data)
+            visitor.name, key=own, joins=not form.fresh, quota=self._quota(visitor, data)
         )
         try:
-            release = ask(question, slot.empty, account)
+            release = ask(form, slot.empty, account)
         except Reserved as made:
-            return Pending(made.reservation, made.slip, question, slot)
+            return Pending(made.reservation, made.slip, form, slot)
         except AlreadyCharged as before:
             found = before.answered
             return Receipt(found.entry, found.state, account.answered(own) is None)
@@ -381,14 +381,14 @@ class Desk:
         if found is None or found.settlement is not None:
             raise Refused(*_NOT_UNDRAWN)
         said = entry.extra["question"]
-        question, listed = DeskQuestion.read(said), self.file.datasets.get(said["dataset"])
+        form, listed = FilledForm.read(said), self.file.datasets.get(said["dataset"])
         if listed is None or listed.budget != data.budget:
             raise Refused(409, "This question is about a data set that is no longer at this desk.")
-        slot = self.slot(listed, question)
-        if identity_of(question, slot.empty) != entry.extra.get("identity"):
+        slot = self.slot(listed, form)
+        if identity_of(form, slot.empty) != entry.extra.get("identity"):
             raise Refused(*_OTHER_TOPIC)
         reservation = LedgerReservation(self.ledger, entry, reason, actor)
-        return Pending(reservation, self._file(folder.id), question, slot)
+        return Pending(reservation, self._file(folder.id), form, slot)
 
     def look(self, data: ListedData, receipt: Receipt) -> Receipt:
         """The receipt as it is now."""
@@ -405,23 +405,23 @@ class Desk:
         _, questions, megabytes = self.limits(visitor, data)
         return Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
 
-    def require_least(self, visitor: Visitor, data: ListedData, question: DeskQuestion) -> None:
+    def require_least(self, visitor: Visitor, data: ListedData, form: FilledForm) -> None:
         """Refuse a question that costs less than each must."""
         least = self.limits(visitor, data).least_epsilon
-        if question.epsilon < least:
+        if form.wanted.epsilon < least:
             raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
 
-    def slot(self, data: ListedData, question: DeskQuestion) -> Slot:
+    def slot(self, data: ListedData, form: FilledForm) -> Slot:
         """The counts that a question is about, if it can be asked so. All of this is public."""
-        topic = data.topics.get(question.topic)
+        topic = data.topics.get(form.topic)
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")
-        if topic.is_of_units != (question.kind == "count"):
+        if topic.is_of_units != (form.wanted.kind == "count"):
             raise Refused(422, "kind must be 'count' for how many units there are, and only there")
-        if topic.has_unknown_items != bool(question.delta):
+        if topic.has_unknown_items != bool(form.wanted.delta):
             raise Refused(422, "delta must be more than 0 where items are not stated, else 0")
         facts = (slot := self.shelf.slot(data, topic)).facts
-        if not (facts.unknown or topic.is_of_units or question.k <= len(facts)):
+        if not (facts.unknown or topic.is_of_units or (form.wanted.k or 1) <= len(facts)):
             raise Refused(422, f"k must be at most {len(facts)}: there are no more items")
         return slot
 
@@ -517,13 +517,13 @@ class Asking:
         """
         begun = self._desk.ticks.clock()
         with in_our_words():
-            question = DeskQuestion.read(said)
+            form = FilledForm.read(said)
         of_one = sum(task.get_name() == visitor.name for task in self._under_way)
         if len(self._under_way) >= _WAITING or of_one >= _OF_ONE:
             raise Refused(*_MANY)
         claim = data.budget, own_key(visitor, key)
         return await self._work(
-            begun, visitor, data, claim, lambda: self._desk.charge(visitor, data, question, key)
+            begun, visitor, data, claim, lambda: self._desk.charge(visitor, data, form, key)
         )
 
     async def draw(self, visitor: Visitor, data: ListedData, number: int, reason: str) -> Receipt:

@@ -50,7 +50,7 @@ from dpgap.budget.entries import Entry, LedgerError, canonical, hash_of
 from dpgap.budget.ledger import LedgerAccount, LedgerReservation
 from dpgap.desk.counts import Slot
 from dpgap.desk.middleware import log
-from dpgap.desk.questions import DeskQuestion, ask
+from dpgap.desk.questions import FilledForm, ask
 
 Answer = dict[str, str]
 
@@ -314,7 +314,7 @@ class Pending:
 
     reservation: LedgerReservation
     slip: Slip
-    question: DeskQuestion | None = None
+    form: FilledForm | None = None
     """What is to be drawn, and of which counts; None: the desk that drew it has ended."""
     slot: Slot | None = None
     began: bool = True
@@ -363,7 +363,7 @@ class Pending:
 
         What fails is logged at the tick: sooner would show how long the drawing took.
         """
-        if self.question is None or self.slot is None:
+        if self.form is None or self.slot is None:
             raise RuntimeError("only the desk that charged a question draws it")
         with self.slot.using() as answers:  # whoever waits for them has not begun
             try:
@@ -374,7 +374,7 @@ class Pending:
                 self.note("the spool cannot be written, so nothing was drawn", error)
                 return
             try:  # fresh, as it is paid: the archive has no answer
-                ask(replace(self.question, fresh=True), answers, self)
+                ask(replace(self.form, fresh=True), answers, self)
             except BaseException as error:  # an engine's panic is no Exception
                 self.note("drawing it failed", error)
         self.keep()

@@ -8,7 +8,7 @@ a law is remembered: laws are public.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +16,11 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.linear import gap_shortfall
 from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import LaplaceNoise, Law, tail_quantile
+from dpgap.exact.laws import Law
 from dpgap.exact.reals import Floats
-from dpgap.exact.shells import ShellNoise
+from dpgap.exact.shells import ValueLaw, farthest_within, spread_within
 
 _TERMS = 1 << 16
-
-ValueLaw = LaplaceNoise | GeometricNoise | ShellNoise
-"""Noise that values are measured with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,28 +171,12 @@ def half_width_of_pairs(error: MeasurementError, count: int, level: float) -> fl
     >>> round(half_width_of_pairs(error, 10, 0.95), 2)  # Gamma(9), and three steps
     288.88
     """
-    return _spread(error.law, count, level) * float(error.grid) if count > 1 else 0.0
+    return spread_within(error.law, count, level) * float(error.grid) if count > 1 else 0.0
 
 
 def half_width_of_all(error: MeasurementError, count: int, level: float) -> float:
     """With confidence `level`, none of `count` values is off by more than this."""
-    return _farthest(error.law, count, level) * float(error.grid)
-
-
-@lru_cache(maxsize=256)
-@np.errstate(all="ignore")
-def _spread(law: ValueLaw, count: int, level: float) -> float:
-    """The quantile of the largest noise less the smallest, in steps."""
-    found = tail_quantile(partial(law.spread_tail, count), level)
-    return float(law.scale) * found + law.steps_more
-
-
-@lru_cache(maxsize=256)
-@np.errstate(all="ignore")
-def _farthest(law: ValueLaw, count: int, level: float) -> float:
-    """The quantile of the largest noise, up or down, in steps."""
-    found = tail_quantile(partial(law.farthest_tail, count), level)
-    return float(law.scale) * found + law.steps_more
+    return farthest_within(error.law, count, level) * float(error.grid)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -33,8 +33,6 @@ from typing import (
     get_origin,
 )
 
-import numpy as np
-
 _RAISED, _LOWERED = (str.maketrans(*each) for each in permutations(("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")))
 _POWER = re.compile("(?:([0-9.]+)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 _MAX_EXPONENT = 400
@@ -139,8 +137,8 @@ def rational(name: str, value: object) -> Fraction:
     >>> rational("epsilon", 0.1)
     Fraction(1, 10)
     """
-    if isinstance(value, np.generic) and not isinstance(value, np.bool_):
-        value = value.item()
+    if _is_of_numpy(value) and not _is_truth(value):
+        value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise TypeError(
             f"{name} must be a number (int, float, str, Decimal or Fraction), "
@@ -159,6 +157,18 @@ def rational(name: str, value: object) -> Fraction:
             f"{name} must be a finite number such as 0.7, 1e-3 or 7/10, with an exponent within "
             f"±{_MAX_EXPONENT}, not {shown}"
         ) from None
+
+
+def _is_of_numpy(value: object) -> bool:
+    """Whether it is a single value of NumPy, which is not loaded to find out."""
+    return any(
+        (kind.__module__, kind.__name__) == ("numpy", "generic") for kind in type(value).__mro__
+    )
+
+
+def _is_truth(value: object) -> bool:
+    is_named = type(value).__name__ in ("bool", "bool_")
+    return isinstance(value, bool) or (is_named and _is_of_numpy(value))
 
 
 def approximately(number: Fraction, digits: int) -> str:
@@ -226,6 +236,46 @@ def without_power(text: str) -> str:
     return f"{found[1] or 1}e{found[2].translate(_LOWERED)}" if found else text
 
 
+def few_digits_up(number: Fraction, digits: int = 3) -> str:
+    """A number, or a little more than it, in a few digits."""
+    few = Context(prec=digits, rounding=ROUND_CEILING, traps=[])
+    up = few.divide(Decimal(number.numerator), Decimal(number.denominator))
+    return approximately(Fraction(up), digits)
+
+
+def factor(epsilon: Fraction) -> str:
+    """How much likelier ε allows anything to become, or a little more; never less.
+
+    >>> [factor(Fraction(each)) for each in ("5", "1", "1/10", "1/1000", "1/10000000")]
+    ['149', '2.72', '1.11', '1.0011', '1 + 1.1·10⁻⁷']
+    """
+    if epsilon >= 700:
+        return f"e^{readable_up(epsilon)}"
+    if epsilon < Fraction(1, 10**6):  # then e^ε − 1 is less than ε + ε²
+        return f"1 + {with_power(few_digits_up(epsilon + epsilon**2, 2))}"
+    up = Context(prec=40, rounding=ROUND_CEILING, Emin=-999, Emax=999, clamp=0, traps=[])
+    exact = up.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
+    times = Fraction(up.next_plus(up.exp(exact)))  # `exp` rounds to the nearest
+    if times >= 2:
+        return with_power(few_digits_up(times))
+    return f"{up.normalize(up.add(Decimal(1), Decimal(few_digits_up(times - 1, 2)))):f}"
+
+
+def exact_text(value: Fraction) -> str:
+    """An exact number as text.
+
+    Python writes no decimal of more than 4,300 digits. Such a number is written in base 16.
+
+    >>> exact_text(Fraction(7, 10)), exact_text(Fraction(2))
+    ('7/10', '2')
+    """
+    try:
+        return str(value)
+    except ValueError:
+        sign = "-" if value < 0 else ""
+        return f"{sign}{abs(value.numerator):#x}/{value.denominator:#x}"
+
+
 def positive_rational(name: str, value: object) -> Fraction:
     """`value` as an exact rational above zero."""
     number = rational(name, value)
@@ -244,7 +294,7 @@ def share(name: str, value: object) -> Fraction:
 
 def positive_integer(name: str, value: object) -> int:
     """`value` as a whole number from one up."""
-    if isinstance(value, bool | np.bool_):
+    if _is_truth(value):
         raise TypeError(f"{name} must be a whole number, not a bool")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
@@ -257,7 +307,7 @@ def positive_integer(name: str, value: object) -> int:
 
 def boolean(name: str, value: object) -> bool:
     """`value` as a truth value, and nothing that merely looks like one."""
-    if not isinstance(value, bool | np.bool_):
+    if not _is_truth(value):
         raise TypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)
 

@@ -26,14 +26,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words
-from dpgap.exact.laws import Decay, Scalar, gamma_tail, hull_farthest_tail, hull_spread_tail
+from dpgap.exact.geometric import GeometricNoise
+from dpgap.exact.laws import (
+    Decay,
+    LaplaceNoise,
+    Scalar,
+    gamma_tail,
+    hull_farthest_tail,
+    hull_spread_tail,
+)
 from dpgap.exact.parameters import confidence_level
 from dpgap.exact.reals import (
     LOW_BITS,
@@ -210,6 +218,37 @@ class CubeNoise(ShellNoise):
     def value_tail(self, step: int) -> float:
         """A number from −R..R is beyond `step` in 2(R−s) of 2R+1 = 2h cases."""
         return 1.0 if step < 0 else self._beyond(step + 0.5, 1)
+
+
+ValueLaw = LaplaceNoise | GeometricNoise | ShellNoise
+"""Noise that values are measured with."""
+
+
+@lru_cache(maxsize=256)
+@np.errstate(all="ignore")
+def spread_within(law: ValueLaw, count: int, level: float) -> float:
+    """The quantile of the largest noise of `count` values less the smallest, in steps."""
+    found = _quantile(partial(law.spread_tail, count), level)
+    return float(law.scale) * found + law.steps_more
+
+
+@lru_cache(maxsize=256)
+@np.errstate(all="ignore")
+def farthest_within(law: ValueLaw, count: int, level: float) -> float:
+    """The quantile of the largest noise of `count` values, up or down, in steps."""
+    found = _quantile(partial(law.farthest_tail, count), level)
+    return float(law.scale) * found + law.steps_more
+
+
+def _quantile(tail: Callable[[float], float], level: float) -> float:
+    """Where a falling tail reaches 1 − level."""
+    low, high = 0.0, 1.0
+    while tail(high) > 1 - level:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if tail(middle) > 1 - level else (low, middle)
+    return high
 
 
 # --------------------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.mechanisms.histogram_kernel import Wanted, best_grouped, best_of
 from dpgap.mechanisms.mechanism import Answers, Measuring
 from dpgap.mechanisms.top_k import Candidates, InGroups, OneByOne, named
+from dpgap.question import Neighbours
 from dpgap.releases.drawn import ReadOff, Values
-from dpgap.releases.questions import REPLACE
 from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
 
 MOST_RETURNED = 10**6
@@ -207,7 +207,7 @@ class NoisyHistogram(Measuring[MeasuredValues]):
             grid=self.grid,
             unknown=True,
         )
-        if answers.origin is not None and answers.origin.neighbours == REPLACE:
+        if answers.origin is not None and answers.origin.neighbours is Neighbours.REPLACE:
             raise ValueError(
                 "neighbours must be 'add-or-remove' for a noisy histogram: a unit that is "
                 "replaced moves twice as many answers"

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from dpgap._package import public
 from dpgap.data.private_counts import PrivateCounts, array_of
-from dpgap.estimates.errors import MeasurementError, ValueLaw
+from dpgap.estimates.errors import MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.grid import MAX_STEPS, Grid, read_grid
 from dpgap.exact.laws import LaplaceNoise, Noise, Scalar
@@ -30,7 +30,7 @@ from dpgap.exact.parameters import (
     positive_rational,
 )
 from dpgap.exact.reals import Floats, Integers, require_scale
-from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, shells
+from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, ValueLaw, shells
 from dpgap.mechanisms.mechanism import Claims, Measuring
 from dpgap.releases.drawn import Values
 from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise

@@ -64,8 +64,8 @@ from dpgap.pipelines.routes import (
     Steps,
     Told,
 )
+from dpgap.question import ABOVE_METHODS, METHODS, require_method
 from dpgap.releases.drawn import Above, Measuring
-from dpgap.releases.plain import METHODS
 from dpgap.releases.release import Measured
 
 _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
@@ -75,20 +75,12 @@ _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
     "paper": PaperRoute,
 }
 _ABOVE: dict[str, ModuleType] = {"best": best, "paper": paper}
-ABOVE_METHODS = tuple(_ABOVE)
 _HALF = Fraction(1, 2)
 _SPLITS = {"joint": Fraction(1, 4)}
 """The share of ε that selects unless said; half of it otherwise. A set's noise does not grow with
 k, so that a quarter is enough where it stands out at all, and measuring gets the rest."""
 _NOISE = {"paper": "laplace"}
 _BRANCHES = {"best": 3, "paper": 2}
-
-
-def require_method(method: object, methods: Sequence[str]) -> str:
-    """`method`, if there is one of that name."""
-    if method not in methods:
-        raise ValueError(f"method must be one of {', '.join(map(repr, methods))}, not {method!r}")
-    return str(method)
 
 
 def _require_noise(pipeline: Any) -> str:

@@ -27,11 +27,11 @@ from dpgap.exact.parameters import Rational, boolean, positive_integer, positive
 from dpgap.exact.reals import Floats
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.measuring import Laplace
-from dpgap.pipelines.arrays import ABOVE_METHODS, MeasuredAbove, MeasuredTopK, require_method
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.look_first import CAUTION, forecast
 from dpgap.pipelines.paper import above_errors, gap_variances
 from dpgap.pipelines.routes import Expectation, HistogramRoute, JointRoute, PaperRoute, RankedRoute
-from dpgap.releases.plain import HISTOGRAM, METHODS
+from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, require_method
 from dpgap.releases.release import Table
 
 # --------------------------------------------------------------------------------------------------

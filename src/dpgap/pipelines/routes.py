@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -31,11 +31,9 @@ from dpgap.mechanisms.mechanism import Answers, Claims, Winners
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
+from dpgap.question import Question
 from dpgap.releases.drawn import Measuring, ReadOff
 from dpgap.releases.release import Measured, MechanismUsed
-
-if TYPE_CHECKING:
-    from dpgap.pipelines.tables import Asked
 
 
 class TopKClaims(Claims, Protocol):
@@ -409,13 +407,13 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
         return Expectation(variance, variance, half, self.selection.law.variance)
 
 
-def histogram_route(asked: "Asked", answers: PrivateCounts) -> HistogramRoute:
+def histogram_route(asked: Question, answers: PrivateCounts) -> HistogramRoute:
     """What reads the answer off a histogram of all items, known ones."""
     line = None if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
     return HistogramRoute(_histogram(asked, answers), asked.k, line)
 
 
-def unknown_route(asked: "Asked", answers: PrivateCounts, parts: int) -> Route:
+def unknown_route(asked: Question, answers: PrivateCounts) -> Route:
     """What finds unknown items: the route with the lower line."""
     reach = answers.reach
     if reach is None:
@@ -427,7 +425,7 @@ def unknown_route(asked: "Asked", answers: PrivateCounts, parts: int) -> Route:
     if asked.k is None or asked.method != "best":
         return read_off
     share = asked.split or _HALF
-    whole = asked.epsilon / parts
+    whole = asked.epsilon_of_a_group
     facts: dict[str, Any] = {
         "monotonic": answers.monotonic,
         "sensitivity": answers.sensitivity,
@@ -441,5 +439,5 @@ def unknown_route(asked: "Asked", answers: PrivateCounts, parts: int) -> Route:
     return HybridRoute(selection, kind.after(selection, (1 - share) * whole))
 
 
-def _histogram(asked: "Asked", answers: PrivateCounts) -> NoisyHistogram:
+def _histogram(asked: Question, answers: PrivateCounts) -> NoisyHistogram:
     return NoisyHistogram(asked.epsilon, reach=answers.reach or 1, sensitivity=answers.sensitivity)

@@ -12,20 +12,38 @@
 from decimal import Decimal
 from fractions import Fraction
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, granted
 from dpgap.budget.purse import Purse
-from dpgap.data.counts import Table, counts, require_neighbours
-from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
+from dpgap.data.counts import Table, counts
+from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, readable
-from dpgap.pipelines.tables import COUNTING, AboveOptions, Options, above, count, said, top_k
+from dpgap.pipelines.tables import Answer, Counted, answer, count
+from dpgap.question import (
+    Above,
+    Bounds,
+    Neighbours,
+    TopK,
+    read_wanted,
+    require_options,
+    stated_counting,
+    takes,
+)
 from dpgap.releases.by_group import ReleasesByGroup, UnitCount
-from dpgap.releases.questions import TableRelease
+from dpgap.releases.release import TableRelease
 
-Answered = TableRelease | ReleasesByGroup | UnitCount
-Counted = PrivateCounts | CountsByGroup
+Answered = Answer | UnitCount
+R = TypeVar("R", bound=Answered)
+
+
+class ItemTopK(Bounds, TopK, total=False):
+    """What the largest can be asked with, in a session."""
+
+
+class ItemAbove(Bounds, Above, total=False):
+    """What those above a threshold can be asked with, in a session."""
 
 
 @public
@@ -78,7 +96,8 @@ class Session:
             raise TypeError("delta must be left out with an account, which has its own")
         self._purse = None if epsilon is None else Purse(granted(epsilon, delta))
         self._account = self._purse if account is None else account
-        self._facts: dict[str, Any] = {"unit": unit, "neighbours": require_neighbours(neighbours)}
+        neighbours = Neighbours.read("neighbours", neighbours)
+        self._facts: dict[str, Any] = {"unit": unit, "neighbours": neighbours}
         self._table, self._max_items = table, max_items
         self._counted: list[tuple[dict[str, Any], Counted]] = []
         self.releases: tuple[Answered, ...] = ()
@@ -98,45 +117,49 @@ class Session:
         left: Fraction | None = getattr(self._account, "remaining", None)
         return left
 
+    @overload
+    def top_k(self, item: str, *, by: None = None, **asked: Unpack[ItemTopK]) -> TableRelease: ...
+    @overload
+    def top_k(self, item: str, *, by: str, **asked: Unpack[ItemTopK]) -> ReleasesByGroup: ...
+    @overload
+    def top_k(self, item: str, *, by: str | None, **asked: Unpack[ItemTopK]) -> Answer: ...
     @errors_without_answers
-    def top_k(self, item: str, *, k: int, epsilon: Rational, **more: Unpack[Options]) -> Any:
+    @takes(ItemTopK)
+    def top_k(self, item: str, *, by: str | None = None, **asked: Unpack[ItemTopK]) -> Answer:
         """The k items with the most units, or with the largest sums: see `dpgap.top_k`.
 
         Parameters
         ----------
         item
             The column whose values are counted.
-        k
-            How many items to find.
-        epsilon
-            What it may cost.
-        more
-            `domain`, `delta`, `max_items`, `by`, `groups`, `max_groups`, `sum`, `at_most`,
-            `at_least`, `step`, `where`, `method`, `split` and `fresh`, as for `dpgap.top_k`.
+        by
+            The column of the groups: the answer is a mapping from group to release.
+        {options}
         """
-        answers, ask = self._count(item, dict(more))
-        return self._keep(top_k(answers, k=k, epsilon=epsilon, account=self._account, **ask))
+        require_options("top_k", asked, ItemTopK)
+        return self._ask("top-k", {"item": item, "by": by, **asked})
 
+    @overload
+    def above(self, item: str, *, by: None = None, **asked: Unpack[ItemAbove]) -> TableRelease: ...
+    @overload
+    def above(self, item: str, *, by: str, **asked: Unpack[ItemAbove]) -> ReleasesByGroup: ...
+    @overload
+    def above(self, item: str, *, by: str | None, **asked: Unpack[ItemAbove]) -> Answer: ...
     @errors_without_answers
-    def above(
-        self, item: str, *, threshold: Rational, epsilon: Rational, **more: Unpack[AboveOptions]
-    ) -> Any:
+    @takes(ItemAbove)
+    def above(self, item: str, *, by: str | None = None, **asked: Unpack[ItemAbove]) -> Answer:
         """Items with at least `threshold` units, or such a sum: see `dpgap.above`.
 
         Parameters
         ----------
         item
             The column whose values are counted.
-        threshold
-            How many units an item must have, or which sum.
-        epsilon
-            What it may cost.
-        more
-            `k`, `adaptive` and what `top_k` takes, as for `dpgap.above`.
+        by
+            The column of the groups: the answer is a mapping from group to release.
+        {options}
         """
-        answers, ask = self._count(item, dict(more))
-        ask |= {"threshold": threshold, "epsilon": epsilon}
-        return self._keep(above(answers, account=self._account, **ask))
+        require_options("above", asked, ItemAbove)
+        return self._ask("above", {"item": item, "by": by, **asked})
 
     @errors_without_answers
     def count(self, *, epsilon: Rational, where: str | None = None) -> UnitCount:
@@ -150,39 +173,38 @@ class Session:
             Which rows count, as for `dpgap.top_k`.
         """
         self._require_own_process()
-        found = count(
-            self._table, epsilon=epsilon, where=where, account=self._account, **self._facts
+        return self._keep(
+            count(self._table, epsilon=epsilon, where=where, account=self._account, **self._facts)
         )
-        self._keep(found)
-        return found
 
-    def _count(self, item: str, more: dict[str, Any]) -> tuple[Counted, dict[str, Any]]:
-        """The counts of an item, made when they are first asked for; and the other arguments.
+    def _ask(self, kind: str, stated: dict[str, Any]) -> Answer:
+        """Ask counts of an item, which are made when they are first asked for.
 
-        Arguments may be lists or frames: `_is_same` compares them.
+        Keywords may be lists or frames: `_is_same` compares them.
         """
         self._require_own_process()
-        for name in self._facts:
-            if name in more:
-                raise TypeError(f"{name} must be left out: it was stated for the whole session")
-        stated = {**COUNTING, **self._facts, "max_items": self._max_items, "item": item, **more}
-        counting, ask = said(stated), {name: more[name] for name in more if name not in COUNTING}
+        wanted = read_wanted(kind, stated)
+        counting = stated_counting({"max_items": self._max_items, **stated, **self._facts})
+        fresh = stated.get("fresh", False)
+        return self._keep(answer(wanted, self._count(counting), self._account, fresh))
+
+    def _count(self, counting: dict[str, Any]) -> Counted:
         for known, answers in self._counted:
             if known.keys() == counting.keys() and all(
-                map(_is_same, known.values(), counting.values())
+                _is_same(known[name], counting[name]) for name in known
             ):
-                return answers, ask
-        answers = counts(self._table, **counting)
+                return answers
+        made: Counted = counts(self._table, **counting)
         as_said = {name: _as_is_now(each) for name, each in counting.items()}
-        self._counted.append((as_said, answers))
-        return answers, ask
+        self._counted.append((as_said, made))
+        return made
 
     def _require_own_process(self) -> None:
         """Refuse a forked child before it counts; an account looks after itself."""
         if self._purse is not None:
             self._purse.refuse_elsewhere("a session")
 
-    def _keep(self, release: Any) -> Any:
+    def _keep(self, release: R) -> R:
         self.releases += (release,)
         return release
 

@@ -7,37 +7,41 @@
 (('fig',), (1, 2))
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Annotated, Any, TypedDict, TypeVar, Unpack, cast, overload
 
 from dpgap._package import public
-from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, pay
-from dpgap.data.counts import DomainLike, Table, counts, units_of
+from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, Request, pay
+from dpgap.data.counts import Table, counts, units_of
 from dpgap.data.domain import kind_of_label, text_of
 from dpgap.data.private_counts import CountsByGroup, PrivateCounts, errors_without_answers
 from dpgap.estimates.certificates import Evidence
-from dpgap.exact.parameters import (
-    Rational,
-    boolean,
-    positive_integer,
-    positive_rational,
-    rational,
-    share,
-)
+from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.sparse_vector import Stream
-from dpgap.pipelines.arrays import ABOVE_METHODS, MeasuredAbove, MeasuredTopK, require_method
+from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.routes import Routed, histogram_route, unknown_route
 from dpgap.printable import DocumentError
+from dpgap.question import (
+    HISTOGRAM,
+    Above,
+    CountOptions,
+    Keyword,
+    Neighbours,
+    Question,
+    TopK,
+    read_wanted,
+    require_options,
+    stated_counting,
+    takes,
+)
 from dpgap.releases.by_group import ReleasesByGroup, UnitCount
 from dpgap.releases.document import read_archived
 from dpgap.releases.drawn import Measuring, ReadOff
-from dpgap.releases.plain import HISTOGRAM, METHODS
-from dpgap.releases.questions import REPLACE, Origin, Question, TableRelease
-from dpgap.releases.release import Measured, MechanismUsed
+from dpgap.releases.release import Measured, MechanismUsed, TableRelease
 
 # --------------------------------------------------------------------------------------------------
 # A question of private counts: what answers it, what is paid, and the answer with its guarantee.
@@ -47,111 +51,47 @@ from dpgap.releases.release import Measured, MechanismUsed
 # the same, and all of it is one release.
 
 
+Counted = PrivateCounts | CountsByGroup
 Answer = TableRelease | ReleasesByGroup
 Pipeline = MeasuredTopK | MeasuredAbove | Routed
 R = TypeVar("R", bound="TableRelease | ReleasesByGroup | UnitCount")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked of counts, in exact numbers."""
+def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
+    """What answers a question: of several ways, the one with the least error to expect.
 
-    kind: str
-    k: int | None
-    epsilon: Fraction
-    delta: Fraction
-    method: str
-    split: Fraction | None
-    threshold: Fraction | None = None
-    adaptive: bool = False
-
-    @classmethod
-    def top_k(
-        cls, k: int, epsilon: Rational, delta: Rational, method: str | None, split: Any
-    ) -> "Asked":
-        """The k largest."""
-        methods = (*METHODS, HISTOGRAM)
-        return cls(
-            "top-k", positive_integer("k", k), *_checked(epsilon, delta, method, split, methods)
-        )
-
-    @classmethod
-    def count(cls, epsilon: Rational) -> "Asked":
-        """How many units there are."""
-        return cls("count", None, *_checked(epsilon, 0, None, None, METHODS))
-
-    @classmethod
-    def above(
-        cls,
-        threshold: Rational,
-        k: int | None,
-        epsilon: Rational,
-        delta: Rational,
-        method: str | None,
-        split: Any,
-        adaptive: bool,
-    ) -> "Asked":
-        """Those above a threshold."""
-        methods = (*ABOVE_METHODS, HISTOGRAM)
-        return cls(
-            "above",
-            None if k is None else positive_integer("k", k),
-            *_checked(epsilon, delta, method, split, methods),
-            rational("threshold", threshold),
-            boolean("adaptive", adaptive),
-        )
-
-    def pipeline(self, answers: PrivateCounts, parts: int) -> Pipeline:
-        """What answers it: of several ways, the one with the least error to expect.
-
-        A unit counts in at most so many `parts`, which share ε. What is read off a histogram of
-        all parts together needs no sharing.
-        """
-        if answers.unknown:
-            return Routed(unknown_route(self, answers, parts), self.method, self.split)
-        if answers.reach is None:
-            if self.method == HISTOGRAM:
-                raise ValueError("method='histogram' needs max_items: how many a unit counts for")
-            if self.k is None:
-                raise ValueError(
-                    "k must be given, unless max_items says how many a unit counts for"
-                )
-            return self._select_then_measure(answers, parts)
-        read_off = Routed(histogram_route(self, answers), self.method, self.split)
-        if self.method == HISTOGRAM or self.k is None:
-            return read_off
-        own = self._select_then_measure(answers, parts)
-        if self.method != "best" or self.split is not None:
-            return own
-        return read_off if read_off.route.expectation().variance <= _variance(own, self.k) else own
-
-    def _select_then_measure(self, answers: PrivateCounts, parts: int) -> Pipeline:
-        facts: dict[str, Any] = {
-            "monotonic": answers.monotonic,
-            "sensitivity": answers.sensitivity,
-            "method": self.method,
-            "split": self.split,
-        }
-        k, epsilon = self.k or 1, self.epsilon / parts
-        if self.threshold is None:
-            return MeasuredTopK(k, epsilon, **facts)
-        line = self.threshold / answers.step
-        return MeasuredAbove(line, k, epsilon, adaptive=self.adaptive, **facts)
+    The groups that a unit counts in share ε. What is read off a histogram of all groups together
+    needs no sharing.
+    """
+    if answers.unknown:
+        return Routed(unknown_route(asked, answers), asked.method, asked.split)
+    if answers.reach is None:
+        if asked.method == HISTOGRAM:
+            raise ValueError("method='histogram' needs max_items: how many a unit counts for")
+        if asked.k is None:
+            raise ValueError("k must be given, unless max_items says how many a unit counts for")
+        return _select_then_measure(asked, answers)
+    read_off = Routed(histogram_route(asked, answers), asked.method, asked.split)
+    if asked.method == HISTOGRAM or asked.k is None:
+        return read_off
+    own = _select_then_measure(asked, answers)
+    if asked.method != "best" or asked.split is not None:
+        return own
+    return read_off if read_off.route.expectation().variance <= _variance(own, asked.k) else own
 
 
-def _checked(
-    epsilon: Rational, delta: Rational, method: str | None, split: Any, methods: Sequence[str]
-) -> tuple[Fraction, Fraction, str, Fraction | None]:
-    """ε, δ, the method and the split, as they are stated for any question."""
-    chance = rational("delta", delta)
-    if not 0 <= chance < 1:
-        raise ValueError(f"delta must be at least 0 and less than 1, not {delta!r}")
-    return (
-        positive_rational("epsilon", epsilon),
-        chance,
-        require_method("best" if method is None else method, methods),
-        None if split is None else share("split", split),
-    )
+def _select_then_measure(asked: Question, answers: PrivateCounts) -> Pipeline:
+    facts: dict[str, Any] = {
+        "monotonic": answers.monotonic,
+        "sensitivity": answers.sensitivity,
+        "method": asked.method,
+        "split": asked.split,
+    }
+    k, epsilon = asked.k or 1, asked.epsilon_of_a_group
+    if asked.threshold is None:
+        return MeasuredTopK(k, epsilon, **facts)
+    line = asked.threshold / answers.step
+    return MeasuredAbove(line, k, epsilon, adaptive=asked.adaptive, **facts)
 
 
 def _variance(pipeline: Pipeline, k: int) -> float:
@@ -163,22 +103,24 @@ def _variance(pipeline: Pipeline, k: int) -> float:
     return pipeline.route.expectation().variance
 
 
-def answer(
-    asked: Asked, answers: PrivateCounts | CountsByGroup, account: Account | None, fresh: bool
-) -> Answer:
+def answer(wanted: Question, answers: Counted, account: Account | None, fresh: bool) -> Answer:
     """Pay for the answer and draw it; or show what was paid for before."""
-    origin = _origin(answers)
-    _require_known(asked, origin)
-    if origin.by is not None and not isinstance(answers, CountsByGroup):
+    asked = wanted.about(_origin(answers))
+    _require_known(asked)
+    if asked.by is not None and not isinstance(answers, CountsByGroup):
         raise TypeError(
             "table must be the answers of all groups: one question is about all of them"
         )
     by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
     counted = list(by_group.values())
-    _require_enough(asked, counted[0])
-    pipeline = asked.pipeline(counted[0], origin.max_groups)
-    question = _question(asked, pipeline, origin, counted[0])
-    kind: type[Answer] = TableRelease if origin.by is None else ReleasesByGroup
+    items = None if counted[0].unknown else len(counted[0])
+    if asked.kind == "top-k" and items is not None and (asked.k or 1) > items:
+        raise ValueError(
+            f"k must be at most the number of items in the domain, {items}, not {asked.k}"
+        )
+    pipeline = pipeline_of(asked, counted[0])
+    question = replace(asked, items=items, split=pipeline.split)
+    kind: type[Answer] = TableRelease if question.by is None else ReleasesByGroup
     paid = _paid_before(question, account, fresh, kind)
     if paid is not None and _is_named_as_asked(paid, by_group):
         return paid
@@ -193,16 +135,16 @@ def answer(
 
 
 def counted(
-    asked: Asked, answers: PrivateCounts, account: Account | None, fresh: bool
+    wanted: Question, answers: PrivateCounts, account: Account | None, fresh: bool
 ) -> UnitCount:
     """Pay for the count of all units and draw it; or show what was paid for before."""
-    if _origin(answers).neighbours == REPLACE:
+    question = replace(wanted.about(_origin(answers)), items=len(answers))
+    if question.neighbours is Neighbours.REPLACE:
         raise ValueError(
             "neighbours must be 'add-or-remove' for a count: where a unit is replaced, how many "
             "there are stays the same, and is public"
         )
-    histogram = NoisyHistogram(asked.epsilon, sensitivity=answers.sensitivity)
-    question = _question(asked, None, _origin(answers), answers)
+    histogram = NoisyHistogram(question.epsilon, sensitivity=answers.sensitivity)
     paid = _paid_before(question, account, fresh, UnitCount)
     if paid is not None:
         return paid
@@ -213,27 +155,19 @@ def counted(
     )
 
 
-def _require_enough(asked: Asked, answers: PrivateCounts) -> None:
-    """Refuse to look for more items than there are."""
-    if asked.kind == "top-k" and not answers.unknown and (asked.k or 1) > len(answers):
-        raise ValueError(
-            f"k must be at most the number of items in the domain, {len(answers)}, not {asked.k}"
-        )
-
-
-def _require_known(asked: Asked, origin: Origin) -> None:
+def _require_known(asked: Question) -> None:
     """A δ is for unknown items, and they need one."""
-    if origin.unknown and not asked.delta:
+    if asked.unknown and not asked.delta:
         raise ValueError(
             "delta must be above 0 where domain is None, such as 1e-9: the chance that an item of "
             "one unit alone is shown. Or state the public items as domain"
         )
-    if origin.unknown and asked.method not in ("best", HISTOGRAM):
+    if asked.unknown and asked.method not in ("best", HISTOGRAM):
         raise ValueError(
             f"method must be 'best' or 'histogram' where domain is None, not {asked.method!r}: "
             "other methods choose among items that everybody knows"
         )
-    if asked.delta and not origin.unknown:
+    if asked.delta and not asked.unknown:
         raise ValueError("delta must be 0 where a domain is stated: nothing needs a δ there")
 
 
@@ -243,24 +177,6 @@ def _prepare(pipeline: Pipeline, answers: PrivateCounts, resources: ExitStack) -
         return pipeline.prepare(answers)
     chunks = resources.enter_context(closing(answers.shuffled()))
     return pipeline.prepare(Stream.on_grid(answers, chunks, pipeline.selection.grid))
-
-
-def _question(
-    asked: Asked, pipeline: Pipeline | None, origin: Origin, answers: PrivateCounts
-) -> Question:
-    """What is asked. All of it is public, and known before anything is charged."""
-    return Question(
-        kind=asked.kind,
-        k=asked.k,
-        epsilon=asked.epsilon,
-        origin=origin,
-        items=None if answers.unknown else len(answers),
-        method=asked.method,
-        split=None if pipeline is None else pipeline.split,
-        threshold=asked.threshold,
-        adaptive=asked.adaptive,
-        delta=asked.delta,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,15 +190,16 @@ class Answering:
 
     def build(self, drawn: Sequence[Measuring[Any]]) -> Answer:
         """The answer, largest estimates first; one for each group where there are groups."""
-        question, origin = self.question, self.question.origin
-        if origin.by is None:
+        question = self.question
+        if question.by is None:
             return of_table(question, self.pipeline.build(drawn[0]))
         releases = [
-            of_table(question._replace(group=group), self.pipeline.build(each))
+            of_table(replace(question, group=group), self.pipeline.build(each))
             for group, each in zip(self.groups, drawn, strict=True)
         ]
         # A unit counts in so many groups at most: at worst in those that cost the most.
-        parts = sorted((release.spent for release in releases), reverse=True)[: origin.max_groups]
+        parts = sorted((release.spent for release in releases), reverse=True)
+        parts = parts[: question.groups_of_a_unit]
         spent = min(sum(parts, Fraction(0)), question.epsilon)
         return ReleasesByGroup.of(question, releases, spent)
 
@@ -310,7 +227,7 @@ class Counting:
 def _pay(question: Question, account: Account | None, draw: Callable[[], R], kind: type[R]) -> R:
     """Charge, draw, and archive the answer; a request that was charged before shows its answer."""
     try:
-        return pay(account, question.request(), draw)
+        return pay(account, _request(question), draw)
     except AlreadyCharged as before:
         if before.answered.document is None:
             raise
@@ -320,6 +237,12 @@ def _pay(question: Question, account: Account | None, draw: Callable[[], R], kin
                 "this request key was used for another request: use a key of its own for each"
             ) from None
         return cast(R, again.again())
+
+
+def _request(question: Question) -> Request:
+    """What a budget is asked to pay for."""
+    facts, identity = question.facts(), question.identity
+    return Request(question.epsilon, question.purpose, question.delta, facts, identity)
 
 
 def _paid_before(
@@ -361,7 +284,7 @@ def _named(label: Any) -> tuple[str, str]:
     return kind_of_label(label), text_of(label)
 
 
-def _origin(answers: PrivateCounts | CountsByGroup) -> Origin:
+def _origin(answers: Counted) -> Question:
     if answers.origin is None:
         raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
     return answers.origin
@@ -374,7 +297,7 @@ def of_table(question: Question, release: Measured) -> TableRelease:
     number that was released, and what it may be off by, is multiplied by the step. Gaps are one
     fewer where every item was selected: then they stay in the order of the selection.
     """
-    order, step = release.order, question.origin.step
+    order, step = release.order, question.step
     width, places = float(step), order.tolist()
     values = {each.name: getattr(release, each.name) for each in fields(release)}
     gaps, errors = release.gaps, [replace(each, grid=each.grid * step) for each in release.errors]
@@ -409,35 +332,42 @@ def of_table(question: Question, release: Measured) -> TableRelease:
 # From a table to a release: count, select, measure, estimate, in one call.
 
 
-Counted = PrivateCounts | CountsByGroup
+class Paying(TypedDict, total=False):
+    """Who pays.
+
+    account
+        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
+    """
+
+    account: Annotated[Account | None, Keyword()]
 
 
+class TableTopK(CountOptions, TopK, Paying, total=False):
+    """What the largest of a table can be asked with."""
+
+
+class TableAbove(CountOptions, Above, Paying, total=False):
+    """What those above a threshold can be asked with."""
+
+
+@overload
+def top_k(
+    table: "Table | PrivateCounts", *, by: None = None, **asked: Unpack[TableTopK]
+) -> TableRelease: ...
+@overload
+def top_k(
+    table: CountsByGroup, *, by: None = None, **asked: Unpack[TableTopK]
+) -> ReleasesByGroup: ...
+@overload
+def top_k(table: Table, *, by: str, **asked: Unpack[TableTopK]) -> ReleasesByGroup: ...
+@overload
+def top_k(
+    table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableTopK]
+) -> Answer: ...
 @public
 @errors_without_answers
-def top_k(
-    table: "Table | Counted",
-    *,
-    unit: str | None = None,
-    item: str | None = None,
-    domain: "DomainLike | None" = None,
-    k: int,
-    epsilon: Rational,
-    delta: Rational = 0,
-    max_items: int | None = None,
-    by: str | None = None,
-    groups: Sequence[Any] | None = None,
-    max_groups: int | None = None,
-    sum: str | None = None,
-    at_most: Rational | None = None,
-    at_least: Rational = 0,
-    step: Rational = "0.01",
-    where: str | None = None,
-    method: str | None = None,
-    split: Rational | None = None,
-    neighbours: str | None = None,
-    account: Account | None = None,
-    fresh: bool = False,
-) -> Any:
+@takes(TableTopK, Paying)
+def top_k(table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableTopK]) -> Answer:
     """The k items with the most distinct units, or with the largest sums, with estimates.
 
     All of it costs ε. With `by` the answer is a mapping from group to release.
@@ -448,56 +378,9 @@ def top_k(
         A frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file (Parquet, CSV,
         JSON lines, FIMI .dat), the address of a table such as "postgresql://…/db?table=sales",
         or what `dpgap.counts` gave, to count once and ask several times.
-    unit
-        The column that says whose row it is. All rows with one value in it are protected together.
-        "row" protects single rows; "line", the lines of a FIMI file.
-    item
-        The column whose values are counted.
-    domain
-        The public items, which must not be read from the private table: a list, a range, a file of
-        items, "items.parquet:column", or a frame of one column. None: whatever items there are;
-        that needs `delta` and `max_items`.
-    k
-        How many items to find.
-    epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
-    delta
-        With `domain=None`: the chance that an item is shown which one unit alone has, such as 1e-9.
-    max_items
-        The most items that a unit counts for. Those beyond are dropped, by a secret order. Where it
-        is small, noise is smaller too; where units have many items, counts shrink. With `by` it is
-        the most pairs of group and item.
     by
         The column of the groups: the top k of every group is found.
-    groups
-        The public groups, in the order of the answer.
-    max_groups
-        The most groups that a unit counts in; `by` needs it, unless the unit is a row. 1: each unit
-        counts in one group only, drawn at random. More than one divides ε among them.
-    sum
-        The column whose amounts are added up, instead of counting units.
-    at_most, at_least
-        With `sum`: what a unit's total for an item is clipped to. It says how much noise there is.
-    step
-        With `sum`: what each row's amount is rounded to.
-    where
-        Which rows count, such as "country = 'CH' and amount >= 10": columns, numbers, 'text',
-        = != < <= > >=, in (…), and, or, not.
-    method
-        "best", the default: the way with the least error to expect. "joint": as a set; "ranked":
-        ranked, with gaps; "paper": as in the paper; "histogram": all items measured at once, for
-        `max_items` only.
-    split
-        The share of ε for selecting, unless the method shall choose it: see
-        `dpgap.measured_top_k`.
-    neighbours
-        What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
-        units it is, for twice the noise.
-    account
-        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
-    fresh
-        Whether to pay for fresh noise where the account has paid for the same question before.
-        Otherwise its paid answer is shown again, and nothing is charged.
+    {options}
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
@@ -508,39 +391,30 @@ def top_k(
     >>> dpgap.top_k(sold, unit="row", item="what", k=1, epsilon=1, delta=1e-9).labels
     ('fig',)
     """
-    asked = Asked.top_k(k, epsilon, delta, method, split)
-    with _counted(table, said(locals())) as answers:
-        return answer(asked, answers, account, fresh)
+    require_options("top_k", asked, TableTopK)
+    return cast(Answer, ask("top-k", table, {"by": by, **asked}))
 
 
+@overload
+def above(
+    table: "Table | PrivateCounts", *, by: None = None, **asked: Unpack[TableAbove]
+) -> TableRelease: ...
+@overload
+def above(
+    table: CountsByGroup, *, by: None = None, **asked: Unpack[TableAbove]
+) -> ReleasesByGroup: ...
+@overload
+def above(table: Table, *, by: str, **asked: Unpack[TableAbove]) -> ReleasesByGroup: ...
+@overload
+def above(
+    table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableAbove]
+) -> Answer: ...
 @public
 @errors_without_answers
+@takes(TableAbove, Paying)
 def above(
-    table: "Table | Counted",
-    *,
-    unit: str | None = None,
-    item: str | None = None,
-    domain: "DomainLike | None" = None,
-    threshold: Rational,
-    k: int | None = None,
-    epsilon: Rational,
-    delta: Rational = 0,
-    max_items: int | None = None,
-    by: str | None = None,
-    groups: Sequence[Any] | None = None,
-    max_groups: int | None = None,
-    sum: str | None = None,
-    at_most: Rational | None = None,
-    at_least: Rational = 0,
-    step: Rational = "0.01",
-    where: str | None = None,
-    adaptive: bool = True,
-    method: str | None = None,
-    split: Rational | None = None,
-    neighbours: str | None = None,
-    account: Account | None = None,
-    fresh: bool = False,
-) -> Any:
+    table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableAbove]
+) -> Answer:
     """Items with at least `threshold` distinct units, or such a sum, with estimates.
 
     They are shown largest estimate first. Without `max_items`, items are asked in a fresh secure
@@ -548,29 +422,11 @@ def above(
 
     Parameters
     ----------
-    table, unit, item, domain, neighbours
+    table
         As for `dpgap.top_k`.
-    threshold
-        How many units an item must have, or which sum.
-    k
-        How many items can be paid for at the full price. With `max_items`: the most items that are
-        shown; None for all.
-    epsilon
-        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
-    delta, max_items, by, groups, max_groups, sum, at_most, at_least, step, where
-        As for `dpgap.top_k`.
-    adaptive
-        Whether to pay less for items far above the threshold, so that more than k may be found.
-    method
-        "best", the default: the way with the least error to expect. "paper": Laplace noise and the
-        estimators of the paper. "histogram": all items measured at once, for `max_items` only.
-    split
-        The share of ε for selecting, half unless said; the rest measures.
-    account
-        What the release is charged to, such as `dpgap.Ledger(url).account("sales")`.
-    fresh
-        Whether to pay for fresh noise where the account has paid for the same question before.
-        Otherwise its paid answer is shown again, and nothing is charged.
+    by
+        The column of the groups: an answer is found for each.
+    {options}
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
@@ -578,15 +434,14 @@ def above(
     >>> dpgap.above(sold, threshold=450, k=1, epsilon=10, **options).labels
     ('fig',)
     """
-    asked = Asked.above(threshold, k, epsilon, delta, method, split, adaptive)
-    with _counted(table, said(locals())) as answers:
-        return answer(asked, answers, account, fresh)
+    require_options("above", asked, TableAbove)
+    return cast(Answer, ask("above", table, {"by": by, **asked}))
 
 
 @public
 @errors_without_answers
 def count(
-    table: "Table",
+    table: Table,
     *,
     unit: str | None = None,
     epsilon: Rational,
@@ -612,80 +467,26 @@ def count(
     >>> release.estimate, release.interval().tolist()
     (3.0, [3.0, 3.0])
     """
-    asked = Asked.count(epsilon)
+    stated = {"epsilon": epsilon, "unit": unit, "where": where, "neighbours": neighbours}
+    return cast(UnitCount, ask("count", table, {**stated, "account": account, "fresh": fresh}))
+
+
+def ask(kind: str, table: "Table | Counted", stated: Mapping[str, Any]) -> Answer | UnitCount:
+    """Read what is wanted, count the table unless that is done, pay and answer."""
+    wanted, counting = read_wanted(kind, stated), stated_counting(stated)
+    paying = stated.get("account"), stated.get("fresh", False)
     if isinstance(table, Counted):
-        raise TypeError(
-            "table must be the table itself: counts of items do not tell how many units"
-        )
-    stated = {"unit": unit, "where": where, "neighbours": neighbours}
-    with _counted(table, said(COUNTING | stated), units_of) as answers:
-        return counted(asked, answers, account, fresh)
-
-
-COUNTING: dict[str, Any] = {
-    "unit": None,
-    "item": None,
-    "domain": None,
-    "neighbours": None,
-    "max_items": None,
-    "by": None,
-    "groups": None,
-    "max_groups": None,
-    "sum": None,
-    "at_most": None,
-    "at_least": 0,
-    "step": "0.01",
-    "where": None,
-}
-"""What can be said of counting, and what holds unless it is said."""
-
-
-class Options(TypedDict, total=False):
-    """What else can be said of a top k."""
-
-    domain: "DomainLike | None"
-    delta: Rational
-    max_items: int | None
-    groups: Sequence[Any] | None
-    by: str | None
-    max_groups: int | None
-    sum: str | None
-    at_most: Rational | None
-    at_least: Rational
-    step: Rational
-    where: str | None
-    method: str | None
-    split: Rational | None
-    fresh: bool
-
-
-class AboveOptions(Options, total=False):
-    """What else can be said of those above a threshold."""
-
-    k: int | None
-    adaptive: bool
-
-
-def said(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said of counting, and is not what holds anyway."""
-    return {
-        name: arguments[name]
-        for name, default in COUNTING.items()
-        if not (arguments[name] is default or (default and arguments[name] == default))
-    }
-
-
-@contextmanager
-def _counted(
-    table: Any, stated: dict[str, Any], count: Callable[..., Any] = counts
-) -> Iterator[Any]:
-    """Counts for as long as the block lasts; those that the user made are left open."""
-    if isinstance(table, Counted):
-        if stated:
+        if kind == "count":
             raise TypeError(
-                f"{', '.join(stated)} must be left out: it was stated when these were counted"
+                "table must be the table itself: counts of items do not tell how many units"
             )
-        yield table
-        return
-    with closing(count(table, **stated)) as made:
-        yield made
+        if counting:
+            raise TypeError(
+                f"{', '.join(counting)} must be left out: it was stated when these were counted"
+            )
+        return answer(wanted, table, *paying)
+    if kind == "count":
+        with closing(units_of(table, **counting)) as units:
+            return counted(wanted, units, *paying)
+    with closing(counts(table, **counting)) as answers:
+        return answer(wanted, answers, *paying)

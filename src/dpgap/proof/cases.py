@@ -25,7 +25,7 @@ from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import MeasuredAbove, measured_above, measured_top_k
 from dpgap.pipelines.routes import JointRoute, RankedRoute
-from dpgap.pipelines.tables import Asked, above, counted, top_k
+from dpgap.pipelines.tables import above, counted, top_k
 from dpgap.proof.audit import audit
 from dpgap.proof.auditing.above_line import audit_delta
 from dpgap.proof.auditing.designs import designs
@@ -39,7 +39,7 @@ from dpgap.proof.every.theorem import Theorem
 from dpgap.proof.every.theorems import EVERY, ForEveryN, judged, shipped_for_every_n, theorems_of
 from dpgap.proof.mutants.catalogue import catalogue, mutants
 from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry, audit_mutant
-from dpgap.releases.questions import ADD_OR_REMOVE, Origin
+from dpgap.question import Question, read_wanted
 
 SHIPPED = "shipped"
 RELEASED = ("laplace, general", "sets, general", "geometric, reach 2", "a line, general")
@@ -182,7 +182,7 @@ def documents() -> Iterator[Document]:
     lone = rows | {"delta": "0.01"}
     yield Document("top_k", "unknown", lambda a: unknown(_counted(a, unknown=True)), lone)
     yield Document("top_k", "groups", lambda a: top_k(_in_groups(a), k=1, epsilon=1), rows)
-    units = partial(counted, Asked.count(1), account=None, fresh=True)
+    units = partial(counted, read_wanted("count", {"epsilon": 1}), account=None, fresh=True)
     yield Document("count", "units", lambda a: units(_counted(a[:1])), rows)
 
 
@@ -191,7 +191,7 @@ def _counted(answers: Sequence[int], *, unknown: bool = False) -> CountsInMemory
     counts = np.array(answers)
     there = np.flatnonzero(counts)
     names = there if unknown else np.arange(counts.size)
-    origin = Origin("row", "item", "a list", ADD_OR_REMOVE, is_private=True, unknown=unknown)
+    origin = Question(unit="row", domain="a list", unknown=unknown)
     facts: dict[str, Any] = {"monotonic": True, "reach": 1, "unknown": unknown}
     places = np.arange(there.size) if unknown else there
     return CountsInMemory(
@@ -203,7 +203,7 @@ def _in_groups(answers: Sequence[int]) -> CountsByGroup:
     """A table whose rows are in two groups, which have the same items."""
     half = (len(answers) + 1) // 2
     split = answers[:half], [*answers[half:], 0][:half]
-    origin = Origin("row", "item", "a list", ADD_OR_REMOVE, is_private=True, by="by", groups=2)
+    origin = Question(unit="row", domain="a list", by="by", groups=2)
     counts = [replace(_counted(each), origin=origin) for each in split]
     return CountsByGroup(("a", "b"), counts.__getitem__, origin)
 

@@ -12,9 +12,15 @@ import numpy as np
 
 from dpgap.exact.reals import Floats
 from dpgap.printable import printable
+from dpgap.question import Question
 from dpgap.releases.findings import cut_in_words, general_findings, own_findings, plural
-from dpgap.releases.questions import Question, TableRelease
-from dpgap.releases.release import MeasuredValues, MechanismUsed, Provenance, Release
+from dpgap.releases.release import (
+    MeasuredValues,
+    MechanismUsed,
+    Provenance,
+    Release,
+    TableRelease,
+)
 
 # --------------------------------------------------------------------------------------------------
 # How many units there are: one number, with its interval.
@@ -50,8 +56,8 @@ class UnitCount(MeasuredValues):
     @property
     def findings(self) -> tuple[str, ...]:
         low, high = self.interval().tolist()
-        part = "" if self.question.origin.where is None else " that the filter keeps"
-        units = plural(self.question.origin.unit)
+        part = "" if self.question.where is None else " that the filter keeps"
+        units = plural(self.question.unit)
         return (f"There are {low:,.0f} to {high:,.0f} {units}{part} (95 % confidence).",)
 
     def columns(self) -> dict[str, Sequence[Any]]:

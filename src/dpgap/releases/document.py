@@ -35,9 +35,12 @@ How it may change
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
+from operator import getitem
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -48,20 +51,12 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import COINS, GapErrors, HistogramError, LaplaceSum, MeasurementError
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.laws import Decay, ExponentialNoise, LaplaceNoise, StaircaseNoise
-from dpgap.exact.parameters import power_of_two
+from dpgap.exact.parameters import exact_text, power_of_two
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError
+from dpgap.question import HISTOGRAM, METHODS, Filter, Question, held_fields
 from dpgap.releases.by_group import ReleasesByGroup, UnitCount
-from dpgap.releases.plain import (
-    HISTOGRAM,
-    METHODS,
-    ROUTES,
-    attempted,
-    exact_text,
-    exact_value,
-    parsed,
-)
-from dpgap.releases.questions import ADD_OR_REMOVE, REPLACE, Origin, Question, TableRelease
+from dpgap.releases.plain import ROUTES, attempted, exact_value, parsed
 from dpgap.releases.release import (
     TIME,
     AboveRelease,
@@ -77,6 +72,7 @@ from dpgap.releases.release import (
     Provenance,
     Release,
     Selected,
+    TableRelease,
     TopKRelease,
 )
 from dpgap.releases.text import rows_of
@@ -263,6 +259,12 @@ def word(*words: str) -> Form:
     return _as_it_is(lambda found: isinstance(found, str) and found in words, what)
 
 
+def member(kind: type[StrEnum]) -> Form:
+    """One of a few words, each of which is a member of a type."""
+    checked = word(*kind)
+    return Form(str, lambda found, where: kind(checked.read(found, where)))
+
+
 def flag() -> Form:
     """True or false."""
     return _as_it_is(lambda found: isinstance(found, bool), "true or false")
@@ -330,7 +332,7 @@ def each(form: Form) -> Form:
             raise DocumentError(f"{where} must be a list")
         return tuple(form.read(one, where) for one in found)
 
-    return Form(lambda values: [form.write(one) for one in values], read)
+    return Form(lambda values: list(map(form.write, values)), read)
 
 
 def floats(least: float = -_LARGEST) -> Form:
@@ -361,12 +363,16 @@ def pairs(forms: Sequence[Form]) -> Form:
     return Form(lambda values: [f.write(v) for f, v in zip(forms, values, strict=True)], read)
 
 
-def parts(forms: Mapping[str, Form]) -> Form:
-    """An object with just these fields, from and to a dictionary."""
+def parts(forms: Mapping[str, Form], get: Callable[[Any, str], Any] = getitem) -> Form:
+    """An object with just these fields, from what `get` gets them of, and to a dictionary."""
 
-    def write(values: Mapping[str, Any]) -> dict[str, Any]:
-        there = (name for name in forms if not _is_default(forms[name], values[name]))
-        return {name: forms[name].write(values[name]) for name in there}
+    def write(value: Any) -> dict[str, Any]:
+        found = {}
+        for name, form in forms.items():
+            field = get(value, name)
+            if type(field) is not type(form.default) or field != form.default:
+                found[name] = form.write(field)
+        return found
 
     def read(found: Any, where: str) -> dict[str, Any]:
         if not isinstance(found, dict):
@@ -387,17 +393,10 @@ def parts(forms: Mapping[str, Form]) -> Form:
     return Form(write, read)
 
 
-def _is_default(form: Form, value: Any) -> bool:
-    return type(value) is type(form.default) and bool(value == form.default)
-
-
 def record(make: Callable[..., Any], forms: Mapping[str, Form]) -> Form:
     """An object with just these fields, from and to a value that has them."""
-    inside = parts(forms)
-    return Form(
-        lambda value: inside.write({name: getattr(value, name) for name in forms}),
-        lambda found, where: make(**inside.read(found, where)),
-    )
+    inside = parts(forms, getattr)
+    return Form(inside.write, lambda found, where: make(**inside.read(found, where)))
 
 
 def kinds(forms: Mapping[str, tuple[type, Mapping[str, Form]]]) -> Form:
@@ -669,7 +668,7 @@ def _require_laws(errors: Any, count: int) -> None:
 
 def _require_groups(release: ReleasesByGroup) -> None:
     """Every group has one answer."""
-    is_right = len(release) == len(set(release)) == release.question.origin.groups > 0
+    is_right = len(release) == len(set(release)) == release.question.groups > 0
     _require(is_right, "the groups and their answers")
     _require(release.promise.epsilon == release.question.epsilon, "epsilon and the promise")
     _require(release.promise.delta == release.question.delta, "δ and the promise")
@@ -678,7 +677,7 @@ def _require_groups(release: ReleasesByGroup) -> None:
     _require(set(release.mechanisms) == used, "the groups and their mechanisms")
     asked = release.question.epsilon
     for answer in release.values():
-        is_shared = answer.epsilon in (asked, asked / release.question.origin.max_groups)
+        is_shared = answer.epsilon in (asked, release.question.epsilon_of_a_group)
         _require(is_shared, "epsilon and that of the groups")
         require_agreement(answer)
 
@@ -709,7 +708,6 @@ SHOWN = ("findings", "guarantee", "interval", "items", "private")
 BESIDE = ("epsilon_spent", "epsilon_remaining", "exact")
 """What the command line adds, and is not read."""
 _HEADER = ("format", "version", "kind", "delta")
-_NONE = Fraction(0)
 
 
 def _parameters() -> Form:
@@ -725,58 +723,36 @@ def _parameters() -> Form:
     return Form(dict, read)
 
 
-def _question() -> Form:
-    """The question; the address of its table and its columns are left out."""
-    forms = {
-        "kind": word("top-k", "above", "count"),
-        "k": maybe(whole(1)),
-        "epsilon": positive(),
-        "delta": maybe(exact(lambda chance: 0 < chance < 1, "a chance between 0 and 1"), _NONE),
-        "split": maybe(exact(lambda share: 0 < share < 1, "a share between 0 and 1")),
-        "threshold": maybe(exact(lambda value: abs(value) < 1 << 200, "a number below 2^200")),
-        "adaptive": flag(),
-        "method": word(*METHODS, HISTOGRAM),
-        "unit": text(),
-        "item": text(),
-        "neighbours": word(ADD_OR_REMOVE, REPLACE),
-        "private": flag(),
-        "domain": text(),
-        "domain_size": maybe(whole(0)),
-        "domain_digest": maybe(text()),
-        "table": maybe(text()),
-        "identity": maybe(text()),
-        "max_items": maybe(whole(1)),
-        "by": maybe(text()),
-        "groups": maybe(whole(0), 0),
-        "groups_digest": maybe(text()),
-        "max_groups": maybe(whole(1), 1),
-        "group": maybe(label()),
-        "sum": maybe(text()),
-        "at_most": maybe(positive(), Fraction(1)),
-        "at_least": maybe(exact(lambda value: value <= 0, "a number not above 0"), _NONE),
-        "step": maybe(positive(), Fraction(1)),
-        "where": maybe(text()),
-        "unknown": maybe(flag(), False),
-        "sum_of_text": maybe(flag(), False),
-    }
-    inside = parts(forms)
-    other = {  # what a question or its origin calls otherwise
-        "domain_size": "items",
-        "identity": "recorded",
-        "private": "is_private",
-        "domain_digest": "digest",
-    }
+_COMPUTED = {"identity": "identity"}
+"""What is written of a question that it works out; of one that was read, it was `recorded`."""
 
-    def write(asked: Question) -> Any:
-        values = asked.origin._asdict() | asked._asdict() | {"recorded": asked.identity}
-        return inside.write({name: values[other.get(name, name)] for name in forms})
+
+def _question() -> Form:
+    """The question, each field as it states itself; its address and columns are left out."""
+    kinds_of_forms: dict[str, Callable[..., Form]] = {
+        "enum": member,
+        "exact": exact,
+        "filter": lambda: Form(str, lambda found, where: Filter(text().read(found, where))),
+        "flag": flag,
+        "label": label,
+        "positive": positive,
+        "text": text,
+        "whole": whole,
+        "word": word,
+    }
+    forms, names = {}, {}
+    for field, held in held_fields():
+        form = kinds_of_forms[held.form[0]](*held.form[1:])
+        name = held.called or field.name
+        forms[name] = form if held.is_always_there else maybe(form, field.default)
+        names[name] = field.name
+    inside = parts(forms, lambda asked, name: getattr(asked, _COMPUTED.get(name, names[name])))
 
     def read(found: Any, where: str) -> Question:
-        values = {other.get(name, name): each for name, each in inside.read(found, where).items()}
-        origin = Origin(**{name: values.pop(name) for name in Origin._fields if name in values})
-        return Question(**values, origin=origin)
+        values = inside.read(found, where)
+        return Question(**{names[name]: value for name, value in values.items()})
 
-    return Form(write, read)
+    return Form(inside.write, read)
 
 
 _MADE = record(
@@ -836,13 +812,11 @@ _ASKED = {"question": _question()}
 def _answers() -> Form:
     """The answers for all groups; the question, the time and who paid stand beside them, once."""
     own = {name: form for name, form in (_EVERY | _MEASURED).items() if name != "made"}
-    inside = parts({"group": label()} | own)
 
-    def write(answer: TableRelease) -> Any:
-        values = {name: getattr(answer, name) for name in own}
-        return inside.write(values | {"group": answer.question.group})
+    def get(answer: TableRelease, name: str) -> Any:
+        return answer.question.group if name == "group" else getattr(answer, name)
 
-    return each(Form(write, inside.read))
+    return each(parts({"group": label()} | own, get))
 
 
 def _by_group(**values: Any) -> ReleasesByGroup:
@@ -850,7 +824,7 @@ def _by_group(**values: Any) -> ReleasesByGroup:
     asked, made = values["question"], values["made"]
     answers = []
     for one in values.pop("answers"):
-        question = asked._replace(group=one.pop("group"))
+        question = replace(asked, group=one.pop("group"))
         answers.append(TableRelease(**one, question=question, made=made))
     return ReleasesByGroup(**values, answers=tuple(answers))
 
@@ -900,7 +874,7 @@ def _shown(release: Release) -> dict[str, Any]:
     if isinstance(release, Selected | UnitCount | ReleasesByGroup):
         fields["findings"] = lambda: list(release.findings)
     if isinstance(release, TableRelease):
-        fields["private"] = lambda: release.question.origin.is_private
+        fields["private"] = lambda: release.question.is_private
         fields["items"] = lambda: _rows(release)
     elif isinstance(release, Measured | MeasuredValues):
         fields["interval"] = lambda: _ends(release)

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
-from itertools import chain
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -22,15 +21,14 @@ from numpy.typing import NDArray
 from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately
 from dpgap.printable import printable
+from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.plain import (
-    HISTOGRAM,
     attempted,
     in_words,
     ranks_in_words,
     sentences,
     separated,
 )
-from dpgap.releases.questions import Origin, Question, TableRelease
 from dpgap.releases.release import (
     AboveRelease,
     HybridRelease,
@@ -41,6 +39,7 @@ from dpgap.releases.release import (
     MeasuredValues,
     Release,
     Selected,
+    TableRelease,
     TopKRelease,
     p_text,
 )
@@ -79,47 +78,46 @@ def title_of(release: Release) -> str:
 
 
 def _of_question(question: Question) -> str:
-    origin = question.origin
     if question.kind == "count":
-        return f"How many {plural(origin.unit)} there are{_where(origin)}"
+        return f"How many {plural(question.unit)} there are{_where(question)}"
     most = f"the most {units_of(question)}"
-    if origin.sum is not None:
-        most = f"the largest total {singular(origin.sum)}"
+    if question.sum is not None:
+        most = f"the largest total {singular(question.sum)}"
     if question.threshold is not None:
-        items = plural(origin.item)
+        items = plural(question.item)
         more = f"more than {line_text(question)} {units_of(question)}"
-        if origin.sum is not None:
-            more = f"a total {singular(origin.sum)} above {line_text(question)}"
+        if question.sum is not None:
+            more = f"a total {singular(question.sum)} above {line_text(question)}"
         title = f"{items[0].upper()}{items[1:]} with {more}"
     elif question.k == 1:
-        title = f"The {singular(origin.item)} with {most}"
+        title = f"The {singular(question.item)} with {most}"
     else:
-        title = f"The {question.k:,} {plural(origin.item)} with {most}"
+        title = f"The {question.k:,} {plural(question.item)} with {most}"
     if question.group is not None:
-        return f"{title}{_where(origin)}: {printable(str(question.group))}"
-    by = "" if origin.by is None else f", by {singular(origin.by)}"
-    return f"{title}{by}{_where(origin)}"
+        return f"{title}{_where(question)}: {printable(str(question.group))}"
+    by = "" if question.by is None else f", by {singular(question.by)}"
+    return f"{title}{by}{_where(question)}"
 
 
-def _where(origin: Origin) -> str:
+def _where(question: Question) -> str:
     """Which rows counted, if not all did; a long filter is shown below the title only."""
-    if origin.where is None:
+    if question.where is None:
         return ""
-    filtered = printable(origin.where)
+    filtered = printable(str(question.where))
     return f", where {filtered}" if len(filtered) <= _LONGEST else ", in a part of the table"
 
 
 def units_of(question: Question) -> str:
     """What values count."""
-    column = question.origin.sum
-    return plural(question.origin.unit) if column is None else singular(column)
+    column = question.sum
+    return plural(question.unit) if column is None else singular(column)
 
 
 def measure_of(question: Question) -> str:
     """What items are compared by, in words."""
-    if question.origin.sum is not None:
-        return f"by the total {singular(question.origin.sum)} of each"
-    return f"by how many different {plural(question.origin.unit)} each has"
+    if question.sum is not None:
+        return f"by the total {singular(question.sum)} of each"
+    return f"by how many different {plural(question.unit)} each has"
 
 
 def line_text(question: Question) -> str:
@@ -177,47 +175,46 @@ def of_what_is_left(release: Release, sentence: str) -> str:
     question = question_of(release)
     if question is None or not _CLAIM.search(sentence) or not [*_clauses(question)]:
         return sentence
-    what = "counts" if question.origin.sum is None else "totals"
+    what = "counts" if question.sum is None else "totals"
     return f"Of the {what} after cutting, {sentence[0].lower()}{sentence[1:]}"
 
 
 def _sentence(question: Question) -> Iterator[str]:
-    clauses, origin = [*_clauses(question)], question.origin
+    clauses = [*_clauses(question)]
     if not clauses:
         return
     may_be = "counts may be larger"
-    if origin.sum is not None:
-        smaller = "or smaller" if origin.at_least else "or smaller where amounts are negative"
-        may_be = f"totals may be larger{'' if origin.at_least else ','} {smaller}"
-    yield f"Each {singular(origin.unit)} {', and '.join(clauses)}: true {may_be}."
+    if question.sum is not None:
+        smaller = "or smaller" if question.at_least else "or smaller where amounts are negative"
+        may_be = f"totals may be larger{'' if question.at_least else ','} {smaller}"
+    yield f"Each {singular(question.unit)} {', and '.join(clauses)}: true {may_be}."
 
 
 def _clauses(question: Question) -> Iterator[str]:
     """What a unit may add at most, wherever it may have more."""
-    origin, kept = question.origin, [*_kept(question)]
+    kept = [*_kept(question)]
     if kept:
         yield f"counts {' and '.join(kept)}, drawn at random"
-    if origin.sum is not None:
-        least, most = separated(origin.at_least), separated(origin.at_most)
-        item = singular(origin.item)
+    if question.sum is not None:
+        least, most = separated(question.at_least), separated(question.at_most)
+        item = singular(question.item)
         yield f"adds at least {least} and at most {most} to each {item}, whatever its amounts are"
 
 
 def _kept(question: Question) -> Iterator[str]:
     """In how many groups, and for how many items, a unit counts, if it may have more of them."""
-    origin = question.origin
-    if origin.has_one_item_each:
+    if question.has_one_item_each:
         return
     groups = 1
-    if origin.by is not None:
-        groups = min(origin.max_groups, origin.groups)
-        if groups < origin.groups:
-            yield _few("in", groups, singular(origin.by), plural(origin.by))
-    most = origin.max_items
+    if question.by is not None:
+        groups = question.groups_of_a_unit
+        if groups < question.groups:
+            yield _few("in", groups, singular(question.by), plural(question.by))
+    most = question.max_items
     if most is not None and (question.items is None or most < groups * question.items):
-        one, several = singular(origin.item), plural(origin.item)
-        if origin.by is not None:
-            pair = f"of {singular(origin.by)} and {one}"
+        one, several = singular(question.item), plural(question.item)
+        if question.by is not None:
+            pair = f"of {singular(question.by)} and {one}"
             one, several = f"pair {pair}", f"pairs {pair}"
         yield _few("for", most, one, several)
 
@@ -276,11 +273,10 @@ def general_findings(release: Selected) -> tuple[str, ...]:
 
 def _said(release: Selected, kinds: Sequence[Kind], mark: Callable[[str], str]) -> tuple[str, ...]:
     """The sentences of these kinds, marked; one that cannot be made costs no other."""
-
-    def said(make: Kind) -> tuple[str, ...]:
-        return sentences(make.__name__.strip("_"), lambda: map(mark, make(release)))
-
-    return tuple(chain.from_iterable(map(said, kinds)))
+    found: list[str] = []
+    for make in kinds:
+        found += sentences(make.__name__.strip("_"), lambda: map(mark, make(release)))  # noqa: B023
+    return tuple(found)
 
 
 def is_mostly_noise(release: Release) -> bool:

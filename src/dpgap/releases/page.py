@@ -15,8 +15,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpgap.exact.parameters import approximately, readable
+from dpgap.exact.parameters import approximately, exact_text, few_digits_up, readable
 from dpgap.printable import printable, visible
+from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
     cut_in_words,
@@ -30,8 +31,7 @@ from dpgap.releases.findings import (
     units_of,
     why_no_p_values,
 )
-from dpgap.releases.plain import HISTOGRAM, attempted, exact_text, sentences
-from dpgap.releases.questions import Question, TableRelease
+from dpgap.releases.plain import attempted, sentences
 from dpgap.releases.release import (
     AGAIN,
     NAMES,
@@ -39,7 +39,7 @@ from dpgap.releases.release import (
     MechanismUsed,
     Release,
     Selected,
-    few_digits_up,
+    TableRelease,
 )
 from dpgap.releases.text import Row, cells_of, rows_of
 
@@ -192,7 +192,7 @@ def picture(release: Measured, is_first: bool = True) -> Picture:
 def page(release: Release) -> str:
     """The whole document, which stands alone."""
     question = question_of(release)
-    made = release.made.words(question and question.origin.table)
+    made = release.made.words(None if question is None else question.table)
     return rendered("page.html", release=release, title=title_of(release), made=made)
 
 
@@ -223,16 +223,16 @@ def _lead(release: Release) -> Iterator[str]:
 
 def _looked_at(release: Release, question: Question) -> Iterator[str]:
     """How many items are shown of how many, and what they are ranked by."""
-    origin, items = question.origin, plural(question.origin.item)
+    items = plural(question.item)
     of = "" if question.items is None else f" of {question.items:,}"
     if isinstance(release, TableRelease):
         yield f"{release.indices.size:,}{of} {items}, {measure_of(question)}. "
     elif isinstance(release, ReleasesByGroup):
         most = f"{question.k:,}{of} " if question.threshold is None else ""
-        words = f"{most}{items} in each of {len(release):,} {plural(origin.by or 'group')}"
+        words = f"{most}{items} in each of {len(release):,} {plural(question.by or 'group')}"
         yield f"{words[0].upper()}{words[1:]}, {measure_of(question)}. "
-    if origin.where is not None and visible(origin.where) not in title_of(release):
-        yield f"Only rows where {visible(origin.where)}. "
+    if question.where is not None and visible(question.where) not in title_of(release):
+        yield f"Only rows where {visible(question.where)}. "
 
 
 class Guarantee(NamedTuple):
@@ -247,7 +247,7 @@ class Guarantee(NamedTuple):
 
 def _guarantee(release: Release) -> Guarantee:
     question, words = question_of(release), printable(release.guarantee)
-    is_private = question is None or question.origin.is_private
+    is_private = question is None or question.is_private
     return Guarantee([] if is_private else [words], words, {})
 
 
@@ -336,19 +336,18 @@ _NAMED = {"by": "groups of", "groups_digest": "hash of the groups", "sum": "sum 
 
 
 def _asked(question: Question) -> dict[str, str]:
-    origin = question.origin
     terms = {
         "question": question.purpose,
-        "table": origin.table or "a frame",
+        "table": question.table or "a frame",
         "ε, exactly": exact_text(question.epsilon),
-        "unit": origin.unit,
-        "neighbours": origin.neighbours,
+        "unit": question.unit,
+        "neighbours": question.neighbours,
     }
     if question.kind != "count":
-        terms |= {"item": origin.item, "domain": origin.domain, "method": question.method}
+        terms |= {"item": question.item, "domain": question.domain, "method": question.method}
     if question.delta:
         terms["δ, exactly"] = exact_text(question.delta)
-    bounds = origin.bounds()
+    bounds = question.bounds()
     bounds.pop("unknown", None)  # the domain says so
     terms |= {_NAMED.get(name, name.replace("_", " ")): str(each) for name, each in bounds.items()}
     if question.threshold is not None:
@@ -378,7 +377,7 @@ def session_page(releases: Sequence[Release], words: str) -> str:
 
 def _title(releases: Sequence[Release]) -> str:
     asked = [question for release in releases if (question := question_of(release))]
-    tables = {question.origin.table for question in asked}
+    tables = {question.table for question in asked}
     many = {0: "No question", 1: "1 question"}.get(len(releases), f"{len(releases):,} questions")
     table = tables.pop() if len(tables) == 1 else None
     return many if table is None else f"{many} about {printable(table)}"
@@ -397,7 +396,7 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
     """One for all of it, and under what conditions; those of one question have its title."""
     asked = [(title_of(each), question) for each in releases if (question := question_of(each))]
     questions = [question for _, question in asked]
-    exposed = [each.guarantee() for each in questions if not each.origin.is_private]
+    exposed = [each.guarantee() for each in questions if not each.is_private]
     if exposed or not asked:
         return Guarantee(exposed, "", {})
     said = [[printable(each) for each in question.conditions()] for question in questions]

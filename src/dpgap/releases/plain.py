@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpgap.exact.parameters import readable
+from dpgap.exact.parameters import exact_text, readable
 from dpgap.printable import DocumentError
+from dpgap.question import HISTOGRAM
 
 # --------------------------------------------------------------------------------------------------
 # Answers, plans and cells as plain values: dictionaries, lists, numbers and text, as in JSON.
@@ -59,21 +60,6 @@ _DECIMAL = re.compile(r"-?[0-9]+(/[0-9]+)?")
 _SHORT = re.compile(r"-?[0-9]+\.[0-9]+")
 _HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+/0x[0-9a-f]+")
 _WORDS = "none one two three four five six seven eight nine ten".split()
-
-
-def exact_text(value: Fraction) -> str:
-    """An exact number as text.
-
-    Python writes no decimal of more than 4,300 digits. Such a number is written in base 16.
-
-    >>> exact_text(Fraction(7, 10)), exact_text(Fraction(2))
-    ('7/10', '2')
-    """
-    try:
-        return str(value)
-    except ValueError:
-        sign = "-" if value < 0 else ""
-        return f"{sign}{abs(value.numerator):#x}/{value.denominator:#x}"
 
 
 def exact_value(text: str) -> Fraction:
@@ -153,14 +139,17 @@ T = TypeVar("T")
 _log = logging.getLogger("dpgap.words")
 
 
-def attempted(part: str, make: Callable[[], T], otherwise: T) -> T:
-    """A part of what is shown; `otherwise` where it cannot be made.
+def attempted(
+    part: str, make: Callable[[], Any], otherwise: T, kind: Callable[[Any], T] | None = None
+) -> T:
+    """A part of what is shown, of a `kind`; `otherwise` where it cannot be made.
 
     >>> attempted("half", lambda: 1 / 2, 0.0)
     0.5
     """
     try:
-        return make()
+        made: T = make() if kind is None else kind(make())
+        return made
     except Exception as error:
         _log.error("%s is left out: %s", part, type(error).__name__)
         return otherwise
@@ -168,17 +157,13 @@ def attempted(part: str, make: Callable[[], T], otherwise: T) -> T:
 
 def sentences(part: str, make: Callable[[], Iterable[str]]) -> tuple[str, ...]:
     """Some sentences, or some pieces of a page; none where one of them cannot be made."""
-    return attempted(part, lambda: tuple(make()), ())
+    return attempted(part, make, (), tuple)
 
 
 # --------------------------------------------------------------------------------------------------
 # How a top k was found, in words: the route, and what each step on it took of ε.
 
 
-METHODS = ("best", "joint", "ranked", "paper")
-"""What may be asked for; the best method takes a route."""
-HISTOGRAM = "histogram"
-"""What may be asked for as well, where a unit has a bounded reach."""
 ROUTES = ("joint", "ranked", "paper", HISTOGRAM, "hybrid")
 """How answers may be found: as one set, ranked, as in the paper; read off a histogram; or unknown
 ones above a line."""

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
@@ -29,8 +28,10 @@ from dpgap.estimates.errors import (
     half_width_of_pairs,
 )
 from dpgap.exact.parameters import (
-    approximately,
     confidence_level,
+    exact_text,
+    factor,
+    few_digits_up,
     positive_integer,
     readable,
     readable_up,
@@ -38,15 +39,8 @@ from dpgap.exact.parameters import (
 )
 from dpgap.exact.reals import Floats, Integers
 from dpgap.printable import printable, visible
-from dpgap.releases.plain import (
-    attempted,
-    exact_text,
-    exact_value,
-    plain,
-    sentences,
-    way_in_words,
-    written,
-)
+from dpgap.question import Question
+from dpgap.releases.plain import attempted, exact_value, plain, sentences, way_in_words, written
 
 # --------------------------------------------------------------------------------------------------
 # When and how a release was made: the time, the version, the ledger's entry, the mechanisms.
@@ -185,31 +179,6 @@ class Promise(NamedTuple):
             f"one person changes {which} by at most {readable(self.sensitivity)}{direction}; "
             f"that is for you to see to. {public}"
         )
-
-
-def few_digits_up(number: Fraction, digits: int = 3) -> str:
-    """A number, or a little more than it, in a few digits."""
-    few = Context(prec=digits, rounding=ROUND_CEILING, traps=[])
-    up = few.divide(Decimal(number.numerator), Decimal(number.denominator))
-    return approximately(Fraction(up), digits)
-
-
-def factor(epsilon: Fraction) -> str:
-    """How much likelier ε allows anything to become, or a little more; never less.
-
-    >>> [factor(Fraction(each)) for each in ("5", "1", "1/10", "1/1000", "1/10000000")]
-    ['149', '2.72', '1.11', '1.0011', '1 + 1.1·10⁻⁷']
-    """
-    if epsilon >= 700:
-        return f"e^{readable_up(epsilon)}"
-    if epsilon < Fraction(1, 10**6):  # then e^ε − 1 is less than ε + ε²
-        return f"1 + {with_power(few_digits_up(epsilon + epsilon**2, 2))}"
-    up = Context(prec=40, rounding=ROUND_CEILING, Emin=-999, Emax=999, clamp=0, traps=[])
-    exact = up.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
-    times = Fraction(up.next_plus(up.exp(exact)))  # `exp` rounds to the nearest
-    if times >= 2:
-        return with_power(few_digits_up(times))
-    return f"{up.normalize(up.add(Decimal(1), Decimal(few_digits_up(times - 1, 2)))):f}"
 
 
 def _refuse_attribute(release: object, name: str, value: object = None) -> NoReturn:
@@ -828,3 +797,29 @@ class JointRelease(Selected):
             f"As a set it leads every other by {self.lead:.1f}; "
             f"p = {self.p_value:.2g} for “this is not the true top set”."
         )
+
+
+# --------------------------------------------------------------------------------------------------
+# What a table was asked, and the answer.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableRelease(Measured):
+    """What a table was asked, and the answer: items, the largest estimate first.
+
+    `gaps` are those of the selection. After a top k, an item's gap is how far it was ahead of the
+    item that the selection ranked next. Where every item was selected there is one gap less, and
+    they are in the order of the selection. Above a threshold, it is by how much.
+    """
+
+    question: Question
+
+    @property
+    def line(self) -> Fraction | None:
+        """The threshold that items had to reach; None where the largest were looked for."""
+        return self.question.threshold
+
+    @property
+    def guarantee(self) -> str:
+        """What ε promises, in plain words."""
+        return self.question.guarantee()

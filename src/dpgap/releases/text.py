@@ -25,8 +25,7 @@ from dpgap.releases.findings import (
     title_of,
 )
 from dpgap.releases.plain import attempted, number, plain, sentences, written
-from dpgap.releases.questions import TableRelease
-from dpgap.releases.release import AGAIN, NAMES, Measured, Release, named
+from dpgap.releases.release import AGAIN, NAMES, Measured, Release, TableRelease, named
 
 # --------------------------------------------------------------------------------------------------
 # The rows of a release, as CSV, beside its document, and as text that is safe to show.
@@ -173,7 +172,7 @@ def _asked(release: Release) -> str:
     question = getattr(release, "question", None)
     if question is None:
         return ", ".join(used.name for used in release.mechanisms)
-    return str(question.purpose) + ("" if question.origin.is_private else " (NOT private)")
+    return str(question.purpose) + ("" if question.is_private else " (NOT private)")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -204,7 +203,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "of this ru
     """
     console = Console(highlight=False)
     question = question_of(release)
-    is_private = question is None or question.origin.is_private
+    is_private = question is None or question.is_private
     with console.capture() as captured:
         if release.made.again:
             console.print(Text(f"{AGAIN} Ask for fresh noise to pay anew.", style="bold"))
@@ -230,7 +229,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "of this ru
             console.print(Text(remark))
         if guarantee := attempted("guarantee", lambda: printable(release.guarantee), ""):
             console.print(Text(guarantee, style=style))
-        table = None if question is None else question.origin.table
+        table = None if question is None else question.table
         console.print(Text(release.made.words(table), style="dim"))
     return captured.get().removesuffix("\n")
 

@@ -12,8 +12,8 @@ import sqlglot
 
 import dpgap
 from dpgap.data.filtering import keep
-from dpgap.data.filters import read_filter
-from dpgap.data.query import keep_range, number_in, read_bounds, steps_of
+from dpgap.data.query import keep_range, number_in, steps_of
+from dpgap.question import read_counting, read_filter
 from filter_reference import (
     Condition,
     arrow_table,
@@ -91,10 +91,10 @@ def test_no_collation_of_postgresql_orders_text(database: Any) -> None:
 def test_no_pattern_is_looked_for_in_text_that_may_be_long() -> None:
     """PostgreSQL refuses to look for one in 256 MB: length comes first, in a CASE of its own."""
     rows = nw.from_native(ibis.table({"item": "string", "amount": "string"}, name="sold"))
-    bounds = read_bounds(is_unknown=False, neighbours="add-or-remove", sum="amount", at_most=1)
+    summed = read_counting({"sum": "amount", "at_most": 1})
     for asked in (
         number_in(nw.col("item"), nw.Implementation.IBIS),
-        steps_of(rows, nw.String(), bounds),
+        steps_of(rows, nw.String(), summed),
         keep_range(rows, nw.String(), range(9)),
     ):
         made = rows.select(asked) if isinstance(asked, nw.Expr) else asked

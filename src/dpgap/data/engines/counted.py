@@ -36,7 +36,6 @@ from dpgap.data.private_counts import (
 )
 from dpgap.data.query import (
     TWO_TABLES,
-    Bounds,
     add_up,
     narrow_counts,
     narrow_groups,
@@ -45,7 +44,7 @@ from dpgap.data.query import (
 )
 from dpgap.data.sources import Lazy
 from dpgap.exact.bits import secure_bits
-from dpgap.releases.questions import Origin
+from dpgap.question import Question
 
 _ROWS_AT_ONCE = 1 << 18
 _DRAWN_AT_ONCE = 1 << 16
@@ -88,7 +87,7 @@ class CountsInEngine(PrivateCounts):
     """The count of counts of the frozen rows."""
     sensitivity: Fraction
     monotonic: bool
-    origin: Origin | None
+    origin: Question | None
     kept: Kept
     """What is let go of when these answers are closed."""
     reach: int | None = None
@@ -313,8 +312,9 @@ _CELLS_AT_ONCE = 1 << 18
 def count_bounded(
     engine: Engine,
     rows: Lazy,
-    bounds: Bounds,
+    question: Question,
     domain: Stated,
+    groups: Domain | None,
     facts: dict[str, Any],
     resources: ExitStack,
 ) -> PrivateCounts | CountsByGroup:
@@ -326,16 +326,16 @@ def count_bounded(
     plain = quietly(lambda: engine.plain(rows), UNREADABLE)
     wanted, of_groups = (
         narrow_rows(engine, plain, domain),
-        narrow_groups(engine, plain, bounds.groups),
+        narrow_groups(engine, plain, groups),
     )
     labels = domain.labels if isinstance(domain, Domain) else None
     size = None if labels is None else len(labels)
 
     def query() -> Lazy:
         narrowed = of_groups(wanted())
-        if bounds.column is not None:
-            narrowed = steps_of(narrowed, narrowed.collect_schema()["amount"], bounds)
-        added = add_up(engine, narrowed, bounds, size)
+        if question.sum is not None:
+            narrowed = steps_of(narrowed, narrowed.collect_schema()["amount"], question)
+        added = add_up(engine, narrowed, question, size)
         if isinstance(domain, nw.LazyFrame):
             known = engine.plain(domain).drop_nulls().unique()
             filled = nw.col("units").fill_null(0)
@@ -345,15 +345,13 @@ def count_bounded(
     refusal = TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
     frozen, tallied = quietly(lambda: freeze(engine, query(), resources), refusal)
     numbers = labels if labels is None or isinstance(labels, range) else range(len(labels))
-    if bounds.groups is not None and size is not None:
-        groups = bounds.groups.labels
-        if size * len(groups) <= FETCHED:
-            return _fetched(engine, frozen, groups, labels, numbers, facts)
+    if groups is not None and size is not None and size * len(groups.labels) <= FETCHED:
+        return _fetched(engine, frozen, groups.labels, labels, numbers, facts)
     if not tallied.size and labels is None and not facts["unknown"]:
         raise ValueError("domain must not be empty")
     common = facts | {"engine": engine, "labels": labels, "numbers": numbers}
     common |= {"kept": Kept(engine, resources.pop_all())}
-    if bounds.groups is None:
+    if groups is None:
         return CountsInEngine(
             frozen=frozen, values=tallied[:, 0].copy(), sizes=tallied[:, 1].copy(), **common
         )
@@ -363,7 +361,7 @@ def count_bounded(
         of_group = engine.of_group(frozen, place)
         return CountsInEngine(frozen=of_group, values=own[:, 1], sizes=own[:, 2], **common)
 
-    return CountsByGroup(tuple(bounds.groups.labels), make, facts["origin"])
+    return CountsByGroup(tuple(groups.labels), make, question)
 
 
 def _fetched(

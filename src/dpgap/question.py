@@ -1,0 +1,1124 @@
+"""What is asked of a table, once: counting, cutting, filtering, grouping, what is wanted, its cost.
+
+A `Question` is a frozen value. Every word of it is public: parameters, names, what neighbouring
+tables are, and what the schema and the address of the table tell. So a question can be put together
+before anything is charged, and can say what is to be paid for.
+
+Calls, options of the command line, sessions, the desk, ledgers and release documents read it from
+here. A keyword is entered here and nowhere else: what users may write for it in `CountOptions` or
+`Wanted`, with its default and its help, and what is held of it as a field of `Question`, with the
+form that it has in a document. What a filter means row by row is in `dpgap.data.filtering`.
+
+>>> read_counting({"unit": "who", "item": "what", "sum": "paid", "at_most": 50}).cap
+5000
+"""
+
+import functools
+import hashlib
+import inspect
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
+from decimal import Context, Decimal
+from enum import StrEnum
+from fractions import Fraction
+from itertools import combinations
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NamedTuple,
+    Required,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+)
+
+from dpgap.exact.parameters import (
+    Rational,
+    boolean,
+    exact_text,
+    factor,
+    positive_integer,
+    positive_rational,
+    rational,
+    readable,
+    readable_up,
+    share,
+)
+from dpgap.printable import printable
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoFrame
+
+DomainLike: TypeAlias = "IntoFrame | Iterable[object] | str | os.PathLike[str]"
+"""What can state the public items."""
+
+
+class Neighbours(StrEnum):
+    """How neighbouring tables differ: what privacy hides."""
+
+    ADD_OR_REMOVE = "add-or-remove"
+    """By one unit that one of them lacks: all counts move one way."""
+    REPLACE = "replace"
+    """By one unit that was replaced: counts may move either way."""
+
+    @classmethod
+    def read(cls, name: str, value: object) -> "Neighbours":
+        """The relation of this name; None is the default."""
+        if value is None:
+            return cls.ADD_OR_REMOVE
+        if not (isinstance(value, str) and value in tuple(cls)):
+            raise ValueError(f"{name} must be one of {', '.join(cls)}, not {value!r}")
+        return cls(value)
+
+
+OBSERVED = "observed-not-private"
+"""The domain to say when exploring: whatever is in the table, which makes nothing private."""
+
+METHODS = ("best", "joint", "ranked", "paper")
+"""What may be asked for; the best method takes a route."""
+HISTOGRAM = "histogram"
+"""What may be asked for as well, where a unit has a bounded reach."""
+ABOVE_METHODS = ("best", "paper")
+
+WHAT_MAX_GROUPS_MEANS = (
+    "in how many groups a unit counts at most. 1 means that each unit counts in one group only, "
+    "drawn at random, so that counts may be too low where units are in several; 2 divides ε by two"
+)
+"""There is no default: any of them would cut something, or cost ε, that nobody asked for."""
+
+MAX_CAP = 1 << 40
+"""The most steps that a unit may add to an item, so that sums stay exact."""
+
+_TOLD = "__metadata__"
+_ENTRY = re.compile(r"^    (\w+)\n((?: {8}.+\n)+)", re.MULTILINE)
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+_FINEST, _COARSEST = Fraction(1, 10**9), Fraction(10**9)
+
+
+# --------------------------------------------------------------------------------------------------
+# The language of filters: which rows a question is about, as `country = 'CH' and amount >= 10`.
+#
+# Text is read into a small tree of frozen values, and never passed on as text. The grammar:
+#
+#     either     = both { "or" both }
+#     both       = single { "and" single }
+#     single     = "not" single | "(" either ")" | comparison
+#     comparison = column sign literal | column [ "not" ] "in" "(" literal { "," literal } ")"
+#     sign       = "=" | "==" | "!=" | "<>" | "<" | "<=" | ">" | ">="
+#     column     = a bare name, or one in double quotes, in which "" is a quote
+#     literal    = a number, 'text' in which '' is a quote, true or false
+#
+# Keywords may be written in any case. What filters mean, row by row, is in `dpgap.data.filtering`.
+
+
+Literal: TypeAlias = "Decimal | str | bool"
+
+ORDERS = ("<", "<=", ">", ">=")
+_SIGNS = {"==": "=", "<>": "!="} | {sign: sign for sign in ("=", "!=", *ORDERS)}
+_KEYWORDS = ("and", "or", "not", "in", "true", "false")
+_MAX_LENGTH = 4_000
+_MAX_DEPTH = 50
+_SHOWN = 60
+_EXACT = Context(prec=_MAX_LENGTH)
+_DIGITS = 60
+_LARGEST = 239
+_BARE = re.compile(r"[^\W\d]\w*")
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+    |(?P<number>[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)(?:[eE][+-]?[0-9]+)?)
+    |(?P<word>[^\W\d]\w*)
+    |(?P<text>'(?:[^']|'')*+')
+    |(?P<name>"(?:[^"]|"")*+")
+    |(?P<sign><=|>=|<>|!=|==|=|<|>)
+    |(?P<mark>[(),])""",
+    re.VERBOSE,
+)
+
+_A_COLUMN = "a column"
+_A_COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, not in)"
+_A_LITERAL = "a number, 'text', true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A column and what it is compared with: one literal, or for "in" and "not in" several."""
+
+    column: str
+    sign: str
+    literals: tuple[Literal, ...]
+    at: int
+    """Where it stands in the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """What matches where its part does not."""
+
+    part: "Clause"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Several parts joined by "and", or by "or"."""
+
+    word: str
+    parts: tuple["Clause", ...]
+
+
+Clause: TypeAlias = "Comparison | Negation | Joined"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    r"""Which rows to keep. Filters are equal if they differ by their spelling only.
+
+    >>> read_filter("NOT(a==1) and b<>'x'") == read_filter("not a = 1.0 AND \"b\" != 'x'")
+    True
+    """
+
+    text: str
+    """The same filter in its one spelling."""
+    columns: tuple[str, ...] = field(default=(), compare=False)
+    """The columns that it looks at."""
+    clause: Clause = field(default=Joined("and", ()), compare=False, repr=False)
+    """Its meaning. A document tells the text alone: nobody filters by that."""
+    given: str = field(default="", compare=False, repr=False)
+    """The text that was read."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def error_at(self, comparison: Comparison, why: str) -> ValueError:
+        """What is wrong with a comparison, and where it stands."""
+        return _error(self.given, comparison.at, why)
+
+
+def read_filter(text: str) -> Filter:
+    """The filter that a text states, or an error that says where it is wrong.
+
+    >>> read_filter("Country = 'CH' AND (amount>=10.0)").text
+    "Country = 'CH' and amount >= 10"
+    >>> read_filter("country = 'CH' and amount")
+    Traceback (most recent call last):
+    ValueError: where: at character 26, expected a comparison (=, !=, <, <=, >, >=, in, not in) after 'amount'
+      country = 'CH' and amount
+                               ^
+    """  # noqa: E501 (an error in one line)
+    if not isinstance(text, str):
+        raise TypeError(f'where must be text, such as "amount >= 10", not {type(text).__name__}')
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(f"where must have at most {_MAX_LENGTH:,} characters, not {len(text):,}")
+    for at, letter in enumerate(text):
+        if letter == "\0" or "\ud800" <= letter <= "\udfff":
+            raise _error(text, at, "there is a character that no text can hold")
+    clause = _Reader(text).read()
+    columns = dict.fromkeys(comparison.column for comparison in comparisons_of(clause))
+    return Filter(_written(clause), tuple(columns), clause, text)
+
+
+def comparisons_of(clause: Clause) -> Iterator[Comparison]:
+    """All comparisons, as they stand in the text."""
+    if isinstance(clause, Comparison):
+        yield clause
+    else:
+        for part in clause.parts if isinstance(clause, Joined) else (clause.part,):
+            yield from comparisons_of(part)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    """"word", "number", "text", "name", "sign", "mark" or "end"."""
+    text: str
+    at: int
+
+    @property
+    def keyword(self) -> str | None:
+        """The keyword or mark that it is."""
+        if self.kind == "mark":
+            return self.text
+        small = self.text.lower()
+        return small if self.kind == "word" and small in _KEYWORDS else None
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise _error(text, at, _NO_TOKEN.get(text[at], _NO_NAME.format(text[at])))
+        if found.lastgroup != "space":
+            yield _Token(str(found.lastgroup), found[0], at)
+        at = found.end()
+    yield _Token("end", "", len(text))
+
+
+_NO_TOKEN = {
+    "'": "a text begins and does not end: a quote ' is missing (within text, write '')",
+    '"': 'a name begins and does not end: a quote " is missing (within names, write "")',
+}
+_NO_NAME = (
+    "{!r} cannot stand here: text stands in single quotes, and a column's name in double quotes "
+    "if it has more than letters, digits and _"
+)
+
+
+class _Reader:
+    """Reads from left to right, and looks one token ahead."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = _tokens(text)
+        self._last: _Token | None = None
+        self._next = next(self._tokens)
+        self._depth = 0
+
+    def read(self) -> Clause:
+        clause = self._joined("or")
+        if self._next.kind != "end":
+            raise self._expected("and, or, or the end")
+        return clause
+
+    def _joined(self, word: str) -> Clause:
+        """Parts joined by "or", each of which has parts joined by "and"."""
+        parts: list[Clause] = []
+        while not parts or self._takes(word):
+            part = self._joined("and") if word == "or" else self._single()
+            is_same = isinstance(part, Joined) and part.word == word
+            parts += part.parts if isinstance(part, Joined) and is_same else (part,)
+        return Joined(word, tuple(parts)) if len(parts) > 1 else parts[0]
+
+    def _single(self) -> Clause:
+        if self._next.keyword not in ("not", "("):
+            return self._comparison()
+        if self._depth == _MAX_DEPTH:
+            raise _error(
+                self._text, self._next.at, f"( and not may be nested {_MAX_DEPTH} deep, no more"
+            )
+        self._depth += 1
+        clause: Clause
+        if self._takes("not"):
+            clause = Negation(self._single())
+        else:
+            self._take()
+            clause = self._joined("or")
+            self._require(")", "and, or, or )")
+        self._depth -= 1
+        return clause
+
+    def _comparison(self) -> Comparison:
+        at, column = self._next.at, self._column()
+        if self._next.kind == "sign":
+            sign = _SIGNS[self._take().text]
+            literals = [self._literal()]
+        else:
+            sign = "not in" if self._takes("not") else "in"
+            self._require("in", _A_COMPARISON if sign == "in" else "in")
+            literals = self._list()
+        if sign in ORDERS and isinstance(literals[0], bool):
+            raise _error(self._text, at, f"true and false have no order: use = or !=, not {sign}")
+        return Comparison(column, sign, tuple(literals), at)
+
+    def _column(self) -> str:
+        if self._next.kind == "name":
+            if self._next.text == '""':
+                raise _error(self._text, self._next.at, "a column's name must not be empty")
+            return self._take().text[1:-1].replace('""', '"')
+        if self._next.kind != "word" or self._next.keyword is not None:
+            raise self._expected(_A_COLUMN)
+        return self._take().text
+
+    def _list(self) -> list[Literal]:
+        self._require("(", "( and a list")
+        literals: list[Literal] = []
+        while not literals or self._takes(","):
+            at = self._next.at
+            literals.append(self._literal())
+            if type(literals[-1]) is not type(literals[0]):
+                raise _error(
+                    self._text, at, "a list must hold numbers only, text only, or true and false"
+                )
+        self._require(")", ", or )")
+        return literals
+
+    def _literal(self) -> Literal:
+        token = self._next
+        if token.kind == "text":
+            return self._take().text[1:-1].replace("''", "'")
+        if token.keyword in ("true", "false"):
+            return self._take().keyword == "true"
+        if token.kind == "number":
+            return _number(self._take(), self._text)
+        hint = {
+            "name": "; text stands in single quotes",
+            "word": f"; did you mean '{token.text[:_SHOWN]}'? (columns are not compared with each "
+            "other)",
+        }
+        raise self._expected(_A_LITERAL, hint.get("mark" if token.keyword else token.kind, ""))
+
+    def _take(self) -> _Token:
+        self._last, self._next = self._next, next(self._tokens, self._next)
+        return self._last
+
+    def _takes(self, keyword: str) -> bool:
+        if self._next.keyword != keyword:
+            return False
+        self._take()
+        return True
+
+    def _require(self, keyword: str, what: str) -> None:
+        if not self._takes(keyword):
+            raise self._expected(what)
+
+    def _expected(self, what: str, hint: str = "") -> ValueError:
+        after = f" after {self._last.text[:_SHOWN]!r}" if self._last else ""
+        return _error(self._text, self._next.at, f"expected {what}{after}{hint}")
+
+
+def _number(token: _Token, text: str) -> Decimal:
+    """A number without zeros that say nothing; so limited that no engine overflows."""
+    exponent = token.text.lower().partition("e")[2].lstrip("+-0")
+    if len(exponent) <= len(str(_LARGEST)):
+        number = Decimal(token.text).normalize(_EXACT)
+        if not number:
+            return Decimal(0)  # and not −0
+        if abs(number.adjusted()) <= _LARGEST and len(number.as_tuple().digits) <= _DIGITS:
+            return number
+    raise _error(
+        text, token.at, f"a number may have {_DIGITS} digits and an exponent up to ±{_LARGEST}"
+    )
+
+
+def _error(text: str, at: int, why: str) -> ValueError:
+    """Says what is wrong, and shows where."""
+    first = max(0, at - _SHOWN)
+    line = "".join(each if each.isprintable() else " " for each in text[first : at + _SHOWN // 3])
+    caret = " " * (at - first) + "^"
+    return ValueError(f"where: at character {at + 1}, {why}\n  {line}\n  {caret}")
+
+
+def _written(clause: Clause) -> str:
+    """A clause in its one spelling, with no more parentheses than it needs."""
+    if isinstance(clause, Comparison):
+        literals = ", ".join(map(_literal_text, clause.literals))
+        is_list = clause.sign in ("in", "not in")
+        return f"{_name(clause.column)} {clause.sign} {f'({literals})' if is_list else literals}"
+    if isinstance(clause, Negation):
+        return f"not {_within(clause.part)}"
+    # "and" binds closer than "or", and parts that are joined by the same word are one clause.
+    write = _written if clause.word == "or" else _within
+    return f" {clause.word} ".join(map(write, clause.parts))
+
+
+def _within(clause: Clause) -> str:
+    return f"({_written(clause)})" if isinstance(clause, Joined) else _written(clause)
+
+
+def _name(column: str) -> str:
+    is_bare = _BARE.fullmatch(column) and column.lower() not in _KEYWORDS
+    return column if is_bare else '"' + column.replace('"', '""') + '"'
+
+
+def _literal_text(literal: Literal) -> str:
+    if isinstance(literal, bool):
+        return str(literal).lower()
+    if isinstance(literal, str):
+        return "'" + literal.replace("'", "''") + "'"
+    is_short = -_WRITTEN_OUT < literal.adjusted() < _WRITTEN_OUT
+    return format(literal, "f" if is_short else "e").replace("e+", "e")
+
+
+_WRITTEN_OUT = 21
+"""Numbers that begin at so many digits from the point are written with an exponent."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Keywords: what users may write, what holds if they do not, and what it means.
+
+
+class Keyword(NamedTuple):
+    """How the value of a keyword is read, and what holds where it is left out."""
+
+    read: Callable[[str, Any], Any] | None = None
+    """Makes the value that a question holds, or raises an error that names the argument.
+
+    None: it is read with the table.
+    """
+    default: Any = None
+    option: str = ""
+    """The help of the option on the command line, where users write something else there."""
+
+
+def _text(name: str, value: object, what: str = "text") -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be {what}, not {type(value).__name__}")
+    return value
+
+
+def _column(name: str, value: object) -> str:
+    return _text(name, value, "the name of a column")
+
+
+def _chance(name: str, value: object) -> Fraction:
+    chance = rational(name, value)
+    if not 0 <= chance < 1:
+        raise ValueError(f"{name} must be at least 0 and less than 1, not {value!r}")
+    return chance
+
+
+class Whose(TypedDict, total=False):
+    """Whose rows they are: what a session states once.
+
+    unit
+        The column that says whose row it is; or "row", or "line". All rows with one value in it are
+        protected together. "row" protects single rows; "line", the lines of a FIMI file.
+    item
+        The column whose values are counted.
+    neighbours
+        What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
+        units it is, for twice the noise.
+    """
+
+    unit: Annotated[str | None, Keyword(_column)]
+    item: Annotated[str | None, Keyword(_column)]
+    neighbours: Annotated[str | None, Keyword(Neighbours.read, "add-or-remove")]
+
+
+class Bounds(TypedDict, total=False):
+    """What is counted, cut and filtered.
+
+    domain
+        The public items, which must not be read from the private table: a list, a range, a file of
+        items, "items.parquet:column", or a frame of one column. None: whatever items there are;
+        that needs `delta` and `max_items`.
+    max_items
+        The most items that a unit counts for; those beyond are dropped, by a secret order. Where it
+        is small, noise is smaller too; where units have many items, counts shrink. With `by` it is
+        the most pairs of group and item.
+    groups
+        The public groups, in the order of the answer.
+    max_groups
+        The most groups that a unit counts in, others are dropped; `by` needs it, unless the unit is
+        a row. 1: each unit counts in one group only, drawn at random. More than one divides ε among
+        them.
+    sum
+        The column whose amounts are added up, instead of counting units.
+    at_most
+        With `sum`: the most that a unit adds to an item. It says how much noise there is.
+    at_least
+        With `sum`: the least that a unit adds to an item, 0 or below.
+    step
+        With `sum`: what each row's amount is rounded to.
+    where
+        Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
+        'text', = != < <= > >=, in (…), and, or, not.
+    """
+
+    domain: Annotated[
+        "DomainLike | None",
+        Keyword(
+            option="The public items: items.txt, table.parquet:column, 0..16469; in a database "
+            "also table:column. Without it: whatever there is, with --delta and --max-items."
+        ),
+    ]
+    max_items: Annotated[int | None, Keyword(positive_integer)]
+    groups: Annotated[
+        Iterable[object] | None, Keyword(option="The public groups: CH,DE,FR or groups.txt.")
+    ]
+    max_groups: Annotated[int | None, Keyword(positive_integer)]
+    sum: Annotated[str | None, Keyword(_text)]
+    at_most: Annotated[Rational | None, Keyword(positive_rational)]
+    at_least: Annotated[Rational, Keyword(rational, 0)]
+    step: Annotated[Rational, Keyword(positive_rational, "0.01")]
+    where: Annotated[str | None, Keyword(lambda name, value: read_filter(_text(name, value)))]
+
+
+class CountOptions(Whose, Bounds, total=False):
+    """All that is said of counting."""
+
+
+class Wanted(TypedDict, total=False):
+    """How it is answered, and what it costs.
+
+    epsilon
+        The privacy budget ε that all of it costs: a number, or text such as "0.7" or "2/3".
+    delta
+        Without a `domain`: the chance that an item is shown which one unit alone has, such as 1e-9.
+    method
+        "best", the default: the way with the least error to expect. Or "paper": as in the paper;
+        "histogram": all items measured at once, for `max_items` only. For a top k also "joint": as
+        a set; "ranked": ranked, with gaps.
+    split
+        The share of ε for selecting, unless the method shall choose it.
+    fresh
+        Whether to pay for fresh noise where the account has paid for the same question before.
+        Otherwise its paid answer is shown again, and nothing is charged.
+    """
+
+    epsilon: Required[Annotated[Rational, Keyword(positive_rational)]]
+    delta: Annotated[Rational, Keyword(_chance, 0)]
+    method: Annotated[
+        str | None,
+        Keyword(
+            option="best, the default: the way with the least error; or paper, or histogram (with "
+            "--max-items); for top-k also joint (a set), ranked (with gaps)."
+        ),
+    ]
+    split: Annotated[Rational | None, Keyword(share)]
+    fresh: Annotated[bool, Keyword(boolean, False)]
+
+
+class TopK(Wanted, total=False):
+    """What is wanted of the largest."""
+
+    k: Required[Annotated[int, Keyword(positive_integer)]]
+
+
+class Above(Wanted, total=False):
+    """What is wanted of those above a threshold.
+
+    threshold
+        How many units an item must have, or which sum.
+    k
+        How many items to find. Above a threshold: how many can be paid for at the full price; with
+        `max_items` it may be left out, and all are shown.
+    adaptive
+        Whether to pay less for items far above the threshold, so that more than k may be found.
+    """
+
+    threshold: Required[Annotated[Rational, Keyword(rational)]]
+    k: Annotated[int | None, Keyword(positive_integer)]
+    adaptive: Annotated[bool, Keyword(boolean, True)]
+
+
+class Grouped(TypedDict, total=False):
+    """What decides on the type of an answer, so that calls have it in their own signatures.
+
+    by
+        The column of the groups: an answer is found for each.
+    """
+
+    by: Annotated[str | None, Keyword(_text)]
+
+
+def hints_of(options: Any) -> dict[str, Any]:
+    """The types of options, annotated with their keywords; those that must be given come first."""
+    needed: frozenset[str] = options.__required_keys__
+    found = {name: hint for name, hint in options.__annotations__.items() if name not in needed}
+    return {
+        name: options.__annotations__[name].__args__[0] for name in sorted(needed)[::-1]
+    } | found
+
+
+def _keywords(*stated: Any) -> dict[str, Keyword]:
+    hints = (hint for it in stated for hint in hints_of(it).items())
+    return {name: hint.__metadata__[0] for name, hint in hints}
+
+
+KEYWORDS = _keywords(Grouped, CountOptions, TopK, Above)
+COUNTING = tuple(dict.fromkeys(("unit", "item", "domain", "by", *_keywords(CountOptions))))
+"""The keywords of `dpgap.counts`."""
+WANTED = ("kind", *(name for name in KEYWORDS if name not in (*COUNTING, "fresh")))
+"""What a question says of its answer; all else is about what is counted."""
+
+
+@functools.cache
+def help_of(*also: Any) -> dict[str, str]:
+    """What keywords mean, by their names, as lines of a docstring."""
+    texts = (it.__doc__ or "" for it in (Whose, Bounds, Grouped, Wanted, Above, *also))
+    return dict(entry for text in texts for entry in _ENTRY.findall(text))
+
+
+def option_help(name: str) -> str:
+    """What a keyword means in one sentence, in which `max_items` is --max-items."""
+    text = " ".join(help_of().get(name, "").split())
+    short = KEYWORDS[name].option or text.partition(". ")[0].removesuffix(".") + "."
+    return re.sub("`([a-z_]+)`", lambda found: f"--{found[1].replace('_', '-')}", short)
+
+
+def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
+    """Let a function that takes such options show each of them in its signature and its help."""
+
+    def shown(function: _Call) -> _Call:
+        own, needed = inspect.signature(function), options.__required_keys__
+        *explicit, by, last = own.parameters.values()
+        expanded = [
+            inspect.Parameter(
+                name,
+                last.KEYWORD_ONLY,
+                default=last.empty if name in needed else hint.__metadata__[0].default,
+                annotation=getattr(hint.__origin__, "__forward_arg__", hint.__origin__),
+            )
+            for name, hint in hints_of(options).items()
+        ]
+        vars(function)["__signature__"] = own.replace(parameters=[*explicit, *expanded, by])
+        told = {name: help_of(*also).get(name, "") for name in hints_of(options)}
+        lines = "".join(f"    {name}\n{text}" for name, text in told.items()).splitlines(True)
+        doc = function.__doc__ or ""
+        more = "    " * ("        {options}" in doc)  # methods stand further to the right
+        function.__doc__ = doc.replace(more + "    {options}\n", "".join(more + it for it in lines))
+        return function
+
+    return shown
+
+
+def require_options(function: str, given: Iterable[str], options: Any) -> None:
+    """Refuse keywords that a function does not take, and want those that it needs, as Python does.
+
+    What a session states once is refused in its questions.
+    """
+    for name in given:
+        if name not in options.__annotations__:
+            if name in Whose.__annotations__:
+                raise TypeError(f"{name} must be left out: it was stated for the whole session")
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    for name in sorted(options.__required_keys__ - {*given}):
+        raise TypeError(f"{function}() needs the keyword argument {name!r}")
+
+
+def stated_counting(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of counting that differ from their defaults."""
+    defaults = {name: KEYWORDS[name].default for name in COUNTING if name in given}
+    return {
+        name: given[name]
+        for name, default in defaults.items()
+        if not (given[name] is default or (default and given[name] == default))
+    }
+
+
+# --------------------------------------------------------------------------------------------------
+# The question.
+
+
+class Held(NamedTuple):
+    """How a document holds a field of a question."""
+
+    form: tuple[Any, ...]
+    """The name of a form in `dpgap.releases.document`, and what it is called with."""
+    called: str = ""
+    """Its name there, where that is another."""
+    is_always_there: bool = False
+    """Else it is left out where it has its default."""
+    is_bound: bool = False
+    """Whether it bounds what a unit adds, and is part of the identity where it is not its default.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of a table; every word of it is public.
+
+    Fields have the order of release documents. Of counts that nobody has asked about yet, only what
+    is counted is there.
+    """
+
+    kind: Annotated[str, Held(("word", "top-k", "above", "count"), is_always_there=True)] = "counts"
+    k: Annotated[int | None, Held(("whole", 1))] = None
+    """How many items are looked for; None for all that there are."""
+    epsilon: Annotated[Fraction, Held(("positive",), is_always_there=True)] = Fraction(0)
+    delta: Annotated[
+        Fraction, Held(("exact", lambda chance: 0 < chance < 1, "a chance between 0 and 1"))
+    ] = Fraction(0)
+    """δ: probability that an item held by one unit is shown; 0 for a stated domain."""
+    split: Annotated[
+        Fraction | None, Held(("exact", lambda part: 0 < part < 1, "a share between 0 and 1"))
+    ] = None
+    """The share of ε for selecting; None where the method has its own."""
+    threshold: Annotated[
+        Fraction | None,
+        Held(("exact", lambda value: abs(value) < 1 << 200, "a number below 2^200")),
+    ] = None
+    adaptive: Annotated[bool, Held(("flag",), is_always_there=True)] = False
+    method: Annotated[str, Held(("word", *METHODS, HISTOGRAM), is_always_there=True)] = "best"
+    unit: Annotated[str, Held(("text",), is_always_there=True)] = "line"
+    item: Annotated[str, Held(("text",), is_always_there=True)] = "item"
+    neighbours: Annotated[Neighbours, Held(("enum", Neighbours), is_always_there=True)] = (
+        Neighbours.ADD_OR_REMOVE
+    )
+    is_private: Annotated[bool, Held(("flag",), called="private", is_always_there=True)] = True
+    """Whether the domain was stated, not read from the private table."""
+    domain: Annotated[str, Held(("text",), is_always_there=True)] = ""
+    """The public domain in words."""
+    items: Annotated[int | None, Held(("whole", 0), called="domain_size")] = None
+    """How many items the domain has; None where they are not known."""
+    digest: Annotated[str | None, Held(("text",), called="domain_digest")] = None
+    """A hash of the public domain."""
+    table: Annotated[str | None, Held(("text",))] = None
+    """What people call the table: a file's name, a database's table; a frame has none."""
+    recorded: Annotated[str | None, Held(("text",), called="identity")] = None
+    """Of a question from a document: its identity. The address, which is part of it, is not there.
+    """
+    max_items: Annotated[int | None, Held(("whole", 1), is_bound=True)] = None
+    """For how many items a unit counts at most; with groups, for how many pairs of both."""
+    by: Annotated[str | None, Held(("text",), is_bound=True)] = None
+    """The column of groups."""
+    groups: Annotated[int, Held(("whole", 0))] = 0
+    """How many groups there are."""
+    groups_digest: Annotated[str | None, Held(("text",), is_bound=True)] = None
+    """A hash of the public groups, in order."""
+    max_groups: Annotated[int, Held(("whole", 1), is_bound=True)] = 1
+    """In how many groups a unit counts at most, which share ε."""
+    group: Annotated[Any, Held(("label",))] = None
+    """Of the answer for one group: which one."""
+    sum: Annotated[str | None, Held(("text",), is_bound=True)] = None
+    """The column that is added up; None where units are counted."""
+    at_most: Annotated[Fraction, Held(("positive",), is_bound=True)] = Fraction(1)
+    at_least: Annotated[
+        Fraction, Held(("exact", lambda value: value <= 0, "a number not above 0"), is_bound=True)
+    ] = Fraction(0)
+    """What a unit may add to an item."""
+    step: Annotated[Fraction, Held(("positive",), is_bound=True)] = Fraction(1)
+    """What answers are whole numbers of."""
+    where: Annotated[Filter | None, Held(("filter",), is_bound=True)] = None
+    """Which rows are looked at; None for all."""
+    unknown: Annotated[bool, Held(("flag",), is_bound=True)] = False
+    """Whether the items are those present, which nobody listed."""
+    sum_of_text: Annotated[bool, Held(("flag",))] = False
+    """Whether the column that is added up is text, by the schema."""
+    address: str | None = None
+    """Where the table is, spelt the same however it was given, without any password."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """The names of all columns, and the families of their types, such as "text"."""
+
+    def about(self, counted: "Question") -> "Question":
+        """The same question of what was counted."""
+        return replace(counted, **{name: getattr(self, name) for name in WANTED})
+
+    @property
+    def is_of_lines(self) -> bool:
+        """Whether units are the lines of a FIMI file, each of which may have many items."""
+        name = (self.table or "").lower().removesuffix(".gz")
+        return self.unit in ("row", "line") and name.endswith(".dat")
+
+    @property
+    def has_one_item_each(self) -> bool:
+        """Whether units are rows: each has one item and one group, and nothing of it is cut."""
+        return self.unit == "row" and not self.is_of_lines
+
+    @property
+    def groups_of_a_unit(self) -> int:
+        """How many of the groups there are a unit counts in at most."""
+        return min(self.max_groups, self.groups)
+
+    @property
+    def epsilon_of_a_group(self) -> Fraction:
+        """What each group may cost: those that a unit counts in share ε."""
+        return self.epsilon / self.max_groups
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether units are only counted, whatever the rows are."""
+        return self.max_items is None and self.by is None and self.sum is None
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The columns that must be there beside unit and item, each once."""
+        named = (self.by, self.sum, *(self.where.columns if self.where else ()))
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def cap(self) -> int:
+        """The most steps that a unit adds to an item."""
+        return int(self.at_most / self.step)
+
+    @property
+    def floor(self) -> int:
+        """The least steps that a unit adds to an item: 0, or fewer."""
+        return int(self.at_least / self.step)
+
+    @property
+    def sensitivity(self) -> Fraction:
+        """How many steps one unit can move an answer. A unit that is not there adds 0."""
+        if self.neighbours is Neighbours.ADD_OR_REMOVE:
+            return Fraction(max(self.cap, -self.floor))
+        return Fraction(self.cap - self.floor)
+
+    @property
+    def is_monotonic(self) -> bool:
+        """Whether one unit moves all answers the same way."""
+        return self.neighbours is Neighbours.ADD_OR_REMOVE and self.floor == 0
+
+    def bounds(self) -> dict[str, Any]:
+        """What bounds a unit, as JSON can hold it; what has its default is left out."""
+        return {
+            field.name: _in_json(getattr(self, field.name))
+            for field, held in held_fields()
+            if held.is_bound and getattr(self, field.name) != field.default
+        }
+
+    @property
+    def identity(self) -> str | None:
+        """Stable hash of question and table: the same for the same question, however it was put.
+
+        It is None where nothing says which table it is, as with a frame, or which domain: two of
+        them that look alike may hold different data. Hashes must stay as they are for ever. So a
+        parameter that is added later goes into the hash only where it does not have its default.
+        """
+        table, domain = self.address or self.table, self.digest
+        if self.unknown or self.kind == "count":
+            domain = ""
+        if self.recorded is not None or table is None or domain is None:
+            return self.recorded
+        named = ("kind", "k", "epsilon", "delta", "method", "split", "threshold", "adaptive")
+        body = {name: _in_json(getattr(self, name)) for name in (*named, "unit", "item")}
+        body |= {"neighbours": str(self.neighbours), "table": table, "domain": domain}
+        canonical = json.dumps(body | self.bounds(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def is_same_as(self, other: "Question") -> bool:
+        """Whether both ask the same, as far as can be told: a frame does not say which it is."""
+        if self.identity is not None or other.identity is not None:
+            return self.identity == other.identity
+        nowhere: dict[str, Any] = {"domain": "", "table": None, "address": None, "columns": ()}
+        return replace(self, **nowhere) == replace(other, **nowhere)
+
+    @property
+    def purpose(self) -> str:
+        """What is asked, in one plain line, such as "top 10 of url by user_id"."""
+        if self.kind == "count":
+            asked = f"count of {self.unit}"
+        else:
+            asked = f"top {self.k}"
+            if self.threshold is not None:
+                limit = "" if self.k is None else f", up to {self.k},"
+                asked = f"above {readable(self.threshold)}{limit}"
+            asked = f"{asked} of {self.item} by {self.sum or self.unit}"
+        if self.by is not None:
+            asked += f" in each of {self.groups} groups of {self.by}"
+        if self.where is not None:
+            asked += f" where {self.where}"
+        return printable(asked)
+
+    def facts(self) -> dict[str, Any]:
+        """What a budget that is bound to a table must know, as JSON can hold it."""
+        return {
+            "table": self.address,
+            "unit": self.unit,
+            "neighbours": str(self.neighbours),
+            "columns": list(map(list, self.columns)),
+            "private": self.is_private,
+        }
+
+    def guarantee(self) -> str:
+        """What is promised, in plain words: the unit, the neighbours, what is public."""
+        if not self.is_private:
+            return (
+                "NOT differentially private: the items were read from the private data itself "
+                f"(domain {OBSERVED!r}), so that an item being shown at all can give a unit away. "
+                f"The noise is that of ε = {readable(self.epsilon)}, but the result is not "
+                "ε-private. For exploration by those who may see the data; state a public domain "
+                "to release it."
+            )
+        return " ".join((self.promise_of(self.epsilon, self.delta), *self.conditions()))
+
+    def promise_of(self, epsilon: Fraction, delta: Fraction) -> str:
+        """What an ε, and a δ if there is one, promise about this table."""
+        change, times = _CHANGES[self.neighbours][0], factor(epsilon)
+        if not delta:
+            return (
+                f"Pure differential privacy with ε = {readable_up(epsilon)} and no δ: if one unit "
+                f"{change}, nothing shown here would become more than {times} times as likely or "
+                "unlikely."
+            )
+        chance = readable_up(delta)
+        return (
+            f"Differential privacy with ε = {readable_up(epsilon)} and δ = {chance}: if one unit "
+            f"{change}, nothing shown here would become more than {times} times as likely or "
+            f"unlikely; but for a chance of at most {chance} that an item is shown which that unit "
+            "alone has."
+        )
+
+    def doubts(self) -> Iterator[str]:
+        """Why released totals may be near 0, whatever the true ones are."""
+        if self.sum_of_text:
+            yield printable(
+                "Amounts such as '16,48' or '$16.48' are not numbers as written. If column "
+                f"{self.sum!r} has such text, it counts as nothing: see to that before you "
+                "spend more ε."
+            )
+
+    def doubts_of_names(self) -> Iterator[str]:
+        """Why all counts may be near 0 although the table is large."""
+        if not self.unknown:
+            groups = "" if self.by is None else " and groups"
+            yield f"If you expected more: items{groups} must be written as they are in the table."
+
+    def cuts(self) -> Iterator[str]:
+        """How a unit is cut and which rows count, a short line for each."""
+        if self.by is not None:
+            yield f"an answer for each {self.by}; a unit counts in {self.max_groups} at most"
+        if self.sum is not None:
+            ends = f"{self.at_least} to {self.at_most}"
+            yield f"sums of {self.sum}, a unit's total clipped to {ends}"
+        if self.max_items is not None:
+            yield f"at most {self.max_items} items of each unit"
+        if self.where is not None:
+            yield f"only rows with {self.where}"
+
+    def conditions(self) -> tuple[str, ...]:
+        """What a unit is, how much of it counts, and what is public, sentence by sentence."""
+        return (*self._counting(), *self._public(_CHANGES[self.neighbours][1]))
+
+    def _counting(self) -> Iterator[str]:
+        """What a unit is, and how much of it counts."""
+        unit = f"everything with the same value in column {self.unit!r}"
+        if self.is_of_lines:
+            unit = "one line of the file"
+        elif self.unit == "row":
+            unit = "one row"
+        yield f"A unit is {unit}."
+        if self.sum is None:
+            yield "Counts are of distinct units."
+        else:
+            least, most = readable(self.at_least), readable(self.at_most)
+            yield printable(
+                f"What is added up is column {self.sum!r}, each row rounded to "
+                f"{readable(self.step)}, and a unit's total for an item cut off below {least} "
+                f"and above {most}."
+            )
+        if self.by is not None:
+            many = "one group" if self.max_groups == 1 else f"{self.max_groups} groups at most"
+            yield printable(
+                f"A unit counts in {many} of column {self.by!r}; which, a secret order decides."
+            )
+        if self.max_items is not None and not self.has_one_item_each:
+            many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
+            yield (
+                f"A unit counts for at most {many}; which, a secret order decides, and the others "
+                "are left out."
+            )
+        if self.where is not None:
+            yield printable(f"Only rows count where {self.where}.")
+
+    def _public(self, more: str) -> Iterator[str]:
+        """What is not protected, and on what condition."""
+        has_domain = not (self.unknown or self.kind == "count")
+        domain = f"the domain ({printable(self.domain)}), " if has_domain else ""
+        groups = "" if self.by is None else f"the {self.groups} groups, "
+        columns = f"the names and types of the columns{more}"
+        yield f"Public are {domain}{groups}{columns} and all parameters."
+        yield "Everything else about the table is private."
+        if has_domain:
+            yield "The domain must be public: values taken from the table would void this."
+
+
+@functools.cache
+def held_fields() -> tuple[tuple[Field[Any], Held], ...]:
+    """The fields of a question that a document holds, and how it does."""
+    hints: dict[str, Any] = Question.__annotations__
+    told = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, _TOLD)}
+    return tuple((each, told[each.name]) for each in fields(Question) if each.name in told)
+
+
+_CHANGES = {
+    Neighbours.ADD_OR_REMOVE: ("were added or taken away, with all its rows", ""),
+    Neighbours.REPLACE: (
+        "were replaced by any other, with all its rows",
+        ", how many units there are",
+    ),
+}
+
+
+def _in_json(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return exact_text(value)
+    return str(value) if isinstance(value, Filter) else value
+
+
+# --------------------------------------------------------------------------------------------------
+# Reading a question: every keyword by itself, and then whether they go together.
+
+
+def read_wanted(kind: str, stated: Mapping[str, Any]) -> Question:
+    """What is wanted of counts, in exact numbers."""
+    if kind == "above":
+        stated = {"adaptive": True, **stated}
+    held = _read(WANTED, stated)
+    methods = ABOVE_METHODS if kind == "above" else METHODS
+    held["method"] = require_method(held.get("method") or "best", (*methods, HISTOGRAM))
+    return Question(kind=kind, **held)
+
+
+def require_method(method: object, methods: Sequence[str]) -> str:
+    """`method`, if there is one of that name."""
+    if method not in methods:
+        raise ValueError(f"method must be one of {', '.join(map(repr, methods))}, not {method!r}")
+    return str(method)
+
+
+def read_counting(
+    stated: Mapping[str, Any], *, is_unknown: bool = False, is_row: bool = False
+) -> Question:
+    """What is counted, as far as keywords tell, if they are in order and go together.
+
+    Where a unit is a row, it has one item and one group, and nobody need say so.
+    """
+    held = _read(COUNTING, stated)
+    by, groups = held.get("by"), held.pop("groups", None)
+    held.pop("domain", None)
+    if is_unknown and "max_items" not in held:
+        if not is_row:
+            raise TypeError(
+                "domain must be a list, a range, a file or a frame of public items; None, for "
+                "items that nobody listed, needs max_items: the most that one unit may count for"
+            )
+        held["max_items"] = 1
+    if "max_groups" not in held and by is not None and groups is not None and not is_row:
+        raise ValueError(f"by needs max_groups: {WHAT_MAX_GROUPS_MEANS}")
+    if by is None and (groups is not None or held.get("max_groups", 1) != 1):
+        raise ValueError("groups and max_groups need by: the column that says which group it is")
+    if by is not None and groups is None:
+        raise ValueError("by needs groups: the public values of that column")
+    if held.get("neighbours") is Neighbours.REPLACE:
+        given = {"max_items": "max_items" in held, "by": by is not None, "domain=None": is_unknown}
+        for name in (name for name, is_given in given.items() if is_given):
+            raise ValueError(
+                f"{name} needs neighbours 'add-or-remove': where a unit is replaced, both "
+                "its old and its new items and groups move, which doubles the noise"
+            )
+    for one, other in combinations(("unit", "item", "by"), 2):
+        if one in held and held[one] == held.get(other):
+            raise ValueError(f"{one} and {other} must be different columns")
+    return Question(**_read_sum(held, stated), unknown=is_unknown)
+
+
+def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """What a question holds of the keywords that are stated."""
+    held = {}
+    for name in names:
+        if (given := stated.get(name)) is not None:
+            read = KEYWORDS[name].read
+            held[name] = given if read is None else read(name, given)
+    return held
+
+
+def _read_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with what is added up: nothing, or a column with its caps and its step."""
+    if "sum" not in held:
+        is_default = "step" not in held or stated["step"] == KEYWORDS["step"].default
+        if "at_most" in held or held.pop("at_least", 0) or not is_default:
+            raise ValueError("at_most, at_least and step need sum: the column of amounts")
+        held.pop("step", None)
+        return held
+    if "at_most" not in held:
+        raise ValueError("sum needs at_most: the most that one unit may add to an item")
+    least = held.setdefault("at_least", Fraction(0))
+    width = held.setdefault("step", Fraction(KEYWORDS["step"].default))
+    if least > 0:
+        raise ValueError(
+            f"at_least must be 0 or below, not {stated['at_least']!r}: a missing unit adds 0"
+        )
+    if not _FINEST <= width <= _COARSEST or max(width.numerator, width.denominator) > 10**9:
+        raise ValueError(
+            f"step must be a number such as 0.01, from 10^-9 to 10^9, not {stated['step']!r}"
+        )
+    for name in ("at_most", "at_least"):
+        if (held[name] / width).denominator != 1:
+            raise ValueError(f"{name} must be a multiple of step, {width}, not {held[name]}")
+        if abs(held[name] / width) > MAX_CAP:
+            raise ValueError(f"{name} must be at most 2^40 steps: state a larger step")
+    return held
