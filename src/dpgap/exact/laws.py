@@ -23,7 +23,6 @@ onto 0 instead would double the mass at zero and break privacy.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -389,17 +388,6 @@ def laplace_spread_tail(count: int, x: float) -> float:
 def laplace_farthest_tail(count: int, x: float) -> float:
     """P(the largest of `count` noises, up or down, > x)."""
     return -math.expm1(count * math.log1p(-math.exp(-x))) if x > 0 else 1.0
-
-
-def tail_quantile(tail: Callable[[float], float], level: float) -> float:
-    """Where a falling tail reaches 1 − level."""
-    low, high = 0.0, 1.0
-    while tail(high) > 1 - level:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if tail(middle) > 1 - level else (low, middle)
-    return high
 
 
 # --------------------------------------------------------------------------------------------------
