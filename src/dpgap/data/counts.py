@@ -34,6 +34,7 @@ from dpgap.data.domain import (
 )
 from dpgap.data.engines.base import Engine, engine_of
 from dpgap.data.engines.counted import count_bounded, count_in_engine
+from dpgap.data.filtering import keep
 from dpgap.data.private_counts import (
     UNREADABLE,
     CountsByGroup,
@@ -209,8 +210,6 @@ def open_rows(
         text = partial(with_valid_text, frame, (*roles.values(), *filtered))
         frame = quietly(text, UNREADABLE)
     if question.where is not None:
-        from dpgap.data.filtering import keep  # it takes time to load
-
         frame = keep(frame, question.where, engine)
     is_fimi = source.item == FIMI_ITEM
     if question.is_plain:
