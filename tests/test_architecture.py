@@ -170,3 +170,17 @@ def test_no_ring_is_hidden_in_a_function_and_none_imports_the_root(path: Path) -
             for each in ast.walk(node):
                 if isinstance(each, ast.ImportFrom) and (each.module or "").startswith(room):
                     assert (each.module or "").startswith(NEEDS_WHAT_MAY_BE_ABSENT)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("__init__.py")), ids=lambda path: path.parent.name
+)
+def test_the_label_of_a_room_names_what_is_there(path: Path) -> None:
+    """A name alone in backticks is a file, a room, or something that is defined somewhere."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    named = set(re.findall(r"`(\w+)`", ast.get_docstring(tree) or ""))
+    files = list(SOURCE.rglob("*.py"))
+    code = "".join(each.read_text(encoding="utf-8") for each in files)
+    defined = set(re.findall(r"^ *(?:def|class) (\w+)", code, re.MULTILINE))
+    there = {part for each in files for part in each.relative_to(SOURCE).with_suffix("").parts}
+    assert named <= there | defined, named - there - defined

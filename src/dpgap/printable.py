@@ -11,7 +11,6 @@ class DocumentError(ValueError):
 
 
 # --------------------------------------------------------------------------------------------------
-# Text that is safe in a terminal: what cannot be seen is written out, as in \x1b or \u202e.
 
 
 _FORMULA = re.compile("(^|[;|])([ \u00a0\"']*)(?=[=+@%\t\r\n|＝＋－＠-])")

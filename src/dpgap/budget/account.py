@@ -129,7 +129,6 @@ def readable_text(value: Fraction) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Paying for a release: first the most it can cost, then what it did cost.
 
 
 UNDER_WAY = "under way"
@@ -271,7 +270,10 @@ Kept = TypeVar("Kept", bound=_Document)
 
 
 def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> Kept:
-    """Reserve what is requested, then draw, then settle what that spent. All releases pass here.
+    """Reserve what is requested, then draw, then settle what that spent.
+
+    All releases pass here but a stream's run, which stays open between its answers, and the desk's,
+    which draws later: both reserve before and settle after, by the same two functions.
 
     An account that states its entry keeps the release, which is handed out only after that.
     """

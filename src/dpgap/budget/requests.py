@@ -256,7 +256,6 @@ def _listed(columns: set[tuple[str, str]]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a ledger makes of a request: what it keeps of it, and what became of one sent before.
 
 
 _LONGEST = 200

@@ -250,7 +250,6 @@ def trouble(error: SQLAlchemyError) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Where a ledger is kept: its tables in a database, and the transactions that touch them.
 
 
 _CREATING = 0x6470676170

@@ -56,7 +56,6 @@ def to_csv(books: "list[list[Entry]]") -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# `dpgap ledger`: open a budget, look at it, change it, check that nobody tampered with it.
 
 
 ledger_app = typer.Typer(

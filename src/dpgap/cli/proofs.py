@@ -1,6 +1,6 @@
 """`dpgap prove` and `dpgap audit`: tables for people, JSON for programs.
 
-A name with a colon, as in `package.module:function`, is of other people's: `cli/proofs.py`.
+A name with a colon, as in `package.module:function`, is of other people's: it is looked up first.
 
 Both end with one line that sums up, and with exit code 0 if everything came out as it must: what
 dpgap ships is proved and stays within its ε, mutants are refuted and caught. Otherwise it is 1.
@@ -208,7 +208,6 @@ def each(
 
 
 # --------------------------------------------------------------------------------------------------
-# `dpgap prove` and `dpgap audit`: tables for people, JSON for programs.
 
 
 Name = Annotated[

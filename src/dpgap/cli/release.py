@@ -383,7 +383,6 @@ def _content(file: str) -> bytes:
 
 
 # --------------------------------------------------------------------------------------------------
-# `dpgap top-k`, `above` and `count`: from a table to a release that reaches somebody.
 
 
 _ROWS = "Which rows, and how much of a unit counts"

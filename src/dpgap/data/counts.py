@@ -282,7 +282,6 @@ def table_facts(table: str) -> tuple[str, Families]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Tables to private counts: how many distinct units each item has.
 
 
 Table: TypeAlias = "IntoFrame | str | os.PathLike[str]"

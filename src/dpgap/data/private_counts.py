@@ -95,7 +95,6 @@ def _empty_frames(error: BaseException, handled: BaseException | None) -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Private answers with their facts: what mechanisms may know of counts, and nobody may see.
 
 
 Integers = NDArray[np.int64]

@@ -54,7 +54,6 @@ def read_groups(groups: Any) -> Domain:
 
 
 # --------------------------------------------------------------------------------------------------
-# The counting query: how many distinct units each item has, and which items are wanted.
 
 
 _LARGEST = (1 << 63) - 1024

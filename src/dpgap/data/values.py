@@ -226,7 +226,7 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
 # Columns of pandas, read value by value: no row decides how another one is read.
 #
 # pandas takes the type of a column from its rows, so its types tell nothing. Numbers stay numbers
-# and all else becomes text (`dpgap.data.values`), coded as a category: pandas 2 compares texts only
+# and all else becomes text, coded as a category: pandas 2 compares texts only
 # up to a zero in them, and codes as they are. Where a column tells that many of its values are the
 # same, only different ones are looked at. That is quicker, and gives the same.
 

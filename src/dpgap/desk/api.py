@@ -101,7 +101,6 @@ async def act(
 
 
 # --------------------------------------------------------------------------------------------------
-# The same for programs: JSON in, JSON out, a token in the header `Authorization: Bearer …`.
 
 
 router = APIRouter(prefix="/api/v1", tags=["desk"])

@@ -125,7 +125,6 @@ def _require_new(data: ListedData, facts: Facts, stated: Mapping[str, Facts | No
 
 
 # --------------------------------------------------------------------------------------------------
-# The application: routes, and one way to refuse.
 
 
 def open_desk(file: StewardsFile) -> Desk:

@@ -106,7 +106,6 @@ class Passes:
 
 
 # --------------------------------------------------------------------------------------------------
-# The door: who comes in, by a token, by a pass, or by the one link that the desk printed.
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,6 @@ def _numbered(table: KeyPath, entries: dict[KeyPath, int]) -> KeyPath:
 
 
 # --------------------------------------------------------------------------------------------------
-# The steward's file: data sets, topics and people, checked as a whole before anything starts.
 
 
 _REQUIRED: Final = object()

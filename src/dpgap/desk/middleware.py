@@ -84,7 +84,6 @@ def refusal_of(error: Exception) -> Refused | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Checks Host, Origin, size and arrival time of every request (ASGI middleware).
 
 
 Message = MutableMapping[str, Any]

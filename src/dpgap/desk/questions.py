@@ -179,7 +179,6 @@ def _sizes(said: Mapping[str, str]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a question will tell, before anything is spent: errors for this ε, for less and for more.
 
 
 _STEPS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))

@@ -57,7 +57,6 @@ class Ticks:
 
 
 # --------------------------------------------------------------------------------------------------
-# The desk itself: what pages and programs can do, once somebody is known.
 
 
 ANSWER_WAITS = "its answer waits to be settled"

@@ -48,7 +48,7 @@ from dpgap.exact.reals import Floats, Integers
 #
 # After a Top-K it is the best loser's noisy answer, of which nothing is known; after a Sparse
 # Vector the noisy threshold. Either is seen through the error that all measurements share, which
-# cannot be told from a shift of the line (`dpgap.estimates.after_selection`).
+# cannot be told from a shift of the line.
 
 
 NEGLIGIBLE = 25.0
@@ -138,8 +138,8 @@ def _hazard(place: Floats) -> Floats:
 # --------------------------------------------------------------------------------------------------
 # Estimates given selection where floats would underflow: everything in logarithms.
 #
-# The same formulas as in `dpgap.estimates.after_selection`, for the few cases that are too extreme
-# for it: noise much finer than the measurements, or a line that may be almost anywhere.
+# The same formulas as further down in floats, for the few cases that are too extreme for those:
+# noise much finer than the measurements, or a line that may be almost anywhere.
 
 
 _POINTS_IN_LOGS = 49
@@ -256,10 +256,7 @@ def _posterior(winners: _LogWinners, line: Line) -> tuple[Floats, Floats, _Likel
 
 
 # --------------------------------------------------------------------------------------------------
-# Estimates that know who was selected: measurements and gaps, given that these answers won.
 
-
-__all__ = ["Estimates", "Line", "NoisyThreshold", "UnknownLine", "after_selection"]
 
 _ROUGH_POINTS = 12
 _POINTS = ((6.5, 20), (10.0, 24), (15.0, 34), (28.0, 56), (80.0, 160))

@@ -585,11 +585,9 @@ def _sum_odd_squares(count: int) -> float:
 # --------------------------------------------------------------------------------------------------
 # The laws of noise that dpgap ships, and their names.
 #
-# To add one, write its class and enter it in `LAWS`. What a law must say of itself is in
-# `dpgap.exact.laws`.
+# To add one, write its class and enter it in `LAWS`. What a law must say of itself is
+# at the top of this file.
 
-
-__all__ = ["Law", "MemorylessLaw", "Noise", "RealLaw", "Scalar", "StaircaseNoise"]  # as well
 
 _LN_2 = math.log(2)
 

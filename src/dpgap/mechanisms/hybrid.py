@@ -111,7 +111,6 @@ def least_distance(scale: Fraction, reach: int, delta: Fraction) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Hybrid Top-K with gap: the largest answers, as far as they are above a public line.
 
 
 @public

@@ -187,7 +187,6 @@ def _log_factorials(size: int) -> tuple[Floats, float]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Joint Top-K at speed: noise for classes of sets in place of the sets themselves.
 
 
 _FEW = 1 << 6

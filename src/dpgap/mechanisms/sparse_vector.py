@@ -385,7 +385,6 @@ class Run(ProcessBound):
 
 
 # --------------------------------------------------------------------------------------------------
-# Sparse Vector with gap, plain and adaptive: which answers of a stream are above a threshold?
 
 
 _MAX_BRANCHES = 16

@@ -58,7 +58,6 @@ def exceedances(law: Law, line: int, size: int, bits: Bits) -> Integers:
 
 
 # --------------------------------------------------------------------------------------------------
-# Sparse Vector at speed: the same outcomes as the program's, for many answers or many runs.
 
 
 _WORDS_AT_ONCE = 1 << 16

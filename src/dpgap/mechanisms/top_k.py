@@ -244,7 +244,6 @@ def shift_of(place: int, falls: Sequence[Scalar], winners: Any, by: Extremes) ->
 
 
 # --------------------------------------------------------------------------------------------------
-# Noisy Top-K with gap: the k largest answers in order, and by how much each one leads.
 
 
 @public

@@ -396,7 +396,6 @@ def _gamma_quantile(shape: int, part: float) -> float:
 
 
 # --------------------------------------------------------------------------------------------------
-# The best method for several winners: look, let the rule decide, take that route.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -153,7 +153,6 @@ def _safe(curve: _Curve) -> Fraction | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# What to expect before anything is spent: the error of each method, or the ε for a wanted error.
 
 
 BASELINE = "baseline"

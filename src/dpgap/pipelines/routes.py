@@ -1,8 +1,8 @@
 """The routes to a measured top k: ways to release it, of which the best method takes one.
 
-A *route* is a value that knows which error to expect and how to release. Those of this file select
-with one part of ε and measure with another (where a unit has a bounded reach there are others, in
-`dpgap.pipelines.routes`):
+A *route* is a value that knows which error to expect and how to release. Most select
+with one part of ε and measure with another; where a unit has a bounded reach there are others,
+further down:
 
 - `JointRoute`: the winners are chosen as one set. Its noise does not grow with k, so that little of
   ε selects. A set has no order and no gaps; estimates are the measurements, largest first.

@@ -329,7 +329,6 @@ def of_table(question: Question, release: Measured) -> TableRelease:
 
 
 # --------------------------------------------------------------------------------------------------
-# From a table to a release: count, select, measure, estimate, in one call.
 
 
 class Paying(TypedDict, total=False):

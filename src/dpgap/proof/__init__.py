@@ -12,7 +12,7 @@ Guides are in docs/prove-your-own.md and docs/audit-others.md.
 
 Four rooms: `checker` judges alignments, `every` does so for every number of answers, `auditing`
 samples, `mutants` holds mechanisms that must be refuted. `cases` lists everything there is to prove
-and to audit; `parallel` does it on all cores.
+and to audit; `audit` is the search for what a function of one's own gives away.
 `mutants` may import `auditing` and `every`, and these `checker`; none the other way. All may import
 `mechanisms` and what is below.
 """

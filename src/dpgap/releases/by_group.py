@@ -66,7 +66,6 @@ class UnitCount(MeasuredValues):
 
 
 # --------------------------------------------------------------------------------------------------
-# The answers to one question for every group: a mapping from group to release.
 
 
 _OF_A_GROUP = ("Claims about", "In each group, claims about")

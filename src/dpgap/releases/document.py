@@ -11,7 +11,7 @@ What is in a document
 - `format`, `version` and `kind` come first. `_KINDS` lists the kinds and the fields of each.
 - What there is not (labels, a threshold, an entry of a ledger) is left out.
 - Exact numbers (ε, δ, scales) are text such as "7/10". Floats have all their digits. Labels have
-  rules of their own: `dpgap.releases.document`.
+  rules of their own, right below.
 - `delta` is that of the promise: "0" but where items were unknown.
 - Fields in `SHOWN` (findings and other words, 95 % intervals, rows) follow from the others. They
   are there for people, and for programs that do not want to work them out. They are never read.
@@ -22,7 +22,7 @@ How it may change
 -----------------
 - **A new kind** gets a new name. A reader that does not know it refuses the document.
 - **A new field** must have a default that is true of every document written before. It is left out
-  where it has this default (`forms.maybe`). So an older reader reads every document that does
+  where it has this default (`maybe`). So an older reader reads every document that does
   without the new field, and refuses one that has it: it could not know what the numbers mean. δ
   above 0, a route and a group are such fields.
 - **A new word** in a field that lists its words, such as a method or a law, is like a new field.
@@ -699,7 +699,6 @@ def _require(is_so: bool, what: str) -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The release document: one form of JSON for every release, which can be read again for ever.
 
 
 FORMAT, VERSION = "dpgap release", 1
@@ -927,8 +926,8 @@ def read_archived(text: str) -> Release:
 def handed_out(text: str) -> str:
     """A document from an archive, with the words, rows and intervals that follow from it.
 
-    Versions before 0.2.1 wrote a float coin, which told too much: reading drops it
-    (`dpgap.releases.document`), and a document that has one is not handed out unread.
+    Versions before 0.2.1 wrote a float coin, which told too much: reading drops it,
+    and a document that has one is not handed out unread.
     """
     if '"coin"' in text:
         return read_archived(text).to_json()

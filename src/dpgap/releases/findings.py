@@ -226,7 +226,6 @@ def _few(preposition: str, number: int, one: str, several: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# What may be believed of a release, in plain sentences, the most important first.
 
 
 Bools = NDArray[np.bool_]

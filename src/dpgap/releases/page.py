@@ -186,7 +186,6 @@ def picture(release: Measured, is_first: bool = True) -> Picture:
 
 
 # --------------------------------------------------------------------------------------------------
-# A release as HTML: what may be believed, the picture, the numbers, the guarantee, its making.
 
 
 def page(release: Release) -> str:

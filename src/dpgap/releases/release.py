@@ -141,7 +141,6 @@ def _plain(value: Any) -> str | int | bool | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# What every release is: its promise, its rows, its document, and what selected answers prove.
 
 
 NAMES = ("item", "label", "group")
@@ -438,9 +437,6 @@ class Selected(Release):
 
 # --------------------------------------------------------------------------------------------------
 # What mechanisms and pipelines release: public values only, ready to read, print and tabulate.
-
-
-__all__ = ["Promise", "Release"]  # as well
 
 
 @dataclass(frozen=True, slots=True, eq=False)

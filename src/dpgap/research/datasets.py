@@ -217,7 +217,6 @@ def _dropped(rng: Rng, confidence: NDArray[np.float64]) -> Integers:
 
 
 # --------------------------------------------------------------------------------------------------
-# The paper's three data sets, by name: read from files, or made.
 
 
 FOLDER_VARIABLE = "DPGAP_DATA"

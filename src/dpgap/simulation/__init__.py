@@ -15,12 +15,11 @@ is asked for a sequence of outputs, one a run; for others `run(answers, noise)` 
 again with float noise, which is the continuous algorithm. A subclass that changes `run` or has a
 `simulate` of its own counts as such a mechanism.
 
-- `running`: batches of runs, on threads; `batch`: how one batch is run; `runs`: what comes out.
-- `top_k`, `joint_top_k`, `joint_members`, `sparse_vector`, `measured`, `routed`, `programs`: the
-  mechanisms, the pipelines, and others'.
-- `ranked`, `floats`, `joint_draws`: answers in order of size, and float noise.
+- `batch`: batches of runs, on threads, and programs of one's own.
+- `top_k`, `joint`, `sparse_vector`, `measured`: the mechanisms and the pipelines.
+- `floats`: float noise, and what comes out.
 
-May import `pipelines` and what is below; nothing of `paper`.
+May import `pipelines` and what is below.
 """
 
 from dpgap.simulation.batch import FloatNoise, batches, simulate

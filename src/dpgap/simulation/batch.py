@@ -313,7 +313,6 @@ def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int
 
 
 # --------------------------------------------------------------------------------------------------
-# Many runs of a mechanism or a pipeline, in batches that are the same on any number of threads.
 
 
 RUNS_IN_A_BATCH = 5_000

@@ -123,7 +123,6 @@ class RunStates:
 
 
 # --------------------------------------------------------------------------------------------------
-# Many runs of Sparse Vector at once, on float noise: plain, adaptive, with any branches.
 
 
 _RUNS_AT_ONCE = 1_250

@@ -131,7 +131,6 @@ class Ranked(NamedTuple):
 
 
 # --------------------------------------------------------------------------------------------------
-# Many runs of Noisy Top-K at once, on float noise.
 
 
 _AT_ONCE = 1 << 17

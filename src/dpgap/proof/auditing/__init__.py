@@ -5,20 +5,18 @@ bound ε from below. That catches what is not private, whatever the reason, with
 program. Where the exact law is known, comparing all outcomes with it is far sharper for wrong
 scales (χ²).
 
-- `finding`: what an audit finds, and the tests behind it; every audit is judged here.
-- `path_sampling`: how often an event happens in runs of any program.
+- `finding`: what an audit finds, the tests behind it, and how shipped mechanisms are sampled.
 
 For what is not known beforehand, the search of `dpgap.proof.audit`:
 
-- `neighbours`: which answers to try. `calling` calls the function. `outputs` takes apart what it
-  returns, raises and warns of. `parts` says what there is to look at. `events` makes up events.
-  `searching` chooses a pair and an event.
+- `calling` says which answers to try, and calls the function. `outputs` takes apart what it
+  returns, raises and warns of. `searching` makes up events, and chooses a pair and an event.
 
 For what dpgap ships, where the event and the law are known:
 
-- `design`, `designs`: how each shipped mechanism is audited. `winners`, `top_sets`, `above_line`,
-  `first_above` and `measured` know the exact laws of what is released.
-- `quadrature`: integrals over noise.
+- `designs`: how each shipped mechanism is audited. `winners`, `top_sets`, `above_line`,
+  `first_above` and `measured` know the exact laws of what is released; `winners` also has the
+  integrals over noise.
 
 May import `checker`, `mechanisms` and what is below.
 """

@@ -367,7 +367,6 @@ def _tabulate_paths(
 
 
 # --------------------------------------------------------------------------------------------------
-# Calls of what is audited: a function, a function of many runs, or a program with its noise.
 
 
 _TRIES = 20

@@ -1,7 +1,7 @@
 """Outputs of any shape as columns of numbers, so that events can be searched for.
 
 An output is taken apart down to numbers and words: `output[1].gap`, `len(output[0])`. A release is
-taken apart as its document. What is no number gets a code. `parts` says what there is to look at.
+taken apart as its document. What is no number gets a code. `parts_of` says what to look at.
 """
 
 import math

@@ -187,7 +187,6 @@ def _best(
 
 
 # --------------------------------------------------------------------------------------------------
-# The search for the neighbours and the event that tell most.
 
 
 _A_PAIR = 2_000

@@ -49,7 +49,6 @@ def integrate(given: Callable[[Floats], Any], law: RealLaw) -> float:
 
 
 # --------------------------------------------------------------------------------------------------
-# Audits of a Noisy Max and of a Noisy Top-K with k = 2: who wins, in which order, by how much.
 
 
 def winners(mechanism: NoisyTopK) -> Design:

@@ -4,12 +4,10 @@ An *alignment* says, for neighbouring answers, how far to shift each draw of noi
 output stays the same. A *path* is the answers to all questions that a program asks: whether this
 number is below that one.
 
-- `numbers`, `output`: what a program computes with while it is checked, and what it returns.
-- `alignment`: the conditions, on one path; `dependence` and `volume` are two of them.
-- `guard`: runs somebody's program without hanging on it.
+- `numbers`: what a program computes with while it is checked, and how it is run without hanging.
+- `alignment`: the conditions, on one path.
 - `path_explorer`, `symbolic`, `proving`: all paths, all numbers: a proof.
-- `at_a_point`, `random_search`: given numbers, or many made-up ones.
-- `any_share`, `families`: mechanisms with unknown parameters.
+- `families`: what programs return, and mechanisms with unknown parameters.
 - `lone_items`: whether a line keeps out what one unit alone has, but for the stated δ.
 
 May import `mechanisms` and what is below; nothing else of `dpgap.proof`.

@@ -188,7 +188,6 @@ def at_most(laws: Sequence[Any], ranges: Sequence[tuple[Any, Any]], allowed: Exa
 
 
 # --------------------------------------------------------------------------------------------------
-# Copies of shipped mechanisms with something changed, such as unknowns in place of numbers.
 
 
 def any_sparse_vector(

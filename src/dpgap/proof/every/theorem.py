@@ -54,7 +54,6 @@ PROVERS: Mapping[str, Callable[[str], list[str]]] = {"z3": ask_z3, "cvc5": ask_c
 
 
 # --------------------------------------------------------------------------------------------------
-# A theorem: hypotheses, and claims that follow from them. Two provers judge it.
 
 
 CLOSED, OPEN, CONTRADICTED = "closed", "open", "contradicted"

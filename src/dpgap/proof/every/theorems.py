@@ -2,7 +2,7 @@
 
 **To have a new mechanism proved for every n**, add a line to `shipped_for_every_n`: its name, what
 it is a variant of, the kind of neighbours, and a function that returns theorems or raises a
-violation. `streams`, `rankings` and `measurements` are there for mechanisms like those that ship.
+violation. `steps`, `rankings` and `measurements` are there for mechanisms like those that ship.
 """
 
 import time

@@ -6,7 +6,8 @@ an event that damns it: answers, a neighbour, and something that is more than e 
 the one as on the other. The prover must refute every mutant, and the audit must catch it.
 
 - `entry`: what the catalogue says of a mechanism, and the event that damns it.
-- `sparse_vectors`, `adaptive`, `noisy_max`, `joint`, `measuring`: the programs and their entries.
+- `sparse_vectors`, `adaptive`, `noisy_max`, `joint`, `hybrid`, `histogram`, `measuring`: the
+  programs and their entries.
 - `catalogue`: all of them.
 
 May import `audit`, `checker`, `mechanisms` and what is below. Nothing here is public.
