@@ -470,3 +470,104 @@ def test_the_bytecode_is_that_which_is_looked_at():
     """Names of attributes are where this expects them, in every Python that is supported."""
     loaded = {each.opname for each in dis.get_instructions(GoesThroughGlobals.align)}
     assert any(name.endswith(("ATTR", "METHOD")) for name in loaded)
+
+
+def _says(low, high):
+    """Gives one of two outputs that Python calls equal, or nearly, and draws noise for show."""
+
+    def run(self, answers, noise):
+        drawn = noise.draw(LaplaceNoise(Fraction(100)))
+        given = low if answers[0] < 0 else high
+        return tuple(drawn if each is ... else each for each in given) if ... in given else given[0]
+
+    return type("Says", (Raw,), {"run": run})()
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        ([True], [1]),
+        ([1], [1.0]),
+        ([0.0], [-0.0]),
+        ([[]], [()]),
+        ([{1: 2}], [((1, 2),)]),
+        ([..., "a number"], ["a number", ...]),
+    ],
+    ids=str,
+)
+def test_outputs_that_only_look_alike_differ(low, high):
+    assert prove(_says(low, high), 1).condition == "output"
+
+
+class SaysItAtTheEnd(Raw):
+    def run(self, answers, noise):
+        noise.draw(LaplaceNoise(Fraction(100)))
+        yield 1
+        return answers[0]
+
+
+class OfNegativeScale(Raw):
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(LaplaceNoise(Fraction(-1)))
+
+    def align(self, answers, neighbour, noise, output):
+        return [answers[0] - neighbour[0]]
+
+
+class ChoosesItsLaw(OfNegativeScale):
+    def __init__(self, by):
+        self.law = LaplaceNoise(Fraction(100) if by < 0 else Fraction(1, 100))
+
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(self.law)
+
+
+class ClaimsAnUnknown(OfNegativeScale):
+    def __init__(self, by):
+        self.epsilon = by
+
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(LaplaceNoise(Fraction(1)))
+
+
+_from_before = []
+
+
+class AsksAnOldJudge:
+    """Keeps a number from the pass that looks for cycles, and asks through it in the next."""
+
+    epsilon = Fraction(1, 100)
+
+    def run(self, answers, noise):
+        for _ in range(2):
+            noise.draw(ExponentialNoise(Fraction(1)))
+        return bool((_from_before[0] if _from_before else 0) + answers[0] < 0)
+
+    def align(self, answers, neighbour, noise, output):
+        if not _from_before:
+            _from_before.append(noise[0] * 0)
+        return [noise[1] - noise[0], noise[0] - noise[1]]
+
+    unalign = align
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (SaysItAtTheEnd(), "returns a value"),
+        (OfNegativeScale(), "scale above 0"),
+        (lambda unknown: ChoosesItsLaw(unknown("by")), "while it is made"),
+        (lambda unknown: ClaimsAnUnknown(unknown("by")), "epsilon is what is claimed"),
+        (AsksAnOldJudge(), "another proof"),
+    ],
+    ids=lambda each: each.replace(" ", "-") if isinstance(each, str) else "",
+)
+def test_what_hides_an_answer_elsewhere_is_refused(program, why):
+    with pytest.raises(BadProgram, match=why):
+        prove(program, 1)
+
+
+@pytest.mark.parametrize("name", ["η0", "q1", 7])
+def test_an_unknown_must_not_be_called_as_what_is_drawn(name):
+    with pytest.raises(ValueError, match="another name"):
+        prove(lambda unknown: ChoosesItsLaw(unknown(name)), 1)

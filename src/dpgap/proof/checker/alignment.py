@@ -18,6 +18,7 @@ of the paper, and what we add to it)
 the `Judge` that the caller brings knows which.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -107,6 +108,9 @@ class Draws(NamedTuple):
             raise BadProgram(f"run never stops: it drew more than {_MOST_DRAWS:,} times")
         if law.can_tie and not self.judge.ties:
             raise BadProgram(f"{type(law).__name__} can tie: prove it with ties=True")
+        scale = getattr(law, "scale", 1)
+        if type(scale) in (float, int, Fraction) and not 0 < scale < math.inf:
+            raise BadProgram(f"{type(law).__name__} must have a scale above 0, and a finite one")
         value = forms.affine(self.judge, {len(self.values): 1})
         self.judge.assume(law.supports(value))
         self.laws.append(law)
@@ -209,6 +213,8 @@ def trial(
                 "support", f"shifting {forms.noise_name(number)} takes it out of its support"
             ),
         )
+    if general and any(law.can_tie for law in draws.laws):
+        raise BadProgram("general is for continuous noise: on a grid nothing is squeezed")
     extra = forms.squeeze(shifts) if general else 0
     if hasattr(mechanism, "cost"):  # draws of one joint density
         _require_joint_cost(mechanism, made, judge, judge.epsilon - extra)

@@ -5,7 +5,7 @@ And families of neighbours: those that a unit of bounded reach can make.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 from typing import Any, NoReturn
@@ -25,10 +25,18 @@ from dpgap.proof.checker.numbers import Affine, BadProgram, Condition, Exact, Vi
 
 _MOST = 10_000
 
-Skeleton = Any
-"""An output with every continuous number replaced by `CONTINUOUS`; can be hashed."""
 
-CONTINUOUS = "a number"
+@dataclass(frozen=True, slots=True, repr=False)
+class Skeleton:
+    """An output without its continuous numbers; equal only where all types are equal, too."""
+
+    kind: type
+    value: Any
+    shown: Any = field(compare=False)
+
+    def __repr__(self) -> str:
+        return repr(self.shown)
+
 
 _SEAL_BROKEN = (
     "the alignment uses a continuous part of the output: it may use the discrete part only "
@@ -58,12 +66,15 @@ class Sealed:
 def collect(output: Any) -> Any:
     """Run generators in the output to their end; refuse what cannot be compared."""
     if isinstance(output, Iterator):
-        items = []
-        for item in output:
-            items.append(collect(item))
-            if len(items) > _MOST:
-                raise BadProgram(f"the program never stops: it gave more than {_MOST:,} outcomes")
-        return tuple(items)
+        items: list[Any] = []
+        while len(items) <= _MOST:
+            try:
+                items.append(collect(next(output)))
+            except StopIteration as end:
+                if end.value is not None:
+                    raise BadProgram("the generator returns a value: yield it instead") from None
+                return tuple(items)
+        raise BadProgram(f"the program never stops: it gave more than {_MOST:,} outcomes")
     kind = type(output)
     # What is compared must not say itself what it equals, or hide something.
     named = isinstance(output, tuple) and kind.__iter__ is tuple.__iter__
@@ -100,13 +111,15 @@ def seal(output: Any) -> Any:
 
 def take_apart(output: Any) -> tuple[Skeleton, list[Affine]]:
     """The skeleton, and the continuous numbers in the order in which they occur."""
-    if isinstance(output, Affine):
-        return CONTINUOUS, [output]
+    kind = type(output)
+    if kind is Affine:
+        return Skeleton(kind, None, "a number"), [output]
     if isinstance(output, tuple | list | dict):
         items = output.items() if isinstance(output, dict) else output
         parts = [take_apart(item) for item in items]
-        return tuple(part[0] for part in parts), [number for part in parts for number in part[1]]
-    return output, []
+        held = tuple(part[0] for part in parts)
+        return Skeleton(kind, held, held), [number for part in parts for number in part[1]]
+    return Skeleton(kind, output.hex() if kind is float else output, output), []
 
 
 # --------------------------------------------------------------------------------------------------

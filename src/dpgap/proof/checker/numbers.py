@@ -107,6 +107,8 @@ class Affine:
     def __add__(self, other: Any) -> "Affine":
         if not isinstance(other, Affine):
             return affine(_PATH.of(self), terms_of(self), constant_of(self) + exact(other))
+        if _PATH.of(self) is not _PATH.of(other):
+            raise BadProgram("the program computes with numbers that it kept from another proof")
         terms = dict(terms_of(self))
         for unknown, by in terms_of(other).items():
             total = terms.get(unknown, 0) + by

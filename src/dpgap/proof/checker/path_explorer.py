@@ -40,6 +40,11 @@ class PathExplorer(ABC):
         self.count = 0
         self._ended = 0
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether anything was asked."""
+        return bool(self._answered)
+
     def explore(self, body: Callable[[], None]) -> None:
         """Run the body on every path; `stop` leaves one early, before an alignment begins."""
         while True:

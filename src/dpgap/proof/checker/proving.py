@@ -10,6 +10,7 @@ says which condition fails and where. It refutes the *alignment*: usually the me
 private either, but a better alignment may exist.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -31,7 +32,7 @@ from dpgap.proof.checker.alignment import (
     trial,
 )
 from dpgap.proof.checker.families import sums_of_moves
-from dpgap.proof.checker.numbers import Exact, Unknown, Violation, exact, require_open
+from dpgap.proof.checker.numbers import BadProgram, Exact, Unknown, Violation, exact, require_open
 
 if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
 
+_TAKEN = re.compile(r"[qdpην]\d+")
+"""Names that the checker gives to answers, moves and noise."""
 DIRECTIONS = {"general": (-1, 1), "rising": (0, 1), "falling": (-1, 0)}
 """How far answers may move on neighbouring data: any way, none falls, or none rises."""
 GENERAL, RISING, FALLING = DIRECTIONS
@@ -135,7 +138,11 @@ def prove(
     `general` also accepts affine alignments that are not acyclic and charges `ln(1/|det J|)`.
     """
     count = positive_integer("n", n)
-    sample = _build(mechanism, lambda name: Fraction(1))
+    sample = _build(mechanism, lambda _: Fraction(1))
+    other = _build(mechanism, lambda _: Fraction(7, 3))
+    for name in ("epsilon", "sensitivity", "monotonic", "reach"):
+        if getattr(sample, name, None) != getattr(other, name, None):
+            raise BadProgram(f"{name} is what is claimed: it must not follow from an unknown")
     for method in ("run", "align"):
         if not callable(getattr(sample, method, None)):
             raise TypeError(f"mechanism must have a method {method!r}")
@@ -164,7 +171,17 @@ def prove(
 
 def _build(mechanism: Any, unknown: Callable[[str], Scalar]) -> Any:
     """The mechanism made anew, or the member of a family that has these unknowns."""
-    return deepcopy(mechanism) if hasattr(mechanism, "run") else mechanism(unknown)
+    if hasattr(mechanism, "run"):
+        return deepcopy(mechanism)
+
+    def named(name: str) -> Scalar:
+        if type(name) is not str or _TAKEN.fullmatch(name):
+            raise ValueError(
+                f"{name!r} must be another name: text, and not as answers and noise are called"
+            )
+        return unknown(name)
+
+    return mechanism(named)
 
 
 def stated(mechanism: Any, name: str, given: Scalar, default: Scalar = None) -> Fraction:
@@ -214,6 +231,8 @@ def _explore(
 
     paths = Paths(claim.epsilon, ties=claim.ties)
     made: Mechanism = _build(mechanism, paths.unknown)
+    if paths.has_answered:
+        raise BadProgram("the mechanism asks about an unknown while it is made: ask in run instead")
     anew = partial(deepcopy, deepcopy(made)) if hasattr(made, "unalign") else None
     answers = [paths.unknown(f"q{i}") for i in range(claim.n)]
     low, high = (end * claim.sensitivity for end in DIRECTIONS[kind])

@@ -34,7 +34,7 @@ from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker import alignment
 from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, Trial
-from dpgap.proof.checker.families import altered, collect
+from dpgap.proof.checker.families import altered, collect, take_apart
 from dpgap.proof.checker.numbers import Affine, Violation, form_of
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING
 from dpgap.proof.every.memory import require_uniform
@@ -157,7 +157,7 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
         judge.begin("align")
         by = top_k.extremes(answers, falls, noise, winners)
         shifts = [top_k.shift_of(i, falls, winners, by) for i in places]
-        made = Trial(draws, winners, winners, [], shifts, [], [])
+        made = Trial(draws, winners, take_apart(winners)[0], [], shifts, [], [])
         for value, shift in zip(noise, shifts, strict=True):
             _require_drawable(law, value, shift, judge)
         after = [value - fall + s for value, fall, s in zip(noisy, falls, shifts, strict=True)]
