@@ -23,7 +23,6 @@ from dpgap.budget.account import Amount
 from dpgap.budget.purse import Purse
 from dpgap.data.counts import counts
 from dpgap.data.domain import OBSERVED, read_domain
-from dpgap.data.private_counts import CountsInMemory
 from real_data import real_file
 
 DOMAIN = ["fig", "pea", "oat", "", "žluťoučký 🍐"]
@@ -301,7 +300,7 @@ def test_ranges_may_have_steps_and_go_down() -> None:
 
 def test_retail_is_counted_as_published() -> None:
     answers = counts(real_file("retail.dat.gz"), unit="line", item=None, domain="0..16469")
-    assert isinstance(answers, CountsInMemory)
-    assert answers.absent == 0
-    assert (answers.counts.sum(), answers.counts.max()) == (908576, 50675)
+    numbers = answers.expanded()
+    assert numbers.min() >= 1
+    assert (numbers.sum(), numbers.max()) == (908576, 50675)
     assert answers.sensitivity == Fraction(1)

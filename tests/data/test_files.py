@@ -314,10 +314,10 @@ def test_words_on_a_fimi_line_that_are_no_whole_numbers_are_no_items(
         path = _write(tmp_path / "baskets.dat", newline.join(lines).encode())
         for domain in (range(4), [0, "1", 2, 3]):
             assert counts(path, domain=domain).expanded().tolist() == [0, 1, 2, 3]
-    assert counts(path, domain=OBSERVED).labels == (1, 2, 3)
+    assert counts(path, domain=OBSERVED).expanded().tolist() == [1, 2, 3]
 
 
 def test_fimi_lines_that_end_in_two_ways_are_refused(tmp_path: Path) -> None:
     for lines in (b"1 2\n3\r3\r3\n2", b"1 2\r\n3\r3\r3\r\n2", b"1 2\n3\r\n2\n", b"3\r3\n1 2\n2\n"):
-        with pytest.raises(ValueError, match="of whole numbers"):
+        with pytest.raises(ValueError, match="table could not be read"):
             counts(_write(tmp_path / "baskets.dat", lines), domain=range(4))

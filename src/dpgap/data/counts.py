@@ -25,11 +25,9 @@ from dpgap.data.domain import (
     Stated,
     column_digest,
     domain_of,
-    is_within,
     read_domain,
     refuse_own_column,
     warn_of_oddities,
-    whole,
     with_domain,
 )
 from dpgap.data.engines.base import Engine, engine_of
@@ -53,8 +51,6 @@ from dpgap.data.query import (
     states_numbers,
 )
 from dpgap.data.sources import (
-    FIMI_ITEM,
-    NOT_FIMI,
     Families,
     Frame,
     Source,
@@ -71,7 +67,6 @@ from dpgap.data.sources import (
     require_columns,
     require_given,
     stated_columns,
-    whole_words,
     with_valid_text,
 )
 from dpgap.data.values import arrow_texts, each_value, is_number, number_of
@@ -192,7 +187,7 @@ def open_rows(
 ) -> tuple[Engine | None, Frame]:
     """The rows that are asked about, and the engine that has them.
 
-    There is none where a frame of this process, or a FIMI file, is only counted.
+    There is none where a frame of this process is only counted.
     """
     roles = roles_of(source, question)
     filtered = question.where.columns if question.where else ()
@@ -211,14 +206,12 @@ def open_rows(
         frame = quietly(text, UNREADABLE)
     if question.where is not None:
         frame = keep(frame, question.where, engine)
-    is_fimi = source.item == FIMI_ITEM
     if question.is_plain:
-        return None if is_fimi else engine, frame
-    if is_fimi and source.database is not None and source.path is not None:
-        words = partial(whole_words, source.database, source.path)
-        frame = as_frame(quietly(words, NOT_FIMI))
-    elif engine is None:
+        return engine, frame
+    if engine is None:
         frame = embed(frame, roles, resources)
+    elif source.table_to_cut is not None:
+        frame = as_frame(source.table_to_cut)
     return engine_of(frame), frame
 
 
@@ -381,7 +374,7 @@ def units_of(
         frame = as_frame(source.table)
         told = _told(source, frame)
         engine, rows = open_rows(source, frame, asked, resources)
-        found = _fetch_units(rows, source.unit, engine or engine_of(rows))
+        found = _fetch_units(rows, source.unit, engine)
         digest = domain_of([ALL_UNITS], "").digest
         words = "all units together"
         question = replace(asked, item=ALL_UNITS, domain=words, digest=digest, **told)
@@ -423,11 +416,11 @@ def _in_memory(
     frame: Frame, source: Source, public: Stated, facts: dict[str, Any]
 ) -> CountsInMemory:
     """Plain counts, fetched into this process."""
-    counted, has_lines = count_units(frame, source.unit, source.item), source.item == FIMI_ITEM
+    counted = count_units(frame, source.unit, source.item)
     known = public if isinstance(public, Domain) else None
-    if known is not None and (has_lines or states_numbers(frame, source.item)):
+    if known is not None and states_numbers(frame, source.item):
         known.require_numbers()
-    return _over_domain(known, *_fetch(counted, has_lines), facts)
+    return _over_domain(known, *quietly(lambda: _arrays(counted), UNREADABLE), facts)
 
 
 def _read_domain(domain: Any, beside: Frame | None) -> tuple[Stated, str]:
@@ -461,26 +454,10 @@ def _digest(public: Stated, address: str | None, stated: Any) -> str | None:
     return None if address is None else column_digest(address, stated.rpartition(":")[2])
 
 
-def _fetch(counted: Frame, has_lines: bool) -> tuple[NDArray[Any], Integers]:
-    """All counts, here in this process."""
-    items, found = quietly(lambda: _arrays(counted), NOT_FIMI if has_lines else UNREADABLE)
-    return _whole_numbers(items, found) if has_lines else (items, found.astype(np.int64))
-
-
-def _whole_numbers(words: NDArray[Any], found: NDArray[Any]) -> tuple[Integers, Integers]:
-    """What a FIMI file calls its items: a word that is no whole number of a domain is none."""
-    numbers = [whole(word) for word in words.tolist()]
-    kept = [at for at, number in enumerate(numbers) if number is not None and is_within(number)]
-    items = np.array([numbers[at] for at in kept], dtype=np.int64)
-    return items, found[kept].astype(np.int64)
-
-
-def _arrays(counted: Frame) -> tuple[NDArray[Any], NDArray[Any]]:
-    if counted.implementation.is_duckdb():
-        arrays = counted.to_native().fetchnumpy()
-        return arrays["item"], arrays["units"]
+def _arrays(counted: Frame) -> tuple[NDArray[Any], Integers]:
+    """All items and their counts, here in this process."""
     collected = counted.lazy().collect()
-    items, units = collected["item"], collected["units"].to_numpy()
+    items, units = collected["item"], collected["units"].to_numpy().astype(np.int64)
     if items.dtype.is_numeric():
         return items.to_numpy(), units
     # Arrays of text would have the width of the longest, and lose NUL at the end.

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from dpgap._package import public
 from dpgap.data.private_counts import Integers, quietly
 from dpgap.data.sources import (
-    FIMI_ITEM,
     Lazy,
     Source,
     column_in,
@@ -136,7 +135,7 @@ def read_domain(domain: object) -> Domain:
 def with_domain(source: Source, domain: Any) -> Source:
     """A file with its domain. If that is a column of a file, it is opened beside the table."""
     path, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
-    if not colon or source.database is None or source.item == FIMI_ITEM or not is_table(path):
+    if not colon or source.database is None or not is_table(path):
         return source._replace(domain=domain)
     beside = column_in(source.database, path, column)
     return source._replace(domain=beside, domain_address=file_address(path))

@@ -53,9 +53,6 @@ Frame = nw.DataFrame[Any] | Lazy
 Families = tuple[tuple[str, str], ...]
 """Names of columns, and the families of their types."""
 
-FIMI_COLUMNS: Families = (("line", "integer"), ("item", "integer"))
-"""What every FIMI file has."""
-
 _ASKED_FOR = re.compile("U?Int(8|16|32|64)|Float(32|64)|boolean")
 """Types that pandas gives to no column by itself; beside them those of Arrow."""
 
@@ -99,8 +96,8 @@ class Source(NamedTuple):
     """All columns that a file states; None where a frame states them."""
     database: "DuckDBPyConnection | None" = None
     """What a file was opened in."""
-    path: str | None = None
-    """Where it was found."""
+    table_to_cut: Any = None
+    """The table for questions that cut what a unit has, where another one serves better."""
 
 
 def columns_of(frame: Frame) -> Families:
@@ -269,12 +266,7 @@ _KINDS = {
 
 ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .ndjson, .json or .dat (FIMI); all but Parquet also .gz"
 
-FIMI_LINE, FIMI_ITEM = "line", "item of a line"
-
-LINE_UNITS = (None, "row", "line")
-"""What `unit` may be for a FIMI file, where each line is a unit."""
-
-NOT_FIMI = (
+_NOT_FIMI = (
     "table must be a .dat file of whole numbers, separated by spaces on lines that all end alike"
 )
 _MAX_LINE = 1 << 24
@@ -320,7 +312,7 @@ def read_file(
         else:
             read = _named(database, path, unit, item, more)
         name, address = os.path.basename(path), file_address(path)
-        yield read._replace(name=name, address=address, database=database, path=path)
+        yield read._replace(name=name, address=address, database=database)
 
 
 def _named(
@@ -361,7 +353,7 @@ def stated_columns(path: str) -> Families:
         return _table(database, path, {})[1]
 
 
-_STATED: dict[str, Families] = {"json": (), "fimi": FIMI_COLUMNS}
+_STATED: dict[str, Families] = {"json": (), "fimi": (("line", "integer"), ("item", "integer"))}
 
 
 def column_of(path: str, column: str) -> list[Any]:
@@ -591,40 +583,39 @@ def _literal(path: str) -> str:
 
 
 def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Source:
-    """One row for each word on each line."""
-    if unit not in LINE_UNITS:
-        raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
-    table = quietly(lambda: _words(database, path, "row_number() OVER ()"), NOT_FIMI)
-    return Source(table, FIMI_LINE, FIMI_ITEM, columns=FIMI_COLUMNS)
+    """One row for each word on each line; a word that is no whole number of a domain is NULL.
 
-
-def whole_words(database: "DuckDBPyConnection", path: str) -> "DuckDBPyRelation":
-    """The words of a FIMI file that are whole numbers of a domain, as numbers.
-
-    Lines are told apart by what they say, and equal ones are numbered: where a line stands hangs on
-    all others, and must not decide what is kept of it.
+    Where a line stands hangs on all others, and must not decide what is kept of it. So if lines are
+    cut, they are told apart by what they say, and equal ones are numbered. That takes longer.
     """
-    line = "concat(sha256(items), ' ', row_number() OVER (PARTITION BY items))"
-    word, most = quoted(FIMI_ITEM), (1 << 62) - 1
-    number = f"TRY_CAST({word} AS BIGINT)"
-    is_number = f"CAST({number} AS VARCHAR) = {word} AND {number} BETWEEN {-most} AND {most}"
-    numbers = _words(database, path, line).filter(is_number)
-    return numbers.project(f"{quoted(FIMI_LINE)}, {number} AS {word}")
+    if unit not in (None, "row", "line"):
+        raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
+    by_place = "row_number() OVER ()"
+    by_content = "concat(sha256(items), ' ', row_number() OVER (PARTITION BY items))"
+    table, table_to_cut = quietly(
+        lambda: [database.sql(_words(path, line)) for line in (by_place, by_content)], _NOT_FIMI
+    )
+    return Source(table, "line", "item", columns=_STATED["fimi"], table_to_cut=table_to_cut)
 
 
-def _words(database: "DuckDBPyConnection", path: str, line: str) -> "DuckDBPyRelation":
-    """The words of every line; `line` says how lines are told apart, by their `items`."""
+def _words(path: str, line: str) -> str:
+    """A query for the words of every line; `line` says how lines are told apart."""
     # Most lines have spaces only, and looking first is cheaper than replacing. A delimiter that no
     # line can hold leaves lines whole.
-    query = f"""
-        SELECT line AS {quoted(FIMI_LINE)}, unnest(string_split(items, ' ')) AS {quoted(FIMI_ITEM)}
-        FROM (SELECT {line} AS line,
-                CASE WHEN contains(items, e'\\t') THEN translate(items, e'\\t', ' ')
-                ELSE items END AS items
-            FROM read_csv({_literal(path)}, columns = {{'items': 'VARCHAR'}}, delim = e'\\n',
-                quote = '', escape = '', comment = '', header = false, auto_detect = false,
-                hive_partitioning = false, max_line_size = {_MAX_LINE}))"""
-    return database.sql(query).filter(f"{quoted(FIMI_ITEM)} <> ''")
+    most = (1 << 62) - 1
+    return f"""
+        SELECT line, CASE WHEN CAST(number AS VARCHAR) = word
+            AND number BETWEEN {-most} AND {most} THEN number END AS item
+        FROM (SELECT line, word, TRY_CAST(word AS BIGINT) AS number
+            FROM (SELECT line, unnest(string_split(items, ' ')) AS word
+                FROM (SELECT {line} AS line,
+                        CASE WHEN contains(items, e'\\t') THEN translate(items, e'\\t', ' ')
+                        ELSE items END AS items
+                    FROM read_csv({_literal(path)}, columns = {{'items': 'VARCHAR'}},
+                        delim = e'\\n', quote = '', escape = '', comment = '', header = false,
+                        auto_detect = false, hive_partitioning = false,
+                        max_line_size = {_MAX_LINE})))
+            WHERE word <> '')"""
 
 
 # --------------------------------------------------------------------------------------------------

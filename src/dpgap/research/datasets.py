@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.data.domain import whole
 from dpgap.data.private_counts import quietly
 from dpgap.data.sources import kind_of, quoted, read_file
 from dpgap.exact.reals import Integers
@@ -67,6 +66,8 @@ def _count_units(path: Path, unit: str | None, item: str | None) -> tuple[dict[s
     """In how many units each item occurs, and how many units there are."""
     with read_file(str(path), unit, item) as columns:
         own_unit, own_item = quoted(columns.unit), quoted(columns.item)
+        if item is None:  # a word that is no number is refused later
+            own_item = f"coalesce({own_item}, -1)"
         rows = columns.table.filter(f"{own_unit} IS NOT NULL AND {own_item} IS NOT NULL")
         counted = f"CAST({own_item} AS VARCHAR), count(DISTINCT {own_unit})"
         counts = dict(_fetch(path, rows.aggregate(counted, f"GROUPING SETS (({own_item}), ())")))
@@ -84,15 +85,13 @@ def _count_lines(path: Path) -> Counted:
     words, records = _count_units(path, None, None)
     if not words:
         raise ValueError(f"{path.name} has no transactions")
-    counts = {whole(word): count for word, count in words.items()}
-    items = [-1 if item is None else item for item in counts]
-    if not 0 <= min(items) <= max(items) < 1 << 62:
+    items, counts = np.array([(int(word), count) for word, count in words.items()]).T
+    if items.min() < 0:
         raise ValueError(
             f"{path.name}: a transaction must be item numbers below 2^62, separated by spaces"
         )
     order = np.argsort(items)
-    values = np.array(list(counts.values()), dtype=np.int64)
-    return Counted(np.array(items, dtype=np.int64)[order], values[order], records)
+    return Counted(items[order], counts[order], records)
 
 
 def _take_counts(path: Path) -> Counted:
