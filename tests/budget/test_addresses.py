@@ -17,11 +17,6 @@ WAYS: dict[str, Callable[[Path], Any]] = {
     "a name": str,
     "a URL": lambda file: f"sqlite:///{file}",
     "a mode": lambda file: f"sqlite:///{file}?mode=rwc",
-    "a URI": lambda file: f"sqlite:///file:{file}?uri=true",
-    "a URI with a mode": lambda file: f"sqlite:///file:{file}?mode=rwc&uri=true",
-    "a URI without the word": lambda file: f"sqlite:///file:{file}?mode=rwc",
-    "a URI with a host": lambda file: f"sqlite:///file://localhost{file}?uri=true",
-    "a spelt-out URI": lambda file: f"sqlite:///file://{file.parent}/b%75dget.db?uri=true",
 }
 EACH_WAY = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
@@ -66,7 +61,7 @@ def test_a_mode_that_makes_no_file_makes_none(mode: str, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("way", ["budget.db", "sqlite:///budget.db", "sqlite:///file:budget.db"])
+@pytest.mark.parametrize("way", ["budget.db", "sqlite:///budget.db"])
 def test_a_ledger_does_not_move_with_the_working_folder(
     way: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,15 +87,15 @@ def test_odd_letters_in_a_path_are_part_of_it(name: str, folder: Path) -> None:
     [
         "sqlite:///x?mode=rwx",
         "sqlite:///x?mode=ro&mode=rw",
-        "sqlite:///file:?uri=true",
-        "sqlite:///file:%3Amemory%3A?uri=true",
-        "sqlite:///file:x%00y?uri=true",
-        "sqlite:///file:/x?vfs=memdb&uri=true",
-        "sqlite:///file://elsewhere/x?uri=true",
+        "sqlite:///x?timeout=1&timeout=2",
+        "sqlite:///x?vfs=memdb",
+        "sqlite:///x?immutable=1",
+        "sqlite:///:memory:",
+        "sqlite:///file:/x?uri=true",
     ],
 )
 def test_addresses_that_mean_no_file_of_this_machine_are_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="ledger must"):
+    with pytest.raises(ValueError, match=r"ledger (must|may)"):
         Ledger(url)
 
 
@@ -109,7 +104,7 @@ def test_a_file_whose_name_looks_like_a_uri_is_not_taken_for_another(
 ) -> None:
     monkeypatch.chdir(folder)
     Ledger("sqlite:///./file:budget.db").create("sales", 1)
-    with pytest.raises(ValueError, match="ledger is unclear"):
+    with pytest.raises(ValueError, match="must be a path, not a URI"):
         Ledger("sqlite:///file:budget.db")
     assert Ledger("sqlite:///./file:budget.db").account("sales").remaining == 1
 

@@ -10,7 +10,7 @@ everything else asks for the migration. One of a later layout is refused: whatev
 In all layouts the entries are in `dpgap_entries`. So a dpgap that knows only older layouts fails on
 a ledger that was migrated, and cannot open a second budget beside it.
 
->>> read_url("sqlite:////srv/budget.db?mode=rwc").file
+>>> read_url("sqlite:////srv/budget.db?mode=rw").file
 PosixPath('/srv/budget.db')
 >>> read_url("postgresql://ann:secret@host/db?password=secret").where
 'postgresql+psycopg://ann:***@host/db'
@@ -26,7 +26,6 @@ from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlencode
 
 import sqlalchemy as sql
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -53,22 +52,15 @@ from dpgap.budget.entries import (
 # --------------------------------------------------------------------------------------------------
 # Where a ledger is: the ways to write it down, and the one that its engine is given.
 #
-# A SQLite file is `sqlite:///budget.db`, `budget.db`, or a URI of SQLite's own such as
-# `sqlite:///file:my%20budget.db?mode=ro&uri=true`. All of them become one absolute path, which does
+# A SQLite file is `sqlite:///budget.db` or `budget.db`. Both become one absolute path, which does
 # not move with the working folder, and a URL that never makes the file: an address that is only
 # read leaves nothing behind, and whoever makes the file decides who may read it.
 
 
 _ACCEPTED = "sqlite:///budget.db or postgresql://user@host/database"
-_IN_MEMORY = "ledger must name a file: a budget in memory is forgotten"
-_OF_THE_DRIVER = (
-    "cached_statements",
-    "check_same_thread",
-    "detect_types",
-    "isolation_level",
-    "timeout",
-)
-"""What Python's driver for SQLite takes; SQLite itself takes the rest."""
+BUSY_SECONDS = 60
+"""How long to wait for other releases that are writing to the same ledger."""
+_MODES = ("ro", "rw", "rwc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,67 +102,33 @@ def _parsed(url: object) -> sql.URL:
 
 
 def _sqlite(url: sql.URL) -> Address:
-    options: dict[str, str] = {}
-    for name, value in url.query.items():
-        if not isinstance(value, str):
-            raise ValueError(f"ledger must say {name!r} once in its URL")
-        options[name] = value
-    said_uri = options.pop("uri", None) is not None
-    file = _file(url.database or "", said_uri)
-    mode = options.pop("mode", "rwc")
-    if mode == "memory" or options.get("vfs") == "memdb":
-        raise ValueError(_IN_MEMORY)
-    if mode not in ("ro", "rw", "rwc"):
-        raise ValueError("ledger must have one of the modes ro, rw and rwc in its URL")
-    driver = {name: options.pop(name) for name in _OF_THE_DRIVER if name in options}
-    opening = urlencode({**options, "mode": "ro" if mode == "ro" else "rw"})
+    name, options = url.database or "", dict(url.query)
+    mode, timeout = options.pop("mode", "rwc"), options.pop("timeout", str(BUSY_SECONDS))
+    if not name or ":memory:" in name or "\0" in name:
+        raise ValueError("ledger must name a file: a budget in memory is forgotten")
+    if name.startswith("file:"):
+        raise ValueError("ledger must be a path, not a URI: write sqlite:////srv/budget.db")
+    if options or mode not in _MODES or not isinstance(timeout, str):
+        raise ValueError(f"ledger may say mode ({', '.join(_MODES)}) and timeout in its URL, once")
+    file = Path(name).absolute()
+    opened = f"{file.as_uri()}?mode={'ro' if mode == 'ro' else 'rw'}"
     return Address(
-        url=url.set(database=f"{file.as_uri()}?{opening}", query={**driver, "uri": "true"}),
+        url=url.set(database=opened, query={"timeout": timeout, "uri": "true"}),
         where=sql.URL.create("sqlite", database=str(file)).render_as_string(),
         file=file,
         may_be_made=mode == "rwc",
     )
 
 
-def _file(name: str, said_uri: bool) -> Path:
-    """The absolute path of the file that the database part of a URL names."""
-    if name.startswith("file:"):
-        if not said_uri and os.path.lexists(name):
-            raise ValueError(
-                f"ledger is unclear: there is a file called {name!r}. Write sqlite:///./{name} "
-                "for it, or add uri=true for the file that the URI names"
-            )
-        name = _named_by(name)
-    if not name or ":memory:" in name or "\0" in name:
-        raise ValueError(_IN_MEMORY)
-    return Path(name).absolute()
-
-
-def _named_by(uri: str) -> str:
-    """The path in a `file:` URI, as SQLite reads it."""
-    path = uri.removeprefix("file:").partition("#")[0]
-    if path.startswith("//"):
-        host, slash, path = path.removeprefix("//").partition("/")
-        if host not in ("", "localhost"):
-            raise ValueError("ledger must be a file of this machine: write file:///path")
-        path = slash + path
-    return unquote(path, errors="surrogateescape")
-
-
 # --------------------------------------------------------------------------------------------------
 # How the database of a ledger is opened, and what is wrong with it, in our own words.
-
-
-BUSY_SECONDS = 60
-"""How long to wait for other releases that are writing to the same ledger."""
 
 
 def open_database(url: sql.URL) -> sql.Engine:
     """The database at a URL; nothing is connected yet."""
     # No pool: a connection never crosses a fork, and a dropped one is never met again.
     if url.get_backend_name() == "sqlite":
-        wait = {} if "timeout" in url.query else {"timeout": BUSY_SECONDS}
-        engine = sql.create_engine(url, poolclass=NullPool, connect_args=wait)
+        engine = sql.create_engine(url, poolclass=NullPool)
         sql.event.listen(engine, "connect", _leave_transactions_to_us)
         sql.event.listen(engine, "begin", _begin)
         return engine
