@@ -95,7 +95,7 @@ def test_odd_letters_in_a_path_are_part_of_it(name: str, folder: Path) -> None:
     ],
 )
 def test_addresses_that_mean_no_file_of_this_machine_are_refused(url: str) -> None:
-    with pytest.raises(ValueError, match=r"ledger (must|may)"):
+    with pytest.raises(ValueError, match="ledger must"):
         Ledger(url)
 
 

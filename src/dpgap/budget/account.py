@@ -14,7 +14,6 @@ Amount(epsilon=Fraction(1, 2), delta=Fraction(1, 1000000))
 
 import math
 import re
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,7 +23,7 @@ from inspect import signature
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from dpgap._package import public
-from dpgap.exact.parameters import Rational, positive_rational, rational, readable
+from dpgap.exact.parameters import Rational, approximately, positive_rational, rational, readable
 
 # --------------------------------------------------------------------------------------------------
 # Amounts of privacy, (ε, δ), as a book holds them: exact, and with short denominators.
@@ -38,10 +37,7 @@ from dpgap.exact.parameters import Rational, positive_rational, rational, readab
 
 UNIT = Fraction(1, 10**30 * math.lcm(*range(1, 25)))
 """What all new entries are whole multiples of."""
-
-
-class NumberTooLong(ArithmeticError):  # noqa: N818 - it says what is wrong
-    """A number has more digits than Python writes down."""
+_TOO_LARGE = 10**100
 
 
 def rounded_up(number: Fraction) -> Fraction:
@@ -80,12 +76,14 @@ class Amount:
         return Amount(rounded_up(self.epsilon), rounded_up(self.delta))
 
     def down(self) -> "Amount":
-        """As a total is recorded."""
+        """As a total is recorded; one that is too large is refused."""
+        if self.epsilon >= _TOO_LARGE:
+            raise ValueError("epsilon must be less than 10^100")
         return Amount(rounded_down(self.epsilon), rounded_down(self.delta))
 
     def exact(self) -> list[str]:
         """The two numbers as they are stored and sealed."""
-        return [exact_text(self.epsilon), exact_text(self.delta)]
+        return [str(self.epsilon), str(self.delta)]
 
     def __str__(self) -> str:
         delta = f", δ = {readable(self.delta)}" if self.delta else ""
@@ -106,26 +104,16 @@ def granted(epsilon: Rational, delta: Rational) -> Amount:
     return total
 
 
-def exact_text(value: Fraction) -> str:
-    """The number as it is stored and sealed, such as 7/10."""
-    try:
-        return str(value)
-    except ValueError:
-        raise NumberTooLong(
-            f"a number of this book would have more than {sys.get_int_max_str_digits()} digits"
-        ) from None
-
-
 def readable_text(value: Fraction) -> str:
-    """The number for programs: exact, or about right where it is too long to be written down.
+    """The number for programs: exact, or about right if an old book made it too long to write.
 
     >>> readable_text(Fraction(7, 10)), readable_text(Fraction(1, 3**10000) + 2)
-    ('7/10', 'about 2.0')
+    ('7/10', 'about 2')
     """
     try:
         return str(value)
     except ValueError:
-        return f"about {float(value)!r}" if abs(value) < 10**300 else "more than 1e300"
+        return f"about {approximately(value, 17)}"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -197,13 +185,11 @@ class Request:
         if isinstance(self.about, str):
             return self.about
         try:
-            return _FRACTION.sub(_plain_number, repr(self.about))
+            return _FRACTION.sub(
+                lambda it: readable(Fraction(int(it[1]), int(it[2]))), repr(self.about)
+            )
         except ValueError:  # a number of more digits than Python writes
             return type(self.about).__name__
-
-
-def _plain_number(found: re.Match[str]) -> str:
-    return readable(Fraction(int(found[1]), int(found[2])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +273,10 @@ def pay(account: Account | None, request: Request, draw: Callable[[], Kept]) -> 
 
 def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> None:
     """Tell the account what was spent. If it fails, warn: what was released is handed out."""
-    if reservation is None or _is_settled(reservation, spent, kept):
+    if reservation is None:
+        return
+    with suppress(Exception):
+        reservation.settle(spent, *(() if kept is None else (kept.to_archive(),)))
         return
     with suppress(UnsettledWarning):  # not even as an error may it stop what was paid for
         warnings.warn(
@@ -313,11 +302,3 @@ def reserved(account: Account | None, request: Request) -> Reservation | None:
         )
     reserve: Callable[..., Reservation] = account.reserve
     return reserve(request.epsilon, request.purpose, delta=request.delta)
-
-
-def _is_settled(reservation: Any, spent: Fraction, kept: _Document | None) -> bool:
-    try:
-        reservation.settle(spent, *(() if kept is None else (kept.to_archive(),)))
-    except Exception:
-        return False
-    return True

@@ -28,7 +28,6 @@ dpgap does not know, is refused: it was made by a later dpgap.
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -37,7 +36,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from dpgap._package import public
-from dpgap.budget.account import NOTHING, Amount, BudgetExhausted, NumberTooLong
+from dpgap.budget.account import NOTHING, Amount, BudgetExhausted
 from dpgap.exact.parameters import readable
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
@@ -228,26 +227,15 @@ def read_entry(version: int, body: str, hash: str = "") -> Entry:
         if written != body:
             raise ValueError
         return _read(version, content, hash)
-    except _TooLong:
-        raise UnreadableEntry(
-            f"has a number of more digits than Python reads ({sys.get_int_max_str_digits()})"
-        ) from None
     except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError):
         raise UnreadableEntry("was edited: it cannot be read") from None
 
 
-class _TooLong(ValueError):  # noqa: N818 - it says what is wrong
-    pass
-
-
 def read_number(text: object) -> Fraction:
-    """A number as `exact_text` writes it, and nothing else."""
+    """A number as bodies hold it, such as 7/10, and nothing else."""
     if not isinstance(text, str) or not _NUMBER.fullmatch(text):
         raise ValueError
-    try:
-        value = Fraction(text)
-    except ValueError:
-        raise _TooLong from None
+    value = Fraction(text)
     if str(value) != text:
         raise ValueError
     return value
@@ -581,7 +569,7 @@ class _Replay:
             return False
         try:
             expected = self._made_again(entry)
-        except (BudgetExhausted, NumberTooLong, ValueError, KeyError):
+        except (BudgetExhausted, ValueError, KeyError):
             return False
         if self.last is None:
             return entry == replace(expected, hash=entry.hash)

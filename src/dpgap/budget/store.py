@@ -32,7 +32,6 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from dpgap._package import how_to_get
-from dpgap.budget.account import NumberTooLong
 from dpgap.budget.entries import (
     FIRST,
     RESERVE,
@@ -60,7 +59,6 @@ from dpgap.budget.entries import (
 _ACCEPTED = "sqlite:///budget.db or postgresql://user@host/database"
 BUSY_SECONDS = 60
 """How long to wait for other releases that are writing to the same ledger."""
-_MODES = ("ro", "rw", "rwc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +106,10 @@ def _sqlite(url: sql.URL) -> Address:
         raise ValueError("ledger must name a file: a budget in memory is forgotten")
     if name.startswith("file:"):
         raise ValueError("ledger must be a path, not a URI: write sqlite:////srv/budget.db")
-    if options or mode not in _MODES or not isinstance(timeout, str):
-        raise ValueError(f"ledger may say mode ({', '.join(_MODES)}) and timeout in its URL, once")
+    if options or mode not in ("ro", "rw", "rwc") or not isinstance(timeout, str):
+        raise ValueError(
+            "ledger must say nothing but mode (ro, rw or rwc) and timeout in its URL, each once"
+        )
     file = Path(name).absolute()
     opened = f"{file.as_uri()}?mode={'ro' if mode == 'ro' else 'rw'}"
     return Address(
@@ -595,8 +595,6 @@ class Store:
                 f"the ledger {self.where} has this entry already: a data set is created once, a "
                 "request charged once, and a reservation settled once"
             ) from None
-        except NumberTooLong as error:
-            raise LedgerError(f"the ledger {self.where} cannot go on: {error}") from None
         except SQLAlchemyError as error:
             raise LedgerError(
                 f"the ledger {self.where} {trouble(error)}: nothing is released without it"
