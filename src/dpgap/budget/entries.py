@@ -259,21 +259,16 @@ def _read(version: int, content: Any, hash: str) -> Entry:
             raise ValueError
     if not all(isinstance(value, _TYPES.get(name, object)) for name, value in said.items()):
         raise TypeError
-    if version == THIRD:
-        _require_known(said)
+    known = {"period": None, "range": None, "accounting": PURE, "currency": EPSILON_DELTA}
+    for name in known if version == THIRD else ():
+        if said[name] != known[name]:
+            raise UnreadableEntry(
+                f"was made by a later dpgap, which knows another {name}: update dpgap to read it"
+            )
     for name in (name for name in _AMOUNTS if name in said):
         if said[name] is not None or name != "allowance":
             said[name] = _read_amount(*said[name])
     return Entry(**said, hash=hash)
-
-
-def _require_known(said: Mapping[str, Any]) -> None:
-    known = {"period": None, "range": None, "accounting": PURE, "currency": EPSILON_DELTA}
-    for name, value in known.items():
-        if said[name] != value:
-            raise UnreadableEntry(
-                f"was made by a later dpgap, which knows another {name}: update dpgap to read it"
-            )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -526,11 +521,6 @@ def _next(balance: Balance, kind: str, author: Author, **changes: Any) -> Entry:
     return replace(last, **{**same, **author._asdict(), **changes}).sealed()
 
 
-def has_head(book: Iterable[Entry], head: str) -> bool:
-    """Whether the book still contains the entry of a hash that was noted earlier."""
-    return any(entry.hash == head for entry in book)
-
-
 def flaws(book: Iterable[Entry]) -> list[str]:
     """Everything that is wrong with one data set's book; nothing if it is intact."""
     found: list[str] = []
@@ -606,10 +596,6 @@ class _Replay:
             return migrating(self.last, author, entry.version, entry.archived)
         if self.last.version == FIRST:
             raise KeyError(entry.kind)
-        return self._act_again(balance, entry, author)
-
-    def _act_again(self, balance: Balance, entry: Entry, author: Author) -> Entry:
-        """What a steward did."""
         if entry.kind == CLOSE:
             return closing(balance, author)
         if entry.kind == BIND:

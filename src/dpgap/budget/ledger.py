@@ -33,7 +33,6 @@ from dpgap.budget.entries import (
     Entry,
     UnreadableEntry,
     flaws,
-    has_head,
     hash_of,
     opening,
     reserving,
@@ -187,7 +186,7 @@ class Ledger:
                 continue
             lost = edited_documents(self._store, name, book)
             found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
-            is_there = is_there or (head is not None and has_head(book, head))
+            is_there = is_there or any(entry.hash == head for entry in book)
         with self._store.reading() as rows:
             orphans = rows.orphans(None if dataset is None else names[0])
         for name, number in orphans:
@@ -405,7 +404,9 @@ class LedgerReservation:
         What it did not cost is given back. A δ is spent as it was reserved.
         """
         ledger, name, reservation = self.ledger, self.entry.dataset, self.entry
-        spent = _settled(Fraction(epsilon), reservation.charge)
+        spent, reserved = Fraction(epsilon), reservation.charge
+        if 0 <= spent <= reserved.epsilon:  # which may lie below a multiple in an old book
+            spent = min(rounded_up(spent), reserved.epsilon)
         with ledger._store.writing(name) as rows:
             balance, found = ledger._balance(
                 rows, name, reservation.person, number=reservation.number
@@ -420,15 +421,9 @@ class LedgerReservation:
             )
             # How long drawing took is private: the book has the time of the charge alone.
             author = author._replace(at=reservation.at)
-            entry = settling(balance, reservation, spent, author, extra)
+            cost = Amount(spent, reserved.delta)
+            entry = settling(balance, reservation, cost, author, extra)
             rows.append(entry)
             if document is not None:
                 identity = reservation.extra.get("identity")
                 rows.keep(name, Document(entry.number, identity, document))
-
-
-def _settled(epsilon: Fraction, reserved: Amount) -> Amount:
-    # What was reserved before charges were rounded may lie below the next multiple.
-    is_within = 0 <= epsilon <= reserved.epsilon
-    cost = min(rounded_up(epsilon), reserved.epsilon) if is_within else epsilon
-    return Amount(cost, reserved.delta)

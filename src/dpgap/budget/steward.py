@@ -35,12 +35,13 @@ from dpgap.budget.entries import (
     writing_off,
 )
 from dpgap.budget.requests import require_words, stated_facts, stating
+from dpgap.budget.store import Rows
 from dpgap.exact.parameters import Rational, rational
 
 if TYPE_CHECKING:
     from dpgap.budget.ledger import Ledger
 
-Act = Callable[[Balance, Author], Entry]
+Act = Callable[[Rows, Balance, Author], Entry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +59,19 @@ class Steward:
 
     def raise_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant more: a larger total ε, and δ if it is given."""
-        return self._act(lambda at, author: raising(at, _total(at, epsilon, delta), author), reason)
+        return self._act(
+            lambda _, at, author: raising(at, _total(at, epsilon, delta), author), reason
+        )
 
     def lower_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant less: a smaller total, though never less than is spent and reserved."""
         return self._act(
-            lambda at, author: lowering(at, _total(at, epsilon, delta), author), reason
+            lambda _, at, author: lowering(at, _total(at, epsilon, delta), author), reason
         )
 
     def close(self, *, reason: str) -> Entry:
         """Let nothing more be reserved, for good. What is under way can still be settled."""
-        return self._act(closing, reason)
+        return self._act(lambda _, at, author: closing(at, author), reason)
 
     def allow(
         self, person: str, epsilon: Rational, *, delta: Rational | None = None, reason: str = ""
@@ -86,7 +89,7 @@ class Steward:
         if whole < 0 or (part or 0) < 0:
             raise ValueError("an allowance must not be less than 0")
 
-        def act(balance: Balance, author: Author) -> Entry:
+        def act(_: Rows, balance: Balance, author: Author) -> Entry:
             given = _same_share(balance, whole) if part is None else part
             return allowing(balance, Amount(whole, given).down(), author)
 
@@ -109,20 +112,16 @@ class Steward:
         facts = stated_facts(table, unit, neighbours, columns)
         if facts is None:
             raise ValueError("table, unit, neighbours or columns must be given")
-        _require_reason(reason)
-        ledger = self.ledger
-        with ledger._store.writing(self.dataset, alone=True) as rows:
-            extra = stating(rows, self.dataset, facts, beside)
-            balance, _ = ledger._balance(rows, self.dataset, "")
-            entry = binding(balance, extra, ledger._author("", reason, self.person))
-            rows.append(entry)
-        return entry
+
+        def act(rows: Rows, balance: Balance, author: Author) -> Entry:
+            return binding(balance, stating(rows, self.dataset, facts, beside), author)
+
+        return self._act(act, reason, alone=True)
 
     def write_off(self, number: int, *, reason: str) -> Entry:
         """Count a reservation that nobody will settle as spent, all of it. Nothing is credited."""
-        _require_reason(reason)
-        ledger = self.ledger
-        with ledger._store.writing(self.dataset) as rows:
+
+        def act(rows: Rows, _: Balance, author: Author) -> Entry:
             there = [it for it in rows.find(self.dataset, number=number) if it.number == number]
             if not there or there[0].kind != RESERVE:
                 raise ValueError(f"entry {number} of data set {self.dataset!r} is no reservation")
@@ -132,10 +131,10 @@ class Steward:
                     f"reservation {number} of data set {self.dataset!r} was ended by entry "
                     f"{ended.number} ({ended.kind}) already"
                 )
-            balance, _ = ledger._balance(rows, self.dataset, there[0].person)
-            entry = writing_off(balance, there[0], ledger._author("", reason, self.person))
-            rows.append(entry)
-        return entry
+            balance, _found = self.ledger._balance(rows, self.dataset, there[0].person)
+            return writing_off(balance, there[0], author)
+
+        return self._act(act, reason)
 
     def balance_of(self, person: str) -> Balance:
         """The last entry, and the last of a person: what they spent is in `person_spent`."""
@@ -157,13 +156,13 @@ class Steward:
         with self.ledger._store.reading() as rows:
             return rows.book(self.dataset, last, kind=[WRITE_OFF])
 
-    def _act(self, act: Act, reason: str, concerned: str = "") -> Entry:
-        if not concerned:
-            _require_reason(reason)
+    def _act(self, act: Act, reason: str, concerned: str = "", *, alone: bool = False) -> Entry:
+        if not (concerned or reason.strip()):
+            raise ValueError("reason must say why: it is kept in the ledger")
         ledger = self.ledger
-        with ledger._store.writing(self.dataset) as rows:
+        with ledger._store.writing(self.dataset, alone) as rows:
             balance, _ = ledger._balance(rows, self.dataset, concerned)
-            entry = act(balance, ledger._author(concerned, reason, self.person))
+            entry = act(rows, balance, ledger._author(concerned, reason, self.person))
             rows.append(entry)
         return entry
 
@@ -189,8 +188,3 @@ def _moment(before: str) -> str:
     except (ValueError, OverflowError):
         raise ValueError(f"before must be a time such as 2026-11-01, not {before!r}") from None
     return moment.isoformat(timespec="microseconds")
-
-
-def _require_reason(reason: str) -> None:
-    if not reason.strip():
-        raise ValueError("reason must say why: it is kept in the ledger")

@@ -506,8 +506,9 @@ class Store:
         self._require_file()
         begun = self._alone() if alone else self._locking()
         with self._plain_errors(), begun as connection:
-            if not (self._is_current or alone):
-                _let_migrations_end(connection)
+            if not (self._is_current or alone) and connection.dialect.name == "postgresql":
+                # Wait until no migration is under way, and let none begin in this transaction.
+                connection.execute(sql.select(sql.func.pg_advisory_xact_lock_shared(_CREATING)))
             rows = Rows(connection, self._current(self._layout(connection) or THIRD))
             rows.lock(dataset)
             yield rows
@@ -599,12 +600,6 @@ class Store:
             raise LedgerError(
                 f"the ledger {self.where} {trouble(error)}: nothing is released without it"
             ) from None
-
-
-def _let_migrations_end(connection: sql.Connection) -> None:
-    """Wait until no migration is under way, and let none begin in this transaction."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(sql.select(sql.func.pg_advisory_xact_lock_shared(_CREATING)))
 
 
 def _make_tables(connection: sql.Connection) -> None:
