@@ -9,7 +9,7 @@ the public domain alone; after the count of counts it also depends on which grou
 """
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -82,9 +82,8 @@ class CountsInEngine(PrivateCounts):
     """The public domain, where it was stated here; None where it is a table in the engine."""
     numbers: range | None
     """The numbers that items are called by, where absent ones have no row; None if all have one."""
-    values: Integers
-    sizes: Integers
-    """The count of counts of the frozen rows."""
+    tallied: Integers
+    """The count of counts of the frozen rows: rows of a count and how many items have it."""
     sensitivity: Fraction
     monotonic: bool
     origin: Question | None
@@ -94,6 +93,16 @@ class CountsInEngine(PrivateCounts):
     step: Fraction = Fraction(1)
     unknown: bool = False
 
+    @property
+    def values(self) -> Integers:
+        """The counts that occur among the frozen rows."""
+        return self.tallied[:, 0]
+
+    @property
+    def stored(self) -> int:
+        """How many items have a row."""
+        return int(self.tallied[:, 1].sum())
+
     def close(self) -> None:
         """Let go of everything; also done when these answers are no longer used."""
         self.kept.close()
@@ -101,14 +110,13 @@ class CountsInEngine(PrivateCounts):
     @property
     def absent(self) -> int:
         """How many items of the domain have no row."""
-        return 0 if self.numbers is None else len(self.numbers) - int(self.sizes.sum())
+        return 0 if self.numbers is None else len(self.numbers) - self.stored
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("answers in an engine cannot be copied or pickled: count where they go")
 
     def __len__(self) -> int:
-        stored = int(self.sizes.sum()) if self.numbers is None else len(self.numbers)
-        return known_size(self, stored)
+        return known_size(self, self.stored + self.absent)
 
     @property
     def smallest(self) -> int:
@@ -123,9 +131,10 @@ class CountsInEngine(PrivateCounts):
     def groups(self) -> Groups:
         """The count of counts; absent items are one more group, at 0."""
         self.kept.require_open()
-        if not self.absent:
-            return Groups(self.values, self.sizes, self._find)
-        return Groups(np.append(self.values, 0), np.append(self.sizes, self.absent), self._find)
+        tallied = self.tallied
+        if self.absent:
+            tallied = np.append(tallied, [[0, self.absent]], axis=0)
+        return Groups(tallied[:, 0], tallied[:, 1], self._find)
 
     def _find(self, groups: Integers, places: Integers) -> Found:
         stored = groups < self.values.size
@@ -142,10 +151,11 @@ class CountsInEngine(PrivateCounts):
         that one is wanted. On average only a few numbers are drawn for each winner.
         """
         found: list[int] = []
+        numbers = self.numbers or range(0)
         while len(found) < many:
             likely = 2 * (many - len(found)) * len(self) // self.absent + 8
             drawn = secure_bits().distinct(min(likely, len(self), _DRAWN_AT_ONCE), len(self))
-            fresh = [item for at in drawn.tolist() if (item := self._numbers[at]) not in known]
+            fresh = [item for at in drawn.tolist() if (item := numbers[at]) not in known]
             if not fresh:
                 continue
             absent = self.engine.list_items(fresh).join(self.frozen, on="item", how="anti")
@@ -154,21 +164,11 @@ class CountsInEngine(PrivateCounts):
             known |= dict.fromkeys(found)
         return found
 
-    @property
-    def _numbers(self) -> range:
-        if self.numbers is None:
-            raise TypeError("only a range can have absent items without rows")
-        return self.numbers
-
     def _found(self, items: Any) -> Found:
         if self.labels is None:  # what nobody stated is called alike, whatever its column's type
             named = map(text_of, items) if self.unknown else items
             return Found(np.full(len(items), -1, dtype=np.int64), tuple(named))
-        return self._at(self._positions(np.array(items)))
-
-    def _positions(self, items: Any) -> Integers:
-        """Where in the domain these items are, as the frozen table calls them."""
-        return positions_in(self.numbers, items)
+        return self._at(positions_in(self.numbers, np.array(items)))
 
     def _expand(self) -> Integers:
         """Every count crosses the wire."""
@@ -201,7 +201,7 @@ class CountsInEngine(PrivateCounts):
         """Rows of a range in its order, with what is absent in between."""
         low = 0
         for batch in self._batches_and_end(frame):
-            positions = self._positions(batch["item"])
+            positions = positions_in(self.numbers, batch["item"])
             high = int(positions[-1]) + 1 if positions.size else len(self)
 
             def found(places: Integers, low: int = low) -> Found:
@@ -216,8 +216,7 @@ class CountsInEngine(PrivateCounts):
 
         Which absent item stands at a place is drawn only when that place is named.
         """
-        present = int(self.sizes.sum())
-        places, _ = secure_bits().scattered(present, len(self))
+        places, _ = secure_bits().scattered(self.stored, len(self))
         low = done = 0
         known: dict[int, None] = {}
         for batch in self._batches_and_end(frame):
@@ -271,18 +270,22 @@ def count_in_engine(
     frozen, tallied = quietly(lambda: freeze(engine, wanted(), resources), refusal)
     labels = domain.labels if isinstance(domain, Domain) else None
     numbers = labels if isinstance(labels, range) else None
+    return _answers(engine, tallied, labels, numbers, facts, resources)(frozen, tallied)
+
+
+def _answers(
+    engine: Engine,
+    tallied: Integers,
+    labels: range | tuple[Any, ...] | None,
+    numbers: range | None,
+    facts: dict[str, Any],
+    resources: ExitStack,
+) -> Callable[[Lazy, Integers], CountsInEngine]:
+    """How frozen rows and their count of counts become answers, if there are items at all."""
     if not tallied.size and numbers is None and not facts.get("unknown"):
         raise ValueError("domain must not be empty")
-    return CountsInEngine(
-        engine=engine,
-        frozen=frozen,
-        labels=labels,
-        numbers=numbers,
-        values=tallied[:, -2].copy(),
-        sizes=tallied[:, -1].copy(),
-        kept=Kept(engine, resources.pop_all()),
-        **facts,
-    )
+    own = facts | {"labels": labels, "numbers": numbers, "kept": Kept(engine, resources.pop_all())}
+    return lambda frozen, tallied: CountsInEngine(engine, frozen, tallied=tallied, **own)
 
 
 def freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, Integers]:
@@ -324,10 +327,8 @@ def count_bounded(
     `count_in_engine`; with groups a domain is stated, or whatever is present.
     """
     plain = quietly(lambda: engine.plain(rows), UNREADABLE)
-    wanted, of_groups = (
-        narrow_rows(engine, plain, domain),
-        narrow_groups(engine, plain, groups),
-    )
+    wanted = narrow_rows(engine, plain, domain)
+    of_groups = narrow_groups(engine, plain, groups)
     labels = domain.labels if isinstance(domain, Domain) else None
     size = None if labels is None else len(labels)
 
@@ -347,19 +348,13 @@ def count_bounded(
     numbers = labels if labels is None or isinstance(labels, range) else range(len(labels))
     if groups is not None and size is not None and size * len(groups.labels) <= FETCHED:
         return _fetched(engine, frozen, groups.labels, labels, numbers, facts)
-    if not tallied.size and labels is None and not facts["unknown"]:
-        raise ValueError("domain must not be empty")
-    common = facts | {"engine": engine, "labels": labels, "numbers": numbers}
-    common |= {"kept": Kept(engine, resources.pop_all())}
+    answers = _answers(engine, tallied, labels, numbers, facts, resources)
     if groups is None:
-        return CountsInEngine(
-            frozen=frozen, values=tallied[:, 0].copy(), sizes=tallied[:, 1].copy(), **common
-        )
+        return answers(frozen, tallied)
 
     def make(place: int) -> PrivateCounts:
-        own = tallied[tallied[:, 0] == place]
-        of_group = engine.of_group(frozen, place)
-        return CountsInEngine(frozen=of_group, values=own[:, 1], sizes=own[:, 2], **common)
+        own = tallied[tallied[:, 0] == place, 1:]
+        return answers(engine.of_group(frozen, place), own)
 
     return CountsByGroup(tuple(groups.labels), make, question)
 
