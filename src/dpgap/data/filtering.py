@@ -38,7 +38,6 @@ from dpgap.data.values import form_of, is_number, judging, moment_of, number_of,
 from dpgap.question import (
     ORDERS,
     Clause,
-    Comparison,
     Filter,
     Joined,
     Literal,
@@ -63,7 +62,10 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None) -> Frame:
     """
     families = _families(frame, filter)
     for comparison in comparisons_of(filter.clause):
-        _require_fitting(filter, comparison, families[comparison.column])
+        name, is_ordered = comparison.column, comparison.sign in ORDERS
+        for literal in comparison.literals:
+            if problem := _misfit(literal, families[name], is_ordered=is_ordered):
+                raise filter.error_at(comparison, f"column {name!r} {problem}")
     if engine is not None:
         for name in filter.columns:
             if families[name] == "text":
@@ -122,14 +124,6 @@ def _family(kind: DType) -> str:
     return {nw.Boolean: "truth", nw.Date: "date"}.get(type(kind), "")
 
 
-def _require_fitting(filter: Filter, comparison: Comparison, family: str) -> None:
-    """Refuse literals that a column cannot be compared with."""
-    for literal in comparison.literals:
-        problem = _misfit(literal, family, is_ordered=comparison.sign in ORDERS)
-        if problem:
-            raise filter.error_at(comparison, f"column {comparison.column!r} {problem}")
-
-
 def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
     """Why a literal does not go with a column; nothing if it does."""
     if family in ("text", ANY):
@@ -172,20 +166,18 @@ class _Rows:
         """The rows that a clause matches."""
         mask = self._mask(clause)
         frame: Any = self._frame
-        if self._native:
-            frame = nw.from_native(self._with_native(frame.to_native()))
+        if self._native and self._kind.is_ibis():
+            frame = nw.from_native(frame.to_native().mutate(**self._native))
+        elif self._native:
+            import pandas  # type: ignore[import-untyped]
+
+            own = pandas.DataFrame(self._native)  # all at once, which is quick for hundreds
+            frame = nw.from_native(pandas.concat([frame.to_native(), own], axis=1))
         if self._numbers:
             frame = frame.with_columns(**self._numbers)
         kept: Frame = frame.filter(mask)
-        own = [*self._native, *self._numbers]
-        return kept.drop(own) if own else kept
-
-    def _with_native(self, native: Any) -> Any:
-        if self._kind.is_ibis():
-            return native.mutate(**self._native)
-        import pandas  # type: ignore[import-untyped]
-
-        return pandas.concat([native, pandas.DataFrame(self._native)], axis=1)  # quick for hundreds
+        added = [*self._native, *self._numbers]
+        return kept.drop(added) if added else kept
 
     def _add(self, columns: dict[str, Any], column: Any) -> nw.Expr:
         """One more column beside those of the frame."""
@@ -220,11 +212,8 @@ class _Rows:
         if self._kind.is_polars() and isinstance(kind, nw.Datetime) and kind.time_zone:
             kind = nw.Datetime(kind.time_unit, "UTC")
             column = column.dt.convert_time_zone("UTC")
-        return query.moments(column, kind, in_sql=self._is_in_sql)
-
-    @property
-    def _is_in_sql(self) -> bool:
-        return isinstance(self._frame, nw.LazyFrame) and not self._kind.is_polars()
+        in_sql = isinstance(self._frame, nw.LazyFrame) and not self._kind.is_polars()
+        return query.moments(column, kind, in_sql=in_sql)
 
     def _reading_of_numbers(self, name: str) -> Reading:
         column = nw.col(name)

@@ -186,8 +186,12 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
         from dpgap.data.engines.ibis import require_faithful
     except ImportError:
         raise ImportError(f"tables in databases need Ibis: {how_to_get('postgres')}") from None
-    connection = urlunsplit(parts._replace(query=urlencode(options)))
-    database = quietly(lambda: _connect(ibis, connection), _UNREACHABLE)
+
+    def connect() -> Any:
+        with suppress(ImportError):  # a package for this kind of database is missing
+            return ibis.connect(urlunsplit(parts._replace(query=urlencode(options))))
+
+    database = quietly(connect, _UNREACHABLE)
     if database is None:
         is_postgres = parts.scheme in ("postgres", "postgresql")
         other = f"pip install 'ibis-framework[{parts.scheme}]'"
@@ -213,14 +217,6 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     require_columns(list(public.columns), column)
     beside = table_address(parts, options, {"schema": home, "table": own})
     return source._replace(domain=public.select(column), domain_address=beside)
-
-
-def _connect(ibis: Any, connection: str) -> Any:
-    """A connection; None where a package that it needs is missing."""
-    try:
-        return ibis.connect(connection)
-    except ImportError:
-        return None
 
 
 def _read_url(url: str) -> tuple[SplitResult, dict[str, str]]:
@@ -273,7 +269,6 @@ _MAX_LINE = 1 << 24
 _MAX_HEADER = 1 << 20
 _BYTES_AT_ONCE = 1 << 16
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_SPACE = ord(" ")
 
 
 def kind_of(path: str) -> str | None:
@@ -455,7 +450,8 @@ def _from_json(path: str, names: dict[str, str]) -> str:
     Nothing is asked of all lines together. The first of two equal keys counts. 7, 7.0, 7e0 and "7"
     are "7". Objects, lists and NaN are no values, and a line that is no JSON is no object.
     """
-    pointers = ", ".join(_sql_text(_pointer(name)) for name in names.values())
+    escaped = (name.replace("~", "~0").replace("/", "~1") for name in names.values())
+    pointers = ", ".join(_sql_text(f"/{name}") for name in escaped)  # to keys of an object
     values = ", ".join(
         f"{_JSON_TEXT.format(place=place)} AS {quoted(alias)}"
         for place, alias in enumerate(names, 1)
@@ -469,11 +465,6 @@ def _from_json(path: str, names: dict[str, str]) -> str:
                 FROM read_ndjson_objects({_literal(path)}, ignore_errors = true,
                     maximum_object_size = {_MAX_LINE}, hive_partitioning = false))
             WHERE json_type(json) = 'OBJECT')"""
-
-
-def _pointer(name: str) -> str:
-    """The JSON pointer to a key of an object."""
-    return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
 def _require_no_mark(path: str) -> None:
@@ -566,7 +557,7 @@ def _last_turns(data: bytes, borders: bytes) -> tuple[int, bool]:
 
 def _before_spaces(data: bytes, end: int) -> int:
     """Where the data before `end` end, without spaces."""
-    while end and data[end - 1] == _SPACE:
+    while end and data[end - 1 : end] == b" ":
         end -= 1
     return end
 
@@ -646,21 +637,15 @@ def _in_arrow(table: Any, names: list[str]) -> Any:
 
 
 def _in_pandas(table: Any, names: list[str]) -> Any:
-    return table.assign(**{name: _of_pandas(table[name]) for name in names})
+    for name in names:
+        kind = table[name].dtype
+        if type(kind).__name__ == "ArrowDtype" or getattr(kind, "storage", "") == "pyarrow":
+            import pyarrow
 
-
-def _of_pandas(column: Any) -> Any:
-    kind = column.dtype
-    if type(kind).__name__ != "ArrowDtype" and getattr(kind, "storage", "") != "pyarrow":
-        return column  # texts of Python
-    import pandas  # type: ignore[import-untyped]
-    import pyarrow
-
-    given = pyarrow.array(column.array)
-    valid = _valid(given)
-    if valid is given:
-        return column
-    return pandas.Series(kind.__from_arrow__(valid), index=column.index)
+            given = pyarrow.array(table[name].array)
+            if (valid := _valid(given)) is not given:
+                table = table.assign(**{name: kind.__from_arrow__(valid)})
+    return table
 
 
 def _in_polars(frame: Any, names: list[str]) -> Any:

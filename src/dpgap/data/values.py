@@ -39,7 +39,7 @@ _SPANS = {"W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60
 _SPANS |= {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 """How many nanoseconds."""
 _FIRST_DAY, _UTC = date(1970, 1, 1).toordinal(), "+00:00"
-_OF_PANDAS = ("Period", "Interval")
+_NUMBERS = int | float | Decimal | np.integer | np.floating
 
 
 def form_of(value: object) -> str | None:
@@ -51,9 +51,8 @@ def form_of(value: object) -> str | None:
     ('2024-02-29', '2024-02-29T12:00:00+00:00', None)
     """
     kind = type(value)
-    write = _EXACT.get(kind)
     try:
-        return (write or _writer(kind))(value)
+        return (_EXACT.get(kind) or _writer(kind))(value)
     except Exception:  # whatever a value does when it is asked, it is none
         return None
 
@@ -64,12 +63,11 @@ def number_of(value: Any) -> float:
     try:
         if issubclass(kind, complex | np.complexfloating):
             return float(value.real) if value.imag == 0 else math.nan
-        is_number = issubclass(kind, int | float | Decimal | np.integer | np.floating)
-        return (
-            float(value) if is_number and not issubclass(kind, bool | np.timedelta64) else math.nan
-        )
+        if issubclass(kind, _NUMBERS) and not issubclass(kind, bool | np.timedelta64):
+            return float(value)
     except Exception:
         return math.nan
+    return math.nan
 
 
 def moment_of(value: Any) -> tuple[bool, int] | None:
@@ -104,13 +102,9 @@ def _instant(value: Any) -> tuple[bool, int] | None:
 
 def _writer(kind: type) -> Callable[[Any], str | None]:
     """How values of a type become text; the types of others are never asked."""
-    if kind.__name__ in _OF_PANDAS and kind.__module__.split(".")[0] == "pandas":
+    if kind.__name__ in ("Period", "Interval") and kind.__module__.split(".")[0] == "pandas":
         return str
-    return next((write for base, write in _WRITERS if issubclass(kind, base)), _nothing)
-
-
-def _nothing(_: object) -> None:
-    return None
+    return next((write for base, write in _WRITERS if issubclass(kind, base)), lambda _: None)
 
 
 def _text(value: str) -> str:
@@ -118,10 +112,6 @@ def _text(value: str) -> str:
     if not text.isascii():
         text.encode()  # fails where it is no UTF-8
     return text
-
-
-def _truth(value: Any) -> str:
-    return "true" if bool(value) else "false"
 
 
 def _whole(value: int) -> str | None:
@@ -141,11 +131,6 @@ def _long_float(value: Any) -> str | None:
     return (
         _whole(int(value)) if np.isfinite(value) and value == value // 1 else _float(float(value))
     )
-
-
-def _complex(value: complex) -> str | None:
-    """What pandas makes of all numbers of a column, if one of them is complex."""
-    return _float(float(value.real)) if value.imag == 0 else None
 
 
 def _decimal(value: Decimal) -> str | None:
@@ -204,17 +189,18 @@ def _seconds(nanoseconds: int) -> str:
 
 
 _EXACT: dict[type, Callable[[Any], str | None]] = {str: _text, int: _whole, float: _float}
-"""What nearly all values are."""
+"""What nearly all values are. A cache of types would tell which ones there were before."""
 _WRITERS: tuple[tuple[Any, Callable[[Any], str | None]], ...] = (
     (str, _text),
-    (bool | np.bool_, _truth),
+    (bool | np.bool_, lambda value: "true" if bool(value) else "false"),
     (int, _whole),
     (np.datetime64 | date, _moment),
     (np.timedelta64, _numpy_span),
     (np.integer, lambda value: _whole(int(value))),
     (float, _float),
     (np.floating, _long_float),
-    (complex | np.complexfloating, _complex),
+    # What pandas makes of all numbers of a column, if one of them is complex.
+    (complex | np.complexfloating, lambda it: _float(float(it.real)) if it.imag == 0 else None),
     (Decimal, _decimal),
     (time, _time),
     (timedelta, _span),
