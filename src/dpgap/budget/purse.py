@@ -6,7 +6,6 @@ program opens a ledger.
 """
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -52,21 +51,18 @@ class Purse(ProcessBound):
                     f"or begin with more than {self._total}"
                 )
             self._spent += wanted
-        return _SetAside(wanted, self._give_back)
-
-    def _give_back(self, amount: Amount) -> None:
-        with self._one_at_a_time:
-            self._spent -= amount
+        return _SetAside(wanted, self)
 
 
 @dataclass(slots=True)
 class _SetAside:
-    """An amount that one release may use, and whom to give the rest."""
+    """An amount that one release may use, and what it was taken from."""
 
     amount: Amount
-    give_back: Callable[[Amount], None]
+    purse: Purse
 
     def settle(self, epsilon: Fraction) -> None:
         """Give back what was not used, once; δ stays spent."""
         rest, self.amount = self.amount.epsilon - epsilon, Amount(epsilon)
-        self.give_back(Amount(max(rest, Fraction(0))))
+        with self.purse._one_at_a_time:
+            self.purse._spent -= Amount(max(rest, Fraction(0)))

@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Number
@@ -120,10 +120,8 @@ def read_domain(domain: object) -> Domain:
         return domain
     if isinstance(domain, range):
         return _numbers(domain)
-    if isinstance(domain, Path):
+    if isinstance(domain, str | Path):
         return _of_text(str(domain))
-    if isinstance(domain, str):
-        return _of_text(domain)
     for name in ("to_list", "tolist", "to_pylist"):
         if hasattr(domain, name):  # a column, which may well repeat its items
             return warn_of_oddities(domain_of(getattr(domain, name)(), _LIST))
@@ -210,15 +208,10 @@ def whole(item: object) -> int | None:
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
-def is_within(number: int) -> bool:
-    """Whether a range may hold a number."""
-    return abs(number) < 1 << 62
-
-
 def _numbers(labels: range) -> Domain:
     if not labels:
         raise ValueError("domain must not be empty: the first number must not exceed the last")
-    if not (is_within(labels[0]) and is_within(labels[-1])):
+    if max(abs(labels[0]), abs(labels[-1])) >= 1 << 62:
         raise ValueError("domain must lie within ±2^62")
     if len(labels) > MAX_STEPS:
         raise ValueError("domain must have at most 2^60 items")
@@ -327,32 +320,22 @@ def _hash(value: Any) -> str:
 
 def refuse_own_column(table: Any, item: str | None, domain: Any, name: str = "domain") -> None:
     """Refuse a domain that is the table or a column of it; `name` is what the user calls it."""
-    if is_url(table):
-        own = table_named_by(table)
-        is_own = isinstance(domain, str) and domain.rpartition(":")[0] == own
-    elif isinstance(table, str | os.PathLike):
-        is_own = _is_same_file(os.fspath(table), domain)
-    else:
-        table, domain = (nw.to_native(each, pass_through=True) for each in (table, domain))
-        is_own = table is domain or _is_told(_is_same_expression, table, item, domain)
+    is_own = False
+    with suppress(Exception):  # two things that cannot be compared are not the same
+        is_own = _is_own_column(table, item, domain)
     if is_own:
         raise ValueError(_OWN_COLUMN.format(name=name))
 
 
-def _is_told(test: Callable[[Any, str | None, Any], bool], *given: Any) -> bool:
-    """What a test says; two things that cannot be compared are not the same."""
-    with suppress(Exception):
-        return test(*given)
-    return False
-
-
-def _is_same_file(table: str, domain: object) -> bool:
-    if not isinstance(domain, str | os.PathLike):
-        return False
-    path, colon, _ = os.fspath(domain).rpartition(":")
-    with suppress(OSError, ValueError):
-        return bool(colon) and is_table(path) and os.path.samefile(table, path)
-    return False
+def _is_own_column(table: Any, item: str | None, domain: Any) -> bool:
+    if is_url(table):
+        own = table_named_by(table)
+        return isinstance(domain, str) and domain.rpartition(":")[0] == own
+    if isinstance(table, str | os.PathLike):
+        path = os.fspath(domain).rpartition(":")[0]
+        return is_table(path) and os.path.samefile(table, path)
+    table, domain = (nw.to_native(each, pass_through=True) for each in (table, domain))
+    return table is domain or _is_same_expression(table, item, domain)
 
 
 def _is_same_expression(table: Any, item: str | None, domain: Any) -> bool:

@@ -93,7 +93,9 @@ class DuckDB(Engine):
         return self._collect(self._sql(look_up(self._tables[id(native)], wanted)).to_native())
 
     def _one_by_one(self, name: str, wanted: Sequence[Member]) -> str:
-        order = "" if self._keeps_order() else "ORDER BY item"
+        setting = self._sql("SELECT current_setting('preserve_insertion_order') AS kept")
+        ((keeps_order,),) = setting.to_native().fetchall()
+        order = "" if keeps_order else "ORDER BY item"
         return " UNION ALL ".join(
             f"(SELECT item, units, {place} AS place FROM {name} WHERE units = {units} "
             f"{order} LIMIT 1 OFFSET {place})"
@@ -109,10 +111,6 @@ class DuckDB(Engine):
             FROM (SELECT item, units, row_number() OVER (PARTITION BY units) - 1 AS place
                 FROM {name} WHERE units IN (SELECT units FROM wanted))
             JOIN wanted USING (units, place)"""
-
-    def _keeps_order(self) -> bool:
-        setting = self._sql("SELECT current_setting('preserve_insertion_order') AS kept")
-        return bool(setting.to_native().fetchall()[0][0])
 
 
 def _run(relation: Any, query: str, view: str = "dpgap_unused") -> Any:

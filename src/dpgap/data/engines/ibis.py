@@ -60,18 +60,14 @@ def require_faithful(database: Any) -> None:
     Literals would say something else, or become SQL; and letters that cannot be told would be an
     error for whoever has them.
     """
-    if _encodings(database) - {"UTF8"}:
-        raise ValueError(_UNFAITHFUL)
+    if database.name == "postgres":  # in which encodings it keeps text, and tells it
+        sides = ("server_encoding", "client_encoding")
+        if any(database.con.info.parameter_status(each) != "UTF8" for each in sides):
+            raise ValueError(_UNFAITHFUL)
     row = ibis.literal(_AS_WRITTEN).as_table()
     said = quietly(lambda: database.to_pyarrow(row)[0].to_pylist(), UNREADABLE)
     if said != [_AS_WRITTEN]:
         raise ValueError(_UNFAITHFUL)
-
-
-def _encodings(database: Any) -> set[str | None]:
-    """In which encodings PostgreSQL keeps text, and tells it; it has said so by itself."""
-    sides = ("server_encoding", "client_encoding") if database.name == "postgres" else ()
-    return {database.con.info.parameter_status(each) for each in sides}
 
 
 class Ibis(Engine):
@@ -111,20 +107,15 @@ class Ibis(Engine):
         return bool(total == sum(_STEPS))
 
     def merges(self, column: Lazy) -> bool:
-        if self._database.name == "postgres" and (kind := self._type(column)) not in _TEXT_TYPES:
-            return not self._is_enumeration(kind)  # types of extensions compare as they please
+        if self._database.name == "postgres":
+            query = ibis.to_sql(column.head(0).to_native(), dialect="postgres")
+            with closing(self._database.raw_sql(str(query))) as cursor:
+                kind = int(cursor.description[0].type_code)
+            if kind not in _TEXT_TYPES:  # enumerations; types of extensions compare as they please
+                named = f"SELECT typtype::text FROM pg_type WHERE oid = {kind}"
+                with closing(self._database.raw_sql(named)) as cursor:
+                    return bool(cursor.fetchone()[0] != "e")
         return Engine.merges(self, column)
-
-    def _type(self, column: Lazy) -> int:
-        """The number by which PostgreSQL knows the type of a column."""
-        query = ibis.to_sql(column.head(0).to_native(), dialect="postgres")
-        with closing(self._database.raw_sql(str(query))) as cursor:
-            return int(cursor.description[0].type_code)
-
-    def _is_enumeration(self, kind: int) -> bool:
-        named = f"SELECT typtype::text FROM pg_type WHERE oid = {kind}"
-        with closing(self._database.raw_sql(named)) as cursor:
-            return bool(cursor.fetchone()[0] == "e")
 
     def plain(self, frame: Lazy) -> Lazy:
         """The same rows; in PostgreSQL text of a fixed width without what fills it up."""

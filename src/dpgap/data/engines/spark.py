@@ -8,7 +8,7 @@ that holds it is looked at.
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from typing import Any
 
@@ -127,12 +127,13 @@ class Spark(Engine):
     @contextmanager
     def quiet(self) -> Iterator[None]:
         """Keep the driver and PySpark from logging the rows on which a task failed."""
-        with _silent(_python_loggers()):
-            if hasattr(self._session, "_jvm"):
-                with self._quiet_driver():
-                    yield
-            else:  # Spark Connect: the driver is on the server
-                yield
+        with ExitStack() as later:
+            for logger in _python_loggers():
+                later.callback(setattr, logger, "disabled", logger.disabled)
+                logger.disabled = True
+            if hasattr(self._session, "_jvm"):  # else Spark Connect: the driver is on the server
+                later.enter_context(self._quiet_driver())
+            yield
 
     @contextmanager
     def _quiet_driver(self) -> Iterator[None]:
@@ -164,15 +165,3 @@ def _python_loggers() -> list[logging.Logger]:
         return []
     names = "DataFrameQueryContextLogger", "SQLQueryContextLogger"
     return [PySparkLogger.getLogger(name) for name in names]
-
-
-@contextmanager
-def _silent(loggers: list[logging.Logger]) -> Iterator[None]:
-    before = [logger.disabled for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.disabled = True
-        yield
-    finally:
-        for logger, was in zip(loggers, before, strict=True):
-            logger.disabled = was
