@@ -25,6 +25,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpgap._package import public
+from dpgap.budget import requests
 from dpgap.budget.account import Amount, Answered, Request, granted, rounded_up
 from dpgap.budget.entries import (
     RESERVE,
@@ -39,27 +40,7 @@ from dpgap.budget.entries import (
     settling,
 )
 from dpgap.budget.entries import LedgerError as LedgerError
-from dpgap.budget.requests import (
-    Quota,
-    answered_by,
-    asked_by,
-    beside,
-    charged_before,
-    document_of,
-    edited_documents,
-    facts_of,
-    look_alike,
-    reference_of,
-    refuse_beyond,
-    refuse_contradiction,
-    refuse_if_not_private,
-    refuse_if_under_way,
-    require_name,
-    require_words,
-    stated_facts,
-    stating,
-    system_user,
-)
+from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
 from dpgap.budget.store import Document, Outline, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
@@ -110,30 +91,30 @@ class Ledger:
         "add-or-remove". A second budget for the same table and unit is refused, unless `beside`
         names the data set that has the other. `reason` is kept.
         """
-        name = require_name(dataset)
+        name = requests.require_name(dataset)
         total = granted(epsilon, delta)
-        facts = stated_facts(table, unit, neighbours, columns)
+        facts = requests.stated_facts(table, unit, neighbours, columns)
         with self._store.creating() as rows:
             if last := rows.find(name):
                 raise ValueError(f"dataset {name!r} has a budget already: {last[-1].granted}")
-            other = look_alike(name, rows.datasets())
+            other = requests.look_alike(name, rows.datasets())
             if other is not None:
                 raise ValueError(
                     f"dataset {name!r} looks like {other!r}, which has a budget already"
                 )
-            extra = stating(rows, name, facts, beside)
+            extra = requests.stating(rows, name, facts, beside)
             rows.append(opening(name, total, self._author("", reason), extra))
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":
         """The account of the data set called `dataset`; pass it as `account=` to a release."""
-        name = require_name(dataset)
+        name = requests.require_name(dataset)
         self._last(name)
         return LedgerAccount(self, name)
 
     def steward(self, dataset: str) -> Steward:
         """What may be done with the budget of `dataset` besides spending it."""
-        name = require_name(dataset)
+        name = requests.require_name(dataset)
         self._last(name)
         return Steward(self, name)
 
@@ -145,14 +126,14 @@ class Ledger:
     def people(self, dataset: str) -> list[Entry]:
         """The last entry of each person: their `person_spent` and `allowance` as of now."""
         with self._store.reading() as rows:
-            return rows.people(require_name(dataset))
+            return rows.people(requests.require_name(dataset))
 
     def beside(self, dataset: str) -> list[str]:
         """The other data sets whose budget is for the same table and unit as that of `dataset`."""
-        name = require_name(dataset)
+        name = requests.require_name(dataset)
         with self._store.reading() as rows:
             found = require_entry(rows.find(name), name, self._store.where)
-            return beside(rows, name, facts_of(rows, found))
+            return requests.beside(rows, name, requests.facts_of(rows, found))
 
     def entries(
         self, dataset: str, *, last: int | None = None, before: int | None = None
@@ -162,12 +143,12 @@ class Ledger:
         The oldest entry comes first. With `before`, only entries of a smaller number count.
         """
         with self._store.reading() as rows:
-            return rows.book(require_name(dataset), last, before)
+            return rows.book(requests.require_name(dataset), last, before)
 
     def outline(self, dataset: str) -> Outline:
         """The book of a data set in some hundred of its entries, however long it is."""
         with self._store.reading() as rows:
-            return rows.outline(require_name(dataset))
+            return rows.outline(requests.require_name(dataset))
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
@@ -175,7 +156,7 @@ class Ledger:
         `dataset` names the one book. `head` is a hash that `LedgerAccount.head` gave earlier, kept
         in another place.
         """
-        names = self.datasets() if dataset is None else [require_name(dataset)]
+        names = self.datasets() if dataset is None else [requests.require_name(dataset)]
         found: list[str] = []
         is_there = False
         for name in names:
@@ -184,7 +165,7 @@ class Ledger:
             except UnreadableEntry as error:
                 found.append(f"{name}: {error}")
                 continue
-            lost = edited_documents(self._store, name, book)
+            lost = requests.edited_documents(self._store, name, book)
             found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
             is_there = is_there or any(entry.hash == head for entry in book)
         with self._store.reading() as rows:
@@ -228,10 +209,10 @@ class Ledger:
 
     def _user(self) -> str:
         """Whose request it is unless somebody says so: the database's user, else the system's."""
-        return self._store.user or system_user()
+        return self._store.user or requests.system_user()
 
     def _author(self, person: str, reason: str = "", actor: str | None = None) -> Author:
-        who = f"{system_user()}@{platform.node()}"
+        who = f"{requests.system_user()}@{platform.node()}"
         at = datetime.now(UTC).isoformat(timespec="microseconds")
         return Author(who, at, person, reason, actor or self._user())
 
@@ -267,7 +248,7 @@ class LedgerAccount:
         """
         for name, words in (("person", person), ("key", key)):
             if words is not None:
-                require_words(name, words)
+                requests.require_words(name, words)
         said: dict[str, Any] = {"person": person, "reason": reason, "key": key}
         said |= {"joins": joins, "quota": quota}
         return replace(self, **{name: value for name, value in said.items() if value})
@@ -283,21 +264,22 @@ class LedgerAccount:
         )
         key = request.key if self.key is None else self.key
         if key is not None:
-            require_words("key", key)
-        refuse_if_not_private(request.facts)
+            requests.require_words("key", key)
+        requests.refuse_if_not_private(request.facts)
         ledger, name, person = self.ledger, self.dataset, self.person or self.ledger._user()
         with ledger._store.writing(name) as rows:
             same = request.identity if self.joins else None
             balance, found = ledger._balance(rows, name, person, key=key, identity=same)
             for entry in (each for each in found if key is not None and each.key == key):
-                raise charged_before(rows, entry, request)
+                raise requests.charged_before(rows, entry, request)
             if same is not None:
-                refuse_if_under_way(rows, found, same)
-            refuse_contradiction(name, facts_of(rows, balance.last), request.facts)
+                requests.refuse_if_under_way(rows, found, same)
+            stated = requests.facts_of(rows, balance.last)
+            requests.refuse_contradiction(name, stated, request.facts)
             if self.quota is not None:
-                refuse_beyond(rows, balance.last, person, self.quota)
+                requests.refuse_beyond(rows, balance.last, person, self.quota)
             author = ledger._author(person, self.reason, person)
-            extra = asked_by(request)
+            extra = requests.asked_by(request)
             entry = reserving(balance, charge.up(), request.purpose, author, key, extra)
             rows.append(entry)
         return LedgerReservation(ledger, entry)
@@ -305,13 +287,13 @@ class LedgerAccount:
     def paid(self, identity: str) -> str | None:
         """The newest document of a question, if it was ever paid for."""
         with self.ledger._store.reading() as rows:
-            return document_of(rows, self.dataset, identity=identity)
+            return requests.document_of(rows, self.dataset, identity=identity)
 
     def answered(self, key: str) -> Answered | None:
         """What became of the request with this key; None if it was never charged."""
         with self.ledger._store.reading() as rows:
             found = [each for each in rows.find(self.dataset, key=key) if each.key == key]
-            return answered_by(rows, found[0]) if found else None
+            return requests.answered_by(rows, found[0]) if found else None
 
     def requests(self, last: int, before: int | None = None) -> list[tuple[Entry, Entry | None]]:
         """The last few reservations and what ended each, if anything did; oldest first.
@@ -334,7 +316,7 @@ class LedgerAccount:
         with self.ledger._store.reading() as rows:
             settlement = rows.ending(self.dataset, number)
             place = number if settlement is None else settlement.number
-            kept = document_of(rows, self.dataset, number=place)
+            kept = requests.document_of(rows, self.dataset, number=place)
         if kept is None:
             raise ValueError(f"entry {number} of data set {self.dataset!r} has no document")
         return kept
@@ -343,7 +325,7 @@ class LedgerAccount:
     def facts(self) -> dict[str, Any] | None:
         """What the budget is for: "table", "unit", "neighbours" and "columns", if stated."""
         with self.ledger._store.reading() as rows:
-            return facts_of(rows, self.balance)
+            return requests.facts_of(rows, self.balance)
 
     @property
     def balance(self) -> Entry:
@@ -396,7 +378,7 @@ class LedgerReservation:
     @property
     def reference(self) -> dict[str, Any]:
         """Where the charge stands, for the release to state."""
-        return {**reference_of(self.entry), "time": self.entry.at[:19] + "Z"}
+        return {**requests.reference_of(self.entry), "time": self.entry.at[:19] + "Z"}
 
     def settle(self, epsilon: Fraction, document: str | None = None) -> None:
         """Record what the release did cost, and archive it, in one transaction, once and for all.

@@ -20,20 +20,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpgap.budget import entries
 from dpgap.budget.account import Amount, granted
-from dpgap.budget.entries import (
-    RESERVE,
-    WRITE_OFF,
-    Author,
-    Balance,
-    Entry,
-    allowing,
-    binding,
-    closing,
-    lowering,
-    raising,
-    writing_off,
-)
+from dpgap.budget.entries import RESERVE, WRITE_OFF, Author, Balance, Entry
 from dpgap.budget.requests import require_words, stated_facts, stating
 from dpgap.budget.store import Rows
 from dpgap.exact.parameters import Rational, rational
@@ -60,18 +49,18 @@ class Steward:
     def raise_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant more: a larger total ε, and δ if it is given."""
         return self._act(
-            lambda _, at, author: raising(at, _total(at, epsilon, delta), author), reason
+            lambda _, at, author: entries.raising(at, _total(at, epsilon, delta), author), reason
         )
 
     def lower_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant less: a smaller total, though never less than is spent and reserved."""
         return self._act(
-            lambda _, at, author: lowering(at, _total(at, epsilon, delta), author), reason
+            lambda _, at, author: entries.lowering(at, _total(at, epsilon, delta), author), reason
         )
 
     def close(self, *, reason: str) -> Entry:
         """Let nothing more be reserved, for good. What is under way can still be settled."""
-        return self._act(lambda _, at, author: closing(at, author), reason)
+        return self._act(lambda _, at, author: entries.closing(at, author), reason)
 
     def allow(
         self, person: str, epsilon: Rational, *, delta: Rational | None = None, reason: str = ""
@@ -91,7 +80,7 @@ class Steward:
 
         def act(_: Rows, balance: Balance, author: Author) -> Entry:
             given = _same_share(balance, whole) if part is None else part
-            return allowing(balance, Amount(whole, given).down(), author)
+            return entries.allowing(balance, Amount(whole, given).down(), author)
 
         return self._act(act, reason, person)
 
@@ -114,7 +103,7 @@ class Steward:
             raise ValueError("table, unit, neighbours or columns must be given")
 
         def act(rows: Rows, balance: Balance, author: Author) -> Entry:
-            return binding(balance, stating(rows, self.dataset, facts, beside), author)
+            return entries.binding(balance, stating(rows, self.dataset, facts, beside), author)
 
         return self._act(act, reason, alone=True)
 
@@ -132,7 +121,7 @@ class Steward:
                     f"{ended.number} ({ended.kind}) already"
                 )
             balance, _found = self.ledger._balance(rows, self.dataset, there[0].person)
-            return writing_off(balance, there[0], author)
+            return entries.writing_off(balance, there[0], author)
 
         return self._act(act, reason)
 

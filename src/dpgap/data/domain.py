@@ -229,11 +229,7 @@ def _of_text(domain: str) -> Domain:
         return warn_of_oddities(domain_of(column_of(path, column), words))
     if is_table(domain):
         raise ValueError(f"domain must name a column of that table, as in {domain}:column")
-    try:
-        exists = Path(domain).is_file()
-    except (OSError, ValueError):
-        exists = False
-    if not exists:
+    if not os.path.isfile(domain):
         raise ValueError(f"there is no file {domain!r}: a domain in text is {_IN_TEXT}")
     lines = quietly(
         lambda: _lines(Path(domain)),

@@ -287,10 +287,7 @@ def is_fimi(table: object) -> bool:
 
 def is_table(path: str) -> bool:
     """Whether `path` is a file of a kind that holds tables."""
-    try:
-        return kind_of(path) is not None and os.path.isfile(path)
-    except ValueError:
-        return False
+    return kind_of(path) is not None and os.path.isfile(path)
 
 
 @contextmanager
