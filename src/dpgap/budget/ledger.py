@@ -314,7 +314,7 @@ class LedgerAccount:
     def document(self, number: int) -> str:
         """What was released, by the number of the entry that reserved or settled it."""
         with self.ledger._store.reading() as rows:
-            settlement = rows.ending(self.dataset, number)
+            settlement = rows.entry(self.dataset, reservation=number)
             place = number if settlement is None else settlement.number
             kept = requests.document_of(rows, self.dataset, number=place)
         if kept is None:

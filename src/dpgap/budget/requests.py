@@ -29,7 +29,7 @@ from dpgap.budget.entries import (
     hash_of,
     read_number,
 )
-from dpgap.budget.store import Document, Rows, Store, findable
+from dpgap.budget.store import Document, Rows, Store
 from dpgap.question import Neighbours
 
 # --------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ from dpgap.question import Neighbours
 # on.
 
 
-_MAX_LENGTH = 200
+_LONGEST = 200
 
 # The letters that Unicode calls default-ignorable: nothing is drawn for them.
 _UNSEEN = re.compile(
@@ -54,8 +54,8 @@ def require_name(dataset: object) -> str:
     """The name in its one spelling, or an error if it is none."""
     if not isinstance(dataset, str):
         raise TypeError(f"dataset must be a name, not {type(dataset).__name__}")
-    if not (0 < len(dataset) <= _MAX_LENGTH and dataset.isprintable()):
-        raise ValueError(f"dataset must be a name of 1 to {_MAX_LENGTH} printable characters")
+    if not (0 < len(dataset) <= _LONGEST and dataset.isprintable()):
+        raise ValueError(f"dataset must be a name of 1 to {_LONGEST} printable characters")
     return unicodedata.normalize("NFC", dataset)
 
 
@@ -258,7 +258,6 @@ def _listed(columns: set[tuple[str, str]]) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-_LONGEST = 200
 _RELEASE = "dpgap release"
 """The format of release documents. A ledger keeps any text, but only these are read again."""
 _AT_ONCE = 50
@@ -286,7 +285,7 @@ def facts_of(rows: Rows, last: Entry) -> dict[str, Any] | None:
     """What the budget is for, as the entry states that the last one names."""
     if last.bound is None:
         return None
-    stating = _entry_at(rows, last.dataset, last.bound)
+    stating = rows.entry(last.dataset, number=last.bound)
     return None if stating is None else dict(stating.extra["facts"])
 
 
@@ -335,9 +334,9 @@ def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
     kept = rows.document(dataset, **wanted)
     if kept is None:
         return None
-    settlement = _entry_at(rows, dataset, kept.number)
+    settlement = rows.entry(dataset, number=kept.number)
     ended = None if settlement is None else settlement.reservation
-    reservation = None if ended is None else _entry_at(rows, dataset, ended)
+    reservation = None if ended is None else rows.entry(dataset, number=ended)
     is_sealed = all(it is not None and it.hash == it.seal() for it in (settlement, reservation))
     if settlement is None or not is_sealed or not _matches(kept, settlement, reservation):
         raise LedgerError(
@@ -408,13 +407,9 @@ def reference_of(reservation: Entry) -> dict[str, Any]:
     }
 
 
-def _entry_at(rows: Rows, dataset: str, number: int) -> Entry | None:
-    return next(iter(rows.book(dataset, number=[findable(number)])), None)
-
-
 def answered_by(rows: Rows, reservation: Entry) -> Answered:
     """What became of the request that made a reservation."""
-    ended = rows.ending(reservation.dataset, reservation.number)
+    ended = rows.entry(reservation.dataset, reservation=reservation.number)
     if ended is None:
         return Answered(reservation.number, UNDER_WAY, None)
     kept = document_of(rows, reservation.dataset, number=ended.number)

@@ -111,17 +111,17 @@ class Steward:
         """Count a reservation that nobody will settle as spent, all of it. Nothing is credited."""
 
         def act(rows: Rows, _: Balance, author: Author) -> Entry:
-            there = [it for it in rows.find(self.dataset, number=number) if it.number == number]
-            if not there or there[0].kind != RESERVE:
+            reservation = rows.entry(self.dataset, number=number)
+            if reservation is None or reservation.kind != RESERVE:
                 raise ValueError(f"entry {number} of data set {self.dataset!r} is no reservation")
-            ended = rows.ending(self.dataset, number)
+            ended = rows.entry(self.dataset, reservation=number)
             if ended is not None:
                 raise ValueError(
                     f"reservation {number} of data set {self.dataset!r} was ended by entry "
                     f"{ended.number} ({ended.kind}) already"
                 )
-            balance, _found = self.ledger._balance(rows, self.dataset, there[0].person)
-            return entries.writing_off(balance, there[0], author)
+            balance, _found = self.ledger._balance(rows, self.dataset, reservation.person)
+            return entries.writing_off(balance, reservation, author)
 
         return self._act(act, reason)
 

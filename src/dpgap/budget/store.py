@@ -349,7 +349,7 @@ class Rows:
         With an `identity`, a hash, also the last reservation that asked this question. They come in
         the order of their numbers, in one question to the database.
         """
-        place = None if number is None else findable(number)
+        place = None if number is None else _findable(number)
         sought = {"person": person or None, "key": key, "number": place, "identity": identity}
         given = {
             name: it for name, it in sought.items() if it is not None and name in self._table.c
@@ -390,9 +390,10 @@ class Rows:
         found = self._read(self._of(dataset).where(entry.number.in_(newest)))
         return sorted(found, key=lambda entry: entry.person)
 
-    def ending(self, dataset: str, number: int) -> Entry | None:
-        """The entry that settled a reservation or wrote it off, if there is one."""
-        return next(iter(self.book(dataset, reservation=[findable(number)])), None)
+    def entry(self, dataset: str, **wanted: int) -> Entry | None:
+        """The entry of a `number`, or that ended a `reservation`, if there is one."""
+        listed: dict[str, Any] = {name: [_findable(number)] for name, number in wanted.items()}
+        return next(iter(self.book(dataset, **listed)), None)
 
     def append(self, entry: Entry) -> None:
         """Write one entry."""
@@ -408,7 +409,7 @@ class Rows:
         """The document that an entry settled, or the newest of a question."""
         if self.layout == FIRST:
             return None
-        place = None if number is None else findable(number)
+        place = None if number is None else _findable(number)
         asked = {"number": place, "identity": identity}
         wanted = [_DOCUMENTS.c[name] == it for name, it in asked.items() if it is not None]
         found = _documents(dataset).where(*wanted).order_by(_DOCUMENTS.c.number.desc()).limit(1)
@@ -653,7 +654,7 @@ _USAGE = sql.select(
 )
 
 
-def findable(number: int) -> int:
+def _findable(number: int) -> int:
     """The number of an entry; one that no database can hold is the number of none."""
     return number if 0 <= number <= _MOST else -1
 
