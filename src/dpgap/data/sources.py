@@ -529,16 +529,15 @@ def _ends_in_quotes(path: str, delimiter: str) -> bool:
             # Quotes at the end, and what stands before them, go with the next chunk.
             data += chunk
             known = max(len(data.rstrip(b'" ' + borders)) - 1, 0)
-            more, is_all = _last_turns(data[:known], borders)
-            turns, data = more + (turns if is_all else 0), data[known:]
-    more, is_all = _last_turns(data, borders)
-    return (more + (turns if is_all else 0)) % 2 == 1
+            turns, data = _turns(data[:known], borders, turns), data[known:]
+    return _turns(data, borders, turns) % 2 == 1
 
 
-def _last_turns(data: bytes, borders: bytes) -> tuple[int, bool]:
+def _turns(data: bytes, borders: bytes, before_data: int) -> int:
     """How many odd groups of quotes follow the last one that stands where no field may begin.
 
-    And whether there is no such one. What stands before the data is a border.
+    Where the data have no such one, those of `before_data` count too. What stands before the data
+    is a border.
     """
     turns, end = 0, len(data)
     while (end := data.rfind(b'"', 0, end)) >= 0:
@@ -547,9 +546,9 @@ def _last_turns(data: bytes, borders: bytes) -> tuple[int, bool]:
             quotes, end = quotes + 1, before - 1
         if quotes % 2:
             if end - before > 1 or (before and data[before - 1] not in borders):
-                return turns, False
+                return turns
             turns += 1
-    return turns, True
+    return before_data + turns
 
 
 def _before_spaces(data: bytes, end: int) -> int:
