@@ -199,13 +199,8 @@ class PrivateCounts(ABC):
 
     @property
     @abstractmethod
-    def smallest(self) -> int:
-        """The smallest answer, or 0 if that is less."""
-
-    @property
-    @abstractmethod
-    def largest(self) -> int:
-        """The largest answer, or 0 if that is more."""
+    def ends(self) -> tuple[int, int]:
+        """The smallest and the largest answer, with 0 among them."""
 
     @abstractmethod
     def groups(self) -> Groups:
@@ -278,14 +273,9 @@ class CountsInMemory(PrivateCounts):
         return len(self.labels) - self.positions.size
 
     @property
-    def smallest(self) -> int:
-        """The smallest answer, or 0 if that is less."""
-        return int(self.counts.min(initial=0))
-
-    @property
-    def largest(self) -> int:
-        """The largest answer, or 0 if that is more."""
-        return int(self.counts.max(initial=0))
+    def ends(self) -> tuple[int, int]:
+        """The smallest and the largest answer, with 0 among them."""
+        return int(self.counts.min(initial=0)), int(self.counts.max(initial=0))
 
     def groups(self) -> Groups:
         """The counts by value; all absent items are one more group, at 0."""

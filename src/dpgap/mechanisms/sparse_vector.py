@@ -100,7 +100,7 @@ class Stream(NamedTuple):
     ) -> Self:
         """Private counts as they come, in steps of the grid."""
         steps = (_in_steps(chunk, grid) for chunk in chunks)
-        return cls(steps, Grid(grid).steps([answers.smallest, answers.largest]), labels, answers)
+        return cls(steps, Grid(grid).steps(answers.ends), labels, answers)
 
     def together(self, found: Sequence[Found]) -> Found:
         """What was found in one chunk after another."""

@@ -119,14 +119,9 @@ class CountsInEngine(PrivateCounts):
         return known_size(self, self.stored + self.absent)
 
     @property
-    def smallest(self) -> int:
-        """The smallest answer, or 0 if that is less."""
-        return int(self.values.min(initial=0))
-
-    @property
-    def largest(self) -> int:
-        """The largest answer, or 0 if that is more."""
-        return int(self.values.max(initial=0))
+    def ends(self) -> tuple[int, int]:
+        """The smallest and the largest answer, with 0 among them."""
+        return int(self.values.min(initial=0)), int(self.values.max(initial=0))
 
     def groups(self) -> Groups:
         """The count of counts; absent items are one more group, at 0."""
