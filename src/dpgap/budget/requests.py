@@ -255,9 +255,6 @@ def _listed(columns: set[tuple[str, str]]) -> str:
     return ", ".join(few[: 4 if rest else 5]) + rest if few else "nothing more"
 
 
-# --------------------------------------------------------------------------------------------------
-
-
 _RELEASE = "dpgap release"
 """The format of release documents. A ledger keeps any text, but only these are read again."""
 _AT_ONCE = 50
