@@ -7,11 +7,11 @@ from scipy.stats import norm
 
 from dpgap.estimates import blue
 from dpgap.estimates.after_selection import (
+    Estimates,
     Line,
     NoisyThreshold,
     UnknownLine,
     after_selection,
-    estimates_in_logs,
 )
 
 Floats = NDArray[np.float64]
@@ -78,6 +78,21 @@ def _races(line: float, runs: int, k: int, own: float, scale: float) -> tuple[Fl
     return truth + generator.normal(0, own, (runs, k)), leads
 
 
+def _finely(
+    monkeypatch: pytest.MonkeyPatch,
+    measured: Floats,
+    leads: Floats,
+    scale: float,
+    own: float,
+    line: Line,
+) -> Estimates:
+    """Estimates at 800 places of the line, all likelihoods in logarithms."""
+    module = "dpgap.estimates.after_selection"
+    monkeypatch.setattr(f"{module}._POINTS", tuple((width, 800) for width in range(1, 6)))
+    monkeypatch.setattr(f"{module}._LARGEST_TILT", 0.0)
+    return after_selection(measured, leads, np.float64(scale), own, line)
+
+
 @pytest.mark.parametrize("k", [2, 10, 25])
 @pytest.mark.parametrize(
     "line", [UnknownLine(3.0), NoisyThreshold(0.0, 6.0, 3.0)], ids=["unknown", "threshold"]
@@ -88,11 +103,33 @@ def test_a_much_finer_grid_changes_nothing(
     own, scale = 3.0, 8.0
     measured, leads = _races(0.0, 40, k, own, scale)
     found = after_selection(measured, leads, np.float64(scale), own, line)
-    monkeypatch.setattr("dpgap.estimates.after_selection._POINTS_IN_LOGS", 800)
-    means, variances = estimates_in_logs(measured, leads, np.full((40, k), scale), own, line)
+    means, variances = _finely(monkeypatch, measured, leads, scale, own, line)
     assert np.abs(found.means - means).max() < 1e-5 * own
     assert np.median(np.abs(found.means - means)) < 1e-6 * own
     assert np.abs(found.variances - variances).max() < 1e-4 * own**2
+
+
+@pytest.mark.parametrize(("k", "scale"), [(200, 1.0), (200, 0.5), (10, 0.1), (200, 6.0)])
+def test_many_winners_and_fine_noise_are_estimated_as_on_a_much_finer_grid(
+    k: int, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, line = 3.0, UnknownLine(3.0)
+    measured, leads = _races(0.0, 4, k, own, scale)
+    found = after_selection(measured, leads, np.float64(scale), own, line)
+    means, variances = _finely(monkeypatch, measured, leads, scale, own, line)
+    assert np.abs(found.means - means).max() < 0.005 * own
+    assert np.abs(found.variances - variances).max() < 0.005 * own**2
+
+
+def test_noise_of_next_to_nothing_leaves_differences_that_leads_tell_exactly() -> None:
+    own, k = 3.0, 10
+    measured, leads = _races(0.0, 5, k, own, 1e-6)
+    leads = leads[:, :1] + np.arange(k) * 20 * own  # all are clear of the line
+    found = after_selection(measured, leads, np.float64(1e-6), own, UnknownLine(own))
+    centred = leads - leads.mean(axis=1, keepdims=True)
+    exact = measured.mean(axis=1, keepdims=True) + centred
+    assert np.abs(found.means - exact).max() < 0.01 * own
+    assert found.variances == pytest.approx(own**2 * (1 + 1 / k), rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -136,126 +136,7 @@ def _hazard(place: Floats) -> Floats:
 
 
 # --------------------------------------------------------------------------------------------------
-# Estimates given selection where floats would underflow: everything in logarithms.
-#
-# The same formulas as further down in floats, for the few cases that are too extreme for those:
-# noise much finer than the measurements, or a line that may be almost anywhere.
-
-
-_POINTS_IN_LOGS = 49
-_STAGES = 3
-_LARGEST_EXPONENT = 700.0
-_CELLS_IN_LOGS = 1 << 17
-
-
-def estimates_in_logs(
-    measurements: Floats, leads: Floats, scales: Floats, deviation: float, line: Line
-) -> tuple[Floats, Floats]:
-    """Means and variances; one row for every run."""
-    runs, count = measurements.shape
-    at_once = max(1, _CELLS_IN_LOGS // (count * _POINTS_IN_LOGS))
-    parts = []
-    for start in range(0, runs, at_once):
-        some = slice(start, start + at_once)
-        winners = _LogWinners(measurements[some], leads[some], scales[some], deviation)
-        parts.append(_averaged_in_logs(winners, line))
-    means, variances = map(np.concatenate, zip(*parts, strict=True))
-    return means, variances
-
-
-class _LogWinners(NamedTuple):
-    measurements: Floats
-    leads: Floats
-    scales: Floats
-    deviation: float
-
-    def likelihood(self, line: Floats) -> "_Likelihood":
-        """Of each winner (second axis), at each place of the line (third)."""
-        s = self.deviation
-        alpha, lead, b = (each[:, :, None] for each in self[:3])
-        lower = (line[:, None, :] - alpha) / s
-        upper = lower + lead / s
-        tilt = s / b
-        log_below = log_ndtr(lower) - lead / b
-        log_between = tilt * (tilt / 2 - upper) + _log_stretch(lower - tilt, upper - tilt)
-        return _Likelihood(lower, upper, log_between, np.logaddexp(log_below, log_between))
-
-
-class _Likelihood(NamedTuple):
-    lower: Floats
-    upper: Floats
-    log_between: Floats
-    log_total: Floats
-
-    def density(self, place: Floats, log_weight: Floats | float) -> Floats:
-        """A normal density, weighted, over the likelihood."""
-        log_density = log_weight - place**2 / 2 - LOG_ROOT_TWO_PI
-        density: Floats = np.exp(np.minimum(log_density - self.log_total, _LARGEST_EXPONENT))
-        return density
-
-
-def _log_stretch(low: Floats, high: Floats) -> Floats:
-    """log(Φ(high) − Φ(low)) for low ≤ high, in the tails as well."""
-    mirrored = low > 0
-    low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
-    most = log_ndtr(high)
-    with np.errstate(divide="ignore"):
-        logs: Floats = most + np.log(-np.expm1(np.minimum(log_ndtr(low) - most, 0.0)))
-    return logs
-
-
-def _averaged_in_logs(winners: _LogWinners, line: Line) -> tuple[Floats, Floats]:
-    places, weights, given = _posterior(winners, line)
-    s, b = winners.deviation, winners.scales[:, :, None]
-    between = np.exp(given.log_between - given.log_total) / b
-    at_line = given.density(given.lower, -winners.leads[:, :, None] / b) / s
-    at_lead = given.density(given.upper, 0.0) / s
-    # Both have bounds, which matter only where floats have lost all precision.
-    at_line = np.minimum(at_line, (1 + np.abs(given.lower)) / s)
-    at_lead = np.minimum(at_lead, 2 / b + 2 * (1 + np.abs(given.upper)) / s)
-    slope = between - at_lead
-    bend = (slope + at_line) / b - at_lead * given.upper / s
-    weights = weights[:, None, :]
-    shared, shared_variance = (
-        np.broadcast_to(each, places.shape)[:, None, :] for each in line.shared_error(places)
-    )
-    shift = s**2 * slope - shared
-    means = (weights * shift).sum(axis=2)
-    within = s**2 + (weights * (s**4 * (bend - slope**2) + shared_variance)).sum(axis=2)
-    across = (weights * (shift - means[:, :, None]) ** 2).sum(axis=2)
-    return winners.measurements + means, np.maximum(within, 0.0) + across
-
-
-def _posterior(winners: _LogWinners, line: Line) -> tuple[Floats, Floats, _Likelihood]:
-    """Places of the line, their weights, and the winners there: a grid refined to where it counts.
-
-    The likelihood rises steeply up to one place and falls from there on, more and more slowly. So
-    the first grid widens to the right, and each further one spans what was not negligible.
-    """
-    least = (winners.measurements - winners.leads).max(axis=1)
-    low, high = line.range(least, winners.measurements.max(axis=1), winners.deviation)
-    rows = np.arange(low.size)
-    span = (high - low)[:, None] / winners.deviation
-    places = low[:, None] + winners.deviation * np.expm1(
-        np.log1p(span) * np.linspace(0, 1, _POINTS_IN_LOGS)
-    )
-    for stage in range(_STAGES):
-        given = winners.likelihood(places)
-        logs = given.log_total.sum(axis=1) + line.log_density(places)
-        logs -= logs.max(axis=1, keepdims=True)
-        if stage == _STAGES - 1:
-            break
-        counts = logs > -NEGLIGIBLE
-        first = np.maximum(counts.argmax(axis=1) - 1, 0)
-        last = np.minimum(_POINTS_IN_LOGS - counts[:, ::-1].argmax(axis=1), _POINTS_IN_LOGS - 1)
-        low, high = places[rows, first][:, None], places[rows, last][:, None]
-        places = low + (high - low) * np.linspace(0, 1, _POINTS_IN_LOGS)
-    weights = np.exp(logs)
-    weights[:, [0, -1]] /= 2
-    return places, weights / weights.sum(axis=1, keepdims=True), given
-
-
-# --------------------------------------------------------------------------------------------------
+# Estimates that know who was selected: measurements and gaps, given that these answers won.
 
 
 _ROUGH_POINTS = 12
@@ -264,7 +145,7 @@ _POINTS = ((6.5, 20), (10.0, 24), (15.0, 34), (28.0, 56), (80.0, 160))
 
 More of them, or a wider range, would change no mean by 1e-5 s, and most by less than 1e-6 s.
 """
-_WIDTHS = [width for width, _ in _POINTS]
+_WIDTHS = [width for width, _ in _POINTS[:-1]]
 _NEGLIGIBLE = 14.0
 _WIDE = 10.0
 """A range of fewer s is taken as it is: narrowing it again would cost more than it saves."""
@@ -276,6 +157,11 @@ _LEAST = 1e-300
 _CLEAR = 9.0
 """An answer so many s above the line did not win by luck: D is below 1e-17."""
 _LARGEST_TILT = 6.0
+_FARTHEST = 400.0
+"""Floats underflow if noise is much finer than an s, or if the range is more s wide than this."""
+_STEEPEST = 1_000.0
+"""Noise finer than a thousandth of an s counts as that: floats could not tell the difference."""
+_MOST_GRIDS = 8
 _CELLS_AT_ONCE = 1 << 16
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 
@@ -296,23 +182,23 @@ def after_selection(
     `scales` are those of the leads' exponential noise, `deviation` that of what measurements do
     not share; `line` knows what they do.
     """
-    tilts = np.divide(deviation, scales, out=np.empty_like(leads))
-    winners = _Winners(measurements, measurements - leads, tilts, deviation)
+    tilts = np.minimum(deviation / scales, _STEEPEST, out=np.empty_like(leads))
+    winners = _Winners(measurements, measurements - leads, tilts, deviation, in_logs=False)
     at_once = max(1, _CELLS_AT_ONCE // (measurements.shape[1] * _POINTS[0][1]))
-    if len(measurements) <= at_once and tilts.max() < _LARGEST_TILT:
-        means, variances = _averaged(winners, line, *_narrowed(winners, line))
+    low, high = _range(winners, line)
+    is_plain = (tilts.max(axis=1) < _LARGEST_TILT) & (high - low < _FARTHEST * deviation)
+    if len(measurements) <= at_once and is_plain.all():
+        means, variances = _averaged(winners, line, *_narrowed(winners, line, low, high))
+        is_plain[:] = False
     else:
         means, variances = np.full((2, *measurements.shape), np.nan)
-        rows = np.flatnonzero(tilts.max(axis=1) < _LARGEST_TILT)
+    for in_logs in (False, True):
+        rows = np.flatnonzero(np.isnan(means + variances).any(axis=1) if in_logs else is_plain)
         for start in range(0, rows.size, at_once):
             some = rows[start : start + at_once]
-            part = winners.of(some)
-            means[some], variances[some] = _averaged(part, line, *_narrowed(part, line))
-    known = np.isfinite(means + variances)
-    if not known.all():
-        rest = np.flatnonzero(~known.all(axis=1))
-        given = measurements[rest], leads[rest], np.broadcast_to(scales, leads.shape)[rest]
-        means[rest], variances[rest] = estimates_in_logs(*given, deviation, line)
+            part = winners.of(some)._replace(in_logs=in_logs)
+            ends = _narrowed(part, line, low[some], high[some])
+            means[some], variances[some] = _averaged(part, line, *ends)
     return Estimates(means, variances)
 
 
@@ -322,13 +208,20 @@ class _Winners(NamedTuple):
     """Where leads start: the line, as measurements have it."""
     tilts: Floats
     deviation: float
+    in_logs: bool
+    """Whether likelihoods are worked out in logarithms: slowly, and without underflow."""
+
+    @property
+    def unit(self) -> float:
+        """What ranges of the line are measured in: one s, and less where many winners narrow it."""
+        return self.deviation * min(1.0, 5 / math.sqrt(self.tilts.shape[1]))
 
     def of(self, rows: Integers) -> "_Winners":
         """Some rows, in order."""
         if rows.size == len(self.measurements):
             return self
-        return _Winners(
-            self.measurements[rows], self.starts[rows], self.tilts[rows], self.deviation
+        return self._replace(
+            measurements=self.measurements[rows], starts=self.starts[rows], tilts=self.tilts[rows]
         )
 
 
@@ -353,19 +246,20 @@ def _range(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     return low, np.minimum(np.where(clear, ends, np.inf).min(axis=1), most)
 
 
-def _narrowed(winners: _Winners, line: Line) -> tuple[Floats, Floats]:
-    """The part of the range that counts, found on a rough grid, and where need be on another.
+def _narrowed(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """The part of the range that counts, found on a rough grid, and where need be on others.
 
     The likelihood has one peak. What is not negligible lies between the neighbours of the places
     where it is not.
     """
-    low, high = _range(winners, line)
     is_narrow = low.size == 1 and high[0] - low[0] < _WIDE_FOR_ONE * winners.deviation
     if is_narrow and winners.tilts.sum() < _STEEP:
         return low, high
     low, high = _narrowed_once(winners, line, low, high)
-    wide = np.flatnonzero(high - low > _WIDE * winners.deviation)
-    if wide.size:
+    for _ in range(_MOST_GRIDS if winners.in_logs else 1):
+        wide = np.flatnonzero(high - low > _WIDE * winners.unit)
+        if not wide.size:
+            break
         low[wide], high[wide] = _narrowed_once(winners.of(wide), line, low[wide], high[wide])
     return low, high
 
@@ -376,9 +270,7 @@ def _narrowed_once(
     rows = np.arange(low.size)
     places = _between(low, high, _ROUGH_POINTS)
     at = _Places(winners, places)
-    chances = ndtr(at.over[at.close])
-    chances += at.luck()[0]
-    logs = np.log(np.maximum(chances, _LEAST, out=chances), out=chances)
+    logs = at.close_likelihoods().logs
     if not at.all_close:
         of_close, logs = logs, rough_log_ndtr(at.over)
         logs[at.close] = of_close
@@ -400,6 +292,17 @@ def _shares(points: int) -> Floats:
     return np.linspace(0, 1, points)
 
 
+class _Likelihoods(NamedTuple):
+    """Of winners, at places of the line."""
+
+    logs: Floats
+    """log G"""
+    below: Floats
+    """β"""
+    at_line: Floats
+    """φ(x − t)/G"""
+
+
 class _Places:
     """Winners (second axis) seen from places of the line (third).
 
@@ -413,7 +316,7 @@ class _Places:
         self.over = (places / s)[:, None, :] - under[:, :, None]
         """u − t"""
         is_close = winners.measurements < places[:, -1:] + _CLEAR * s
-        self.all_close = bool(is_close.all())
+        self.all_close = winners.in_logs or bool(is_close.all())
         self.close: Any = ... if self.all_close else np.nonzero(is_close)
         """What picks the close from an array of winners."""
 
@@ -435,32 +338,53 @@ class _Places:
         means[self.close] = (values * self.for_close(weights)).sum(axis=1)
         return means
 
-    def luck(self) -> tuple[Floats, Floats, Floats]:
-        """D, D + Φ(x − t) and φ(x − t) of the close winners."""
+    def close_likelihoods(self) -> _Likelihoods:
+        """Of the close winners."""
         measured = self.winners.measurements[self.close][..., None]
         tilt = self.winners.tilts[self.close][..., None]
         x = (self.for_close(self.places) - measured) / self.winners.deviation
-        moved = x - tilt
+        over, moved = self.over[self.close], x - tilt
+        if self.winners.in_logs:
+            log_below = log_ndtr(x) + tilt * (x - tilt / 2)
+            logs = np.logaddexp(log_below, _log_stretch(moved, over))
+            return _Likelihoods(logs, np.exp(log_below - logs), _density_over(moved, logs))
         below = np.exp(tilt * (x - tilt / 2))
         chance, chance_moved = ndtr(np.array([x, moved]))
         below *= chance
-        at_line = moved * moved
-        at_line *= -0.5
-        np.exp(at_line, out=at_line)
-        at_line *= 1 / _ROOT_TWO_PI
-        return below - chance_moved, below, at_line
+        total = ndtr(over)
+        total += below
+        total -= chance_moved
+        logs = np.log(np.maximum(total, _LEAST, out=total))
+        return _Likelihoods(logs, below / total, _density_over(moved, logs))
+
+
+def _density_over(place: Floats, logs: Floats) -> Floats:
+    """φ(place) over what has these logarithms."""
+    density = place * place
+    density *= -0.5
+    density -= logs
+    np.exp(density, out=density)
+    density *= 1 / _ROOT_TWO_PI
+    return density
+
+
+def _log_stretch(low: Floats, high: Floats) -> Floats:
+    """log(Φ(high) − Φ(low)) for low ≤ high, in the tails as well."""
+    mirrored = low > 0
+    low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
+    most = log_ndtr(high)
+    logs: Floats = most + np.log(-np.expm1(np.minimum(log_ndtr(low) - most, 0.0)))
+    return logs
 
 
 def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Means and variances, averaged over lines from low to high; NaN where that is too far."""
-    width = (high - low) / winners.deviation
-    last = len(_POINTS)
-    kinds = [bisect_left(_WIDTHS, each) if each > 0 else last for each in width.tolist()]
+    """Means and variances, averaged over lines from low to high."""
+    kinds = [bisect_left(_WIDTHS, each) for each in ((high - low) / winners.unit).tolist()]
     found = set(kinds)
-    if len(found) == 1 and last not in found:
+    if len(found) == 1:
         return _averaged_at(_between(low, high, _POINTS[kinds[0]][1]), winners, line)
-    means, variances = np.full((2, *winners.measurements.shape), np.nan)
-    for kind in found - {last}:
+    means, variances = np.empty((2, *winners.measurements.shape))
+    for kind in found:
         rows = np.flatnonzero(np.array(kinds) == kind)
         places = _between(low[rows], high[rows], _POINTS[kind][1])
         means[rows], variances[rows] = _averaged_at(places, winners.of(rows), line)
@@ -470,23 +394,13 @@ def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple
 def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats, Floats]:
     """Means and variances, averaged over these places of the line."""
     s, at, tilts = winners.deviation, _Places(winners, places), winners.tilts
-    luck, below, at_line = at.luck()
-    if at.all_close:
-        total = np.maximum(ndtr(at.over) + luck, _LEAST)
-        logs = np.log(total)  # of G
-    else:
-        logs = tabled_log_ndtr(at.over)
-        total = np.maximum(np.exp(logs[at.close]) + luck, _LEAST)
-        logs[at.close] = np.log(total)
+    logs, below, at_line = at.close_likelihoods()
+    if not at.all_close:
+        of_close, logs = logs, tabled_log_ndtr(at.over)
+        logs[at.close] = of_close
     weights = _weights(logs.sum(axis=1) + at.slopes() + line.log_density(places))
-    density = at.over * at.over  # φ(u − t)/G
-    density *= -0.5
-    density -= logs
-    np.exp(density, out=density)
-    density *= 1 / _ROOT_TWO_PI
-    below /= total
-    at_line /= total
-    at_lead, chance = _mean(density, weights), at.mean_of_close(below, weights)  # the last is β
+    density = _density_over(at.over, logs)
+    at_lead, chance = _mean(density, weights), at.mean_of_close(below, weights)
     slope = tilts * (1 - chance) - at_lead
     shared, shared_variance = line.shared_error(places)
     common: Floats | float = 0.0
@@ -498,7 +412,7 @@ def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats,
         both = tilts * (common - at.mean_of_close(below, with_shared)) - _mean(density, with_shared)
         squares = (weights * (shared**2 + shared_variance)).sum(axis=1)[:, None]
     density *= at.over
-    at_line_too = at.mean_of_close(at_line, weights)  # φ(x − t)/G
+    at_line_too = at.mean_of_close(at_line, weights)
     bend = tilts * (slope + at_line_too - at_lead) - _mean(density, weights)
     shift = s * slope - common
     variances = s**2 * (1 + bend) - 2 * s * both + squares - shift**2
