@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpgap
+from dpgap.estimates.linear import gap_shortfall
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
 from dpgap.mechanisms.sparse_vector import best_threshold_share
@@ -331,12 +332,8 @@ def test_the_lower_bound_with_the_papers_rate_covers_too_little_in_general():
     noise = (
         program.ways[0].law.floors(bits, 400_000) - program.threshold_law.floors(bits, 400_000)
     ) / 64
-    rate0, papers_rate = 1 / float(mechanism.threshold_law.scale), float(mechanism.ways[0].charge)
-    shortfall = next(
-        t
-        for t in np.arange(0, 500, 0.05)
-        if dpgap.estimates.linear.gap_tail(t, rate0, papers_rate) >= 0.95
-    )
+    papers_law = LaplaceNoise(1 / mechanism.ways[0].charge)
+    shortfall = gap_shortfall(papers_law, mechanism.threshold_law, Fraction(1, 64), 0.05)
     assert (noise <= shortfall).mean() == pytest.approx(0.864, abs=0.004)
 
 

@@ -144,23 +144,6 @@ def _positive(name: str, value: float) -> float:
     return number
 
 
-def gap_tail(distance: float, threshold_rate: float, answer_rate: float) -> float:
-    """P(ηᵢ − η ≥ −distance) for Laplace noise with these rates: Lemma 5 of the paper.
-
-    A rate is one over the scale. The paper's second rate is right for monotonic answers only; in
-    general an answer's noise has twice the scale, so half that rate.
-    """
-    if distance < 0:
-        return 1 - gap_tail(-distance, threshold_rate, answer_rate)
-    a, b = threshold_rate, answer_rate
-    if math.isclose(a, b, rel_tol=1e-7):
-        mean = (a + b) / 2
-        return 1 - (2 + mean * distance) / 4 * math.exp(-mean * distance)
-    return 1 - (a**2 * math.exp(-b * distance) - b**2 * math.exp(-a * distance)) / (
-        2 * (a**2 - b**2)
-    )
-
-
 @lru_cache(maxsize=256)
 def gap_shortfall(law: Law, threshold_law: Law, grid: Fraction | None, chance: float) -> float:
     """How far a gap may overstate an answer: by more than this with at most this chance.
