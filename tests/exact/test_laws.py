@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, StaircaseNoise, tie_bound
+from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law, StaircaseNoise
 from seams import quick_in
 
 LAWS = [
@@ -109,7 +109,7 @@ def test_the_papers_tie_bound_holds_for_the_exact_tie_probability(epsilon, finen
     some_pair = sum(
         tie(abs(a - b) * 2**fineness) for i, a in enumerate(answers) for b in answers[:i]
     )
-    assert some_pair <= float(tie_bound(epsilon, grid, len(answers)))
+    assert some_pair <= float(epsilon * grid * len(answers) ** 2)
 
 
 def test_the_exact_tie_probability_is_the_sum_over_all_ties():
@@ -121,4 +121,4 @@ def test_the_exact_tie_probability_is_the_sum_over_all_ties():
     closed = mass**2 * math.exp(-rate * m) * ((1 + fall**2) / (1 - fall**2) + m)
     assert direct == pytest.approx(closed)
     # A bound that forgets one of the two n's would not hold: ten equal answers tie far more often.
-    assert 45 * mass**2 * (1 + fall**2) / (1 - fall**2) > float(tie_bound(Fraction(3, 10), 1, 1))
+    assert 45 * mass**2 * (1 + fall**2) / (1 - fall**2) > 0.3

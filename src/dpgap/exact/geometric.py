@@ -33,11 +33,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.laws import (
-    Law,
+    LaplaceTails,
     exact_upper_quantile,
     geometric_variance,
-    laplace_farthest_tail,
-    laplace_spread_tail,
     signed_exponentials,
     upper_quantile,
 )
@@ -49,6 +47,7 @@ from dpgap.exact.reals import (
     Integers,
     Refined,
     Uniform,
+    as_decimal,
     decide,
     decimals,
     exponential_bounds,
@@ -62,8 +61,10 @@ _SMALLEST = 999_000
 
 
 @dataclass(frozen=True, slots=True)
-class GeometricNoise(Law):
+class GeometricNoise(LaplaceTails):
     """Two-sided geometric noise on whole steps.
+
+    It is Laplace noise, its size moved by at most half a step and floored.
 
     >>> law = GeometricNoise(Fraction(1))
     >>> round(law.variance ** 0.5, 2), round(float(law.tail(14)), 9)
@@ -74,10 +75,6 @@ class GeometricNoise(Law):
     words: ClassVar[int] = 1
     signed: ClassVar[bool] = True
     monotone_cost: ClassVar[bool] = True
-
-    @property
-    def mean(self) -> float:
-        return 0.0
 
     @property
     def variance(self) -> float:
@@ -111,8 +108,8 @@ class GeometricNoise(Law):
         def chance(level: int) -> Enclosure:
             size = 30 * (level + 1)
             digits = decimals(size)
-            fall = digits.exp(_decimal(-1 / self.scale, size))
-            power = digits.exp(_decimal(-max(step, 1 - step) / self.scale, size))
+            fall = digits.exp(as_decimal(-1 / self.scale, digits))
+            power = digits.exp(as_decimal(-max(step, 1 - step) / self.scale, digits))
             near = Fraction(digits.divide(power, digits.add(Decimal(1), fall)))
             slack = near / 10**size or Fraction(1, 10**_SMALLEST)
             low, high = max(near - slack, Fraction(0)), near + slack
@@ -227,10 +224,10 @@ class GeometricNoise(Law):
     def _exact_with_coin(self, exponent: Fraction, below: bool, digits: int) -> Fraction:
         context = decimals(digits + _SPARE)
         rate = 1 / self.scale
-        fall = context.exp(_decimal(-rate, digits + _SPARE))
+        fall = context.exp(as_decimal(-rate, context))
         size = self.scale * (exponent - Fraction(context.ln(context.add(Decimal(1), fall))))
         whole = max(math.floor(size), 0)
-        power = context.exp(_decimal(-(size - whole) * rate, digits + _SPARE))
+        power = context.exp(as_decimal(-(size - whole) * rate, context))
         coin = context.divide(
             context.subtract(Decimal(1), power), context.subtract(Decimal(1), fall)
         )
@@ -245,30 +242,10 @@ class GeometricNoise(Law):
         np.floor(size, out=size)
         return np.copysign(size, noise, out=noise)
 
-    @property
-    def value_variance(self) -> float:
-        """The variance of a measured value, in steps."""
-        return self.variance
-
     def value_half_width(self, level: float) -> float:
         """The fewest steps that a measured value stays within, with confidence `level`."""
         out = -float(self.scale) * (math.log((1 - level) / 2) + math.log1p(self._fall))
         return float(max(0, math.ceil(out) - 1))
-
-    steps_more: ClassVar[int] = 1
-    """Noise is a Laplace draw, its size moved by at most half a step and floored."""
-
-    def spread_tail(self, count: int, x: float) -> float:
-        """P(the largest of `count` Laplace draws less the smallest > x), in scales."""
-        return laplace_spread_tail(count, x)
-
-    def farthest_tail(self, count: int, x: float) -> float:
-        """P(the largest of `count` Laplace draws, up or down, > x), in scales."""
-        return laplace_farthest_tail(count, x)
-
-
-def _decimal(number: Fraction, digits: int) -> Decimal:
-    return decimals(digits).divide(Decimal(number.numerator), Decimal(number.denominator))
 
 
 def _log(number: Fraction) -> float:

@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -45,6 +45,7 @@ from dpgap.exact.reals import (
     Integers,
     Refined,
     Uniform,
+    as_decimal,
     decide,
     decimals,
     difference,
@@ -118,9 +119,9 @@ class Law(Decay):
         return cls(scale)
 
     @property
-    @abstractmethod
     def mean(self) -> float:
-        """The mean of the noise."""
+        """The mean of the noise: 0 unless a law that leans to one side says otherwise."""
+        return 0.0
 
     @property
     @abstractmethod
@@ -314,80 +315,37 @@ def geometric_variance(scale: Fraction) -> float:
     return 1 / (4 * math.sinh(half) ** 2) if half < 300 else 0.0
 
 
-# --------------------------------------------------------------------------------------------------
-# How far several draws lie from each other and from 0: tails, in units of the scale.
-#
-# The *spread* of k values is the largest noise less the smallest; *farthest* is the largest noise
-# of them, up or down. For continuous noise they have simple laws:
-#
-# - *Hull*: a value's noise is u − u₀, so that u₀ cancels in differences. The k + 1 coordinates are
-#   uniform on [0, h], h having a Gamma(k + 2) law. Given h, the spread is at most r with chance
-#   k·b^(k−1) − (k−1)·b^k for b = r/h. Averaged over h, it is Gamma(k − 1) with chance 2/(k + 1),
-#   else Gamma(k).
-# - *Cube*: the same with values on [−h, h] and a Gamma(k + 1) law. Half the spread is Gamma(k − 1);
-#   the farthest is Gamma(k).
-# - *Laplace*: an integral over the smallest.
-#
-# On the grid, hull and cube values are uniform among as many points as a continuous h rounded up to
-# the next possible number, or fewer: the ratio of the two laws falls as h grows. So flooring adds
-# at most one step to a spread, and rounding h up at most two. Laplace noise is only floored.
+POINTS = 4_096
+"""How many places stand for a law where one averages over it."""
 
 
-_POINTS = 4_096
+@dataclass(frozen=True, slots=True)
+class LaplaceTails(Law):
+    """What values measured with Laplace noise, floored or rounded, are off by."""
 
+    steps_more: ClassVar[int] = 1
+    """How many steps the grid adds at most to what several values are off by."""
 
-def gamma_tail(shape: int, x: float) -> float:
-    """P(Gamma(shape) > x): fewer than `shape` events of a Poisson law.
+    @property
+    def value_variance(self) -> float:
+        """The variance of a measured value, in steps."""
+        return self.floor_variance
 
-    >>> round(gamma_tail(1, 2.0), 6)
-    0.135335
-    """
-    if x == 0:
-        return 1.0
-    logs = np.append(0.0, np.cumsum(math.log(x) - np.log(np.arange(1, shape))))
-    return float(np.exp(logs - x).sum())
+    def spread_tail(self, count: int, x: float) -> float:
+        """P(the largest of `count` noises less the smallest > x), in scales.
 
+        One less the mean of count·(F(smallest + x) − F(smallest))^(count − 1).
+        """
+        chances = (np.arange(POINTS) + 0.5) / POINTS
+        smallest = np.where(chances < 0.5, np.log(2 * chances), -np.log(2 - 2 * chances))
+        reached = smallest + x
+        half = np.exp(-np.abs(reached)) / 2
+        inside = np.where(reached < 0, half, 1 - half) - chances
+        return 1 - count * float((inside ** (count - 1)).mean())
 
-def hull_spread_tail(count: int, x: float) -> float:
-    """P(the largest u less the smallest > x)."""
-    shorter = 2 / (count + 1)
-    return shorter * gamma_tail(count - 1, x) + (1 - shorter) * gamma_tail(count, x)
-
-
-def hull_farthest_tail(count: int, x: float) -> float:
-    """P(the largest |u − u₀| > x), averaged over h by its law."""
-    h, weights = _gamma_points(count + 2)
-    b = np.minimum(x / h, 1.0)
-    power, ends = count + 1, np.minimum(2 * b, 1.0)
-    # u₀ is nearer than x to an end, or to both, or to none.
-    near = 2 * (ends**power - b**power) / power
-    return 1 - float(weights @ (near + np.abs(1 - 2 * b) * ends**count))
-
-
-@lru_cache(maxsize=64)
-def _gamma_points(shape: int) -> tuple[Floats, Floats]:
-    """Places and weights that stand for a gamma law."""
-    deviation = math.sqrt(shape)
-    low, high = max(0.0, shape - 12 * deviation), shape + 12 * deviation + 60
-    h = low + (high - low) * (np.arange(_POINTS) + 0.5) / _POINTS
-    logs = (shape - 1) * np.log(h) - h
-    weights = np.exp(logs - logs.max())
-    return h, weights / weights.sum()
-
-
-def laplace_spread_tail(count: int, x: float) -> float:
-    """One less the mean of count·(F(smallest + x) − F(smallest))^(count − 1)."""
-    chances = (np.arange(_POINTS) + 0.5) / _POINTS
-    smallest = np.where(chances < 0.5, np.log(2 * chances), -np.log(2 - 2 * chances))
-    reached = smallest + x
-    half = np.exp(-np.abs(reached)) / 2
-    inside = np.where(reached < 0, half, 1 - half) - chances
-    return 1 - count * float((inside ** (count - 1)).mean())
-
-
-def laplace_farthest_tail(count: int, x: float) -> float:
-    """P(the largest of `count` noises, up or down, > x)."""
-    return -math.expm1(count * math.log1p(-math.exp(-x))) if x > 0 else 1.0
+    def farthest_tail(self, count: int, x: float) -> float:
+        """P(the largest of `count` noises, up or down, > x), in scales."""
+        return -math.expm1(count * math.log1p(-math.exp(-x))) if x > 0 else 1.0
 
 
 # --------------------------------------------------------------------------------------------------
@@ -439,10 +397,6 @@ class StaircaseNoise(RealLaw):
         """The chance of the near part of a stair."""
         share = float(self.share)
         return share / (share + self.fall * (1 - share))
-
-    @property
-    def mean(self) -> float:
-        return 0.0
 
     @property
     def variance(self) -> float:
@@ -566,8 +520,7 @@ def _near_chance(share: Fraction, fall: Fraction, level: int) -> Enclosure:
     power = Fraction(0)
     if fall < 3 * size:  # otherwise e^(−fall) is below the slack
         digits = decimals(size)
-        exponent = digits.divide(Decimal(-fall.numerator), Decimal(fall.denominator))
-        power = Fraction(digits.exp(exponent))
+        power = Fraction(digits.exp(as_decimal(-fall, digits)))
     low, high = max(power - slack, Fraction(0)), power + slack
     return share / (share + high * (1 - share)), share / (share + low * (1 - share))
 
@@ -593,7 +546,7 @@ _LN_2 = math.log(2)
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceNoise(MemorylessLaw):
+class LaplaceNoise(LaplaceTails, MemorylessLaw):
     """Two-sided exponential noise.
 
     >>> round(LaplaceNoise(Fraction(3)).variance, 6)
@@ -604,10 +557,6 @@ class LaplaceNoise(MemorylessLaw):
 
     name: ClassVar[str] = "laplace"
     signed: ClassVar[bool] = True
-
-    @property
-    def mean(self) -> float:
-        return 0.0
 
     @property
     def variance(self) -> float:
@@ -635,26 +584,10 @@ class LaplaceNoise(MemorylessLaw):
         nearer = step if step >= 0 else -step - 1
         return _geometric_mass(self.scale, nearer) / 2
 
-    @property
-    def value_variance(self) -> float:
-        """The variance of a measured value, in steps."""
-        return self.floor_variance
-
     def value_half_width(self, level: float) -> float:
         """The fewest steps that a measured value stays within, with confidence `level`."""
         steps = math.ceil(-float(self.scale) * math.log1p(-level))
         return max(1, steps) - 0.5
-
-    steps_more: ClassVar[int] = 1
-    """How many steps the grid adds at most to what several values are off by."""
-
-    def spread_tail(self, count: int, x: float) -> float:
-        """P(the largest of `count` noises less the smallest > x), in scales."""
-        return laplace_spread_tail(count, x)
-
-    def farthest_tail(self, count: int, x: float) -> float:
-        """P(the largest of `count` noises, up or down, > x), in scales."""
-        return laplace_farthest_tail(count, x)
 
     def difference_tail(self, other: Law, step: int) -> float:
         """Exact where the other is Laplace noise too."""
@@ -807,7 +740,7 @@ def exact_upper_quantile(total: Fraction, digits: int) -> Fraction:
     differ by less than the total.
     """
     context = decimals(digits)
-    exponent = context.divide(Decimal(total.numerator), Decimal(total.denominator))
+    exponent = as_decimal(total, context)
     if total.numerator * 10 ** (digits // 2) < total.denominator:
         return -Fraction(context.ln(exponent))
     power = context.exp(exponent.copy_negate())
@@ -850,15 +783,3 @@ def _exponential_difference_tail(rate: float, rate0: float, step: int) -> float:
     if step >= 0:
         return -math.expm1(-rate0) * math.exp(-rate * (step + 1)) / both
     return 1 + math.expm1(-rate) * math.exp(rate0 * step) / both
-
-
-def tie_bound(epsilon: Fraction, grid: Fraction, count: int) -> Fraction:
-    """The paper's bound εγn² on the chance that any two of n answers tie.
-
-    It holds for discretised Laplace(1/ε) noise on multiples of γ. dpgap does not need it, since
-    its ties are decided on exact fractions; it tells what the usual implementation gives away.
-
-    >>> float(tie_bound(Fraction(1), Fraction(1, 2**52), 1000))
-    2.220446049250313e-10
-    """
-    return epsilon * grid * count**2

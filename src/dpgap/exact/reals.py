@@ -215,6 +215,11 @@ def decimals(count: int) -> Context:
     )
 
 
+def as_decimal(number: Fraction, digits: Context) -> Decimal:
+    """The number to so many digits."""
+    return digits.divide(Decimal(number.numerator), Decimal(number.denominator))
+
+
 @functools.total_ordering
 class Real:
     """A whole number of steps plus a draw: what a program sees as a noisy answer.

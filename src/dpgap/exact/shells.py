@@ -24,7 +24,7 @@ from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import ClassVar
@@ -34,14 +34,7 @@ from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import (
-    Decay,
-    LaplaceNoise,
-    Scalar,
-    gamma_tail,
-    hull_farthest_tail,
-    hull_spread_tail,
-)
+from dpgap.exact.laws import POINTS, Decay, LaplaceNoise, Scalar
 from dpgap.exact.parameters import confidence_level
 from dpgap.exact.reals import (
     LOW_BITS,
@@ -50,6 +43,7 @@ from dpgap.exact.reals import (
     Floats,
     Integers,
     Uniform,
+    as_decimal,
     decide,
     decimals,
     exponential_bounds,
@@ -167,10 +161,17 @@ class HullNoise(ShellNoise):
         return max(coordinates)
 
     def spread_tail(self, count: int, x: float) -> float:
-        return hull_spread_tail(count, x)
+        shorter = 2 / (count + 1)
+        return shorter * gamma_tail(count - 1, x) + (1 - shorter) * gamma_tail(count, x)
 
     def farthest_tail(self, count: int, x: float) -> float:
-        return hull_farthest_tail(count, x)
+        """P(the largest |u − u₀| > x), averaged over h by its law."""
+        h, weights = _gamma_points(count + 2)
+        b = np.minimum(x / h, 1.0)
+        power, ends = count + 1, np.minimum(2 * b, 1.0)
+        # u₀ is nearer than x to an end, or to both, or to none.
+        near = 2 * (ends**power - b**power) / power
+        return 1 - float(weights @ (near + np.abs(1 - 2 * b) * ends**count))
 
     @property
     def value_variance(self) -> float:
@@ -249,6 +250,48 @@ def _quantile(tail: Callable[[float], float], level: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if tail(middle) > 1 - level else (low, middle)
     return high
+
+
+# --------------------------------------------------------------------------------------------------
+# How far several draws lie from each other and from 0: tails, in units of the scale.
+#
+# The *spread* of k values is the largest noise less the smallest; *farthest* is the largest noise
+# of them, up or down. For continuous noise they have simple laws:
+#
+# - *Hull*: a value's noise is u − u₀, so that u₀ cancels in differences. The k + 1 coordinates are
+#   uniform on [0, h], h having a Gamma(k + 2) law. Given h, the spread is at most r with chance
+#   k·b^(k−1) − (k−1)·b^k for b = r/h. Averaged over h, it is Gamma(k − 1) with chance 2/(k + 1),
+#   else Gamma(k).
+# - *Cube*: the same with values on [−h, h] and a Gamma(k + 1) law. Half the spread is Gamma(k − 1);
+#   the farthest is Gamma(k).
+# - *Laplace*: an integral over the smallest.
+#
+# On the grid, hull and cube values are uniform among as many points as a continuous h rounded up to
+# the next possible number, or fewer: the ratio of the two laws falls as h grows. So flooring adds
+# at most one step to a spread, and rounding h up at most two. Laplace noise is only floored.
+
+
+def gamma_tail(shape: int, x: float) -> float:
+    """P(Gamma(shape) > x): fewer than `shape` events of a Poisson law.
+
+    >>> round(gamma_tail(1, 2.0), 6)
+    0.135335
+    """
+    if x == 0:
+        return 1.0
+    logs = np.append(0.0, np.cumsum(math.log(x) - np.log(np.arange(1, shape))))
+    return float(np.exp(logs - x).sum())
+
+
+@lru_cache(maxsize=64)
+def _gamma_points(shape: int) -> tuple[Floats, Floats]:
+    """Places and weights that stand for a gamma law."""
+    deviation = math.sqrt(shape)
+    low, high = max(0.0, shape - 12 * deviation), shape + 12 * deviation + 60
+    h = low + (high - low) * (np.arange(POINTS) + 0.5) / POINTS
+    logs = (shape - 1) * np.log(h) - h
+    weights = np.exp(logs - logs.max())
+    return h, weights / weights.sum()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -345,10 +388,6 @@ def _cells(law: ShellNoise) -> _Cells:
     return _Cells(law)
 
 
-def _decimal(number: Fraction, digits: Context) -> Decimal:
-    return digits.divide(Decimal(number.numerator), Decimal(number.denominator))
-
-
 @lru_cache(maxsize=64)
 def _table(law: ShellNoise, level: int) -> tuple[list[Fraction], list[Fraction]]:
     """Numbers below and above P(0), P(0) + P(1), …, up to where hardly anything is left.
@@ -359,11 +398,11 @@ def _table(law: ShellNoise, level: int) -> tuple[list[Fraction], list[Fraction]]
     """
     size = 40 * (level + 1)
     digits, first = decimals(2 * size), Fraction(law.first)
-    d, fall = Decimal(law.dimension), _decimal(1 / law.scale, digits)
+    d, fall = Decimal(law.dimension), as_decimal(1 / law.scale, digits)
 
     def power(radius: int) -> Decimal:
         """The logarithm of e^(−λR) · ((R + 1 − start) / (1 − start))^d."""
-        wider = digits.ln(_decimal(1 + radius / first, digits))
+        wider = digits.ln(as_decimal(1 + radius / first, digits))
         return digits.fma(d, wider, digits.multiply(Decimal(-radius), fall))
 
     peak = power(math.floor(law.dimension * law.scale))
@@ -371,7 +410,7 @@ def _table(law: ShellNoise, level: int) -> tuple[list[Fraction], list[Fraction]]
     sums, ratio, radius = [weight], 1.0, 0
     while ratio > 0.5 or digits.scaleb(weight, size) > sums[-1]:
         radius += 1
-        growth = digits.ln(_decimal(1 + 1 / (first + radius - 1), digits))
+        growth = digits.ln(as_decimal(1 + 1 / (first + radius - 1), digits))
         points = digits.subtract(Decimal(1), digits.exp(digits.multiply(digits.minus(d), growth)))
         weight = digits.multiply(digits.exp(digits.subtract(power(radius), peak)), points)
         ratio = float(
