@@ -140,10 +140,10 @@ def batch_of(
     selection = _selection_of(mechanism)
     if not isinstance(selection, SparseVector) and not (thresholds is None and max_answers is None):
         raise ValueError("thresholds and max_answers are for a Sparse Vector only")
-    if _is_histogram(mechanism):
-        return _histogram(mechanism, answers)
     if selection is None:
         return program_runs(mechanism, answers)
+    if isinstance(selection, NoisyHistogram):
+        return _histogram(selection, answers)
     ranked = rank_for(selection, answers)
     if isinstance(selection, HybridTopK):
         return _hybrid(selection, ranked)
@@ -162,29 +162,19 @@ def batch_of(
     )
 
 
-def _selection_of(mechanism: Any) -> NoisyTopK | JointTopK | HybridTopK | SparseVector | None:
+_OWN = (NoisyTopK, JointTopK, HybridTopK, SparseVector, NoisyHistogram)
+
+
+def _selection_of(mechanism: Any) -> Any:
     """What selects, if everything is done as dpgap does it; None for programs of others."""
     if callable(getattr(mechanism, "simulate", None)):
         return None
     if isinstance(mechanism, MeasuredTopK | MeasuredAbove):
         return None if hasattr(mechanism, "run") else _selection_of(mechanism.selection)
-    kind = type(mechanism)
-    if isinstance(mechanism, NoisyTopK) and kind.run is NoisyTopK.run:
-        return mechanism
-    if isinstance(mechanism, JointTopK) and kind.run is JointTopK.run:
-        return mechanism
-    if isinstance(mechanism, HybridTopK) and kind.run is HybridTopK.run:
-        return mechanism
-    if isinstance(mechanism, SparseVector) and kind.run is SparseVector.run:
-        return mechanism if kind.live is SparseVector.live else None
-    return None
-
-
-def _is_histogram(mechanism: Any) -> bool:
-    """Whether it is a noisy histogram, and does as dpgap does."""
-    own = callable(getattr(mechanism, "simulate", None))
-    is_one = isinstance(mechanism, NoisyHistogram)
-    return is_one and not own and type(mechanism).run is NoisyHistogram.run
+    if isinstance(mechanism, SparseVector) and type(mechanism).live is not SparseVector.live:
+        return None
+    is_own = any(isinstance(mechanism, own) and type(mechanism).run is own.run for own in _OWN)
+    return mechanism if is_own else None
 
 
 def _histogram(mechanism: NoisyHistogram, answers: ArrayLike | Ranked) -> Batch:
@@ -203,10 +193,6 @@ def _selecting(mechanism: NoisyTopK | JointTopK, ranked: Ranked) -> Batch:
     """How one selection is run."""
     if isinstance(mechanism, JointTopK):
         return _joint(mechanism, ranked)
-    return _top_k(mechanism, ranked)
-
-
-def _top_k(mechanism: NoisyTopK, ranked: Ranked) -> Batch:
     program = mechanism.in_steps()
     ranked = ranked.less(int(ranked.answers.max()))
     grid = Grid(mechanism.grid).width
@@ -267,7 +253,8 @@ def _above(
     grid = Grid(mechanism.grid).width
     origin = int(thresholds.whole.min())
     ranked, whole = ranked.less(origin), thresholds.whole - origin
-    offsets = np.append(0.0, mechanism.gap_offsets - _rounded_up(mechanism))
+    own = Grid(mechanism.grid).excess(mechanism.threshold)
+    offsets = np.append(0.0, mechanism.gap_offsets - own)
     first, unit = float(mechanism.spent(0)), float(mechanism.unit)
 
     def batch(part: slice, rng: Rng) -> AboveRuns:
@@ -289,19 +276,12 @@ def _above(
     return batch
 
 
-def _rounded_up(mechanism: SparseVector) -> float:
-    """How far the threshold in whole steps is above the one stated."""
-    return Grid(mechanism.grid).excess(mechanism.threshold)
-
-
 def _thresholds(mechanism: SparseVector, thresholds: ArrayLike | None, runs: int) -> _Thresholds:
+    where, own = Grid(mechanism.grid), mechanism.threshold
     if thresholds is None:
-        return _Thresholds(
-            np.full(runs, float(mechanism.threshold)),
-            np.full(runs, Grid(mechanism.grid).up(mechanism.threshold)),
-            np.full(runs, _rounded_up(mechanism)),
-        )
-    grid = Grid(mechanism.grid).width
+        one = float(own), where.up(own), where.excess(own)
+        return _Thresholds(*(np.full(runs, each) for each in one))
+    grid = where.width
     stated = np.asarray(thresholds, dtype=np.float64)
     if stated.shape != (runs,) or not (np.abs(stated) <= MAX_STEPS * grid).all():
         raise ValueError(

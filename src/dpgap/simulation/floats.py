@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
-from typing import Any, Self, TypeGuard
+from typing import Any, Self
 
 import numpy as np
 
-from dpgap.exact.laws import Law, MemorylessLaw
+from dpgap.exact.laws import Law
 from dpgap.exact.reals import Floats, Integers
 
 # --------------------------------------------------------------------------------------------------
@@ -31,17 +31,6 @@ def generator(seed: np.random.SeedSequence) -> Rng:
 def draw(law: Law, rng: Rng, *shape: int) -> Floats:
     """Noise from `law`."""
     return law.from_uniforms(rng.random((law.words, *shape)))
-
-
-def has_known_tail(law: Law) -> TypeGuard[MemorylessLaw]:
-    """Whether `beyond` can draw from the law's tail; otherwise every answer is drawn."""
-    return isinstance(law, MemorylessLaw)
-
-
-def beyond(law: Law, rng: Rng, distance: Floats) -> Floats:
-    """Noise from `law`, given that it is at least `distance`."""
-    assert has_known_tail(law)
-    return law.beyond(distance, 1 - rng.random(distance.shape))
 
 
 def hits(rng: Rng, cells: int, chance: float) -> Integers:

@@ -16,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpgap.exact.laws import MemorylessLaw
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.sparse_vector import SparseVector
-from dpgap.simulation.floats import Rng, draw, has_known_tail
+from dpgap.simulation.floats import Rng, draw
 from dpgap.simulation.top_k import Ranked
 
 # --------------------------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ class _Stream(NamedTuple):
     def borders(self, thresholds: Floats) -> list[int]:
         """Where drawing every answer ends, for blocks with these lowest thresholds."""
         ways = self.program.ways
-        if not all(has_known_tail(way.law) for way in ways):
+        if not all(isinstance(way.law, MemorylessLaw) for way in ways):
             return [self.ranked.size] * thresholds.size
         needs = [(way.law, thresholds + float(way.margin)) for way in ways]
         return self.ranked.border(needs, _COST_OF_A_FAR_HIT)

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.exact.grid import Grid
-from dpgap.exact.laws import Law
+from dpgap.exact.laws import Law, MemorylessLaw
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.simulation.floats import Rng, beyond, draw, has_known_tail, hits
+from dpgap.simulation.floats import Rng, draw, hits
 
 # --------------------------------------------------------------------------------------------------
 # Answers in order of size, and where the few that matter end.
@@ -123,7 +123,8 @@ class Ranked(NamedTuple):
             kept = rng.random(cells.size) * most < law.tail(distance)
             runs.append(run[kept])
             ranks.append(rank[kept])
-            noise = beyond(law, rng, distance[kept])
+            assert isinstance(law, MemorylessLaw)  # of others every answer is drawn
+            noise = law.beyond(distance[kept], 1 - rng.random(run[kept].size))
             values.append(self.descending[rank[kept]] + noise)
         if not runs:
             return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
@@ -166,7 +167,7 @@ def _border(program: NoisyTopK, ranked: Ranked, rng: Rng) -> tuple[int, float]:
     Only answers before the border set the bar. One trial run says how high it may be.
     """
     need = min(program.k + 1, ranked.size)
-    if not has_known_tail(program.law) or ranked.size <= 2 * need:
+    if not isinstance(program.law, MemorylessLaw) or ranked.size <= 2 * need:
         return ranked.size, 0.0
     starts = ranked.borders[:-1]
     tried = np.flatnonzero(starts >= need)
