@@ -157,28 +157,18 @@ def _reductions(
             clear = _is_clear(pipeline, part, thresholds)
             errors.setdefault(CLEAR, []).append(_errors(pipeline, part, clear))
     for name, parts in errors.items():
-        sums = [np.concatenate(each) for each in zip(*parts, strict=True)]
-        if sums[1].any():  # there may be no clear answers at all
-            yield _reduction(task, subject.name, name, *sums)
-
-
-def _reduction(
-    task: Task,
-    dataset: str,
-    name: str,
-    improved: Floats,
-    baseline: Floats,
-    expected: Floats,
-    known: Floats,
-) -> Result:
-    ratio, error = ratio_of_means(improved, baseline)
-    theory = None
-    if "best" not in task.series:
-        theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
-    figure = task.figures[0]
-    x = task.k if figure == 1 else float(task.epsilon)
-    series = task.series + name
-    return Result(figure, dataset, series, x, 100 * (1 - ratio), 100 * error, theory, improved.size)
+        sums = (np.concatenate(each) for each in zip(*parts, strict=True))
+        improved, baseline, expected, known = sums
+        if not baseline.any():  # there may be no clear answers at all
+            continue
+        ratio, error = ratio_of_means(improved, baseline)
+        theory = None
+        if "best" not in task.series:
+            theory = 100 * _expected_reduction(task, float(expected.sum() / known.sum()))
+        figure, series = task.figures[0], task.series + name
+        x = task.k if figure == 1 else float(task.epsilon)
+        less = 100 * (1 - ratio)
+        yield Result(figure, subject.name, series, x, less, 100 * error, theory, improved.size)
 
 
 _Errors = tuple[Floats, Floats, Floats, Floats]

@@ -10,7 +10,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -73,9 +73,6 @@ def finished_figures(
                 yield figure, sorted(points[figure], key=lambda each: each[:4])
 
 
-_Work = tuple[Task, np.random.SeedSequence]
-
-
 def _all_results(
     plan: ReproductionPlan, subjects: list[Subject], todo: list[Task]
 ) -> Iterator[tuple[Task, list[Result]]]:
@@ -93,11 +90,11 @@ def _all_results(
     try:
         with _ignored_by_children():
             first = islice(work, _TASKS_AT_ONCE * plan.workers)
-            waiting = {_submit(pool, each) for each in first}
+            waiting = {pool.submit(_work, *each) for each in first}
         while waiting:
             finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
-                waiting |= {_submit(pool, each) for each in islice(work, 1)}
+                waiting |= {pool.submit(_work, *each) for each in islice(work, 1)}
                 yield future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -124,10 +121,6 @@ def _ignored_by_children() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
     if noted:
         raise KeyboardInterrupt
-
-
-def _submit(pool: ProcessPoolExecutor, work: _Work) -> "Future[tuple[Task, list[Result]]]":
-    return pool.submit(_work, *work)
 
 
 _remembered: tuple[list[Subject], int] | None = None
