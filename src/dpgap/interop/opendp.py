@@ -165,15 +165,12 @@ def _metric(dp: Any, given: "Metric | None", facts: _Facts, kind: str) -> "Metri
 
 
 def _releasing(mechanism: Any, grid: Fraction | None) -> Callable[[list[Any]], Any]:
-    most = _FARTHEST * Grid(grid).width
+    number = np.int64 if grid is None else np.float64
+    most = number(_FARTHEST * Grid(grid).width)
 
     @errors_without_answers
     def release(answers: list[Any]) -> Any:
-        if grid is None:
-            array = np.clip(np.array(answers, dtype=np.int64), -_FARTHEST, _FARTHEST)
-        else:
-            array = np.clip(np.array(answers, dtype=np.float64), -most, most)
-        return mechanism.release(array)
+        return mechanism.release(np.clip(np.array(answers, dtype=number), -most, most))
 
     return release
 
