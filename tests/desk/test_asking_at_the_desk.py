@@ -181,7 +181,7 @@ def test_any_number_of_signals_while_it_counts_make_one_more_count(
             if len(counts) == 2:
                 loop.call_soon_threadsafe(counted.set)
 
-        monkeypatch.setattr(desk.desk.shelf, "refresh", refresh)
+        monkeypatch.setattr(desk.desk.counts, "refresh", refresh)
         counting = asyncio.create_task(count_when_hung_up(desk.desk, hangup))
         hangup.set()
         await counted.wait()
@@ -195,7 +195,7 @@ def test_any_number_of_signals_while_it_counts_make_one_more_count(
 def test_a_release_that_was_never_settled_is_shown_as_charged(tmp_path: Path) -> None:
     with running(write_file(tmp_path)) as desk, desk.browser("ann") as ann:
         account = desk.desk.ledger.account("sales")
-        visitor = desk.desk.door.with_token(token_of("ann"))
+        visitor = desk.desk.auth.with_token(token_of("ann"))
         assert visitor is not None
         data = desk.desk.file.datasets["sales"]
         key = "a-desk-that-died"

@@ -58,7 +58,7 @@ def test_from_the_link_to_a_kept_release_in_eight_clicks(tab: Any, tmp_path: Pat
             tab.click(what)
             clicks += 1
 
-        tab.goto(f"{desk.url}/enter?link={desk.desk.door.link}")
+        tab.goto(f"{desk.url}/enter?link={desk.desk.auth.link}")
         click("main button >> text=Enter")
         click("a.button >> text=Ask")
         before = tab.inner_text("#expect .big")
@@ -106,7 +106,7 @@ def test_no_server_at_another_port_gets_the_cookie(
         with running(write_file(tmp_path, **local)) as desk, browser.new_context() as context:
             tab = context.new_page()
             if person is None:
-                tab.goto(f"{desk.url}/enter?link={desk.desk.door.link}")
+                tab.goto(f"{desk.url}/enter?link={desk.desk.auth.link}")
                 tab.click("main button >> text=Enter")
             else:
                 _enter(tab, desk, person)

@@ -25,7 +25,7 @@ from fastapi.routing import APIRoute
 
 from dpgap.desk import api, pages
 from dpgap.desk.app import configured, listening, listening_locally
-from dpgap.desk.auth import Door, Passes, hash_of_token
+from dpgap.desk.auth import Auth, Passes, hash_of_token
 from dpgap.desk.config import read_stewards_file
 from dpgap.desk.middleware import HEADERS, Limits, Place
 from seams import quick_in
@@ -155,7 +155,7 @@ def test_no_trick_in_an_address_gets_anywhere(desk: Running) -> None:
 
 
 OPEN = {"/static/{name}", "/health", "/enter", "/"}
-"""What strangers reach; of these `/` leads them to the door."""
+"""What strangers reach; of these `/` sends them to the login page."""
 STEWARDS = {"entries", "stale", "verify", "acts", "steward"}
 """What the address of a route has that is for stewards."""
 
@@ -333,10 +333,10 @@ def test_pages_and_cookies_are_under_a_name_that_no_other_port_knows(
 
 def test_without_a_key_every_start_has_a_name_of_its_own(tmp_path: Path) -> None:
     path = write_file(tmp_path)
-    first, again = (Door(read_stewards_file(path)).passes.label() for _ in range(2))
+    first, again = (Auth(read_stewards_file(path)).passes.label() for _ in range(2))
     assert first == again
     path.write_text(re.sub("key = .*", "", path.read_text()))
-    names = {Door(read_stewards_file(path)).passes.label() for _ in range(3)}
+    names = {Auth(read_stewards_file(path)).passes.label() for _ in range(3)}
     assert len({*names, first}) == 4
 
 
@@ -418,7 +418,7 @@ def test_head_is_get_without_the_body(desk: Running) -> None:
 
 def test_fetching_the_link_does_not_use_it_up(tmp_path: Path) -> None:
     with running(write_file(tmp_path, people={}, shares="{}")) as desk:
-        place = f"/enter?link={desk.desk.door.link}"
+        place = f"/enter?link={desk.desk.auth.link}"
         with desk.client() as scanner:
             for method in ("GET", "HEAD", "GET"):
                 assert not scanner.request(method, place).cookies

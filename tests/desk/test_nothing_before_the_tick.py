@@ -19,7 +19,7 @@ from desks import Running, question, running, token_of, write_file
 from dpgap.budget.entries import LedgerError
 from dpgap.budget.ledger import LedgerReservation
 from dpgap.desk.questions import FilledForm
-from dpgap.desk.queue import Ticks
+from dpgap.desk.queue import ReleaseClock
 from dpgap.desk.spool import Pending
 
 ASK = "/api/v1/datasets/sales/ask"
@@ -56,7 +56,7 @@ class Held:
         await asyncio.to_thread(self.tick.wait)
 
     def holds(self, desk: Running) -> Running:
-        desk.desk.ticks = Ticks(60, sleep=self.sleep)
+        desk.desk.release_clock = ReleaseClock(60, sleep=self.sleep)
         return desk
 
     def let_go(self) -> None:
@@ -184,9 +184,9 @@ def test_a_charge_is_made_without_a_look_at_the_counts(
     desk: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = desk.desk.file.datasets["sales"]
-    slot = desk.desk.shelf.slot(data, data.topics["what"])
+    slot = desk.desk.counts.slot(data, data.topics["what"])
     monkeypatch.setattr(slot, "_answers", Untouchable())
-    visitor = desk.desk.door.with_token(token_of("ann"))
+    visitor = desk.desk.auth.with_token(token_of("ann"))
     assert visitor is not None
     asked = FilledForm.read({"topic": "what", "k": "2", "epsilon": "0.2"})
     with slot.using(), ThreadPoolExecutor(1) as elsewhere:
@@ -242,7 +242,7 @@ def test_a_drawing_that_fails_is_logged_at_the_tick(
     desk: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = desk.desk.file.datasets["sales"]
-    slot = desk.desk.shelf.slot(data, data.topics["what"])
+    slot = desk.desk.counts.slot(data, data.topics["what"])
     monkeypatch.setattr(slot, "_answers", Untouchable())
     with desk.program("ann") as ann:
         assert ann.post(ASK, json=question()).json()["state"] == "written off"

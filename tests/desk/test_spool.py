@@ -73,7 +73,7 @@ def _open(path: Path) -> Desk:
 
 
 def _charge(desk: Desk) -> Pending:
-    visitor = desk.door.with_token(token_of("ann"))
+    visitor = desk.auth.with_token(token_of("ann"))
     assert visitor is not None
     asked = FilledForm.read({"topic": "what", "k": "2", "epsilon": "0.1"})
     charged = desk.charge(visitor, desk.file.datasets["sales"], asked, KEY)
@@ -698,7 +698,7 @@ def test_a_charge_is_not_drawn_about_a_topic_that_has_changed(
         after.pending(after.file.datasets["sales"], entry, "sue", "the disk was full")
     assert dict(draws) == {}
     (tmp_path / "items.txt").write_text("\n".join(ITEMS) + "\n")
-    after.shelf.refresh(after.file.datasets["sales"])
+    after.counts.refresh(after.file.datasets["sales"])
     drawn = after.pending(after.file.datasets["sales"], entry, "sue", "the disk was full")
     drawn.draw()
     assert (after.settle(drawn).state, after.ledger.verify(), dict(draws)) == (

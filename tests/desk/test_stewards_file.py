@@ -277,7 +277,7 @@ def test_names_have_one_spelling_before_anything_is_opened(tmp_path: Path) -> No
     path = write_file(tmp_path, people={loose: ""}, shares=f'{{ "{one}" = 5 }}', data=data)
     opened = open_desk(read_stewards_file(path))
     assert opened.ledger.datasets() == [one]
-    visitor = opened.door.with_token(token_of(loose))
+    visitor = opened.auth.with_token(token_of(loose))
     assert visitor is not None
     (data_set,) = opened.datasets(visitor)
     assert opened.left(visitor, data_set).left.epsilon == 5

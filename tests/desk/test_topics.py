@@ -164,7 +164,7 @@ def test_counts_of_few_listed_items_are_held_as_the_engine_counts_them(
     data = topics.desk.file.datasets["sales"]
     counted = dpgap.counts(data.table, unit="who", item="what", **data.topics[topic].counting)
     assert not isinstance(counted, CountsInMemory)
-    with topics.desk.shelf.slot(data, data.topics[topic]).using() as held:
+    with topics.desk.counts.slot(data, data.topics[topic]).using() as held:
         assert isinstance(held, CountsInMemory)
         assert held.expanded().tolist() == counted.expanded().tolist()
         for fact in ("sensitivity", "monotonic", "origin", "reach", "step", "unknown", "labels"):

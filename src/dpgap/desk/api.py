@@ -1,4 +1,4 @@
-"""The same for programs: JSON in, JSON out, a token in the header `Authorization: Bearer …`."""
+"""The JSON interface for programs, with a token in `Authorization: Bearer …`; acts of stewards."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ ALL = (*ACTS, REFRESH, VERIFY, DRAW)
 
 def listed_people(desk: Desk, data: ListedData) -> set[str]:
     """Everybody who can have an allowance at the desk: those whom the steward's file lists."""
-    return {*desk.door.people(), *data.people}
+    return {*desk.auth.people(), *data.people}
 
 
 async def act(
@@ -79,7 +79,7 @@ async def act(
     if name not in ALL:
         raise Refused(*NOT_THERE)
     if name == REFRESH:
-        await run_in_threadpool(desk.shelf.refresh, data)
+        await run_in_threadpool(desk.counts.refresh, data)
         return
     if name == VERIFY:
         desk.verifier.start(data.budget)

@@ -1,4 +1,4 @@
-"""The application: routes, and one way to refuse."""
+"""The application: it opens budgets, joins the routes, answers errors, and serves connections."""
 
 import asyncio
 import errno
@@ -33,9 +33,9 @@ from dpgap.budget.requests import (
 )
 from dpgap.budget.store import Store
 from dpgap.desk import api, pages
-from dpgap.desk.auth import Door
+from dpgap.desk.auth import Auth
 from dpgap.desk.config import FileFaults, ListedData, StewardsFile
-from dpgap.desk.counts import Shelf
+from dpgap.desk.counts import TopicCounts
 from dpgap.desk.dependencies import browser_visitor, few_at_once, shown
 from dpgap.desk.middleware import (
     NOT_THERE,
@@ -65,7 +65,7 @@ Missing = dict[str, tuple[ListedData, Facts]]
 """Budgets that must be opened, by name, and the table, unit and columns that each is for."""
 
 
-def missing_budgets(file: StewardsFile, ledger: Ledger, shelf: Shelf) -> Missing:
+def missing_budgets(file: StewardsFile, ledger: Ledger, counts: TopicCounts) -> Missing:
     """The budgets that a start opens; `FileFaults` if one cannot be, or is for another table."""
     known = ledger.datasets() if Store(file.ledger).is_there() else []
     if known:
@@ -74,7 +74,7 @@ def missing_budgets(file: StewardsFile, ledger: Ledger, shelf: Shelf) -> Missing
     missing: Missing = {}
     faults = []
     for data in sorted(file.datasets.values(), key=lambda it: it.beside is not None):
-        facts = _facts(data, shelf)
+        facts = _facts(data, counts)
         try:
             if data.budget not in stated:
                 _require_new(data, facts, stated)
@@ -105,9 +105,9 @@ def open_budgets(file: StewardsFile, ledger: Ledger, missing: Missing) -> None:
                 steward.allow(person, share.epsilon, delta=share.delta, reason=_REASON)
 
 
-def _facts(data: ListedData, shelf: Shelf) -> Facts:
+def _facts(data: ListedData, counts: TopicCounts) -> Facts:
     """What a budget is for: the table as it was counted, which every question states."""
-    origin = shelf.slot(data, next(iter(data.topics.values()))).facts.origin
+    origin = counts.slot(data, next(iter(data.topics.values()))).facts.origin
     assert origin is not None  # it was counted from a table
     named = {"unit": data.unit, "neighbours": data.neighbours}
     return {"table": origin.address, "columns": origin.columns or None, **named}
@@ -128,20 +128,20 @@ def _require_new(data: ListedData, facts: Facts, stated: Mapping[str, Facts | No
 
 
 def open_desk(file: StewardsFile) -> Desk:
-    """Count every topic, then open budgets that are missing, and make the door ready.
+    """Count every topic, then open budgets that are missing, and get authentication ready.
 
     The ledger is written to last: what a budget is for cannot be taken back.
     """
-    ledger, shelf = Ledger(file.ledger), Shelf(file)
+    ledger, counts = Ledger(file.ledger), TopicCounts(file)
     spool = Spool(Path(file.spool))
-    open_budgets(file, ledger, missing_budgets(file, ledger, shelf))
-    return Desk(file, ledger, shelf, Door(file), spool)
+    open_budgets(file, ledger, missing_budgets(file, ledger, counts))
+    return Desk(file, ledger, counts, Auth(file), spool)
 
 
 def check_desk(file: StewardsFile) -> list[str]:
     """Do all that a start does but write to the ledger; the budgets that a start would open."""
     require_spool(Path(file.spool))
-    return list(missing_budgets(file, Ledger(file.ledger), Shelf(file)))
+    return list(missing_budgets(file, Ledger(file.ledger), TopicCounts(file)))
 
 
 def application(desk: Desk, place: Place) -> Any:
@@ -313,7 +313,7 @@ def place_of(desk: Desk, host: str, port: int) -> Place:
     """Where the desk is to be reached, if it may be reached from there."""
     require_hosts(desk.file, host)
     hosts = desk.file.hosts
-    label = desk.door.passes.label()
+    label = desk.auth.passes.label()
     return Place(port, hosts, desk.file.https and bool(hosts), label=label)
 
 
@@ -391,14 +391,14 @@ def greeting(desk: Desk, place: Place, host: str) -> list[str]:
     pages = [f"{scheme}://{name}/" for name in place.page_names]
     shown = f"[{host}]" if ":" in host else host
     programs = f"http://{shown}:{place.port}/api/v1"
-    if desk.door.link is None:
+    if desk.auth.link is None:
         lines = [f"The desk is open: {each}" for each in pages]
         return lines if place.hosts else [*lines, f"Programs on this machine call {programs}"]
     return [
         "The desk is open. This link lets one browser in, once:",
-        f"  {pages[0]}enter?link={desk.door.link}",
+        f"  {pages[0]}enter?link={desk.auth.link}",
         f"Stewards' forms, and programs at {programs}, send this token until the desk stops:",
-        f"  {desk.door.local_token}",
+        f"  {desk.auth.local_token}",
     ]
 
 
@@ -428,7 +428,7 @@ async def count_when_hung_up(desk: Desk, hangup: asyncio.Event) -> None:
 def refresh_all(desk: Desk) -> None:
     for data in desk.file.datasets.values():
         try:
-            desk.shelf.refresh(data)
+            desk.counts.refresh(data)
         except Refused as refused:
             log.error("%s", refused.words)
         except Exception as error:

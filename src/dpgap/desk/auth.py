@@ -1,7 +1,7 @@
-"""The door: who comes in, by a token, by a pass, or by the one link that the desk printed.
+"""Authentication: by a token, by a session cookie (a *pass*), or by the link that the desk printed.
 
-People and their tokens are read again whenever the steward's file changes. While it cannot be read
-nobody comes in: a token that was taken out must not go on because of a slip elsewhere.
+The desk reads people and their tokens again whenever the steward's file changes. While the file
+cannot be read, nobody is let in: a token that was removed must not go on working.
 
 >>> passes = Passes(b"k" * 32)
 >>> text = passes.issue("ann", "sha256:ab", now=1000)
@@ -26,7 +26,7 @@ from dpgap.desk.config import FileFaults, ListedData, Person, StewardsFile, read
 from dpgap.desk.middleware import Refused
 
 # --------------------------------------------------------------------------------------------------
-# Who somebody is: tokens that are kept as hashes, passes that browsers carry, keys of forms.
+# Tokens (stored as hashes), signed session cookies, and keys of forms.
 #
 # A token is 256 random bits, so that one round of SHA-256 is enough to keep it. A pass is a signed
 # text with a person, the mark of the token that they entered with and an end. Whoever has the key
@@ -46,12 +46,12 @@ def new_token() -> str:
 
 
 def hash_of_token(token: str) -> str:
-    """What is kept of a token."""
+    """The hash of a token, which is all that is stored."""
     return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
 
 
 def owner_of(token: str, people: Iterable[Person]) -> Person | None:
-    """Whose token it is. All hashes are compared, each in constant time."""
+    """The owner of a token. All hashes are compared, each in constant time."""
     given, found = hash_of_token(token), None
     for person in people:
         for known in person.tokens:
@@ -60,7 +60,7 @@ def owner_of(token: str, people: Iterable[Person]) -> Person | None:
 
 
 class Pass(NamedTuple):
-    """What a browser shows to be let in."""
+    """The content of a session cookie."""
 
     person: str
     mark: str
@@ -70,7 +70,7 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Passes:
-    """Issues passes and reads them again."""
+    """Signs session cookies and reads them."""
 
     key: bytes
 
@@ -90,7 +90,7 @@ class Passes:
         return found if now < found.end else None
 
     def form_key(self, carried: str) -> str:
-        """What every form of this pass sends along; nobody else can know it."""
+        """The secret that every form of this session sends (against cross-site forgery)."""
         return self._sign("form", carried)
 
     def is_form_key(self, carried: str, given: str) -> bool:
@@ -98,7 +98,7 @@ class Passes:
         return hmac.compare_digest(given.encode(), self.form_key(carried).encode())
 
     def label(self) -> str:
-        """What a desk is called on this machine: the same for a key, and hard to guess."""
+        """The host name of the desk on this machine: fixed by the key, and hard to guess."""
         return self._sign("label", "")[:20]
 
     def _sign(self, purpose: str, text: str) -> str:
@@ -110,7 +110,7 @@ class Passes:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Somebody who came in."""
+    """A person whom the desk has authenticated."""
 
     person: Person
     carried: str = ""
@@ -122,8 +122,8 @@ class Visitor:
         return self.person.name
 
 
-class Door:
-    """Lets people in."""
+class Auth:
+    """Authenticates people."""
 
     def __init__(self, file: StewardsFile) -> None:
         self._file = file
@@ -133,7 +133,7 @@ class Door:
         self.is_local = not file.has_tokens
         """Whether there is one person, who has the link; they are a steward."""
         self.link: str | None = None
-        """What opens the door once; None where people have tokens, or once it was used."""
+        """The secret of the one-time link; None where people have tokens, and after its use."""
         if self.is_local:
             self.local_token = new_token()
             self._owner = Person(system_user(), True, (hash_of_token(self.local_token),))
@@ -156,12 +156,12 @@ class Door:
         return self.passes.issue(visitor.name, hash_of_token(given), time.time())
 
     def with_token(self, given: str) -> Visitor | None:
-        """Who shows this token."""
+        """The person who has this token."""
         found = owner_of(given, self.people().values())
         return None if found is None else Visitor(found)
 
     def with_pass(self, carried: str) -> Visitor | None:
-        """Who shows this pass, if the token that it came from is still good."""
+        """The person who has this pass, if the token that it came from is still listed."""
         shown = self.passes.read(carried, time.time())
         person = None if shown is None else self.people().get(shown.person)
         if shown is None or person is None or shown.mark not in person.tokens:
@@ -169,7 +169,7 @@ class Door:
         return Visitor(person, carried)
 
     def people(self) -> Mapping[str, Person]:
-        """Everybody, as the file says at this moment."""
+        """Everybody whom the file lists now."""
         return {self._owner.name: self._owner} if self.is_local else self._now().people
 
     def may_ask(self, visitor: Visitor, data: ListedData) -> bool:
@@ -198,7 +198,7 @@ class Door:
 
 
 def _stamp(file: StewardsFile) -> tuple[int, ...]:
-    """What changes when the file does: its ctime too, which nobody can set back."""
+    """Facts that change with the file; among them its ctime, which nobody can set back."""
     try:
         found = os.stat(file.path)
     except OSError:

@@ -45,7 +45,7 @@ class Slot:
             yield self._answers
 
 
-class Shelf:
+class TopicCounts:
     """The counts of all topics."""
 
     def __init__(self, file: StewardsFile) -> None:

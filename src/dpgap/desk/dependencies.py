@@ -1,7 +1,7 @@
-"""What a request says about who sent it, and what a form holds.
+"""FastAPI dependencies: who sent a request, what its form holds, and how a page is rendered.
 
-Who it is, is found on the event loop (`async`): strangers get no thread, and a question waits for
-none that a page holds while the ledger is slow.
+Authentication runs on the event loop (`async`). So strangers get no thread, and a question does not
+wait for threads that pages hold while the ledger is slow.
 """
 
 import math
@@ -36,13 +36,13 @@ def desk_of(request: Request) -> Desk:
 
 
 def browser_visitor(request: Request) -> Visitor | None:
-    """Who shows a pass, if anybody does."""
+    """The owner of the session cookie, if there is one."""
     carried = request.cookies.get(_cookie(request))
-    return None if carried is None else desk_of(request).door.with_pass(carried)
+    return None if carried is None else desk_of(request).auth.with_pass(carried)
 
 
 async def visitor_of(request: Request) -> Visitor:
-    """Who sent this request from a browser."""
+    """The sender of a browser's request, by the session cookie."""
     visitor = browser_visitor(request)
     if visitor is None:
         raise Refused(*ENTER)
@@ -50,10 +50,10 @@ async def visitor_of(request: Request) -> Visitor:
 
 
 async def program_of(request: Request) -> Visitor:
-    """Who sent this request from a program, by its token; to look, a pass will do."""
+    """The sender of a program's request, by its token. GET may use the session cookie."""
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     desk = desk_of(request)
-    visitor = desk.door.with_token(token) if kind.lower() == "bearer" else None
+    visitor = desk.auth.with_token(token) if kind.lower() == "bearer" else None
     if visitor is None and not kind and request.method == "GET":
         visitor = browser_visitor(request)
     if visitor is None:
@@ -63,8 +63,8 @@ async def program_of(request: Request) -> Visitor:
 
 async def few_at_once(request: Request) -> AsyncIterator[None]:
     """Refuse a request of somebody who has too many under way, before it takes a thread."""
-    bearer, door = request.headers.get("authorization", ""), desk_of(request).door
-    visitor = (door.with_token(bearer[7:]) if bearer else None) or browser_visitor(request)
+    bearer, auth = request.headers.get("authorization", ""), desk_of(request).auth
+    visitor = (auth.with_token(bearer[7:]) if bearer else None) or browser_visitor(request)
     if visitor is None:
         yield  # whoever is not known gets nothing that takes long
         return
@@ -79,7 +79,7 @@ async def few_at_once(request: Request) -> AsyncIterator[None]:
 
 
 class At(NamedTuple):
-    """Somebody at a data set."""
+    """A person and the data set that their request is about."""
 
     desk: Desk
     visitor: Visitor
@@ -90,7 +90,7 @@ Who = Callable[[Request], Awaitable[Visitor]]
 
 
 def _if_steward(who: Who) -> Who:
-    """The same, who must be a steward."""
+    """The same dependency, which refuses everybody but stewards."""
 
     async def steward(request: Request) -> Visitor:
         visitor = await who(request)
@@ -135,7 +135,7 @@ def older(rows: Sequence[Archived | Entry], page: Page) -> int | None:
 
 
 async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str, str]:
-    """The fields of a form; that of somebody who came in must be of this visit."""
+    """The fields of a form. The form of a known person must have the key of their session."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refused(415, "This is not a form.")
@@ -146,20 +146,20 @@ async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str,
         raise Refused(400, "This form cannot be read.") from None
     if visitor is not None:
         given = found.pop("form_key", "")
-        if not desk_of(request).door.passes.is_form_key(visitor.carried, given):
+        if not desk_of(request).auth.passes.is_form_key(visitor.carried, given):
             raise Refused(*_WRONG_FORM)
     return found
 
 
 def give_pass(request: Request, response: Response, carried: str) -> None:
-    """Give a browser its pass; an empty one takes away what it had."""
+    """Set the session cookie; an empty one removes it."""
     options: dict[str, Any] = {"httponly": True, "samesite": "strict", "path": "/"}
     options |= {"max_age": LASTS if carried else 0, "secure": request.app.state.is_https}
     response.set_cookie(_cookie(request), carried, **options)
 
 
 def _cookie(request: Request) -> str:
-    """Names of passes. Desks on one machine share cookies, so theirs has the port."""
+    """The name of the cookie. Desks on one machine share cookies, so it has the port."""
     if request.app.state.is_https:
         return "__Host-dpgap-desk"
     return f"dpgap-desk-{request.url.port or 80}"
@@ -201,7 +201,7 @@ def shown(
         if "left" not in values:
             values["left"] = desk.left(at.visitor, at.data)
     visitor = values["visitor"] if "visitor" in values else browser_visitor(request)
-    values |= {"title_of_desk": desk.file.title, "is_local": desk.door.is_local}
+    values |= {"title_of_desk": desk.file.title, "is_local": desk.auth.is_local}
     values["visitor"] = visitor
-    values["form_key"] = visitor and desk.door.passes.form_key(visitor.carried)
+    values["form_key"] = visitor and desk.auth.passes.form_key(visitor.carried)
     return HTMLResponse(_templates.get_template(template).render(values), status_code=status)

@@ -30,7 +30,7 @@ from dpgap.printable import printable
 
 
 class Refused(Exception):  # noqa: N818 - it says what happened
-    """What a client gets instead of an answer."""
+    """An error response: a status and words for the client."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
@@ -68,7 +68,7 @@ def in_our_words() -> Iterator[None]:
 
 
 def refusal_of(error: Exception) -> Refused | None:
-    """What to say of an error that we foresaw; None if we did not."""
+    """The response to an error that is expected; None for any other."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, BudgetExhausted):
@@ -134,7 +134,7 @@ def _half_of_the_descriptors() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much the desk takes on."""
+    """Limits of requests, responses and connections."""
 
     body: int = 16 * 1024
     """Bytes of a request's body, and of its headers."""
@@ -190,7 +190,7 @@ class Place:
 
 
 class Guard:
-    """An application around another one."""
+    """The middleware: an ASGI application around another one."""
 
     def __init__(self, app: App, place: Place) -> None:
         self._app, self._place, self._limits = app, place, place.limits
@@ -280,7 +280,7 @@ def note_error(error: Exception) -> None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body once more, and then whatever comes: that somebody has gone."""
+    """A `receive` that returns the body once, and then what the server sends (a disconnect)."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
@@ -315,7 +315,7 @@ class _Answer:
         await self._send(message)
 
     async def refuse(self, status: int) -> bool:
-        """Say that it is refused, unless a response has begun; whether it was said."""
+        """Send an error unless a response has started; return whether it was sent."""
         if self._status:
             return False
         words = WORDS[status]

@@ -68,10 +68,10 @@ async def enter(request: Request) -> Response:
 @router.post("/enter")
 async def enter_by_form(request: Request) -> Response:
     """Enter by a token, or by the link that was printed."""
-    door, form = desk_of(request).door, await form_of(request)
-    carried = door.by_token(form.get("token", "").strip())
+    auth, form = desk_of(request).auth, await form_of(request)
+    carried = auth.by_token(form.get("token", "").strip())
     if carried is None:
-        carried = door.by_link(form.get("link", ""))
+        carried = auth.by_link(form.get("link", ""))
     if carried is None and browser_visitor(request) is not None:  # pressed twice
         return _to("/")
     if carried is None:
@@ -92,7 +92,7 @@ async def leave(request: Request, visitor: Browser) -> Response:
 
 @router.get("/")
 async def front(request: Request) -> Response:
-    """All data sets that somebody may ask about; strangers are led to the door."""
+    """All data sets that somebody may ask about; unknown people are sent to the login page."""
     visitor = browser_visitor(request)
     return _to("/enter") if visitor is None else await run_in_threadpool(_home, request, visitor)
 
@@ -101,7 +101,7 @@ def _home(request: Request, visitor: Visitor) -> Response:
     """All data sets, and what is left of each."""
     desk = desk_of(request)
     listed = [
-        (data, desk.left(visitor, data), desk.door.may_ask(visitor, data))
+        (data, desk.left(visitor, data), desk.auth.may_ask(visitor, data))
         for data in desk.datasets(visitor)
     ]
     return shown(request, "home.html", visitor=visitor, listed=listed)
@@ -201,7 +201,7 @@ def _question_page(
         key=secrets.token_hex(16),
         here=f"/data/{data.name}",
         again=urlencode(fields),
-        may_ask=desk.door.may_ask(visitor, data),
+        may_ask=desk.auth.may_ask(visitor, data),
         recent=[each for each in archived if each.is_shown][:5],
     )
 
@@ -210,7 +210,7 @@ def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str
     """What was said, and what holds for the topic otherwise."""
     name = said.get("topic") or next(iter(data.topics))
     topic = data.topics[name]
-    facts = desk.shelf.slot(data, topic).facts
+    facts = desk.counts.slot(data, topic).facts
     most = 10 if facts.unknown else min(10, len(facts))
     filled = {"topic": name, "kind": "top-k", "k": str(most), "threshold": "100", "epsilon": "0.5"}
     filled |= {"delta": text_of(data.delta / 100), "method": "best", "fresh": "", "sizes": ""}
@@ -273,7 +273,7 @@ def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
 async def change(request: Request, at: StewardAtData, what: str) -> Response:
     """Do something with a budget, then show it again."""
     said = await form_of(request, at.visitor)
-    again = at.desk.door.with_token(said.pop("token", ""))
+    again = at.desk.auth.with_token(said.pop("token", ""))
     try:
         if what != VERIFY and (again is None or again.name != at.visitor.name):
             raise Refused(403, _TOKEN)

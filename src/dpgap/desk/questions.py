@@ -1,6 +1,7 @@
-"""What a question will tell, before anything is spent: errors for this ε, for less and for more.
+"""Questions as clients send them, and forecasts of their errors before anything is spent.
 
-All of it follows from public facts: the question, the steward's file and what is left.
+A forecast is for the ε of the question, for less and for more. It follows from public facts: the
+question, the steward's file and what is left.
 
 >>> FilledForm.read({"topic": "products", "k": "3", "epsilon": "1/2"}).wanted.epsilon
 Fraction(1, 2)

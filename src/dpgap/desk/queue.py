@@ -1,4 +1,4 @@
-"""The desk itself: what pages and programs can do, once somebody is known.
+"""The desk's operations for known people, and the queue of their questions.
 
 A question is charged and archived by the ledger before anything of it is handed out, and only what
 is in the archive is. So every answer that anybody saw is charged. A desk that dies in between
@@ -24,9 +24,9 @@ from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
-from dpgap.desk.auth import Door, Visitor
+from dpgap.desk.auth import Auth, Visitor
 from dpgap.desk.config import ListedData, PersonLimits, StewardsFile
-from dpgap.desk.counts import Shelf, Slot
+from dpgap.desk.counts import Slot, TopicCounts
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words, log, note_error
 from dpgap.desk.questions import FilledForm, ask, identity_of, text_of
 from dpgap.desk.spool import Folder, Pending, Reserved, Reserving, Slip, Spool, SpoolError, name_of
@@ -42,8 +42,8 @@ from dpgap.releases.release import Release
 
 
 @dataclass(frozen=True, slots=True)
-class Ticks:
-    """A clock that lets things out at whole multiples of `tick` seconds."""
+class ReleaseClock:
+    """Releases answers at whole multiples of `tick` seconds."""
 
     tick: float
     clock: Callable[[], float] = time.monotonic
@@ -70,7 +70,7 @@ _OTHER_TOPIC = 409, "The topic has changed since this was charged: write it off,
 
 
 class Receipt(NamedTuple):
-    """What became of a question."""
+    """The state of a question that was sent."""
 
     entry: int
     """The number of its reservation in the book."""
@@ -83,7 +83,7 @@ class Receipt(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What somebody can still spend of a budget, and what they can see of it."""
+    """What a person can still spend of a budget, and the last entry of its book."""
 
     left: Amount
     """The most that this person can spend now."""
@@ -92,14 +92,14 @@ class Left(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Which part of a long list is shown: so many, before a number."""
+    """A part of a long list: at most `limit` entries with numbers below `before`."""
 
     limit: int
     before: int | None = None
 
 
 class Archived(NamedTuple):
-    """A request that was charged, with or without an answer yet."""
+    """A charged request: its reservation, and its settlement if there is one."""
 
     reservation: Entry
     settlement: Entry | None
@@ -111,7 +111,7 @@ class Archived(NamedTuple):
 
     @property
     def state(self) -> str:
-        """What became of it."""
+        """Its state: under way, settled or written off."""
         if self.settlement is None:
             return UNDER_WAY
         return "settled" if self.settlement.kind == SETTLE else "written off"
@@ -123,7 +123,7 @@ class Archived(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What a check of a whole book found."""
+    """The result of verifying a whole book."""
 
     at: str
     """When it began."""
@@ -164,14 +164,14 @@ class Verifier:
 
 
 class Desk:
-    """What can be done at the desk."""
+    """The operations of the desk."""
 
     def __init__(
-        self, file: StewardsFile, ledger: Ledger, shelf: Shelf, door: Door, spool: Spool
+        self, file: StewardsFile, ledger: Ledger, counts: TopicCounts, auth: Auth, spool: Spool
     ) -> None:
-        self.file, self.ledger, self.shelf, self.door = file, ledger, shelf, door
+        self.file, self.ledger, self.counts, self.auth = file, ledger, counts, auth
         self.spool = spool
-        self.ticks = Ticks(file.tick)
+        self.release_clock = ReleaseClock(file.tick)
         self.verifier = Verifier(ledger)
         self.under_way: Counter[tuple[str, str]] = Counter()
         """How many requests with a budget and a key are worked on, before their tick."""
@@ -180,11 +180,11 @@ class Desk:
 
     def datasets(self, visitor: Visitor) -> list[ListedData]:
         """The data sets that somebody may ask about, or looks after."""
-        every, may_ask = self.file.datasets.values(), self.door.may_ask
+        every, may_ask = self.file.datasets.values(), self.auth.may_ask
         return [each for each in every if visitor.person.is_steward or may_ask(visitor, each)]
 
     def dataset(self, visitor: Visitor, name: str) -> ListedData:
-        """A data set by name. One that is not for this person is not there for them."""
+        """A data set by name; 404 if this person may not see it."""
         data = self.file.datasets.get(name)
         if data is None or data not in self.datasets(visitor):
             raise Refused(*NOT_THERE)
@@ -202,7 +202,7 @@ class Desk:
 
         Unless fresh noise is wanted, what somebody else asks just now is not charged beside it.
         """
-        if not self.door.may_ask(visitor, data):
+        if not self.auth.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
         self.require_least(visitor, data, form)
         slot, own = self.slot(data, form), own_key(visitor, key)
@@ -390,7 +390,7 @@ class Desk:
         return Pending(reservation, self._file(folder.id), form, slot)
 
     def look(self, data: ListedData, receipt: Receipt) -> Receipt:
-        """The receipt as it is now."""
+        """The receipt with the present state."""
         with suppress(LedgerError):
             ((reservation, settlement),) = self._account(data).requests(1, receipt.entry + 1)
             return receipt._replace(state=Archived(reservation, settlement).state)
@@ -419,7 +419,7 @@ class Desk:
             raise Refused(422, "kind must be 'count' for how many units there are, and only there")
         if topic.has_unknown_items != bool(form.wanted.delta):
             raise Refused(422, "delta must be more than 0 where items are not stated, else 0")
-        facts = (slot := self.shelf.slot(data, topic)).facts
+        facts = (slot := self.counts.slot(data, topic)).facts
         if not (facts.unknown or topic.is_of_units or (form.wanted.k or 1) <= len(facts)):
             raise Refused(422, f"k must be at most {len(facts)}: there are no more items")
         return slot
@@ -442,7 +442,7 @@ class Desk:
             raise Refused(*NOT_THERE) from None
 
     def release(self, data: ListedData, number: int) -> Release:
-        """The same, read."""
+        """The same as a release."""
         return read_archived(self._kept(data, number))
 
     def archive(self, data: ListedData, page: Page) -> list[Archived]:
@@ -458,21 +458,21 @@ class Desk:
 
 
 def own_key(visitor: Visitor, key: str) -> str:
-    """Keys of different people never meet."""
+    """The key in the ledger: keys of different people never collide."""
     if not (8 <= len(key) <= 64 and key.isascii() and key.replace("-", "").isalnum()):
         raise Refused(422, "key must be 8 to 64 letters, digits and -")
     return f"desk {hash_of(visitor.name)[:16]} {key}"
 
 
 def shares(left: Left) -> Mapping[str, Fraction]:
-    """What a bar shows of a budget: spent, held and left, of the whole."""
+    """Shares of a budget for its bar: spent, held and left."""
     last = left.last
     parts = {"spent": last.spent, "held": last.reserved, "left": last.remaining}
     return {name: each / last.total for name, each in parts.items()}
 
 
 # --------------------------------------------------------------------------------------------------
-# Where questions wait their turn, and answers wait for the tick.
+# The queue: questions wait for their turn, and answers wait for the tick.
 #
 # A question is charged as soon as it comes in, drawn when its topic is free, and settled at the
 # next whole tick. The two kinds of work have threads of their own: no charge ever waits for a
@@ -514,7 +514,7 @@ class Asking:
 
         A question that takes too long goes on, and its receipt says so.
         """
-        begun = self._desk.ticks.clock()
+        begun = self._desk.release_clock.clock()
         with in_our_words():
             form = FilledForm.read(said)
         of_one = sum(task.get_name() == visitor.name for task in self._under_way)
@@ -528,7 +528,7 @@ class Asking:
     async def draw(self, visitor: Visitor, data: ListedData, number: int, reason: str) -> Receipt:
         """Draw what was charged and never began to be drawn; nothing is charged for it again."""
         desk = self._desk
-        begun = desk.ticks.clock()
+        begun = desk.release_clock.clock()
         entry = await asyncio.to_thread(desk.undrawn, data, number)
         claim = data.budget, entry.key or ""
         if desk.under_way[claim]:
@@ -561,7 +561,7 @@ class Asking:
             with in_our_words():
                 return await asyncio.wait_for(asyncio.shield(work), _SECONDS)
         except TimeoutError:
-            await desk.ticks.hold(begun)
+            await desk.release_clock.hold(begun)
             return Receipt(0, UNDER_WAY)
 
     async def _answer(
@@ -573,19 +573,19 @@ class Asking:
             if isinstance(charged, Pending):
                 await run(self._drawing, charged.draw)
         finally:
-            log.info("answered at tick %d", await desk.ticks.hold(begun))
+            log.info("answered at tick %d", await desk.release_clock.hold(begun))
         if isinstance(charged, Pending):
             return await self._settled(begun, data, charged)
         end = self._end()
-        while charged.state == UNDER_WAY and desk.ticks.clock() < end:
-            await desk.ticks.hold(begun)
+        while charged.state == UNDER_WAY and desk.release_clock.clock() < end:
+            await desk.release_clock.hold(begun)
             charged = await run(self._ledger, desk.look, data, charged)
         return charged
 
     def _end(self) -> float:
         """Until when somebody is kept waiting for an answer that is not settled at their tick."""
-        ticks = self._desk.ticks
-        return ticks.clock() + _PATIENCE * max(1, ticks.tick)
+        release_clock = self._desk.release_clock
+        return release_clock.clock() + _PATIENCE * max(1, release_clock.tick)
 
     async def _settled(self, begun: float, data: ListedData, pending: Pending) -> Receipt:
         """What became of it. What the ledger does not take at its tick is left to the queue."""
@@ -599,26 +599,26 @@ class Asking:
         self._waits.set()
         end = self._end()
         while pending.place in desk.waiting:
-            if desk.ticks.clock() >= end:
+            if desk.release_clock.clock() >= end:
                 return receipt
-            await desk.ticks.hold(begun)
+            await desk.release_clock.hold(begun)
         return await run(self._ledger, desk.look, data, receipt)
 
     async def keep_settling(self) -> None:
         """Settle at every tick what waits, and what desks that have ended left in the spool."""
         desk = self._desk
-        begun = looked = desk.ticks.clock()
+        begun = looked = desk.release_clock.clock()
         await self._try(desk.recover)
         while True:
             if desk.waiting:
-                await desk.ticks.hold(begun)
+                await desk.release_clock.hold(begun)
                 await self._try(desk.settle_waiting)
             else:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._waits.wait(), _LOOK_AROUND)
                 self._waits.clear()
-            if desk.ticks.clock() >= looked + _LOOK_AROUND:
-                looked = desk.ticks.clock()
+            if desk.release_clock.clock() >= looked + _LOOK_AROUND:
+                looked = desk.release_clock.clock()
                 await self._try(desk.recover)
 
     async def _try(self, work: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from desks import Running, question, running, write_file
 
-from dpgap.desk.queue import Ticks
+from dpgap.desk.queue import ReleaseClock
 
 
 class FakeTime:
@@ -26,9 +26,9 @@ class FakeTime:
 def _leaves(work: float, tick: float = 1.0) -> float:
     fake = FakeTime()
     begun = fake.now
-    ticks = Ticks(tick, fake.clock, fake.sleep)
+    release_clock = ReleaseClock(tick, fake.clock, fake.sleep)
     fake.now += work
-    asyncio.run(ticks.hold(begun))
+    asyncio.run(release_clock.hold(begun))
     return fake.now - begun
 
 
