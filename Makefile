@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo desk docs test lint chromium long golden twins oldest benchmark clean
+.PHONY: demo desk docs test check format lint chromium long golden twins oldest newest benchmark clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -50,11 +50,20 @@ desk: .venv/.desk
 docs: .venv/.docs
 	$(BIN)/python -m sphinx -n -q -W --keep-going -c docs -d build/doctrees -b html . build/site
 
+format: .venv/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
 lint: .venv/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# In about two minutes, before every commit: format, lint, types, imports, and the quick rooms.
+QUICK := exact estimates mechanisms pipelines releases simulation test_architecture.py test_question.py
+check: lint
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup $(QUICK:%=tests/%)
 
 # Tests look at pages in Debian's Chromium. Where it may not be installed, those are skipped.
 chromium:
@@ -79,7 +88,7 @@ twins: .venv/.test
 
 # The oldest versions that pyproject.toml allows; a fresh `make test` takes the newest.
 OLDEST := .venv/oldest/bin/python
-OLDEST_TESTS := budget cli data estimates exact interop mechanisms pipelines releases
+ROOMS := budget cli data estimates exact interop mechanisms pipelines releases
 # DuckDB 1.5 cannot quote a name that has quotes, in frames of its own; they are refused.
 QUOTES := tests/data/test_counts.py::test_names_of_columns_and_files_may_hold_anything
 
@@ -88,7 +97,14 @@ oldest:
 	$(OLDEST) tests/oldest.py > .venv/oldest/versions.txt
 	$(OLDEST) -m pip install --quiet --disable-pip-version-check \
 		--constraint .venv/oldest/versions.txt --editable '.[test]'
-	$(OLDEST) -m pytest --numprocesses 2 --dist loadgroup $(OLDEST_TESTS:%=tests/%) --deselect $(QUOTES)
+	$(OLDEST) -m pytest --numprocesses 2 --dist loadgroup $(ROOMS:%=tests/%) --deselect $(QUOTES)
+
+# The versions that come next: the newest that are allowed, with those before a release.
+newest:
+	$(PYTHON) -m venv .venv/newest
+	.venv/newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --pre \
+		--editable '.[test]'
+	.venv/newest/bin/python -m pytest --numprocesses 2 --dist loadgroup $(ROOMS:%=tests/%)
 
 benchmark: .venv/.benchmark
 	$(BIN)/python benchmarks/release.py
