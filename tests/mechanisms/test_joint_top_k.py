@@ -228,7 +228,7 @@ def test_a_table_in_an_engine_and_its_domain_are_asked_as_any_other():
 
 def test_a_draw_shows_nothing_of_its_answers():
     joint = dpgap.JointTopK(2, 1000, monotonic=True)
-    drawn = joint.draw_paid(joint.prepare(ANSWERS, None))
+    drawn = joint.draw(joint.prepare(ANSWERS, None))
     assert drawn.private_answers.tolist() == [500, 420]
     assert "500" not in repr(drawn)
 

@@ -64,13 +64,6 @@ class Evidence(NamedTuple):
         """Whether one lead speaks for all winners, however many they are."""
         return len(self.leads) <= 1
 
-    def reordered(self, order: Sequence[int]) -> "Evidence":
-        """The same, with winners in another order."""
-        if self.is_of_a_set:
-            return self
-        leads, scales = ([values[at] for at in order] for values in self)
-        return Evidence(tuple(leads), tuple(scales))  # type: ignore[arg-type]
-
 
 def belonging(p_values: Floats, level: float) -> NDArray[np.bool_]:
     """Which of several items belong, so that all of it is right with confidence `level`.

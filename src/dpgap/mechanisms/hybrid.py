@@ -296,12 +296,12 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
         return InGroups(steps, None, groups, answers.reach)
 
-    def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
+    def draw(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
         return choose_above(self.in_steps(), candidates, secure_bits())
 
     def _made(self, prepared: Candidates) -> HybridRelease:
-        return self.build(self.draw_paid(prepared).drawn, self.delta_of(prepared))
+        return self.build(self.draw(prepared).drawn, self.delta_of(prepared))
 
     def winners(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> Winners:
         """What was drawn, in the units of answers, where the δ that was promised is this."""

@@ -177,7 +177,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
             )
         return found
 
-    def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
+    def draw(self, candidates: Candidates) -> Draw[TopSet]:
         """Select; the caller has paid."""
         return choose_set(self, candidates, secure_bits())
 

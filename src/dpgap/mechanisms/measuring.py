@@ -129,9 +129,9 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
 
     def draw_selected(self, steps: Integers) -> Values:
         """Measure answers given in a selection's steps; the caller has paid."""
-        return self.draw_paid(steps * self.finer)
+        return self.draw(steps * self.finer)
 
-    def draw_paid(self, steps: Integers) -> Values:
+    def draw(self, steps: Integers) -> Values:
         """Measure; the caller has paid."""
         return Values(steps + self.draws(steps.size, 1, secure_bits())[0])
 

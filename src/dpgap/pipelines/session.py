@@ -12,7 +12,7 @@
 from decimal import Decimal
 from fractions import Fraction
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, cast, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, granted
@@ -186,7 +186,8 @@ class Session:
         wanted = read_wanted(kind, stated)
         counting = stated_counting({"max_items": self._max_items, **stated, **self._facts})
         fresh = stated.get("fresh", False)
-        return self._keep(answer(wanted, self._count(counting), self._account, fresh))
+        found = answer(wanted, self._count(counting), self._account, fresh)
+        return self._keep(cast(Answer, found))
 
     def _count(self, counting: dict[str, Any]) -> Counted:
         for known, answers in self._counted:
