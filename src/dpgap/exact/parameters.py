@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
+from functools import wraps
 from itertools import permutations
 from typing import (
     TYPE_CHECKING,
@@ -36,6 +37,7 @@ from typing import (
 _RAISED, _LOWERED = (str.maketrans(*each) for each in permutations(("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")))
 _POWER = re.compile("(?:([0-9.]+)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 _MAX_EXPONENT = 400
+_MOST_REMEMBERED = 256
 _FINEST = Fraction(1, 1 << 100)  # so that the fourth power of any answer is a float
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _FRACTION = re.compile(r"[+-]?[0-9]+/[0-9]+")
@@ -120,6 +122,27 @@ def altered(value: _Value, **changes: Any) -> _Value:
     for each in fields(value):  # type: ignore[arg-type]
         object.__setattr__(copy, each.name, changes.get(each.name, getattr(value, each.name)))
     return copy
+
+
+def remembered(make: Callable[..., _Value]) -> Callable[..., _Value]:
+    """Work out what follows from a frozen value, and from whole numbers, once for the last ones.
+
+    Values are told apart by what they are, not by what they hold: to hash exact numbers would take
+    as long. Each is kept with what follows, so that no other has its `id`.
+    """
+    known: dict[tuple[int, ...], tuple[Any, _Value]] = {}
+
+    @wraps(make)
+    def look_up(value: Any, *more: int) -> _Value:
+        key = id(value), *more
+        found = known.get(key)
+        if found is None or found[0] is not value:
+            if len(known) >= _MOST_REMEMBERED:
+                known.clear()
+            found = known[key] = value, make(value, *more)
+        return found[1]
+
+    return look_up
 
 
 def or_none(read: Callable[[str, Any], object]) -> Callable[[str, Any], object]:

@@ -245,7 +245,7 @@ class MeasuredAbove(Selecting[Stream, Measured]):
         above, private_answers = self.selection.draw(stream)
         if not private_answers.size:
             return Measuring(above)
-        return Measuring(above, self.measurement.draw_selected(private_answers))
+        return Measuring(above, self.measurement.draw(private_answers, self.measurement.finer))
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[Above], question: Question | None = None) -> Measured:

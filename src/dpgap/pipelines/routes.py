@@ -234,7 +234,9 @@ class SelectThenMeasure(Route, Generic[S, M]):
         chosen, private_answers = self.selection.draw(candidates)
         if not private_answers.size:
             return Measuring(chosen)
-        return Measuring(chosen, self.measurement.draw_selected(private_answers), *look)
+        return Measuring(
+            chosen, self.measurement.draw(private_answers, self.measurement.finer), *look
+        )
 
     def build(
         self,

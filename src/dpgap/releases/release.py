@@ -35,6 +35,7 @@ from dpgap.exact.parameters import (
     positive_integer,
     readable,
     readable_up,
+    remembered,
     with_power,
 )
 from dpgap.exact.reals import Floats, Integers
@@ -79,7 +80,7 @@ class Provenance(NamedTuple):
     @classmethod
     def now(cls) -> "Provenance":
         """Of a release that is made at this moment."""
-        return cls(f"{datetime.now(UTC):{TIME}}", __version__)
+        return cls(f"{datetime.now(UTC).isoformat()[:19]}Z", __version__)
 
     def paid_by(self, reference: Mapping[str, Any]) -> "Provenance":
         """The same, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
@@ -112,32 +113,18 @@ class MechanismUsed(NamedTuple):
     parameters: tuple[tuple[str, str | int | bool | None], ...]
     """Names and values; exact numbers are text such as "7/10"."""
 
-    @classmethod
-    def of(cls, mechanism: Any) -> "MechanismUsed":
+    @staticmethod
+    @remembered
+    def of(mechanism: Any) -> "MechanismUsed":
         """What a mechanism, which is a frozen dataclass, says of itself in its `repr`."""
-        known = _used.get(id(mechanism))  # to hash its exact numbers would take as long
-        if known is None or known[0] is not mechanism:
-            if len(_used) >= _MOST_USED:
-                _used.clear()
-            known = _used[id(mechanism)] = mechanism, _said(mechanism)
-        return known[1]
-
-
-_MOST_USED = 256
-_used: dict[int, tuple[Any, MechanismUsed]] = {}
-"""What the last mechanisms said, which are public; each is kept with it, so that its id is."""
-
-
-def _said(mechanism: Any) -> MechanismUsed:
-    named = [each.name for each in fields(mechanism) if each.repr]
-    values = [(name, _plain(getattr(mechanism, name))) for name in named]
-    return MechanismUsed(type(mechanism).__name__, tuple(values))
-
-
-def _plain(value: Any) -> str | int | bool | None:
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    return exact_text(value)
+        named = [
+            (each.name, getattr(mechanism, each.name)) for each in fields(mechanism) if each.repr
+        ]
+        values = [
+            (name, value if isinstance(value, str | int | None) else exact_text(value))
+            for name, value in named
+        ]
+        return MechanismUsed(type(mechanism).__name__, tuple(values))
 
 
 # --------------------------------------------------------------------------------------------------
