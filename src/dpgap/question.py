@@ -682,12 +682,12 @@ def require_options(function: str, given: Iterable[str], options: Any) -> None:
 
 def stated_counting(given: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords of counting that differ from their defaults."""
-    defaults = {name: KEYWORDS[name].default for name in COUNTING if name in given}
-    return {
-        name: given[name]
-        for name, default in defaults.items()
-        if not (given[name] is default or (default and given[name] == default))
-    }
+    differing = {}
+    for name in COUNTING:
+        value, default = given.get(name), KEYWORDS[name].default
+        if name in given and value is not default and not (default and value == default):
+            differing[name] = value
+    return differing
 
 
 # --------------------------------------------------------------------------------------------------
@@ -961,10 +961,9 @@ class Question:
 
     def conditions(self) -> tuple[str, ...]:
         """What a unit is, how much of it counts, and what is public, sentence by sentence."""
-        return (*self._counting(), *self._public(_CHANGES[self.neighbours][1]))
+        return tuple(self._conditions())
 
-    def _counting(self) -> Iterator[str]:
-        """What a unit is, and how much of it counts."""
+    def _conditions(self) -> Iterator[str]:
         unit = f"everything with the same value in column {self.unit!r}"
         if self.is_of_lines:
             unit = "one line of the file"
@@ -993,13 +992,10 @@ class Question:
             )
         if self.where is not None:
             yield printable(f"Only rows count where {self.where}.")
-
-    def _public(self, more: str) -> Iterator[str]:
-        """What is not protected, and on what condition."""
         has_domain = not (self.unknown or self.kind == "count")
         domain = f"the domain ({printable(self.domain)}), " if has_domain else ""
         groups = "" if self.by is None else f"the {self.groups} groups, "
-        columns = f"the names and types of the columns{more}"
+        columns = f"the names and types of the columns{_CHANGES[self.neighbours][1]}"
         yield f"Public are {domain}{groups}{columns} and all parameters."
         yield "Everything else about the table is private."
         if has_domain:

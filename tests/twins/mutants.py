@@ -32,7 +32,7 @@ from dpgap.mechanisms.top_k import InGroups
 from dpgap.pipelines.arrays import MeasuredTopK
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.routes import Routed
-from dpgap.releases import document, drawn, findings, plain
+from dpgap.releases import document, drawn, findings
 from seams import SpyArchive
 
 
@@ -242,12 +242,15 @@ def _divided_by_nothing() -> AbstractContextManager[Any]:
         wanted, width = sorted(apart, reverse=True)[len(apart) // 2], release.half_width_of_pairs()
         return "" if wanted * 10 < width else f"; about {width / wanted} times this ε"
 
-    def attempted(part: str, make: Callable[[], Any], otherwise: Any, kind: Any = None) -> Any:
-        return make() if kind is None else kind(make())
+    def attempted(part: str, make: Callable[[], Any], otherwise: Any = None) -> Any:
+        return make()
+
+    def sentences(part: str, make: Callable[[], Any]) -> Any:
+        return tuple(make())
 
     return _all_of(
         mock.patch.object(findings, "_advice", advice),
-        mock.patch.object(plain, "attempted", attempted),
+        mock.patch.object(findings, "sentences", sentences),
         mock.patch.object(document, "attempted", attempted),
     )
 

@@ -226,12 +226,12 @@ def with_options(*options: Parameter) -> Callable[[Callable[..., None]], Callabl
 
         @wraps(command)
         def flat(**given: Any) -> None:
-            values: dict[str, Any] = {
-                name: kind(**{field: given.pop(field) for field in kind._fields})
-                for name, kind in groups.items()
-            }
+            values: dict[str, Any] = {}
+            for name, kind in groups.items():
+                values[name] = kind(*map(given.pop, kind._fields))
             if options:
-                values["stated"] = {each.name: given.pop(each.name) for each in options}
+                names = [each.name for each in options]
+                values["stated"] = dict(zip(names, map(given.pop, names), strict=True))
             command(**given, **values)
 
         ordered = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken]

@@ -41,10 +41,12 @@ class Evidence(NamedTuple):
     @classmethod
     def of(cls, leads: Sequence[float], laws: Sequence[Law]) -> "Evidence | None":
         """From leads and the laws of their noise; None where that noise can be negative."""
-        different = {id(law): law for law in laws}.values()  # most often one for all
-        if not all(isinstance(law, MemorylessLaw) and not law.signed for law in different):
-            return None
-        return cls(tuple(map(float, leads)), tuple(law.scale for law in laws))
+        scales = []
+        for law in laws:
+            if law.signed or not isinstance(law, MemorylessLaw):
+                return None
+            scales.append(law.scale)
+        return cls(tuple(map(float, leads)), tuple(scales))
 
     @np.errstate(all="ignore")  # tails underflow, as they should, whatever the caller's settings
     def p_values(self, count: int) -> Floats:
@@ -55,14 +57,9 @@ class Evidence(NamedTuple):
         """
         if not self.leads:
             return np.zeros(count)
-        scales = np.array([float(scale) for scale in self.scales])
+        scales = np.array([*map(float, self.scales)])
         own: Floats = np.exp(-np.maximum(np.array(self.leads), 0.0) / scales)
         return np.array(np.broadcast_to(own, count))
-
-    @property
-    def is_of_a_set(self) -> bool:
-        """Whether one lead speaks for all winners, however many they are."""
-        return len(self.leads) <= 1
 
 
 def belonging(p_values: Floats, level: float) -> NDArray[np.bool_]:

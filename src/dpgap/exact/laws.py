@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -333,7 +333,7 @@ def geometric_variance(scale: Fraction) -> float:
 # at most one step to a spread, and rounding h up at most two. Laplace noise is only floored.
 
 
-_POINTS = 4_096
+TAIL_POINTS = 4_096
 
 
 def gamma_tail(shape: int, x: float) -> float:
@@ -348,36 +348,9 @@ def gamma_tail(shape: int, x: float) -> float:
     return float(np.exp(logs - x).sum())
 
 
-def hull_spread_tail(count: int, x: float) -> float:
-    """P(the largest u less the smallest > x)."""
-    shorter = 2 / (count + 1)
-    return shorter * gamma_tail(count - 1, x) + (1 - shorter) * gamma_tail(count, x)
-
-
-def hull_farthest_tail(count: int, x: float) -> float:
-    """P(the largest |u − u₀| > x), averaged over h by its law."""
-    h, weights = _gamma_points(count + 2)
-    b = np.minimum(x / h, 1.0)
-    power, ends = count + 1, np.minimum(2 * b, 1.0)
-    # u₀ is nearer than x to an end, or to both, or to none.
-    near = 2 * (ends**power - b**power) / power
-    return 1 - float(weights @ (near + np.abs(1 - 2 * b) * ends**count))
-
-
-@lru_cache(maxsize=64)
-def _gamma_points(shape: int) -> tuple[Floats, Floats]:
-    """Places and weights that stand for a gamma law."""
-    deviation = math.sqrt(shape)
-    low, high = max(0.0, shape - 12 * deviation), shape + 12 * deviation + 60
-    h = low + (high - low) * (np.arange(_POINTS) + 0.5) / _POINTS
-    logs = (shape - 1) * np.log(h) - h
-    weights = np.exp(logs - logs.max())
-    return h, weights / weights.sum()
-
-
 def laplace_spread_tail(count: int, x: float) -> float:
     """One less the mean of count·(F(smallest + x) − F(smallest))^(count − 1)."""
-    chances = (np.arange(_POINTS) + 0.5) / _POINTS
+    chances = (np.arange(TAIL_POINTS) + 0.5) / TAIL_POINTS
     smallest = np.where(chances < 0.5, np.log(2 * chances), -np.log(2 - 2 * chances))
     reached = smallest + x
     half = np.exp(-np.abs(reached)) / 2
@@ -772,11 +745,7 @@ def law_on_grid(
     where = Grid(grid)
     delta, step = where.up(sensitivity), where.step
     require_scale(delta / epsilon, Fraction(delta))
-    return require_real(law_named(noise, delta / epsilon * step, delta * step))
-
-
-def require_real(law: Law) -> RealLaw:
-    """`law`, if a Top-K can use it."""
+    law = LAWS[noise].best(delta / epsilon * step, delta * step)
     if not isinstance(law, RealLaw):
         raise ValueError(f"noise must be {_either(RealLaw)} for a Top-K: {law.name} noise can tie")
     return law

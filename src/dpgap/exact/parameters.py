@@ -17,6 +17,7 @@ Budget(epsilon=Fraction(7, 10))
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import ROUND_CEILING, Context, Decimal
@@ -160,7 +161,7 @@ def rational(name: str, value: object) -> Fraction:
     >>> rational("epsilon", 0.1)
     Fraction(1, 10)
     """
-    if _is_of_numpy(value) and not _is_truth(value):
+    if _is_of_numpy("generic", value) and not _is_of_numpy("bool_", value):
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise TypeError(
@@ -182,16 +183,9 @@ def rational(name: str, value: object) -> Fraction:
         ) from None
 
 
-def _is_of_numpy(value: object) -> bool:
+def _is_of_numpy(kind: str, value: object) -> bool:
     """Whether it is a single value of NumPy, which is not loaded to find out."""
-    return any(
-        (kind.__module__, kind.__name__) == ("numpy", "generic") for kind in type(value).__mro__
-    )
-
-
-def _is_truth(value: object) -> bool:
-    is_named = type(value).__name__ in ("bool", "bool_")
-    return isinstance(value, bool) or (is_named and _is_of_numpy(value))
+    return isinstance(value, getattr(sys.modules.get("numpy"), kind, ()))
 
 
 def approximately(number: Fraction, digits: int) -> str:
@@ -317,7 +311,7 @@ def share(name: str, value: object) -> Fraction:
 
 def positive_integer(name: str, value: object) -> int:
     """`value` as a whole number from one up."""
-    if _is_truth(value):
+    if isinstance(value, bool) or _is_of_numpy("bool_", value):
         raise TypeError(f"{name} must be a whole number, not a bool")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
@@ -330,7 +324,7 @@ def positive_integer(name: str, value: object) -> int:
 
 def boolean(name: str, value: object) -> bool:
     """`value` as a truth value, and nothing that merely looks like one."""
-    if not _is_truth(value):
+    if not isinstance(value, bool) and not _is_of_numpy("bool_", value):
         raise TypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)
 

@@ -35,12 +35,11 @@ from numpy.typing import NDArray
 from dpgap.exact.bits import Bits, Words
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.laws import (
+    TAIL_POINTS,
     Decay,
     LaplaceNoise,
     Scalar,
     gamma_tail,
-    hull_farthest_tail,
-    hull_spread_tail,
 )
 from dpgap.exact.parameters import confidence_level
 from dpgap.exact.reals import (
@@ -167,10 +166,17 @@ class HullNoise(ShellNoise):
         return max(coordinates)
 
     def spread_tail(self, count: int, x: float) -> float:
-        return hull_spread_tail(count, x)
+        shorter = 2 / (count + 1)
+        return shorter * gamma_tail(count - 1, x) + (1 - shorter) * gamma_tail(count, x)
 
     def farthest_tail(self, count: int, x: float) -> float:
-        return hull_farthest_tail(count, x)
+        """Averaged over the largest coordinate by its law."""
+        h, weights = _gamma_points(count + 2)
+        b = np.minimum(x / h, 1.0)
+        power, ends = count + 1, np.minimum(2 * b, 1.0)
+        # The coordinate that all share is nearer than x to an end, or to both, or to none.
+        near = 2 * (ends**power - b**power) / power
+        return 1 - float(weights @ (near + np.abs(1 - 2 * b) * ends**count))
 
     @property
     def value_variance(self) -> float:
@@ -218,6 +224,17 @@ class CubeNoise(ShellNoise):
     def value_tail(self, step: int) -> float:
         """A number from −R..R is beyond `step` in 2(R−s) of 2R+1 = 2h cases."""
         return 1.0 if step < 0 else self._beyond(step + 0.5, 1)
+
+
+@lru_cache(maxsize=64)
+def _gamma_points(shape: int) -> tuple[Floats, Floats]:
+    """Places and weights that stand for a gamma law."""
+    deviation = math.sqrt(shape)
+    low, high = max(0.0, shape - 12 * deviation), shape + 12 * deviation + 60
+    h = low + (high - low) * (np.arange(TAIL_POINTS) + 0.5) / TAIL_POINTS
+    logs = (shape - 1) * np.log(h) - h
+    weights = np.exp(logs - logs.max())
+    return h, weights / weights.sum()
 
 
 ValueLaw = LaplaceNoise | GeometricNoise | ShellNoise

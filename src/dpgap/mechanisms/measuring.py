@@ -40,8 +40,8 @@ L = TypeVar("L", bound=ValueLaw)
 
 
 def _require_scale(measurement: Any) -> Fraction:
-    require_scale(measurement.law_in_steps(1).scale)
     epsilon: Fraction = measurement.epsilon
+    require_scale(Grid(measurement.grid).up(measurement.sensitivity) / epsilon)
     return epsilon
 
 

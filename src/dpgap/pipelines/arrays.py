@@ -87,10 +87,6 @@ def _require_noise(pipeline: Any) -> str:
     return own
 
 
-def _as_given(_: str, value: object) -> object:
-    return value
-
-
 @public
 @declared()
 class MeasuredTopK(Selecting[Candidates, Measured]):
@@ -119,7 +115,9 @@ class MeasuredTopK(Selecting[Candidates, Measured]):
         then=lambda self: self.split or (None if self.looks else _SPLITS.get(self.method, _HALF)),
     )
     """The share of ε that selects; None where a look decides on it."""
-    noise: str | None = parameter(_as_given, default=None, then=_require_noise, shown=False)
+    noise: str | None = parameter(
+        lambda _, noise: noise, default=None, then=_require_noise, shown=False
+    )
     grid: ExactOrNone = parameter(read_grid, default=None)
     route: RankedRoute | JointRoute | PaperRoute = derived(
         lambda self: _ROUTES[self.method].of(
@@ -197,7 +195,7 @@ class MeasuredAbove(Selecting[Stream, Measured]):
     _: KW_ONLY
     adaptive: bool = parameter(boolean, default=False, shown=False)
     branches: int | None = parameter(
-        _as_given, default=None, then=lambda self: self._branches(), shown=False
+        lambda _, many: many, default=None, then=lambda self: self._branches(), shown=False
     )
     monotonic: bool = parameter(boolean, default=False, shown=False)
     sensitivity: Exact = parameter(positive_rational, default=1, shown=False)
@@ -210,7 +208,9 @@ class MeasuredAbove(Selecting[Stream, Measured]):
         shown=False,
     )
     """The share of ε that selects."""
-    noise: str | None = parameter(_as_given, default=None, then=_require_noise, shown=False)
+    noise: str | None = parameter(
+        lambda _, noise: noise, default=None, then=_require_noise, shown=False
+    )
     grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
 
     def _branches(self) -> int | None:

@@ -259,7 +259,7 @@ _NEARLY_CERTAIN = 0.99
 
 def terms_for(k: int) -> Terms:
     """How to look for k winners; k is at least 2."""
-    return next(terms for least, terms in _TERMS.items() if k >= least)
+    return _TERMS[20 if k >= 20 else 10 if k >= 10 else 2]
 
 
 @lru_cache(maxsize=64)
@@ -338,7 +338,18 @@ class Rule:
         if len(looks) > rows:
             parts = [self.decide(looks[at : at + rows]) for at in range(0, len(looks), rows)]
             return np.concatenate(parts)
-        as_set, as_ranked = self.precisions(looks)
+        # What to expect at each place around each look: of a set for each share, and ranked.
+        lowest = looks.min(axis=1, keepdims=True)
+        # Counts end at 0. Answers that are certainly below it end, as far as is known, here.
+        end = np.where(lowest < -self.certain, lowest, 0.0)
+        around = ((looks - end)[:, None, :] - self.places) / self.unit
+        as_set, as_ranked = self.foretelling.precisions(
+            around.reshape(-1, len(self.ranks)),
+            self.rates,
+            float(self.terms.rank_share) / self.k,
+        )
+        as_set = as_set.reshape(self.rates.size, -1, _PLACES)
+        as_ranked = as_ranked.reshape(-1, _PLACES)
         mean = as_set.sum(axis=2) / _PLACES
         share = (mean >= mean.max(axis=0) - _AS_GOOD).argmax(axis=0)
         chosen = as_set[share, np.arange(share.size)]
@@ -349,19 +360,6 @@ class Rule:
             lost = np.maximum(-gain, 0.0).sum(axis=1)
             takes_set = np.maximum(gain, 0.0).sum(axis=1) >= self.terms.worth * lost
         return np.where(takes_set, 1 + share, 0)
-
-    def precisions(self, looks: Floats) -> tuple[Floats, Floats]:
-        """What to expect at each place around each look: of a set for each share, and ranked."""
-        lowest = looks.min(axis=1, keepdims=True)
-        # Counts end at 0. Answers that are certainly below it end, as far as is known, here.
-        end = np.where(lowest < -self.certain, lowest, 0.0)
-        around = ((looks - end)[:, None, :] - self.places) / self.unit
-        as_set, as_ranked = self.foretelling.precisions(
-            around.reshape(-1, len(self.ranks)),
-            self.rates,
-            float(self.terms.rank_share) / self.k,
-        )
-        return as_set.reshape(self.rates.size, -1, _PLACES), as_ranked.reshape(-1, _PLACES)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -207,7 +207,8 @@ class SelectThenMeasure(Route, Generic[S, M]):
         )
         kind: type[Any] = cls.measure or (CountHull if own.monotonic else Cube)
         measurement = kind.after(selection, to_measure)
-        require_scale(measurement.law_in_steps(own.k).scale)
+        if cls.measure is not None:  # noise for all together does not grow with k
+            require_scale(measurement.law_in_steps(own.k).scale)
         return cls(selection, measurement)
 
     @property
@@ -278,7 +279,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     select = JointTopK
 
     def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
-        return EstimatedWinners.plain(values, self.measurement.error(self.k))
+        return EstimatedWinners.plain(values, self.measurement.error(self.selection.k))
 
     def expectation(self) -> Expectation:
         """Which errors to expect: the measurement's, in any race."""

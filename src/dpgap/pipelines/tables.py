@@ -145,22 +145,6 @@ def answer(
             return again.again()
 
 
-def _require_known(asked: Question) -> None:
-    """A δ is for unknown items, and they need one."""
-    if asked.unknown and not asked.delta:
-        raise ValueError(
-            "delta must be above 0 where domain is None, such as 1e-9: the chance that an item of "
-            "one unit alone is shown. Or state the public items as domain"
-        )
-    if asked.unknown and asked.method not in ("best", HISTOGRAM):
-        raise ValueError(
-            f"method must be 'best' or 'histogram' where domain is None, not {asked.method!r}: "
-            "other methods choose among items that everybody knows"
-        )
-    if asked.delta and not asked.unknown:
-        raise ValueError("delta must be 0 where a domain is stated: nothing needs a δ there")
-
-
 @dataclass(frozen=True, slots=True)
 class Answering:
     """A question and what answers it; all of it is public."""
@@ -182,7 +166,18 @@ class Answering:
             units = cast(PrivateCounts, answers)
             histogram = NoisyHistogram(asked.epsilon, sensitivity=units.sensitivity)
             return cls(replace(asked, items=len(units)), histogram, (None,))
-        _require_known(asked)
+        if asked.unknown and not asked.delta:
+            raise ValueError(
+                "delta must be above 0 where domain is None, such as 1e-9: the chance that an item "
+                "of one unit alone is shown. Or state the public items as domain"
+            )
+        if asked.unknown and asked.method not in ("best", HISTOGRAM):
+            raise ValueError(
+                f"method must be 'best' or 'histogram' where domain is None, not {asked.method!r}: "
+                "other methods choose among items that everybody knows"
+            )
+        if asked.delta and not asked.unknown:
+            raise ValueError("delta must be 0 where a domain is stated: nothing needs a δ there")
         if asked.by is not None and not isinstance(answers, CountsByGroup):
             raise TypeError(
                 "table must be the answers of all groups: one question is about all of them"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -139,17 +140,14 @@ T = TypeVar("T")
 _log = logging.getLogger("dpgap.words")
 
 
-def attempted(
-    part: str, make: Callable[[], Any], otherwise: T, kind: Callable[[Any], T] | None = None
-) -> T:
-    """A part of what is shown, of a `kind`; `otherwise` where it cannot be made.
+def attempted(part: str, make: Callable[[], T], otherwise: T) -> T:
+    """A part of what is shown; `otherwise` where it cannot be made.
 
     >>> attempted("half", lambda: 1 / 2, 0.0)
     0.5
     """
     try:
-        made: T = make() if kind is None else kind(make())
-        return made
+        return make()
     except Exception as error:
         _log.error("%s is left out: %s", part, type(error).__name__)
         return otherwise
@@ -157,7 +155,11 @@ def attempted(
 
 def sentences(part: str, make: Callable[[], Iterable[str]]) -> tuple[str, ...]:
     """Some sentences, or some pieces of a page; none where one of them cannot be made."""
-    return attempted(part, make, (), tuple)
+    try:
+        return tuple(make())
+    except Exception as error:
+        _log.error("%s is left out: %s", part, type(error).__name__)
+        return ()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -235,18 +237,17 @@ def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
 
 def written(content: Mapping[str, Any]) -> str:
     """The object as JSON: a line for each field, and for each object in a list."""
-    lines = (f"  {_dumped(name)}: {_value(value)}" for name, value in content.items())
+    lines = []
+    for name, value in content.items():
+        if isinstance(value, list) and {*map(type, value)} == {dict}:
+            text = "[\n    " + ",\n    ".join(map(_dumped, value)) + "\n  ]"
+        else:
+            text = _dumped(value)
+        lines.append(f"  {_dumped(name)}: {text}")
     return "{\n" + ",\n".join(lines) + "\n}"
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
-        return "[\n    " + ",\n    ".join(map(_dumped, value)) + "\n  ]"
-    return _dumped(value)
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
+_dumped = partial(json.dumps, allow_nan=False)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

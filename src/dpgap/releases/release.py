@@ -87,7 +87,7 @@ class Provenance(NamedTuple):
 
         If it has the "time" of the charge, that is the release's: how long drawing took is private.
         """
-        entry = LedgerReference(*(reference[name] for name in LedgerReference._fields))
+        entry = LedgerReference(*map(reference.__getitem__, LedgerReference._fields))
         return self._replace(time=reference.get("time", self.time), ledger=entry)
 
     def words(self, table: str | None = None) -> str:
@@ -256,12 +256,14 @@ class Table(ABC):
         `separator` stands between thousands.
         """
         columns = self.columns()
-        digits = digits_of(columns)
-        return {
-            name: [_shown(cell, name, f"{separator}.{digits}f") for cell in cells]
-            for name, cells in columns.items()
-            if name in NAMES or any(cell is not None for cell in cells) or not cells
-        }
+        numbers = [columns[name] for name in columns if name not in (*NAMES, "p")]
+        floats = [cell for column in numbers for cell in column if isinstance(cell, float)]
+        digits = int(not all(map(float.is_integer, floats)))  # none where all of them are whole
+        form, shown = f"{separator}.{digits}f", {}
+        for name, cells in columns.items():
+            if name in NAMES or not cells or list(cells).count(None) < len(cells):
+                shown[name] = [_shown(cell, name, form) for cell in cells]
+        return shown
 
     def __str__(self) -> str:
         found = sentences("findings", lambda: self.findings)
@@ -286,13 +288,6 @@ class Table(ABC):
 
     def _repr_html_(self) -> str:
         return self.showing.table(self, self._words())
-
-
-def digits_of(columns: Mapping[str, Sequence[Any]]) -> int:
-    """How many digits numbers have after the point: none where all of them are whole."""
-    shown = (column for name, column in columns.items() if name not in (*NAMES, "p"))
-    floats = (cell for column in shown for cell in column if isinstance(cell, float))
-    return int(not all(cell.is_integer() for cell in floats))
 
 
 def _shown(cell: Any, name: str, form: str) -> str:
@@ -410,7 +405,7 @@ class Selected(Release):
     @property
     def is_proved_as_a_set(self) -> bool:
         """Whether one p-value is about all of them, so that they belong together or not at all."""
-        return self.evidence is not None and self.evidence.is_of_a_set
+        return self.evidence is not None and len(self.evidence.leads) <= 1
 
     @property
     def nobody_lost(self) -> bool:
@@ -745,8 +740,8 @@ class Measured(Selected):
     @property
     def measuring_error(self) -> MeasurementError | HistogramError | None:
         """What each measurement may be off by; None where it was not kept."""
-        own = [error for error in self.errors[:1] if not isinstance(error, LaplaceSum)]
-        return self.measured_by or (own[0] if own else None)
+        own = self.errors[0] if self.errors else None
+        return self.measured_by or (None if isinstance(own, LaplaceSum) else own)
 
     def columns(self) -> dict[str, Sequence[Any]]:
         return self.showing.columns(self)
