@@ -459,8 +459,7 @@ def _text(name: str, value: object, what: str = "text") -> str:
     return value
 
 
-def _column(name: str, value: object) -> str:
-    return _text(name, value, "the name of a column")
+_column = functools.partial(_text, what="the name of a column")
 
 
 def _chance(name: str, value: object) -> Fraction:
@@ -818,7 +817,9 @@ class Question:
     def looked_at(self) -> tuple[str, ...]:
         """The columns that must be there beside unit and item, each once."""
         named = (self.by, self.sum, *(self.where.columns if self.where else ()))
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        found = dict.fromkeys(named)
+        found.pop(None, None)
+        return tuple(found)  # type: ignore[arg-type]
 
     @property
     def cap(self) -> int:
@@ -844,11 +845,11 @@ class Question:
 
     def bounds(self) -> dict[str, Any]:
         """What bounds a unit, as JSON can hold it; what has its default is left out."""
-        return {
-            field.name: _in_json(getattr(self, field.name))
-            for field, held in held_fields()
-            if held.is_bound and getattr(self, field.name) != field.default
-        }
+        found = {}
+        for each, held in held_fields():
+            if held.is_bound and (value := getattr(self, each.name)) != each.default:
+                found[each.name] = _in_json(value)
+        return found
 
     @property
     def identity(self) -> str | None:
@@ -959,11 +960,8 @@ class Question:
         if self.where is not None:
             yield f"only rows with {self.where}"
 
-    def conditions(self) -> tuple[str, ...]:
+    def conditions(self) -> Iterator[str]:
         """What a unit is, how much of it counts, and what is public, sentence by sentence."""
-        return tuple(self._conditions())
-
-    def _conditions(self) -> Iterator[str]:
         unit = f"everything with the same value in column {self.unit!r}"
         if self.is_of_lines:
             unit = "one line of the file"

@@ -202,10 +202,13 @@ def keyword_option(
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=made)
 
 
-def with_options(*options: Parameter) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_options(
+    *options: Parameter, run: Callable[..., None] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command have these options, and those of its groups, each in place of one value.
 
     Groups are parameters whose types are named tuples. The options come as the dictionary `stated`.
+    What several commands share may `run` in the place of each, which then only says what it takes.
     """
 
     def made(command: Callable[..., None]) -> Callable[..., None]:
@@ -232,7 +235,7 @@ def with_options(*options: Parameter) -> Callable[[Callable[..., None]], Callabl
             if options:
                 names = [each.name for each in options]
                 values["stated"] = dict(zip(names, map(given.pop, names), strict=True))
-            command(**given, **values)
+            (run or command)(**given, **values)
 
         ordered = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken]
         flat.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]

@@ -428,24 +428,6 @@ class Output(NamedTuple):
     force: Force = False
 
 
-@with_options(*_options(TopK))
-def top_k(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Find the k items with the most units or the largest sums, with estimates and error bars."""
-    _release("top-k", file, stated, payer, output)
-
-
-@with_options(*_options(Above))
-def above(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
-    _release("above", file, stated, payer, output)
-
-
-@with_options(keyword_option("epsilon", needed=True), *_COUNT)
-def count(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Count the units of a table, with an interval."""
-    _release("count", file, stated, payer, output)
-
-
 def _groups(stated: str) -> list[Any]:
     """Groups from a list in one word, or from a file."""
     if "," in stated or not Path(stated).is_file():
@@ -455,13 +437,13 @@ def _groups(stated: str) -> list[Any]:
     return list(read_domain(stated).labels)
 
 
-def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+def _release(kind: str, file: str, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
     said = stated_counting(stated)
     is_bounded = "max_items" in said and stated["delta"] != "0"
     if kind != "count" and "domain" not in said and not is_bounded:
         raise ValueError(_NO_DOMAIN)
-    inputs = partial(input_files, table, said.get("domain", ""), payer.ledger)
+    inputs = partial(input_files, file, said.get("domain", ""), payer.ledger)
     files = output_files(output.csv, output.html, output.force, inputs)
     if "groups" in said:
         said["groups"] = _groups(said["groups"])
@@ -471,12 +453,12 @@ def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output
     # While the engine counts, Python loads the rest.
     with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
         count_table: Any = counts
-        counting = None if kind == "count" else background.submit(count_table, table, **said)
+        counting = None if kind == "count" else background.submit(count_table, file, **said)
         account = payer.account()
         from dpgap.pipelines import tables
         from dpgap.releases.text import shown, to_json
 
-        answers: Any = table
+        answers: Any = file
         paying = {"account": account, "fresh": payer.fresh}
         if counting is not None:
             answers = counting.result()
@@ -487,7 +469,7 @@ def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output
     whose = _NO_LEDGER if account is None else f"for you in data set {account.dataset!r}"
     as_object = partial(to_json, release, remaining)
     deliver(
-        [(file, partial(rendered, kind, release)) for kind, file in files.items()],
+        [(each, partial(rendered, kind, release)) for kind, each in files.items()],
         shown=as_object if output.json else partial(shown, release, remaining, whose),
         complete=as_object,
     )
@@ -513,3 +495,18 @@ def _working(what: str) -> Iterator[None]:
     spinner = "dots" if console.encoding.startswith("utf") else "line"
     with console.status(what, spinner=spinner):
         yield
+
+
+@with_options(*_options(TopK), run=partial(_release, "top-k"))
+def top_k(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+    """Find the k items with the most units or the largest sums, with estimates and error bars."""
+
+
+@with_options(*_options(Above), run=partial(_release, "above"))
+def above(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+    """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
+
+
+@with_options(keyword_option("epsilon", needed=True), *_COUNT, run=partial(_release, "count"))
+def count(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+    """Count the units of a table, with an interval."""

@@ -161,6 +161,8 @@ def rational(name: str, value: object) -> Fraction:
     >>> rational("epsilon", 0.1)
     Fraction(1, 10)
     """
+    if type(value) is Fraction:
+        return value
     if _is_of_numpy("generic", value) and not _is_of_numpy("bool_", value):
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):

@@ -49,7 +49,7 @@ def _require_scale(measurement: Any) -> Fraction:
 class Measurement(Measuring[MeasuredValues], Generic[L]):
     """Values with noise; a frozen value itself, like every mechanism."""
 
-    epsilon: Exact = parameter(positive_rational, then=lambda self: _require_scale(self))
+    epsilon: Exact = parameter(positive_rational, then=_require_scale)
     _: KW_ONLY
     sensitivity: Exact = parameter(positive_rational, default=1)
     grid: ExactOrNone = parameter(read_grid, default=None)
@@ -331,5 +331,5 @@ class CountHull(Joint):
         return Measurement.steps_of(self, values)
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
-        coordinates = Joint.draws(self, count, runs, bits)
+        coordinates = shells(self.law_in_steps(count), bits, runs)
         return coordinates[:, 1:] - coordinates[:, :1]

@@ -63,7 +63,10 @@ class Forecast:
         low = np.append(k + 1, high[:-1] + 1)
         # How many sets leave out a rank first and have their lowest in a cell, as logarithms.
         kept = (top - 1)[:, None]
-        upto, before = [_log_choose(last - kept - 1, k - kept) for last in (high, low - 1)]
+        upto, before = (
+            _log_choose(high - kept - 1, k - kept),
+            _log_choose(low - kept - 2, k - kept),
+        )
         inside = upto + np.log1p(-np.exp(np.minimum(before - upto, -1e-12)))
         log_sizes = inside + np.log(top_sizes)[:, None]
         # Which share of a set's members is right: those kept, and of those in between a part.
@@ -390,7 +393,8 @@ class LookFirst:
         left, shares = 1 - terms.look, (terms.rank_share, *terms.set_shares)
         parts = [(each * epsilon, (left - each) * epsilon) for each in shares]
         routes: list[RankedRoute | JointRoute] = [RankedRoute.of(own, *parts[0])]
-        routes += [JointRoute.of(own, *each) for each in parts[1:]]
+        for part in parts[1:]:
+            routes.append(JointRoute.of(own, *part))
         # It looks on the answers' own grid: a look need not be fine.
         grid, kind = Grid(own.grid), CountHull if own.monotonic else Cube
         whole: dict[str, Any] = {

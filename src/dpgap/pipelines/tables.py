@@ -62,37 +62,35 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
     """
     if answers.unknown:
         return Routed(unknown_route(asked, answers), asked.method, asked.split)
-    if answers.reach is None:
-        if asked.method == HISTOGRAM:
-            raise ValueError("method='histogram' needs max_items: how many a unit counts for")
-        if asked.k is None:
-            raise ValueError("k must be given, unless max_items says how many a unit counts for")
-        return _select_then_measure(asked, answers)
-    read_off = Routed(histogram_route(asked, answers), asked.method, asked.split)
-    if asked.method == HISTOGRAM or asked.k is None:
-        return read_off
-    own = _select_then_measure(asked, answers)
-    if asked.method != "best" or asked.split is not None:
-        return own
-    if isinstance(own, MeasuredTopK):
-        least = min(route.expectation().variance for route in own.routes)
-    else:
-        least = own.measurement.variance(asked.k)
-    return read_off if read_off.route.expectation().variance <= least else own
-
-
-def _select_then_measure(asked: Question, answers: PrivateCounts) -> MeasuredTopK | MeasuredAbove:
+    read_off = None
+    if answers.reach is not None:
+        read_off = Routed(histogram_route(asked, answers), asked.method, asked.split)
+        if asked.method == HISTOGRAM or asked.k is None:
+            return read_off
+    elif asked.method == HISTOGRAM:
+        raise ValueError("method='histogram' needs max_items: how many a unit counts for")
+    if asked.k is None:
+        raise ValueError("k must be given, unless max_items says how many a unit counts for")
     facts: dict[str, Any] = {
         "monotonic": answers.monotonic,
         "sensitivity": answers.sensitivity,
         "method": asked.method,
         "split": asked.split,
     }
-    k, epsilon = asked.k or 1, asked.epsilon_of_a_group
+    own: MeasuredTopK | MeasuredAbove
+    k, epsilon = asked.k, asked.epsilon_of_a_group
     if asked.threshold is None:
-        return MeasuredTopK(k, epsilon, **facts)
-    line = asked.threshold / answers.step
-    return MeasuredAbove(line, k, epsilon, adaptive=asked.adaptive, **facts)
+        own = MeasuredTopK(k, epsilon, **facts)
+    else:
+        line = asked.threshold / answers.step
+        own = MeasuredAbove(line, k, epsilon, adaptive=asked.adaptive, **facts)
+    if read_off is None or asked.method != "best" or asked.split is not None:
+        return own
+    if isinstance(own, MeasuredTopK):
+        least = min(route.expectation().variance for route in own.routes)
+    else:
+        least = own.measurement.variance(k)
+    return read_off if read_off.route.expectation().variance <= least else own
 
 
 def answer(

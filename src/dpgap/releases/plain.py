@@ -171,15 +171,21 @@ ROUTES = ("joint", "ranked", "paper", HISTOGRAM, "hybrid")
 ones above a line."""
 
 
-def way_in_words(route: str | None, shares: dict[str, Fraction], lead: float | None) -> str:
+def way_in_words(
+    route: str | None,
+    parts: Sequence[tuple[str, Fraction]],
+    epsilon: Fraction,
+    lead: float | None,
+) -> str:
     """The route, the share of ε that each step took, and how far a set leads; nothing if none.
 
-    >>> way_in_words("joint", {"look": Fraction("0.05"), "select": Fraction("0.15")}, 12.5)
+    >>> parts = ("look", Fraction("0.1")), ("select", Fraction("0.3"))
+    >>> way_in_words("joint", parts, Fraction(2), 12.5)
     '0.05 of ε to look; joint: 0.15 of ε to select. As a set they lead every other by 12.5.'
     """
     if route is None:
         return ""
-    said = {step: f"{readable(part)} of ε to {step}" for step, part in shares.items()}
+    said = {step: f"{readable(part / epsilon)} of ε to {step}" for step, part in parts}
     look = f"{said.pop('look')}; " if "look" in said else ""
     if route == HISTOGRAM:
         return f"{look}histogram: every item got its own noise, and the largest were read off."

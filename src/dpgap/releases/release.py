@@ -616,8 +616,7 @@ class Measured(Selected):
     @property
     def remark(self) -> str:
         """Which route was taken, and what each step took of ε."""
-        shares = {step: part / self.epsilon for step, part in self.parts}
-        return way_in_words(self.route, shares, self.lead)
+        return way_in_words(self.route, self.parts, self.epsilon, self.lead)
 
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
@@ -685,8 +684,8 @@ class Measured(Selected):
         ahead = np.minimum.accumulate(low)[:-1]
         behind = np.maximum.accumulate(high[::-1])[::-1][1:]
         cuts = np.flatnonzero(ahead - behind > half) + 1
-        parts = np.split(np.arange(1, low.size + 1), cuts)
-        return tuple(tuple(part.tolist()) for part in parts if part.size)
+        parts = np.split(np.arange(1, low.size + 1), cuts) if low.size else []
+        return tuple(map(tuple, map(np.ndarray.tolist, parts)))
 
     def tells_apart(self, ranks: Integers, level: float = 0.95) -> bool:
         """Whether any two of these ranks by estimate can be told apart."""
