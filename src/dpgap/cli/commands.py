@@ -27,13 +27,6 @@ from dpgap.question import KEYWORDS, option_help
 # afterwards.
 
 
-def accept_any_letter() -> None:
-    r"""Spell out what a console has no letter for, as in \u03b5, instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def say(text: str) -> None:
     """Print a whole text, or fail now rather than when Python ends."""
     if sys.stdout is None:
@@ -82,8 +75,13 @@ class Commands(TyperGroup):
     """Commands that fail in one way, and whose output, help included, can hold any letter."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run the command that was asked for, and end the program."""
-        accept_any_letter()
+        r"""Run the command that was asked for, and end the program.
+
+        What a console has no letter for is spelt out, as in \u03b5, instead of failing.
+        """
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             status = super().main(*args, **options | {"standalone_mode": False})
         except UsageError as error:

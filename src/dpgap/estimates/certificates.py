@@ -41,12 +41,10 @@ class Evidence(NamedTuple):
     @classmethod
     def of(cls, leads: Sequence[float], laws: Sequence[Law]) -> "Evidence | None":
         """From leads and the laws of their noise; None where that noise can be negative."""
-        scales = []
-        for law in laws:
+        for law in dict(zip(map(id, laws), laws, strict=True)).values():  # most often one for all
             if law.signed or not isinstance(law, MemorylessLaw):
                 return None
-            scales.append(law.scale)
-        return cls(tuple(map(float, leads)), tuple(scales))
+        return cls(tuple(map(float, leads)), tuple([law.scale for law in laws]))
 
     @np.errstate(all="ignore")  # tails underflow, as they should, whatever the caller's settings
     def p_values(self, count: int) -> Floats:

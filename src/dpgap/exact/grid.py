@@ -8,9 +8,8 @@ happens before anything is charged and names neither a value nor a position.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,8 +21,7 @@ MAX_STEPS = 1 << 60
 """Answers and thresholds lie within ± this many grid steps, so that sums cannot wrap around."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(NamedTuple):
     """Where answers lie: whole numbers, or multiples of the step that was declared.
 
     >>> Grid(Fraction(1)).steps([0.3, 0.5, -0.5])

@@ -14,6 +14,7 @@ and the release is archived before it is handed out. `Mechanism._release_prepare
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -126,7 +127,7 @@ class Mechanism(ABC, Generic[P, R]):
     def _release_prepared(self, prepared: P, account: Account | None) -> R:
         """Pay, draw, build and keep."""
         request = Request(self.epsilon, self, self.delta_of(prepared))
-        return pay(account, request, lambda: self._made(prepared))
+        return pay(account, request, partial(self._made, prepared))
 
 
 class Selecting(Mechanism[P, R]):

@@ -196,8 +196,9 @@ class Session:
             ):
                 return answers
         made: Counted = counts(self._table, **counting)
-        as_said = {name: _as_is_now(each) for name, each in counting.items()}
-        self._counted.append((as_said, made))
+        # Lists as they are now: whoever said them may change them later.
+        now = {name: [*it] if isinstance(it, list) else it for name, it in counting.items()}
+        self._counted.append((now, made))
         return made
 
     def _require_own_process(self) -> None:
@@ -243,11 +244,6 @@ class Session:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _as_is_now(said: Any) -> Any:
-    """A list as it is now: whoever said it may change it later."""
-    return list(said) if isinstance(said, list) else said
 
 
 def _epsilon(value: Fraction) -> str:

@@ -172,16 +172,14 @@ def _refuse_attribute(release: object, name: str, value: object = None) -> NoRet
 
 
 def _repr(release: Any) -> str:
-    named = [each.name for each in fields(release) if each.repr]
-    return f"{type(release).__name__}({', '.join(_field(release, name) for name in named)})"
-
-
-def _field(release: Any, name: str) -> str:
-    value = getattr(release, name)
-    try:
-        return f"{name}={value!r}"
-    except ValueError:
-        return f"{name}=<{type(value).__name__} with too many digits>"
+    shown = []
+    for name in (each.name for each in fields(release) if each.repr):
+        value = getattr(release, name)
+        try:
+            shown.append(f"{name}={value!r}")
+        except ValueError:
+            shown.append(f"{name}=<{type(value).__name__} with too many digits>")
+    return f"{type(release).__name__}({', '.join(shown)})"
 
 
 class Showing(NamedTuple):
