@@ -24,7 +24,7 @@ from dpgap.data.private_counts import CountsInMemory
 from dpgap.estimates.certificates import Evidence, belonging
 from dpgap.mechanisms.sparse_vector import evidence_of
 from dpgap.pipelines.paper import above_errors
-from dpgap.pipelines.tables import counted
+from dpgap.pipelines.tables import answer
 from dpgap.question import Question, read_wanted
 from dpgap.releases.release import AboveRelease, Measured
 
@@ -407,7 +407,7 @@ def _measurement(make: Callable[[], Any], runs: int, level: float) -> Said:
 def _count(runs: int, level: float) -> Said:
     answers = _private(np.array([300]), 1)
     wanted = read_wanted("count", {"epsilon": EPSILON})
-    made = (counted(wanted, answers, None, False) for _ in range(runs // 10))
+    made = (answer(wanted, answers, None, False) for _ in range(runs // 10))
     ends = np.array([each.interval(level) for each in made])
     yield "any", "interval", ((ends[:, 0] > 300) | (ends[:, 1] < 300)).astype(np.float64)
 

@@ -35,11 +35,10 @@ from dpgap.exact import bits as bits_of_threads
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring import Measurement
 from dpgap.pipelines.routes import Routed
-from dpgap.pipelines.tables import Answering, Counting
+from dpgap.pipelines.tables import Answering
 
 MAKERS = (
     Answering,
-    Counting,
     Measurement,
     Routed,
     dpgap.HybridTopK,

@@ -459,8 +459,7 @@ def _text(name: str, value: object, what: str = "text") -> str:
     return value
 
 
-def _column(name: str, value: object) -> str:
-    return _text(name, value, "the name of a column")
+_column = functools.partial(_text, what="the name of a column")
 
 
 def _chance(name: str, value: object) -> Fraction:
@@ -682,12 +681,12 @@ def require_options(function: str, given: Iterable[str], options: Any) -> None:
 
 def stated_counting(given: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords of counting that differ from their defaults."""
-    defaults = {name: KEYWORDS[name].default for name in COUNTING if name in given}
-    return {
-        name: given[name]
-        for name, default in defaults.items()
-        if not (given[name] is default or (default and given[name] == default))
-    }
+    differing = {}
+    for name in COUNTING:
+        value, default = given.get(name), KEYWORDS[name].default
+        if name in given and value is not default and not (default and value == default):
+            differing[name] = value
+    return differing
 
 
 # --------------------------------------------------------------------------------------------------
@@ -818,7 +817,9 @@ class Question:
     def looked_at(self) -> tuple[str, ...]:
         """The columns that must be there beside unit and item, each once."""
         named = (self.by, self.sum, *(self.where.columns if self.where else ()))
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        found = dict.fromkeys(named)
+        found.pop(None, None)
+        return tuple(found)  # type: ignore[arg-type]
 
     @property
     def cap(self) -> int:
@@ -844,11 +845,11 @@ class Question:
 
     def bounds(self) -> dict[str, Any]:
         """What bounds a unit, as JSON can hold it; what has its default is left out."""
-        return {
-            field.name: _in_json(getattr(self, field.name))
-            for field, held in held_fields()
-            if held.is_bound and getattr(self, field.name) != field.default
-        }
+        found = {}
+        for each, held in held_fields():
+            if held.is_bound and (value := getattr(self, each.name)) != each.default:
+                found[each.name] = _in_json(value)
+        return found
 
     @property
     def identity(self) -> str | None:
@@ -959,12 +960,8 @@ class Question:
         if self.where is not None:
             yield f"only rows with {self.where}"
 
-    def conditions(self) -> tuple[str, ...]:
+    def conditions(self) -> Iterator[str]:
         """What a unit is, how much of it counts, and what is public, sentence by sentence."""
-        return (*self._counting(), *self._public(_CHANGES[self.neighbours][1]))
-
-    def _counting(self) -> Iterator[str]:
-        """What a unit is, and how much of it counts."""
         unit = f"everything with the same value in column {self.unit!r}"
         if self.is_of_lines:
             unit = "one line of the file"
@@ -993,13 +990,10 @@ class Question:
             )
         if self.where is not None:
             yield printable(f"Only rows count where {self.where}.")
-
-    def _public(self, more: str) -> Iterator[str]:
-        """What is not protected, and on what condition."""
         has_domain = not (self.unknown or self.kind == "count")
         domain = f"the domain ({printable(self.domain)}), " if has_domain else ""
         groups = "" if self.by is None else f"the {self.groups} groups, "
-        columns = f"the names and types of the columns{more}"
+        columns = f"the names and types of the columns{_CHANGES[self.neighbours][1]}"
         yield f"Public are {domain}{groups}{columns} and all parameters."
         yield "Everything else about the table is private."
         if has_domain:

@@ -16,7 +16,6 @@ import dpgap
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise
-from dpgap.mechanisms.joint import choose_set
 from dpgap.mechanisms.joint_kernel import TOP_SET, Classes, select_classes
 from dpgap.mechanisms.top_k_kernel import select
 from law_tests import LEVEL, homogeneous_p
@@ -120,9 +119,8 @@ def _candidates(joint, answers):
 def test_releases_have_the_law_of_noise_for_every_set(shape: str, answers: list[int], k: int):
     joint, runs = dpgap.JointTopK(k, 2, monotonic=True), 4_000
     candidates = joint.prepare(_candidates(joint, answers)[shape], None)
-    bits = InsecureSeededBits(6)
-    with bits_are(bits):
-        drawn = [choose_set(joint, candidates, bits) for _ in range(runs)]
+    with bits_are(InsecureSeededBits(6)):
+        drawn = [joint.draw(candidates) for _ in range(runs)]
     found = [(*each.drawn.indices.tolist(), each.drawn.lead) for each in drawn]
     assert homogeneous_p(found, _written_out(joint, answers, runs, 7)) > LEVEL
     wrong = dpgap.JointTopK(k, "3/2", monotonic=True)
@@ -228,7 +226,7 @@ def test_a_table_in_an_engine_and_its_domain_are_asked_as_any_other():
 
 def test_a_draw_shows_nothing_of_its_answers():
     joint = dpgap.JointTopK(2, 1000, monotonic=True)
-    drawn = joint.draw_paid(joint.prepare(ANSWERS, None))
+    drawn = joint.draw(joint.prepare(ANSWERS, None))
     assert drawn.private_answers.tolist() == [500, 420]
     assert "500" not in repr(drawn)
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import dpgap
-from dpgap.exact.parameters import Rational
+from dpgap.exact.parameters import Rational, altered
 from dpgap.mechanisms.mechanism import Mechanism
+from dpgap.releases.release import MechanismUsed
 from seams import SpyAccount, WatchedBits, bits_are
 
 SOURCE = Path(dpgap.__file__).parent
@@ -78,3 +79,14 @@ def test_a_parameter_accepts_text_and_says_so(mechanism: Any) -> None:
     assert type(mechanism)(**given).epsilon == Fraction(2, 3)
     with pytest.raises(ValueError, match="epsilon must be greater than 0"):
         type(mechanism)(**given | {"epsilon": 0})
+
+
+def test_what_is_remembered_of_a_mechanism_is_not_taken_for_that_of_another() -> None:
+    first = dpgap.CountHull(1, monotonic=True)
+    assert first.law_in_steps(2) is first.law_in_steps(2)
+    assert first.error(2) is first.error(2)
+    same, other = dpgap.CountHull(1, monotonic=True), altered(first, epsilon=Fraction(1, 2))
+    assert same.law_in_steps(2) == first.law_in_steps(2)
+    assert other.law_in_steps(2).scale == 2 * first.law_in_steps(2).scale
+    assert first.law_in_steps(3) != first.law_in_steps(2)
+    assert MechanismUsed.of(other) != MechanismUsed.of(first) == MechanismUsed.of(same)

@@ -177,13 +177,13 @@ def test_a_stream_of_answers_that_move_both_ways_is_no_monotonic_one() -> None:
 def test_the_question_is_known_before_anything_is_charged(
     function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spy, asked = SpyAccount(), tables._request
+    spy, asked = SpyAccount(), tables.Request
 
-    def noted(question: Any) -> Any:
-        spy.diary.append((question.purpose, question.epsilon, question.facts()["unit"]))
-        return asked(question)
+    def noted(epsilon: Fraction, purpose: str, delta: Fraction, facts: Any, identity: Any) -> Any:
+        spy.diary.append((purpose, epsilon, facts["unit"]))
+        return asked(epsilon, purpose, delta, facts, identity)
 
-    monkeypatch.setattr(tables, "_request", noted)
+    monkeypatch.setattr(tables, "Request", noted)
     options = {"threshold": 100} if function == "above" else {}
     getattr(dpgap, function)(SOLD, **TABLE, k=2, epsilon="1/2", account=spy, **options)
     asks = "above 100, up to 2, of what by who" if options else "top 2 of what by who"

@@ -7,11 +7,10 @@ import pytest
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.mechanisms.joint import choose_set
 from dpgap.mechanisms.top_k_kernel import select
 from dpgap.simulation import joint
 from law_tests import LEVEL, chi_square_p, homogeneous_p
-from seams import quick_in
+from seams import bits_are, quick_in
 
 RUNS = 60_000
 
@@ -63,8 +62,9 @@ def test_simulated_runs_have_the_law_of_releases_where_sets_are_many(table: str)
     """How many of the true top are found, the lowest rank, and the lead."""
     answers, k, epsilon = TABLES[table]
     joint, runs = dpgap.JointTopK(k, epsilon, monotonic=True), 3_000
-    candidates, bits = joint.prepare(answers, None), InsecureSeededBits(3)
-    drawn = [choose_set(joint, candidates, bits) for _ in range(runs)]
+    candidates = joint.prepare(answers, None)
+    with bits_are(InsecureSeededBits(3)):
+        drawn = [joint.draw(candidates) for _ in range(runs)]
     exact = np.array([[*each.drawn.indices, each.drawn.lead] for each in drawn])
     found = dpgap.simulate(joint, answers, runs=runs, seed=2)
     quick = np.hstack([found.indices, (2 * found.leads)[:, None].astype(np.int64)])

@@ -32,7 +32,7 @@ from dpgap.mechanisms.top_k import InGroups
 from dpgap.pipelines.arrays import MeasuredTopK
 from dpgap.pipelines.look_first import LookFirst
 from dpgap.pipelines.routes import Routed
-from dpgap.releases import document, drawn, findings, plain
+from dpgap.releases import document, drawn, findings
 from seams import SpyArchive
 
 
@@ -241,12 +241,15 @@ def _divided_by_nothing() -> AbstractContextManager[Any]:
         wanted, width = sorted(apart, reverse=True)[len(apart) // 2], release.half_width_of_pairs()
         return "" if wanted * 10 < width else f"; about {width / wanted} times this ε"
 
-    def attempted(part: str, make: Callable[[], Any], otherwise: Any, kind: Any = None) -> Any:
-        return make() if kind is None else kind(make())
+    def attempted(part: str, make: Callable[[], Any], otherwise: Any = None) -> Any:
+        return make()
+
+    def sentences(part: str, make: Callable[[], Any]) -> Any:
+        return tuple(make())
 
     return _all_of(
         mock.patch.object(findings, "_advice", advice),
-        mock.patch.object(plain, "attempted", attempted),
+        mock.patch.object(findings, "sentences", sentences),
         mock.patch.object(document, "attempted", attempted),
     )
 
@@ -255,13 +258,13 @@ def _after_drawing(do: Callable[[int], object]) -> Callable[[], AbstractContextM
     """Something that is done after the charge with a private number: the sum of all values."""
 
     def then(kind: Any) -> AbstractContextManager[Any]:
-        right = kind.draw_paid
+        right = kind.draw
 
-        def draw_paid(pipeline: Any, candidates: Any) -> Any:
+        def draw(pipeline: Any, candidates: Any) -> Any:
             do(int(candidates.private_answers.sum()))
             return right(pipeline, candidates)
 
-        return mock.patch.object(kind, "draw_paid", draw_paid)
+        return mock.patch.object(kind, "draw", draw)
 
     return lambda: _all_of(then(MeasuredTopK), then(Routed))
 
@@ -352,15 +355,15 @@ def _changed_by_total(
 
 def _above_by_answers(**change: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[Any]]:
     """Fields of what was drawn that are changed if the sum of the true winners is odd."""
-    right = SparseVector.draw_paid
+    right = SparseVector.draw
 
-    def draw_paid(*arguments: Any) -> Any:
+    def draw(*arguments: Any) -> Any:
         made = right(*arguments)
         is_odd = made.private_answers.sum() % 2
         fields = {name: each(getattr(made.drawn, name)) for name, each in change.items() if is_odd}
         return made._replace(drawn=replace(made.drawn, **fields))
 
-    return lambda: mock.patch.object(SparseVector, "draw_paid", draw_paid)
+    return lambda: mock.patch.object(SparseVector, "draw", draw)
 
 
 @contextmanager

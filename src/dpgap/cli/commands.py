@@ -27,13 +27,6 @@ from dpgap.question import KEYWORDS, option_help
 # afterwards.
 
 
-def accept_any_letter() -> None:
-    r"""Spell out what a console has no letter for, as in \u03b5, instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def say(text: str) -> None:
     """Print a whole text, or fail now rather than when Python ends."""
     if sys.stdout is None:
@@ -82,8 +75,13 @@ class Commands(TyperGroup):
     """Commands that fail in one way, and whose output, help included, can hold any letter."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run the command that was asked for, and end the program."""
-        accept_any_letter()
+        r"""Run the command that was asked for, and end the program.
+
+        What a console has no letter for is spelt out, as in \u03b5, instead of failing.
+        """
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             status = super().main(*args, **options | {"standalone_mode": False})
         except UsageError as error:
@@ -202,10 +200,13 @@ def keyword_option(
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=made)
 
 
-def with_options(*options: Parameter) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_options(
+    *options: Parameter, run: Callable[..., None] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command have these options, and those of its groups, each in place of one value.
 
     Groups are parameters whose types are named tuples. The options come as the dictionary `stated`.
+    What several commands share may `run` in the place of each, which then only says what it takes.
     """
 
     def made(command: Callable[..., None]) -> Callable[..., None]:
@@ -226,13 +227,13 @@ def with_options(*options: Parameter) -> Callable[[Callable[..., None]], Callabl
 
         @wraps(command)
         def flat(**given: Any) -> None:
-            values: dict[str, Any] = {
-                name: kind(**{field: given.pop(field) for field in kind._fields})
-                for name, kind in groups.items()
-            }
+            values: dict[str, Any] = {}
+            for name, kind in groups.items():
+                values[name] = kind(*map(given.pop, kind._fields))
             if options:
-                values["stated"] = {each.name: given.pop(each.name) for each in options}
-            command(**given, **values)
+                names = [each.name for each in options]
+                values["stated"] = dict(zip(names, map(given.pop, names), strict=True))
+            (run or command)(**given, **values)
 
         ordered = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken]
         flat.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import tempfile
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -111,38 +111,24 @@ class OutputFile:
             temporary.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which files to make of a release."""
+def output_files(
+    csv: Path | None, html: Path | None, force: bool, inputs: Callable[[], Sequence[Input]]
+) -> dict[str, OutputFile]:
+    """The files to make of a release, by kind, none of which may be one that is read.
 
-    csv: Path | None
-    html: Path | None
-    force: bool
-
-    def files(self, inputs: Callable[[], Sequence[Input]]) -> dict[str, OutputFile]:
-        """The files by kind, none of which may be one that is read."""
-        paths = {"csv": self.csv, "html": self.html}
-        given = {kind: path for kind, path in paths.items() if path is not None}
-        read = inputs() if given else []
-        files = {
-            kind: OutputFile(f"--{kind}", path, read, self.force) for kind, path in given.items()
-        }
-        require_outputs(list(files.values()))
-        return files
-
-
-def require_outputs(outputs: Sequence[OutputFile]) -> None:
-    """Refuse files that must not or cannot be written, before anything is counted or paid."""
-    for output in outputs:
-        output.require_writable()
-    files = [output for output in outputs if not _is_stream(output.path)]
-    for place, one in enumerate(files):
-        for other in files[:place]:
-            if _is_same(one.path, other.path):
-                raise ValueError(
-                    f"{other.option} and {one.option} must be two files, whose names differ in "
-                    "more than capitals"
-                )
+    What must not or cannot be written is refused before anything is counted or paid.
+    """
+    files: dict[str, OutputFile] = {}
+    for kind, path in (("csv", csv), ("html", html)):
+        if path is not None:
+            files[kind] = OutputFile(f"--{kind}", path, inputs(), force)
+            files[kind].require_writable()
+    paths = [file.path for file in files.values() if not _is_stream(file.path)]
+    if len(paths) == 2 and _is_same(*paths):
+        raise ValueError(
+            "--csv and --html must be two files, whose names differ in more than capitals"
+        )
+    return files
 
 
 def input_files(table: str, domain: str, ledger: str | None) -> list[Input]:
@@ -271,30 +257,31 @@ def _name_if_free(temporary: Path, target: Path) -> None:
 Render = Callable[[], str]
 
 
-def renders(release: "Release") -> dict[str, Render]:
-    """What to write into a file of each kind."""
-
-    def csv() -> str:
+def rendered(kind: str, release: "Release") -> str:
+    """What to write into a file of this kind."""
+    if kind == "csv":
         from dpgap.releases.text import to_csv
 
         return to_csv(release)
+    from dpgap.releases.page import page
 
-    def html() -> str:
-        from dpgap.releases.page import page
-
-        return page(release)
-
-    return {"csv": csv, "html": html}
+    return page(release)
 
 
 def deliver(files: Sequence[tuple[OutputFile, Render]], shown: Render, complete: Render) -> None:
     """Write the files and print what is shown; if any of it fails, keep what is complete."""
     failed = []
-    for output, render in files:
-        if why := _failure(output.write, render):
-            failed.append(f"{output.path} could not be written ({why})")
-    if why := _failure(say, shown):
-        failed.append(f"the release could not be printed ({why})")
+    puts = [(f"{output.path} could not be written", output.write, made) for output, made in files]
+    for what, put, render in (*puts, ("the release could not be printed", say, shown)):
+        why = None
+        try:
+            put(render())
+        except KeyboardInterrupt:  # it is paid for, so not even an interrupt stops us
+            why = "interrupted"
+        except Exception as error:
+            why = message_of(error)
+        if why:
+            failed.append(f"{what} ({why})")
     if not failed:
         return
     let_go_if_broken(sys.stdout)
@@ -302,20 +289,10 @@ def deliver(files: Sequence[tuple[OutputFile, Render]], shown: Render, complete:
     place = "it was printed as well" if is_printed else _kept(complete)
     message = f"dpgap: {'; '.join(failed)}. The release is paid for: {place}"
     lines = map(printable, message.split("\n"))
-    _failure(partial(typer.echo, err=True), lambda: "\n".join(lines))
+    with suppress(Exception, KeyboardInterrupt):
+        typer.echo("\n".join(lines), err=True)
     let_go_if_broken(sys.stderr)
     raise typer.Exit(1)
-
-
-def _failure(put: Callable[[str], object], render: Render) -> str | None:
-    """Why a text could not be put there. It is paid for, so not even an interrupt stops us."""
-    try:
-        put(render())
-    except KeyboardInterrupt:
-        return "interrupted"
-    except Exception as error:
-        return message_of(error)
-    return None
 
 
 def _kept(complete: Render) -> str:
@@ -353,14 +330,13 @@ def show(
 ) -> None:
     """Show a release again from its document. Nothing is counted, drawn or charged."""
     inputs = [] if file == _STANDARD_INPUT else [Input("the document", Path(file))]
-    files = Wanted(csv, html, force).files(lambda: inputs)
+    files = output_files(csv, html, force, lambda: inputs)
     from dpgap.releases.document import read_release
     from dpgap.releases.text import shown
 
     release = read_release(_content(file))
-    render = renders(release)
     for kind, output in files.items():
-        output.write(render[kind]())
+        output.write(rendered(kind, release))
     remaining = release.epsilon - getattr(release, "spent", release.epsilon)
     say(release.to_json() if json else shown(release, remaining))
     if (entry := release.made.ledger) is not None:
@@ -452,24 +428,6 @@ class Output(NamedTuple):
     force: Force = False
 
 
-@with_options(*_options(TopK))
-def top_k(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Find the k items with the most units or the largest sums, with estimates and error bars."""
-    _release("top-k", file, stated, payer, output)
-
-
-@with_options(*_options(Above))
-def above(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
-    _release("above", file, stated, payer, output)
-
-
-@with_options(keyword_option("epsilon", needed=True), *_COUNT)
-def count(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
-    """Count the units of a table, with an interval."""
-    _release("count", file, stated, payer, output)
-
-
 def _groups(stated: str) -> list[Any]:
     """Groups from a list in one word, or from a file."""
     if "," in stated or not Path(stated).is_file():
@@ -479,14 +437,14 @@ def _groups(stated: str) -> list[Any]:
     return list(read_domain(stated).labels)
 
 
-def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+def _release(kind: str, file: str, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
     said = stated_counting(stated)
     is_bounded = "max_items" in said and stated["delta"] != "0"
     if kind != "count" and "domain" not in said and not is_bounded:
         raise ValueError(_NO_DOMAIN)
-    made = Wanted(output.csv, output.html, output.force)
-    files = made.files(lambda: input_files(table, said.get("domain", ""), payer.ledger))
+    inputs = partial(input_files, file, said.get("domain", ""), payer.ledger)
+    files = output_files(output.csv, output.html, output.force, inputs)
     if "groups" in said:
         said["groups"] = _groups(said["groups"])
     from dpgap.data.counts import counts
@@ -495,12 +453,12 @@ def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output
     # While the engine counts, Python loads the rest.
     with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
         count_table: Any = counts
-        counting = None if kind == "count" else background.submit(count_table, table, **said)
+        counting = None if kind == "count" else background.submit(count_table, file, **said)
         account = payer.account()
         from dpgap.pipelines import tables
         from dpgap.releases.text import shown, to_json
 
-        answers: Any = table
+        answers: Any = file
         paying = {"account": account, "fresh": payer.fresh}
         if counting is not None:
             answers = counting.result()
@@ -509,14 +467,10 @@ def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output
         release = errors_without_answers(tables.ask)(kind, answers, stated | paying)
     remaining = release.epsilon - release.spent if account is None else _left(account)
     whose = _NO_LEDGER if account is None else f"for you in data set {account.dataset!r}"
-
-    def as_object() -> str:
-        return to_json(release, remaining)
-
-    render = renders(release)
+    as_object = partial(to_json, release, remaining)
     deliver(
-        [(file, render[kind]) for kind, file in files.items()],
-        shown=as_object if output.json else lambda: shown(release, remaining, whose),
+        [(each, partial(rendered, kind, release)) for kind, each in files.items()],
+        shown=as_object if output.json else partial(shown, release, remaining, whose),
         complete=as_object,
     )
 
@@ -541,3 +495,18 @@ def _working(what: str) -> Iterator[None]:
     spinner = "dots" if console.encoding.startswith("utf") else "line"
     with console.status(what, spinner=spinner):
         yield
+
+
+@with_options(*_options(TopK), run=partial(_release, "top-k"))
+def top_k(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+    """Find the k items with the most units or the largest sums, with estimates and error bars."""
+
+
+@with_options(*_options(Above), run=partial(_release, "above"))
+def above(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+    """Find items above a threshold, asked in a fresh random order, with estimates and gaps."""
+
+
+@with_options(keyword_option("epsilon", needed=True), *_COUNT, run=partial(_release, "count"))
+def count(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+    """Count the units of a table, with an interval."""

@@ -24,7 +24,7 @@ from dpgap.exact.parameters import approximately, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.plan import Plan, plan
 from dpgap.pipelines.routes import Routed
-from dpgap.pipelines.tables import answer, counted, pipeline_of
+from dpgap.pipelines.tables import answer, pipeline_of
 from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, Question
 
 # --------------------------------------------------------------------------------------------------
@@ -87,8 +87,7 @@ class FilledForm:
 @errors_without_answers
 def ask(form: FilledForm, answers: Any, account: Account) -> Any:
     """Ask these counts and charge the account; a release, or an error that says why not."""
-    pay: Any = counted if form.wanted.kind == "count" else answer
-    return pay(form.wanted, answers, account, form.fresh)
+    return answer(form.wanted, answers, account, form.fresh)
 
 
 class _Asks(Exception):  # noqa: N818 - it says what happened

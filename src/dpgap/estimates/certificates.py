@@ -41,10 +41,10 @@ class Evidence(NamedTuple):
     @classmethod
     def of(cls, leads: Sequence[float], laws: Sequence[Law]) -> "Evidence | None":
         """From leads and the laws of their noise; None where that noise can be negative."""
-        different = {id(law): law for law in laws}.values()  # most often one for all
-        if not all(isinstance(law, MemorylessLaw) and not law.signed for law in different):
-            return None
-        return cls(tuple(map(float, leads)), tuple(law.scale for law in laws))
+        for law in dict(zip(map(id, laws), laws, strict=True)).values():  # most often one for all
+            if law.signed or not isinstance(law, MemorylessLaw):
+                return None
+        return cls(tuple(map(float, leads)), tuple([law.scale for law in laws]))
 
     @np.errstate(all="ignore")  # tails underflow, as they should, whatever the caller's settings
     def p_values(self, count: int) -> Floats:
@@ -55,21 +55,9 @@ class Evidence(NamedTuple):
         """
         if not self.leads:
             return np.zeros(count)
-        scales = np.array([float(scale) for scale in self.scales])
+        scales = np.array([*map(float, self.scales)])
         own: Floats = np.exp(-np.maximum(np.array(self.leads), 0.0) / scales)
         return np.array(np.broadcast_to(own, count))
-
-    @property
-    def is_of_a_set(self) -> bool:
-        """Whether one lead speaks for all winners, however many they are."""
-        return len(self.leads) <= 1
-
-    def reordered(self, order: Sequence[int]) -> "Evidence":
-        """The same, with winners in another order."""
-        if self.is_of_a_set:
-            return self
-        leads, scales = ([values[at] for at in order] for values in self)
-        return Evidence(tuple(leads), tuple(scales))  # type: ignore[arg-type]
 
 
 def belonging(p_values: Floats, level: float) -> NDArray[np.bool_]:

@@ -183,22 +183,19 @@ class _SecureBits(Bits):
         past = self._stream.update(bytes(_KEY_BYTES))
         self._key(hashlib.sha256(past + os.urandom(_KEY_BYTES)).digest())
 
-    def _retire_key(self) -> None:
-        """Take a new key when this one has served long enough."""
-        if self._used > _WORDS_PER_KEY:
-            self.rekey()
-
     def freshen(self) -> None:
         """Go on at a random place that nobody who knows the past can know."""
         # Two stretches under one key overlap with a chance of at most 2^−128 for every pair of
         # their blocks. A key serves 2^33 blocks: less than 2^−62, for each copy of a machine.
-        self._retire_key()
+        if self._used > _WORDS_PER_KEY:
+            self.rekey()
         # Encrypting the fresh bytes is XORing them with the stream's next block.
         self._stream.reset_nonce(self._stream.update(os.urandom(_BLOCK)))
         self._used += _BLOCK // 8
 
     def words(self, *shape: int) -> Words:
-        self._retire_key()
+        if self._used > _WORDS_PER_KEY:
+            self.rekey()
         return Bits.words(self, *shape)
 
 

@@ -8,9 +8,8 @@ happens before anything is charged and names neither a value nor a position.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,8 +21,7 @@ MAX_STEPS = 1 << 60
 """Answers and thresholds lie within ± this many grid steps, so that sums cannot wrap around."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(NamedTuple):
     """Where answers lie: whole numbers, or multiples of the step that was declared.
 
     >>> Grid(Fraction(1)).steps([0.3, 0.5, -0.5])
@@ -95,21 +93,16 @@ def as_array(answers: ArrayLike, name: str) -> NDArray[Any]:
     """The answers as an array of the same numbers, with nothing missing."""
     if isinstance(answers, np.ndarray) and hasattr(answers, "mask"):
         raise TypeError(f"{name} must not be masked: fill or drop what is missing first")
-    array = _array(answers)
-    if array is None:
+    try:
+        array: NDArray[Any] | None = np.asarray(answers)
+    except Exception:
+        array = None
+    if array is None:  # here, so that the words of whoever objects are not shown
         raise TypeError(f"{name} must be a flat sequence of numbers")
     # NumPy rounds the ints of a list that holds floats too.
     if not hasattr(answers, "dtype") and array.dtype.kind == "f" and (np.abs(array) >= 2**53).any():
         raise ValueError(f"{name} must be an array, not a list, where floats reach 2^53")
     return array
-
-
-def _array(answers: ArrayLike) -> NDArray[Any] | None:
-    """The answers as an array; None where they are none, without the words of whoever objects."""
-    try:
-        return np.asarray(answers)
-    except Exception:
-        return None
 
 
 def _rounded_steps(array: NDArray[Any], grid: Fraction, name: str) -> Integers:
@@ -153,7 +146,11 @@ def require_labels(
     A pandas Series brings labels with its index, unless that only counts from 0 up.
     """
     if labels is None:
-        return _index(answers)
+        pandas = sys.modules.get("pandas")
+        if pandas is None or not isinstance(answers, pandas.Series):
+            return None
+        index = answers.index
+        return None if index.equals(pandas.RangeIndex(len(index))) else list(index)
     if isinstance(labels, str | bytes) or not (
         hasattr(labels, "__len__") and hasattr(labels, "__getitem__")
     ):
@@ -161,11 +158,3 @@ def require_labels(
     if len(labels) != count:
         raise ValueError(f"labels must have one label for every answer: {count}, not {len(labels)}")
     return labels if isinstance(labels, range | tuple) else list(labels)
-
-
-def _index(answers: object) -> list[Any] | None:
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(answers, pandas.Series):
-        return None
-    index = answers.index
-    return None if index.equals(pandas.RangeIndex(len(index))) else list(index)

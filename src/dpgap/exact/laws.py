@@ -705,11 +705,7 @@ def law_on_grid(
     where = Grid(grid)
     delta, step = where.up(sensitivity), where.step
     require_scale(delta / epsilon, Fraction(delta))
-    return require_real(law_named(noise, delta / epsilon * step, delta * step))
-
-
-def require_real(law: Law) -> RealLaw:
-    """`law`, if a Top-K can use it."""
+    law = LAWS[noise].best(delta / epsilon * step, delta * step)
     if not isinstance(law, RealLaw):
         raise ValueError(f"noise must be {_either(RealLaw)} for a Top-K: {law.name} noise can tie")
     return law

@@ -17,10 +17,12 @@ Budget(epsilon=Fraction(7, 10))
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
+from functools import wraps
 from itertools import permutations
 from typing import (
     TYPE_CHECKING,
@@ -36,6 +38,7 @@ from typing import (
 _RAISED, _LOWERED = (str.maketrans(*each) for each in permutations(("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")))
 _POWER = re.compile("(?:([0-9.]+)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 _MAX_EXPONENT = 400
+_MOST_REMEMBERED = 256
 _FINEST = Fraction(1, 1 << 100)  # so that the fourth power of any answer is a float
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _FRACTION = re.compile(r"[+-]?[0-9]+/[0-9]+")
@@ -122,6 +125,27 @@ def altered(value: _Value, **changes: Any) -> _Value:
     return copy
 
 
+def remembered(make: Callable[..., _Value]) -> Callable[..., _Value]:
+    """Work out what follows from a frozen value, and from whole numbers, once for the last ones.
+
+    Values are told apart by what they are, not by what they hold: to hash exact numbers would take
+    as long. Each is kept with what follows, so that no other has its `id`.
+    """
+    known: dict[tuple[int, ...], tuple[Any, _Value]] = {}
+
+    @wraps(make)
+    def look_up(value: Any, *more: int) -> _Value:
+        key = id(value), *more
+        found = known.get(key)
+        if found is None or found[0] is not value:
+            if len(known) >= _MOST_REMEMBERED:
+                known.clear()
+            found = known[key] = value, make(value, *more)
+        return found[1]
+
+    return look_up
+
+
 def or_none(read: Callable[[str, Any], object]) -> Callable[[str, Any], object]:
     """What reads the same, and leaves None as it is."""
     return lambda name, value: None if value is None else read(name, value)
@@ -137,7 +161,9 @@ def rational(name: str, value: object) -> Fraction:
     >>> rational("epsilon", 0.1)
     Fraction(1, 10)
     """
-    if _is_of_numpy(value) and not _is_truth(value):
+    if type(value) is Fraction:
+        return value
+    if _is_of_numpy("generic", value) and not _is_of_numpy("bool_", value):
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
         raise TypeError(
@@ -159,16 +185,9 @@ def rational(name: str, value: object) -> Fraction:
         ) from None
 
 
-def _is_of_numpy(value: object) -> bool:
+def _is_of_numpy(kind: str, value: object) -> bool:
     """Whether it is a single value of NumPy, which is not loaded to find out."""
-    return any(
-        (kind.__module__, kind.__name__) == ("numpy", "generic") for kind in type(value).__mro__
-    )
-
-
-def _is_truth(value: object) -> bool:
-    is_named = type(value).__name__ in ("bool", "bool_")
-    return isinstance(value, bool) or (is_named and _is_of_numpy(value))
+    return isinstance(value, getattr(sys.modules.get("numpy"), kind, ()))
 
 
 def approximately(number: Fraction, digits: int) -> str:
@@ -294,7 +313,7 @@ def share(name: str, value: object) -> Fraction:
 
 def positive_integer(name: str, value: object) -> int:
     """`value` as a whole number from one up."""
-    if _is_truth(value):
+    if isinstance(value, bool) or _is_of_numpy("bool_", value):
         raise TypeError(f"{name} must be a whole number, not a bool")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
@@ -307,7 +326,7 @@ def positive_integer(name: str, value: object) -> int:
 
 def boolean(name: str, value: object) -> bool:
     """`value` as a truth value, and nothing that merely looks like one."""
-    if not _is_truth(value):
+    if not isinstance(value, bool) and not _is_of_numpy("bool_", value):
         raise TypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)
 

@@ -227,29 +227,20 @@ ValueLaw = LaplaceNoise | GeometricNoise | ShellNoise
 
 @lru_cache(maxsize=256)
 @np.errstate(all="ignore")
-def spread_within(law: ValueLaw, count: int, level: float) -> float:
-    """The quantile of the largest noise of `count` values less the smallest, in steps."""
-    found = _quantile(partial(law.spread_tail, count), level)
-    return float(law.scale) * found + law.steps_more
-
-
-@lru_cache(maxsize=256)
-@np.errstate(all="ignore")
-def farthest_within(law: ValueLaw, count: int, level: float) -> float:
-    """The quantile of the largest noise of `count` values, up or down, in steps."""
-    found = _quantile(partial(law.farthest_tail, count), level)
-    return float(law.scale) * found + law.steps_more
-
-
-def _quantile(tail: Callable[[float], float], level: float) -> float:
-    """Where a falling tail reaches 1 − level."""
-    low, high = 0.0, 1.0
-    while tail(high) > 1 - level:
+def _within(tail: str, law: ValueLaw, count: int, level: float) -> float:
+    low, high, beyond = 0.0, 1.0, partial(getattr(law, tail), count)
+    while beyond(high) > 1 - level:
         low, high = high, 2 * high
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if tail(middle) > 1 - level else (low, middle)
-    return high
+        low, high = (middle, high) if beyond(middle) > 1 - level else (low, middle)
+    return float(law.scale) * high + law.steps_more
+
+
+spread_within = partial(_within, "spread_tail")
+"""The quantile of the largest noise of some values less the smallest, in steps."""
+farthest_within = partial(_within, "farthest_tail")
+"""The quantile of the largest noise of some values, up or down, in steps."""
 
 
 # --------------------------------------------------------------------------------------------------

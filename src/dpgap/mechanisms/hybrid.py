@@ -22,7 +22,7 @@ import numpy as np
 from dpgap._package import public
 from dpgap.data.private_counts import PrivateCounts
 from dpgap.estimates.certificates import Evidence
-from dpgap.exact.bits import Bits, secure_bits
+from dpgap.exact.bits import secure_bits
 from dpgap.exact.grid import Grid, read_grid
 from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import (
@@ -296,12 +296,20 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
         return InGroups(steps, None, groups, answers.reach)
 
-    def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
+    def draw(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
-        return choose_above(self.in_steps(), candidates, secure_bits())
+        program, bits, answers = self.in_steps(), secure_bits(), candidates.private_answers
+        if isinstance(candidates, InGroups):
+            sizes = candidates.groups.sizes
+            return candidates.found(select_above_grouped(program, answers, sizes, bits))
+        cut = select_above(program, answers, 1, bits)
+        count = int(cut.counts[0])
+        # Views would hold more than is released.
+        indices, leads = cut.indices[0, :count].copy(), cut.leads[0, :count].copy()
+        return Draw(Ranking(indices, named(indices, candidates.labels), leads), answers[indices])
 
     def _made(self, prepared: Candidates) -> HybridRelease:
-        return self.build(self.draw_paid(prepared).drawn, self.delta_of(prepared))
+        return self.build(self.draw(prepared).drawn, self.delta_of(prepared))
 
     def winners(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> Winners:
         """What was drawn, in the units of answers, where the δ that was promised is this."""
@@ -321,16 +329,3 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return HybridRelease(
             self.epsilon, spent=spent, mechanisms=(MechanismUsed.of(self),), **told
         )
-
-
-def choose_above(program: HybridTopK, candidates: Candidates, bits: Bits) -> Draw[Ranking]:
-    """Run the program once, in steps, and look the winners up."""
-    answers = candidates.private_answers
-    if isinstance(candidates, InGroups):
-        sizes = candidates.groups.sizes
-        return candidates.found(select_above_grouped(program, answers, sizes, bits))
-    cut = select_above(program, answers, 1, bits)
-    count = int(cut.counts[0])
-    # Views would hold more than is released.
-    indices, leads = cut.indices[0, :count].copy(), cut.leads[0, :count].copy()
-    return Draw(Ranking(indices, named(indices, candidates.labels), leads), answers[indices])

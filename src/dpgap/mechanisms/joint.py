@@ -23,7 +23,7 @@ import numpy as np
 from dpgap._package import public
 from dpgap.data.private_counts import Found, Groups, tally
 from dpgap.estimates.certificates import Evidence
-from dpgap.exact.bits import Bits, secure_bits
+from dpgap.exact.bits import secure_bits
 from dpgap.exact.grid import Grid, read_grid
 from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
 from dpgap.exact.parameters import (
@@ -177,9 +177,20 @@ class JointTopK(Selecting[Candidates, JointRelease]):
             )
         return found
 
-    def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
-        """Select; the caller has paid."""
-        return choose_set(self, candidates, secure_bits())
+    def draw(self, candidates: Candidates) -> Draw[TopSet]:
+        """Select; the caller has paid. Members are in an order that says nothing."""
+        bits, (values, (_, sizes, find)) = secure_bits(), _by_value(candidates)
+        classes = Classes(values, sizes, self.k)
+        won = select_classes(self.half_step_law, classes, 1, bits)
+        groups, places = classes.draw_members(int(won.classes[0]), bits)
+        shuffled = bits.distinct(groups.size, groups.size)  # where a domain has no order of its own
+        positions, own = find(groups[shuffled], places[shuffled])
+        order = np.argsort(positions, kind="stable")
+        labels = named(positions, candidates.labels) if own is None else own
+        if labels is not None:
+            labels = tuple([labels[at] for at in order.tolist()])
+        chosen = TopSet(positions[order], labels, int(won.leads[0]))
+        return Draw(chosen, values[groups[shuffled][order]])
 
     def winners(self, drawn: TopSet) -> Winners:
         """What was drawn, in the units of answers; what it proves and what it promises."""
@@ -205,21 +216,6 @@ class JointTopK(Selecting[Candidates, JointRelease]):
             promise=told.promise,
             mechanisms=(MechanismUsed.of(self),),
         )
-
-
-def choose_set(mechanism: JointTopK, candidates: Candidates, bits: Bits) -> Draw[TopSet]:
-    """Run the program once: the members, in an order that says nothing, and one lead for all."""
-    values, (_, sizes, find) = _by_value(candidates)
-    classes = Classes(values, sizes, mechanism.k)
-    won = select_classes(mechanism.half_step_law, classes, 1, bits)
-    groups, places = classes.draw_members(int(won.classes[0]), bits)
-    shuffled = bits.distinct(groups.size, groups.size)  # where the domain has no order of its own
-    positions, own = find(groups[shuffled], places[shuffled])
-    order = np.argsort(positions, kind="stable")
-    labels = named(positions, candidates.labels) if own is None else own
-    in_order = None if labels is None else tuple(labels[at] for at in order.tolist())
-    chosen = TopSet(positions[order], in_order, int(won.leads[0]))
-    return Draw(chosen, values[groups[shuffled][order]])
 
 
 def _by_value(candidates: Candidates) -> tuple[Integers, Groups]:

@@ -73,20 +73,14 @@ class Classes:
         self._highs = self._ends[below:]
         self._lows = np.append(np.int64(k + 1), self._highs[:-1] + 1)
         self._low_values = self._values[below:]
+        self.width = self._highs.size
+        """How many classes have the same first rank left out."""
+        self.count = 1 + k * self.width
+        """How many classes there are; they are numbered from 0."""
         self._top_values = self._values[np.searchsorted(self._ends, np.arange(1, k + 1))]
 
     def __repr__(self) -> str:
         return sealed(self)
-
-    @property
-    def width(self) -> int:
-        """How many classes have the same first rank left out."""
-        return self._highs.size
-
-    @property
-    def count(self) -> int:
-        """How many classes there are; they are numbered from 0."""
-        return 1 + self.k * self.width
 
     def margin(self, at: int) -> int:
         """The margin of every set in a class, in steps."""
@@ -220,8 +214,8 @@ def select_classes(law: MemorylessLaw, classes: Classes, runs: int, bits: Bits) 
         contenders = Contenders.of(classes, range(classes.count))
         at_once = max(1, _WORDS_AT_ONCE // classes.count)
         rows = [
-            _rank(law, contenders, bits.words(2, some, classes.count), bits)
-            for some in (min(at_once, runs - done) for done in range(0, runs, at_once))
+            _rank(law, contenders, bits.words(2, min(at_once, runs - done), classes.count), bits)
+            for done in range(0, runs, at_once)
         ]
     if len(rows) == 1:
         return rows[0]

@@ -28,6 +28,7 @@ from dpgap.exact.parameters import (
     declared,
     parameter,
     positive_rational,
+    remembered,
 )
 from dpgap.exact.reals import Floats, Integers, require_scale
 from dpgap.exact.shells import CubeNoise, HullNoise, ShellNoise, ValueLaw, shells
@@ -38,11 +39,17 @@ from dpgap.releases.release import MeasuredValues, MechanismUsed, Promise
 L = TypeVar("L", bound=ValueLaw)
 
 
+def _require_scale(measurement: Any) -> Fraction:
+    epsilon: Fraction = measurement.epsilon
+    require_scale(Grid(measurement.grid).up(measurement.sensitivity) / epsilon)
+    return epsilon
+
+
 @declared()
 class Measurement(Measuring[MeasuredValues], Generic[L]):
     """Values with noise; a frozen value itself, like every mechanism."""
 
-    epsilon: Exact = parameter(positive_rational, then=lambda self: self._epsilon())
+    epsilon: Exact = parameter(positive_rational, then=_require_scale)
     _: KW_ONLY
     sensitivity: Exact = parameter(positive_rational, default=1)
     grid: ExactOrNone = parameter(read_grid, default=None)
@@ -54,21 +61,13 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
     lost: ClassVar[float] = 0.0
     """How much of a step noise on the grid is below zero on average; it is added again."""
 
-    def _epsilon(self) -> Fraction:
-        require_scale(self.law_in_steps(1).scale)
-        return self.epsilon
-
     @classmethod
     def after(cls, selection: Claims, epsilon: Fraction) -> Self:
-        """What measures the answers that were selected."""
-        return cls(epsilon, **cls.on_finer_grid(selection))
-
-    @classmethod
-    def on_finer_grid(cls, selection: Claims) -> dict[str, Fraction]:
-        """The sensitivity of the answers that were selected, and the grid to measure them on."""
+        """What measures the answers that were selected, which knows that they fit."""
         grid = Grid(selection.grid)
+        own: dict[str, Any] = {"monotonic": True} if cls.same_way else {}
         whole = grid.up(selection.sensitivity) * grid.step
-        return {"sensitivity": whole, "grid": grid.step / cls.finer}
+        return cls(epsilon, sensitivity=whole, grid=grid.step / cls.finer, **own)
 
     @staticmethod
     @abstractmethod
@@ -83,6 +82,7 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
         """The noise for `count` values."""
         return self.noise(self.sensitivity / self.epsilon, count)
 
+    @remembered
     def law_in_steps(self, count: int) -> L:
         """The same noise, for values in whole grid steps."""
         return self.noise(Grid(self.grid).up(self.sensitivity) / self.epsilon, count)
@@ -127,13 +127,9 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
                 f"answers must lie within ±2^{most.bit_length() - 1} grid steps: rescale them"
             )
 
-    def draw_selected(self, steps: Integers) -> Values:
-        """Measure answers given in a selection's steps; the caller has paid."""
-        return self.draw_paid(steps * self.finer)
-
-    def draw_paid(self, steps: Integers) -> Values:
-        """Measure; the caller has paid."""
-        return Values(steps + self.draws(steps.size, 1, secure_bits())[0])
+    def draw(self, steps: Integers, finer: int = 1) -> Values:
+        """Measure; the caller has paid. Steps may be those of a selection on a coarser grid."""
+        return Values(steps * finer + self.draws(steps.size, 1, secure_bits())[0])
 
     def lengths(self, drawn: Values | None) -> Floats:
         """What was measured, if anything was; the known mean that floors lose is added."""
@@ -141,6 +137,7 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
         values: Floats = np.multiply(steps, Grid(self.grid).width, dtype=np.float64)
         return values
 
+    @remembered
     def error(self, count: int) -> MeasurementError:
         """What each of `count` released values may be off by."""
         return MeasurementError(self.law_in_steps(count), Grid(self.grid).step)
@@ -295,11 +292,6 @@ class CountHull(Joint):
 
     same_way: ClassVar[bool] = True
 
-    @classmethod
-    def after(cls, selection: Claims, epsilon: Fraction) -> Self:
-        """What measures the answers that were selected; the selection knows that they fit."""
-        return cls(epsilon, monotonic=True, **cls.on_finer_grid(selection))
-
     @staticmethod
     def noise(scale: Fraction, count: int) -> HullNoise:
         """The noise for `count` values, all of them together."""
@@ -339,5 +331,5 @@ class CountHull(Joint):
         return Measurement.steps_of(self, values)
 
     def draws(self, count: int, runs: int, bits: Bits) -> Integers:
-        coordinates = Joint.draws(self, count, runs, bits)
+        coordinates = shells(self.law_in_steps(count), bits, runs)
         return coordinates[:, 1:] - coordinates[:, :1]

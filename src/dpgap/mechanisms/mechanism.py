@@ -4,16 +4,17 @@ A mechanism declares its parameters (`dpgap.exact.parameters`) and says how it w
 
 - `run` is the algorithm and `align` its proof. Both are for few answers, and for any noise.
 - `prepare` takes the private answers, or refuses them: nothing is charged yet.
-- `draw_paid` runs the algorithm once on exact secure noise, by a kernel: whole numbers.
+- `draw` runs the algorithm once on exact secure noise, by a kernel: whole numbers.
 - `build` makes the release of these and of the parameters.
 
-The rest is the same for all: what it can cost is charged after `prepare` and before `draw_paid`,
+The rest is the same for all: what it can cost is charged after `prepare` and before `draw`,
 and the release is archived before it is handed out. `Mechanism._release_prepared` does that.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -107,7 +108,7 @@ class Mechanism(ABC, Generic[P, R]):
         """The most that a release costs."""
 
     @abstractmethod
-    def draw_paid(self, prepared: Any) -> Any:
+    def draw(self, prepared: Any) -> Any:
         """Draw whole numbers; the caller has paid. Selections add the answers of the chosen."""
 
     @abstractmethod
@@ -116,7 +117,7 @@ class Mechanism(ABC, Generic[P, R]):
 
     def _made(self, prepared: P) -> R:
         """Draw and build; the caller has paid."""
-        drawn = self.draw_paid(prepared)
+        drawn = self.draw(prepared)
         return self.build(drawn.drawn if isinstance(drawn, Draw) else drawn)
 
     def delta_of(self, prepared: P) -> Fraction:
@@ -126,7 +127,7 @@ class Mechanism(ABC, Generic[P, R]):
     def _release_prepared(self, prepared: P, account: Account | None) -> R:
         """Pay, draw, build and keep."""
         request = Request(self.epsilon, self, self.delta_of(prepared))
-        return pay(account, request, lambda: self._made(prepared))
+        return pay(account, request, partial(self._made, prepared))
 
 
 class Selecting(Mechanism[P, R]):

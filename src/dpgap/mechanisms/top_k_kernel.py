@@ -272,7 +272,9 @@ class Tops:
             self._keep(active, positions, low, high)
             if self.low.size >= need:
                 bar = max(bar, float(np.partition(self.low, -need)[-need]))
-            self._drop_below(bar)
+            kept = self.high >= bar
+            self.groups, self._positions = self.groups[kept], self._positions[kept]
+            self.low, self.high = self.low[kept], self.high[kept]
             # A group whose last answer is certainly too low has no better one to come.
             position += count
             active = active[(high[-1] >= bar) & (sizes[active] > position)]
@@ -284,11 +286,6 @@ class Tops:
         self._positions = np.concatenate([self._positions, (cells + positions).ravel()])
         self.low = np.concatenate([self.low, low.ravel()])
         self.high = np.concatenate([self.high, high.ravel()])
-
-    def _drop_below(self, bar: float) -> None:
-        kept = self.high >= bar
-        self.groups, self._positions = self.groups[kept], self._positions[kept]
-        self.low, self.high = self.low[kept], self.high[kept]
 
     def draw(self, law: MemorylessLaw) -> Real:
         """The next contender's noise: what the program asks for where floats do not decide."""

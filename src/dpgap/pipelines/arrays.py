@@ -55,16 +55,10 @@ from dpgap.mechanisms.mechanism import Answers, Selecting
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, Stream
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
-from dpgap.pipelines.look_first import LookFirst
+from dpgap.pipelines.look_first import LookFirst, ranks_for
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.pipelines.routes import (
-    JointRoute,
-    PaperRoute,
-    RankedRoute,
-    Steps,
-    Told,
-)
-from dpgap.question import ABOVE_METHODS, METHODS, require_method
+from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute, build
+from dpgap.question import ABOVE_METHODS, METHODS, Question, require_method
 from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.release import Measured
 
@@ -93,10 +87,6 @@ def _require_noise(pipeline: Any) -> str:
     return own
 
 
-def _as_given(_: str, value: object) -> object:
-    return value
-
-
 @public
 @declared()
 class MeasuredTopK(Selecting[Candidates, Measured]):
@@ -120,26 +110,30 @@ class MeasuredTopK(Selecting[Candidates, Measured]):
     sensitivity: Exact = parameter(positive_rational, default=1)
     method: str = parameter(lambda _, method: require_method(method, METHODS), default="best")
     split: ExactOrNone = parameter(
-        or_none(share), default=None, then=lambda self: self.split or self._own_split()
+        or_none(share),
+        default=None,
+        then=lambda self: self.split or (None if self.looks else _SPLITS.get(self.method, _HALF)),
     )
     """The share of ε that selects; None where a look decides on it."""
-    noise: str | None = parameter(_as_given, default=None, then=_require_noise, shown=False)
+    noise: str | None = parameter(
+        lambda _, noise: noise, default=None, then=_require_noise, shown=False
+    )
     grid: ExactOrNone = parameter(read_grid, default=None)
-    route: RankedRoute | JointRoute | PaperRoute = derived(lambda self: self._route())
+    route: RankedRoute | JointRoute | PaperRoute = derived(
+        lambda self: _ROUTES[self.method].of(
+            self,
+            (self.split or _HALF) * self.epsilon,
+            (1 - (self.split or _HALF)) * self.epsilon,
+        )
+    )
     """What is taken where nothing is looked at."""
-    looking: LookFirst | None = derived(lambda self: LookFirst.of(self) if self._looks else None)
+    looking: LookFirst | None = derived(lambda self: LookFirst.of(self) if self.looks else None)
     """What looks and then decides, if there are more answers than winners."""
 
     @property
-    def _looks(self) -> bool:
+    def looks(self) -> bool:
+        """Whether a look decides on the route, if there are more answers than winners."""
         return self.method == "best" and self.k > 1
-
-    def _own_split(self) -> Fraction | None:
-        return None if self._looks else _SPLITS.get(self.method, _HALF)
-
-    def _route(self) -> RankedRoute | JointRoute | PaperRoute:
-        part = self.split or _HALF
-        return _ROUTES[self.method].of(self, part * self.epsilon, (1 - part) * self.epsilon)
 
     @property
     def selection(self) -> NoisyTopK | JointTopK:
@@ -159,18 +153,25 @@ class MeasuredTopK(Selecting[Candidates, Measured]):
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         return self.route.prepare(answers, labels)
 
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
+    def draw(self, candidates: Candidates) -> Measuring[Any]:
         """Look if the method does, select and measure; the caller has paid."""
-        if self.looking is None or self.k >= candidates.size:
-            return self.route.draw_paid(candidates)
-        return self.looking.draw_paid(candidates)
+        looking, n = self.looking, candidates.size
+        if looking is None or self.k >= n:
+            return self.route.draw(candidates)
+        looked = looking.look(candidates)
+        number = looking.route(looked, n)
+        return looking.routes[number].draw(candidates, looked, n, number)
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def build(self, drawn: Measuring[Any]) -> Measured:
-        """The release of what was drawn, with estimates."""
-        if self.looking is None or drawn.route is None:
-            return self.route.build(drawn, self.method)
-        return self.looking.build(drawn, self.method)
+    def build(self, drawn: Measuring[Any], question: Question | None = None) -> Measured:
+        """The release of what was drawn, with estimates; the answer to a question of a table."""
+        looking = self.looking
+        if looking is None or drawn.route is None:
+            return self.route.build(self, drawn, question)
+        values = looking.measurement.lengths(drawn.looked).tolist()
+        looked = tuple(zip(ranks_for(self.k, drawn.among or 0), values, strict=True))
+        look = (("look", looking.measurement),)
+        return looking.routes[drawn.route].build(self, drawn, question, look, looked)
 
 
 @public
@@ -194,7 +195,7 @@ class MeasuredAbove(Selecting[Stream, Measured]):
     _: KW_ONLY
     adaptive: bool = parameter(boolean, default=False, shown=False)
     branches: int | None = parameter(
-        _as_given, default=None, then=lambda self: self._branches(), shown=False
+        lambda _, many: many, default=None, then=lambda self: self._branches(), shown=False
     )
     monotonic: bool = parameter(boolean, default=False, shown=False)
     sensitivity: Exact = parameter(positive_rational, default=1, shown=False)
@@ -207,11 +208,10 @@ class MeasuredAbove(Selecting[Stream, Measured]):
         shown=False,
     )
     """The share of ε that selects."""
-    noise: str | None = parameter(_as_given, default=None, then=_require_noise, shown=False)
-    grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
-    steps: Steps = derived(
-        lambda self: Steps.of(("select", self.selection), ("measure", self.measurement))
+    noise: str | None = parameter(
+        lambda _, noise: noise, default=None, then=_require_noise, shown=False
     )
+    grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
 
     def _branches(self) -> int | None:
         if self.branches is not None and not self.adaptive:
@@ -240,16 +240,16 @@ class MeasuredAbove(Selecting[Stream, Measured]):
         self.measurement.require_room(stream.extremes)
         return stream
 
-    def draw_paid(self, stream: Stream) -> Measuring[Above]:
+    def draw(self, stream: Stream) -> Measuring[Above]:
         """Select and measure; the caller has paid."""
-        above, private_answers = self.selection.draw_paid(stream)
+        above, private_answers = self.selection.draw(stream)
         if not private_answers.size:
             return Measuring(above)
-        return Measuring(above, self.measurement.draw_selected(private_answers))
+        return Measuring(above, self.measurement.draw(private_answers, self.measurement.finer))
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def build(self, drawn: Measuring[Above]) -> Measured:
-        """The release of what was drawn, with estimates."""
+    def build(self, drawn: Measuring[Above], question: Question | None = None) -> Measured:
+        """The release of what was drawn, with estimates; the answer to a question of a table."""
         chosen, values = drawn.chosen, self.measurement.lengths(drawn.values)
         winners = self.selection.winners(chosen)
         spent = self.selection.spent(chosen.used)
@@ -259,7 +259,16 @@ class MeasuredAbove(Selecting[Stream, Measured]):
             estimate = _ABOVE[self.method].above_estimates
             gaps, branches = winners.gaps, chosen.branches
             found = estimate(self.selection, self.measurement, gaps, branches, values)
-        return Told(winners, values, found, spent).build(self.steps, self.method, self.grid)
+        return build(
+            self,
+            (("select", self.selection), ("measure", self.measurement)),
+            winners,
+            values,
+            found,
+            question=question,
+            grid=self.grid,
+            spent=spent,
+        )
 
 
 # --------------------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ independently of it. So they hold for the very answers that were selected, clear
 """
 
 import math
-from functools import lru_cache
 
 import numpy as np
 
 from dpgap.estimates.after_selection import Estimates, NoisyThreshold, UnknownLine, after_selection
 from dpgap.estimates.linear import blue
 from dpgap.exact.grid import Grid
+from dpgap.exact.parameters import remembered
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring import Joint
 from dpgap.mechanisms.sparse_vector import SparseVector
@@ -40,7 +40,7 @@ def estimates_after_top_k(
     k, grid = selection.k, Grid(selection.grid).width
     if k == 1:  # one lead over an unknown line says nothing
         return Estimates(measurements, np.full_like(measurements, measurement.variance(1)))
-    scales, own, shared = _noise_of(selection, measurement)
+    scales, (own, shared) = _scales_of_leads(selection), _parts(measurement, k)
     if leads.shape[1] < k:  # with no loser nobody was selected, and least squares is right
         selecting = (
             selection.in_steps().law.floor_variance + 1 / 12
@@ -55,12 +55,10 @@ def estimates_after_top_k(
     return after_selection(measurements, leads + grid / 2, scales, own, UnknownLine(shared))
 
 
-@lru_cache(maxsize=64)  # mechanisms are public
-def _noise_of(selection: NoisyTopK, measurement: Joint) -> tuple[Floats, float, float]:
-    """The scales of leads, and the deviations of measurements: their own, and what they share."""
+@remembered  # mechanisms are public
+def _scales_of_leads(selection: NoisyTopK) -> Floats:
     grid = Grid(selection.grid).width
-    scale = float(selection.in_steps().law.scale) * grid
-    return (_scales(scale, grid), *_parts(measurement, selection.k))
+    return _scales(float(selection.in_steps().law.scale) * grid, grid)
 
 
 def _gaps(leads: Floats, grid: float) -> Floats:
@@ -115,6 +113,7 @@ def estimates_after_above(
     return Estimates(found.means + margins, found.variances)
 
 
+@remembered
 def _parts(measurement: Joint, count: int) -> tuple[float, float]:
     """The deviations of a measurement's own error and of what all of them share."""
     variance, law = measurement.variance(count), measurement.law_in_steps(count)

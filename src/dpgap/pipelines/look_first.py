@@ -19,9 +19,8 @@ from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.joint_kernel import log_choose
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint
 from dpgap.mechanisms.top_k import Candidates
-from dpgap.pipelines.routes import JointRoute, RankedRoute, Steps, TopKClaims
-from dpgap.releases.drawn import Measuring, Values
-from dpgap.releases.release import Measured
+from dpgap.pipelines.routes import JointRoute, RankedRoute, TopKClaims
+from dpgap.releases.drawn import Values
 
 # --------------------------------------------------------------------------------------------------
 # What a look foretells: how many winners will be right if they are chosen as a set, or ranked.
@@ -53,13 +52,28 @@ class Forecast:
     """Precisions to expect of the top k of n answers, from looks at some `ranks`; k is below n."""
 
     def __init__(self, k: int, n: int, ranks: tuple[int, ...]) -> None:
-        top, top_sizes = _top_cells(k)
-        low, high = _low_cells(k, n)
-        self._k = k
-        log_sizes, right = (
-            _log_sizes(k, top, top_sizes, low, high),
-            _shares_right(k, top, low, high),
+        # Ranks up to k in cells, finest at both ends, and how many ranks each stands for.
+        ends = np.geomspace(1, k, _TOP_CELLS // 2).round().astype(np.int64)
+        top = np.arange(1, k + 1) if k <= _TOP_CELLS else np.unique([*ends, *(k + 1 - ends)])
+        borders = np.append((top[1:] + top[:-1]) // 2, k)
+        top_sizes = np.diff(borders, prepend=0).astype(np.float64)
+        # The first and the last ranks of cells from k + 1 to n, the wider the farther.
+        steps = np.geomspace(1, n - k, min(_LOW_CELLS, n - k)).round().astype(np.int64)
+        high = k + np.unique(np.append(steps, n - k))
+        low = np.append(k + 1, high[:-1] + 1)
+        # How many sets leave out a rank first and have their lowest in a cell, as logarithms.
+        kept = (top - 1)[:, None]
+        upto, before = (
+            _log_choose(high - kept - 1, k - kept),
+            _log_choose(low - kept - 2, k - kept),
         )
+        inside = upto + np.log1p(-np.exp(np.minimum(before - upto, -1e-12)))
+        log_sizes = inside + np.log(top_sizes)[:, None]
+        # Which share of a set's members is right: those kept, and of those in between a part.
+        between = (low + high) / 2 - kept - 2
+        by_chance = (k - kept - 1) ** 2 / np.maximum(between, 1.0)
+        right = np.minimum((kept + np.where(between > 0, by_chance, 0.0)) / k, (k - 1) / k)
+        self._k = k
         self._sizes: Floats | None = None
         if log_sizes.max() < _FITS:
             sizes = np.exp(log_sizes)
@@ -77,16 +91,6 @@ class Forecast:
         """The curve through each row of looks at other ranks."""
         return _counts(looks, _weights(np.array(ranks, dtype=np.float64), self._ranks))
 
-    def _curve(self, looks: Floats) -> tuple[Floats, Floats]:
-        """Counts of the top cells and then the low cells, and the lead of rank k."""
-        at = _counts(looks, self._weights)
-        counts, borders = np.empty((len(at), self._counts.size)), self._cells + 2
-        counts[:, : self._cells] = at[:, : self._cells]
-        low, middle = counts[:, self._cells :], (at.shape[1] + borders) // 2
-        np.add(at[:, borders:middle], at[:, middle:], out=low)
-        low *= 0.5
-        return counts, at[:, borders - 2] - at[:, borders - 1]
-
     @np.errstate(all="ignore")
     def precisions(
         self, looks: Floats, set_rates: Floats, rank_rate: float
@@ -95,7 +99,14 @@ class Forecast:
 
         A rate is one over the scale of the noise, in units of the sensitivity.
         """
-        counts, lead = self._curve(looks)
+        at = _counts(looks, self._weights)
+        # Counts of the top cells and then the low cells, and the lead of rank k.
+        counts, borders = np.empty((len(at), self._counts.size)), self._cells + 2
+        counts[:, : self._cells] = at[:, : self._cells]
+        low, middle = counts[:, self._cells :], (at.shape[1] + borders) // 2
+        np.add(at[:, borders:middle], at[:, middle:], out=low)
+        low *= 0.5
+        lead = at[:, borders - 2] - at[:, borders - 1]
         as_set = self._as_set_in_logs if self._sizes is None else self._as_set
         return as_set(counts, lead, set_rates), self._as_ranked(counts, rank_rate)
 
@@ -147,47 +158,14 @@ class Forecast:
         return found
 
 
-@lru_cache(maxsize=64)
-def forecast(k: int, n: int, ranks: tuple[int, ...]) -> Forecast:
-    """The forecast for these public numbers; the last ones are remembered."""
-    return Forecast(k, n, ranks)
-
-
-def _top_cells(k: int) -> tuple[Integers, Floats]:
-    """Ranks up to k, finest at both ends, and how many ranks each stands for."""
-    ends = np.geomspace(1, k, _TOP_CELLS // 2).round().astype(np.int64)
-    ranks = np.arange(1, k + 1) if k <= _TOP_CELLS else np.unique([*ends, *(k + 1 - ends)])
-    borders = np.append((ranks[1:] + ranks[:-1]) // 2, k)
-    return ranks, np.diff(borders, prepend=0).astype(np.float64)
-
-
-def _low_cells(k: int, n: int) -> tuple[Integers, Integers]:
-    """The first and the last ranks of cells from k + 1 to n, the wider the farther."""
-    steps = np.geomspace(1, n - k, min(_LOW_CELLS, n - k)).round().astype(np.int64)
-    highs = k + np.unique(np.append(steps, n - k))
-    return np.append(k + 1, highs[:-1] + 1), highs
-
-
-def _log_sizes(k: int, top: Integers, widths: Floats, low: Integers, high: Integers) -> Floats:
-    """Logarithms of how many sets leave out a rank first and have their lowest in a cell."""
-    kept = (top - 1)[:, None]
-    upto, before = (_log_choose(ends - kept - 1, k - kept) for ends in (high, low - 1))
-    inside = upto + np.log1p(-np.exp(np.minimum(before - upto, -1e-12)))
-    return inside + np.log(widths)[:, None]
+forecast = lru_cache(maxsize=64)(Forecast)
+"""The forecast for these public numbers; the last ones are remembered."""
 
 
 @np.errstate(all="ignore")
 def _log_choose(among: Integers, chosen: Integers) -> Floats:
     logs = log_choose(np.maximum(among, chosen), np.broadcast_to(chosen, among.shape))
     return np.where(among < chosen, -np.inf, logs)
-
-
-def _shares_right(k: int, top: Integers, low: Integers, high: Integers) -> Floats:
-    """Which share of a set's members is right: those kept, and of those in between a part."""
-    kept = (top - 1)[:, None]
-    open_places, between = k - kept - 1, (low + high) / 2 - kept - 2
-    by_chance = open_places**2 / np.maximum(between, 1.0)
-    return np.minimum((kept + np.where(between > 0, by_chance, 0.0)) / k, (k - 1) / k)
 
 
 def _counts(looks: Floats, weights: Floats) -> Floats:
@@ -284,68 +262,7 @@ _NEARLY_CERTAIN = 0.99
 
 def terms_for(k: int) -> Terms:
     """How to look for k winners; k is at least 2."""
-    return next(terms for least, terms in _TERMS.items() if k >= least)
-
-
-@declared()
-class Rule:
-    """Which share of ε chooses a set, or none: decided by a look at `ranks` of n answers."""
-
-    k: int
-    n: int
-    ranks: tuple[int, ...]
-    noise: ShellNoise
-    """The look's own, in the units of answers."""
-    unit: float
-    """How much of an answer ε protects with noise of scale 1: the sensitivity over ε."""
-    terms: Terms
-    places: Floats = derived(lambda self: self._places())
-    """What a look may be off by, spread evenly over its law."""
-    certain: float = derived(lambda self: _CERTAINLY * float(self.places.std()))
-    """An answer measured so far below 0 is below 0."""
-    rates: Floats = derived(lambda self: CAUTION * np.array([*map(float, self.terms.set_shares)]))
-    """The rates that sets are forecast with, one for each share."""
-    foretelling: Forecast = derived(lambda self: forecast(self.k, self.n, self.ranks))
-
-    def _places(self) -> Floats:
-        return places_around(self.noise, _PLACES)
-
-    def decide(self, looks: Floats) -> Integers:
-        """For every row of looks: 0 to rank, else the number of the share of ε for a set, from 1.
-
-        A look has a measured value for each rank.
-        """
-        rows = max(1, _AT_ONCE // (_PLACES * self.k))
-        if len(looks) <= rows:
-            return self._decide(looks)
-        parts = [self._decide(looks[at : at + rows]) for at in range(0, len(looks), rows)]
-        return np.concatenate(parts)
-
-    def _decide(self, looks: Floats) -> Integers:
-        as_set, as_ranked = self.precisions(looks)
-        mean = as_set.sum(axis=2) / _PLACES
-        share = (mean >= mean.max(axis=0) - _AS_GOOD).argmax(axis=0)
-        chosen = as_set[share, np.arange(share.size)]
-        if self.terms.worth is None:
-            takes_set = chosen.min(axis=1) >= _NEARLY_CERTAIN
-        else:
-            gain = chosen - as_ranked
-            lost = np.maximum(-gain, 0.0).sum(axis=1)
-            takes_set = np.maximum(gain, 0.0).sum(axis=1) >= self.terms.worth * lost
-        return np.where(takes_set, 1 + share, 0)
-
-    def precisions(self, looks: Floats) -> tuple[Floats, Floats]:
-        """What to expect at each place around each look: of a set for each share, and ranked."""
-        lowest = looks.min(axis=1, keepdims=True)
-        # Counts end at 0. Answers that are certainly below it end, as far as is known, here.
-        end = np.where(lowest < -self.certain, lowest, 0.0)
-        around = ((looks - end)[:, None, :] - self.places) / self.unit
-        as_set, as_ranked = self.foretelling.precisions(
-            around.reshape(-1, len(self.ranks)),
-            self.rates,
-            float(self.terms.rank_share) / self.k,
-        )
-        return as_set.reshape(self.rates.size, -1, _PLACES), as_ranked.reshape(-1, _PLACES)
+    return _TERMS[20 if k >= 20 else 10 if k >= 10 else 2]
 
 
 @lru_cache(maxsize=64)
@@ -395,6 +312,59 @@ def _gamma_quantile(shape: int, part: float) -> float:
     return low
 
 
+@declared()
+class Rule:
+    """Which share of ε chooses a set, or none: decided by a look at `ranks` of n answers."""
+
+    k: int
+    n: int
+    ranks: tuple[int, ...]
+    noise: ShellNoise
+    """The look's own, in the units of answers."""
+    unit: float
+    """How much of an answer ε protects with noise of scale 1: the sensitivity over ε."""
+    terms: Terms
+    places: Floats = derived(lambda self: places_around(self.noise, _PLACES))
+    """What a look may be off by, spread evenly over its law."""
+    certain: float = derived(lambda self: _CERTAINLY * float(self.places.std()))
+    """An answer measured so far below 0 is below 0."""
+    rates: Floats = derived(lambda self: CAUTION * np.array([*map(float, self.terms.set_shares)]))
+    """The rates that sets are forecast with, one for each share."""
+    foretelling: Forecast = derived(lambda self: forecast(self.k, self.n, self.ranks))
+
+    def decide(self, looks: Floats) -> Integers:
+        """For every row of looks: 0 to rank, else the number of the share of ε for a set, from 1.
+
+        A look has a measured value for each rank.
+        """
+        rows = max(1, _AT_ONCE // (_PLACES * self.k))
+        if len(looks) > rows:
+            parts = [self.decide(looks[at : at + rows]) for at in range(0, len(looks), rows)]
+            return np.concatenate(parts)
+        # What to expect at each place around each look: of a set for each share, and ranked.
+        lowest = looks.min(axis=1, keepdims=True)
+        # Counts end at 0. Answers that are certainly below it end, as far as is known, here.
+        end = np.where(lowest < -self.certain, lowest, 0.0)
+        around = ((looks - end)[:, None, :] - self.places) / self.unit
+        as_set, as_ranked = self.foretelling.precisions(
+            around.reshape(-1, len(self.ranks)),
+            self.rates,
+            float(self.terms.rank_share) / self.k,
+        )
+        as_set = as_set.reshape(self.rates.size, -1, _PLACES)
+        as_ranked = as_ranked.reshape(-1, _PLACES)
+        mean = as_set.sum(axis=2) / _PLACES
+        share = (mean >= mean.max(axis=0) - _AS_GOOD).argmax(axis=0)
+        chosen = as_set[share, np.arange(share.size)]
+        if self.terms.worth is None:
+            takes_set = chosen.min(axis=1) >= _NEARLY_CERTAIN
+        else:
+            gain = chosen - as_ranked
+            lost = np.maximum(-gain, 0.0).sum(axis=1)
+            takes_set = np.maximum(gain, 0.0).sum(axis=1) >= self.terms.worth * lost
+        return np.where(takes_set, 1 + share, 0)
+
+
 # --------------------------------------------------------------------------------------------------
 
 
@@ -408,8 +378,6 @@ class LookFirst:
     routes: tuple[RankedRoute | JointRoute, ...]
     """Ranked first, then sets by the share of ε that chooses them."""
     terms: Terms
-    steps: tuple[Steps, ...]
-    """Of each route, with the look."""
 
     @classmethod
     def of(cls, own: TopKClaims) -> "LookFirst":
@@ -422,71 +390,45 @@ class LookFirst:
                     f"which looks with {float(terms.look)} of ε first"
                 )
             terms = terms._replace(set_shares=(split,), rank_share=split)
-        left = 1 - terms.look
-        ranked = RankedRoute.of(own, *_parts(epsilon, terms.rank_share, left))
-        sets = [JointRoute.of(own, *_parts(epsilon, each, left)) for each in terms.set_shares]
-        looking = _measuring(own, terms.look * epsilon)
-        routes: tuple[RankedRoute | JointRoute, ...] = (ranked, *sets)
-        steps = (Steps.of(("look", looking), *route.steps.each) for route in routes)
-        return cls(epsilon, looking, routes, terms, tuple(steps))
-
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
-        """Look, then take the route that follows; the caller has paid."""
-        looked = self.look(candidates)
-        route = self.route(looked, candidates.size)
-        drawn = self.routes[route].draw_paid(candidates)
-        return Measuring(drawn.chosen, drawn.values, looked, candidates.size, route)
-
-    def build(self, drawn: Measuring[Any], method: str) -> Measured:
-        """The release of what was drawn: that of its route, with the look."""
-        ranks = ranks_for(self.routes[0].k, drawn.among or 0)
-        values = self.measurement.lengths(drawn.looked).tolist()
-        number, looked = drawn.route or 0, tuple(zip(ranks, values, strict=True))
-        route, steps = self.routes[number], self.steps[number]
-        return route.told(drawn).build(steps, method, route.grid, route.name, looked)
+        left, shares = 1 - terms.look, (terms.rank_share, *terms.set_shares)
+        parts = [(each * epsilon, (left - each) * epsilon) for each in shares]
+        routes: list[RankedRoute | JointRoute] = [RankedRoute.of(own, *parts[0])]
+        for part in parts[1:]:
+            routes.append(JointRoute.of(own, *part))
+        # It looks on the answers' own grid: a look need not be fine.
+        grid, kind = Grid(own.grid), CountHull if own.monotonic else Cube
+        whole: dict[str, Any] = {
+            "sensitivity": grid.up(own.sensitivity) * grid.step,
+            "grid": own.grid,
+        }
+        if own.monotonic:
+            whole["monotonic"] = True
+        return cls(epsilon, kind(terms.look * epsilon, **whole), tuple(routes), terms)
 
     def look(self, candidates: Candidates) -> Values:
         """Measure the answers at a few ranks; the caller has paid."""
-        ranks = ranks_for(self.routes[0].k, candidates.size)
-        return self.measurement.draw_paid(candidates.at_ranks(ranks))
+        ranks = ranks_for(self.routes[0].selection.k, candidates.size)
+        return self.measurement.draw(candidates.at_ranks(ranks))
 
     def route(self, looked: Values, n: int) -> int:
         """The number of the route to take among n answers: a function of the look alone."""
-        return int(self.decide(self.measurement.lengths(looked)[None], n)[0])
+        return int(self.rule(n).decide(self.measurement.lengths(looked)[None])[0])
 
     def decide(self, looks: Floats, n: int) -> Integers:
         """For every row of looks, which of the routes."""
         return self.rule(n).decide(looks)
 
+    @lru_cache(maxsize=64)  # noqa: B019 - parameters, and how many answers there are, are public
     def rule(self, n: int) -> Rule:
         """What decides among n answers, more than there are winners."""
-        return _rule(self, n)
-
-
-@lru_cache(maxsize=64)  # parameters, and how many answers there are, are public
-def _rule(looking: LookFirst, n: int) -> Rule:
-    selection, measurement = looking.routes[0].selection, looking.measurement
-    ranks = ranks_for(selection.k, n)
-    doubled = 1 if selection.monotonic else 2
-    return Rule(
-        k=selection.k,
-        n=n,
-        ranks=ranks,
-        noise=measurement.law(len(ranks)),
-        unit=float(doubled * measurement.sensitivity / looking.epsilon),
-        terms=looking.terms,
-    )
-
-
-def _measuring(own: TopKClaims, epsilon: Fraction) -> Joint:
-    """What looks, on the answers' own grid: a look need not be fine."""
-    grid = own.grid
-    whole = Grid(grid).up(own.sensitivity) * Grid(grid).step
-    if own.monotonic:
-        return CountHull(epsilon, monotonic=True, sensitivity=whole, grid=grid)
-    return Cube(epsilon, sensitivity=whole, grid=grid)
-
-
-def _parts(epsilon: Fraction, select: Fraction, left: Fraction) -> tuple[Fraction, Fraction]:
-    """ε for selecting, and what is then left for measuring."""
-    return select * epsilon, (left - select) * epsilon
+        selection, measurement = self.routes[0].selection, self.measurement
+        ranks = ranks_for(selection.k, n)
+        doubled = 1 if selection.monotonic else 2
+        return Rule(
+            k=selection.k,
+            n=n,
+            ranks=ranks,
+            noise=measurement.law(len(ranks)),
+            unit=float(doubled * measurement.sensitivity / self.epsilon),
+            terms=self.terms,
+        )

@@ -336,7 +336,9 @@ def plan(
     >>> float(plan(k=10, error=10, method="best", monotonic=True).epsilon)
     0.638
     """
-    top = require_select(select) == "top-k"
+    if select not in ("top-k", "above"):
+        raise ValueError(f"select must be 'top-k' or 'above', not {select!r}")
+    top = select == "top-k"
     reach = None if max_items is None else positive_integer("max_items", max_items)
     if items_per_unit is not None and (reach is None or not items_per_unit >= 1):
         raise ValueError("items_per_unit must be at least 1, and goes with max_items")
@@ -389,13 +391,6 @@ def plan(
     share = None if split is None else positive_rational("split", split)
     same_way = boolean("monotonic", monotonic)
     return Plan(rows, count, share, same_way, select, outlook, reach, items_per_unit)
-
-
-def require_select(select: object) -> str:
-    """`select`, if there is such a question."""
-    if select not in ("top-k", "above"):
-        raise ValueError(f"select must be 'top-k' or 'above', not {select!r}")
-    return str(select)
 
 
 def _cheapest(expected: Callable[[Fraction], Expected], error: float) -> Expected:

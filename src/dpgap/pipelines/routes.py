@@ -12,14 +12,16 @@ further down:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from dpgap.data.private_counts import PrivateCounts
+from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.linear import blue_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, require_scale
@@ -28,12 +30,12 @@ from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
 from dpgap.mechanisms.mechanism import Answers, Claims, Winners
-from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
+from dpgap.mechanisms.top_k import Candidates, NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
 from dpgap.question import Question
 from dpgap.releases.drawn import Measuring, ReadOff
-from dpgap.releases.release import Measured, MechanismUsed
+from dpgap.releases.release import Measured, MechanismUsed, TableRelease
 
 
 class TopKClaims(Claims, Protocol):
@@ -45,64 +47,91 @@ class TopKClaims(Claims, Protocol):
     def split(self) -> Fraction | None: ...
 
 
-class Steps(NamedTuple):
-    """What is done, in order: "look", "select", "measure", and the mechanism that does it."""
-
-    each: tuple[tuple[str, Any], ...]
-    epsilon: Fraction
-    """What all of it costs at most."""
-    parts: tuple[tuple[str, Fraction], ...]
-
-    @classmethod
-    def of(cls, *each: tuple[str, Any]) -> "Steps":
-        """These steps."""
-        parts = tuple((step, by.epsilon) for step, by in each)
-        return cls(each, sum((part for _, part in parts), Fraction(0)), parts)
-
-
+Steps = tuple[tuple[str, Any], ...]
+"""What is done, in order: "look", "select", "measure", and the mechanism that does it."""
 Looked = tuple[tuple[int, float], ...]
 """Ranks that were looked at, and what was measured there."""
 
 
-class Told(NamedTuple):
-    """What was selected, measured and estimated, in the order of the selection."""
+class Pipeline(Protocol):
+    """What a release says of the pipeline that made it."""
 
-    winners: Winners
-    values: Floats
-    """As measured."""
-    found: EstimatedWinners
-    spent: Fraction | None = None
-    """What it came to; None where that is all of ε."""
+    @property
+    def epsilon(self) -> Fraction: ...
+    @property
+    def method(self) -> str: ...
 
-    def build(
-        self,
-        steps: Steps,
-        method: str,
-        grid: Fraction | None,
-        route: str | None = None,
-        looked: Looked = (),
-    ) -> Measured:
-        """The release of it, found in these steps."""
-        epsilon = steps.epsilon
-        indices, labels, gaps, evidence, promise, lead = self.winners
-        return Measured(
-            **self.found._asdict(),
-            indices=indices,
-            labels=labels,
-            gaps=gaps,
-            evidence=evidence,
-            lead=lead,
-            measurements=self.values,
-            epsilon=epsilon,
-            spent=epsilon if self.spent is None else self.spent,
-            promise=promise._replace(epsilon=epsilon),
-            rounding=Grid(grid).rounding,
-            method=method,
-            mechanisms=tuple(MechanismUsed.of(by) for _, by in steps.each),
-            route=route,
-            looked=looked,
-            parts=() if route is None else steps.parts,
-        )
+
+def build(
+    own: Pipeline,
+    steps: Steps,
+    winners: Winners,
+    values: Floats,
+    found: EstimatedWinners,
+    *,
+    question: Question | None,
+    grid: Fraction | None = None,
+    spent: Fraction | None = None,
+    route: str | None = None,
+    looked: Looked = (),
+) -> Measured:
+    """The release of what was selected, measured and estimated; it spent all of ε unless said.
+
+    What is released of a table or as a set has the largest estimate first. Gaps are one fewer where
+    every item was selected: then they stay in the order of the selection. Sums of a table are added
+    up in whole steps, such as cents, of which mechanisms know nothing. So every number, and what it
+    may be off by, is multiplied by the step.
+    """
+    indices, labels, gaps, evidence, promise, lead = winners
+    estimates, variances, centres, errors, measured_by = found
+    rounding = Grid(grid).rounding
+    promise = promise._replace(epsilon=own.epsilon)
+    if question is not None or lead is not None:
+        order = np.argsort(-estimates, kind="stable")
+        indices, values = indices[order], values[order]
+        estimates, variances = estimates[order], variances[order]
+        gaps, places = gaps[order] if gaps.size == order.size else gaps, order.tolist()
+        labels = None if labels is None else tuple([labels[place] for place in places])
+        errors = errors if len(errors) < 2 else tuple([errors[place] for place in places])
+    if question is not None:
+        step, width = question.step, float(question.step)
+        values, gaps, rounding = values * width, gaps * width, rounding * width
+        estimates, variances = estimates * width, variances * width**2
+        errors = tuple([replace(each, grid=each.grid * step) for each in errors])
+        looked = tuple([(rank, value * width) for rank, value in looked])
+        lead = None if lead is None else lead * width
+        if evidence is not None:
+            if len(evidence.leads) < 2:  # one for all of them
+                places = [0][: len(evidence.leads)]
+            leads = tuple([evidence.leads[place] * width for place in places])
+            evidence = Evidence(leads, tuple([evidence.scales[place] * step for place in places]))
+        if measured_by is not None:
+            measured_by = replace(measured_by, grid=measured_by.grid * step)
+        sensitivity = promise.sensitivity * step
+        promise = promise._replace(sensitivity=sensitivity, delta=question.delta)
+    told: dict[str, Any] = {
+        "epsilon": own.epsilon,
+        "promise": promise,
+        "mechanisms": tuple([MechanismUsed.of(by) for _, by in steps]),
+        "indices": indices,
+        "labels": labels,
+        "evidence": evidence,
+        "gaps": gaps,
+        "measurements": values,
+        "estimates": estimates,
+        "variances": variances,
+        "spent": own.epsilon if spent is None else spent,
+        "centres": centres,
+        "errors": errors,
+        "rounding": rounding,
+        "method": own.method,
+        "route": route,
+        "looked": looked,
+        "lead": lead,
+        "parts": () if route is None else tuple([(step, by.epsilon) for step, by in steps]),
+        "measured_by": measured_by,
+    }
+    return Measured(**told) if question is None else TableRelease(**told, question=question)
 
 
 class Expectation(NamedTuple):
@@ -126,34 +155,25 @@ class Route(ABC):
 
     @property
     @abstractmethod
-    def grid(self) -> Fraction | None:
-        """Where answers lie, if a grid was declared."""
-
-    @property
-    @abstractmethod
     def steps(self) -> Steps:
-        """What is done, and what it costs."""
+        """What is done."""
 
     @property
     def epsilon(self) -> Fraction:
         """What all steps cost at most."""
-        return self.steps.epsilon
+        return sum((by.epsilon for _, by in self.steps), Fraction(0))
 
     @abstractmethod
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
 
     @abstractmethod
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
+    def draw(self, candidates: Candidates) -> Measuring[Any]:
         """Draw; the caller has paid."""
 
     @abstractmethod
-    def told(self, drawn: Measuring[Any]) -> Told:
-        """What was drawn, in the units of answers, and estimated."""
-
-    def build(self, drawn: Measuring[Any], method: str) -> Measured:
-        """The release of what was drawn."""
-        return self.told(drawn).build(self.steps, method, self.grid, self.name)
+    def build(self, own: Pipeline, drawn: Measuring[Any], question: Question | None) -> Measured:
+        """The release of what was drawn: the answer to a question, if there is one."""
 
     @abstractmethod
     def expectation(self) -> Expectation:
@@ -171,20 +191,35 @@ class SelectThenMeasure(Route, Generic[S, M]):
     selection: S
     measurement: M
 
+    select: ClassVar[Callable[..., Any]]
+    measure: ClassVar[type[Laplace] | None] = None
+    """What measures; None where all winners are measured together."""
+
+    @classmethod
+    def of(cls, own: TopKClaims, to_select: Fraction, to_measure: Fraction) -> Self:
+        """The route with these parts of ε."""
+        selection = cls.select(
+            own.k,
+            to_select,
+            monotonic=own.monotonic,
+            sensitivity=own.sensitivity,
+            grid=own.grid,
+        )
+        kind: type[Any] = cls.measure or (CountHull if own.monotonic else Cube)
+        measurement = kind.after(selection, to_measure)
+        if cls.measure is not None:  # noise for all together does not grow with k
+            require_scale(measurement.law_in_steps(own.k).scale)
+        return cls(selection, measurement)
+
     @property
     def k(self) -> int:
         """How many winners there will be."""
         return self.selection.k
 
     @property
-    def grid(self) -> Fraction | None:
-        """The grid that was declared."""
-        return self.selection.grid
-
-    @property
     def steps(self) -> Steps:
         """It selects, then measures."""
-        return Steps.of(("select", self.selection), ("measure", self.measurement))
+        return ("select", self.selection), ("measure", self.measurement)
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
@@ -192,20 +227,48 @@ class SelectThenMeasure(Route, Generic[S, M]):
         self.measurement.require_room(candidates.private_answers)
         return candidates
 
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
-        """Select and measure; the caller has paid. Where nothing was found, nothing is measured."""
-        chosen, private_answers = self.selection.draw_paid(candidates)
+    def draw(self, candidates: Candidates, *look: Any) -> Measuring[Any]:
+        """Select and measure; the caller has paid. Where nothing was found, nothing is measured.
+
+        After a look: what was looked at, among how many, and the number of this route.
+        """
+        chosen, private_answers = self.selection.draw(candidates)
         if not private_answers.size:
             return Measuring(chosen)
-        return Measuring(chosen, self.measurement.draw_selected(private_answers))
+        return Measuring(
+            chosen, self.measurement.draw(private_answers, self.measurement.finer), *look
+        )
 
-    def told(self, drawn: Measuring[Any]) -> Told:
+    def build(
+        self,
+        own: Pipeline,
+        drawn: Measuring[Any],
+        question: Question | None,
+        look: Steps = (),
+        looked: Looked = (),
+    ) -> Measured:
         values = self.measurement.lengths(drawn.values)
-        return self._told(self.selection.winners(drawn.chosen), values)
+        winners = self.selection.winners(drawn.chosen)
+        return build(
+            own,
+            (*look, *self.steps),
+            winners,
+            values,
+            self.estimates(winners.gaps, values),
+            question=question,
+            grid=self.selection.grid,
+            spent=self.spent(values.size),
+            route=self.name,
+            looked=looked,
+        )
 
     @abstractmethod
-    def _told(self, winners: Winners, values: Floats) -> Told:
-        """The same, with estimates from the measured values and the gaps."""
+    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+        """What follows from the gaps and the measured values."""
+
+    def spent(self, found: int) -> Fraction | None:
+        """What it came to where so many were found; None where that is all of ε."""
+        return None
 
 
 class JointRoute(SelectThenMeasure[JointTopK, Joint]):
@@ -213,21 +276,10 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
 
     __slots__ = ()
     name: ClassVar[str] = "joint"
+    select = JointTopK
 
-    @classmethod
-    def of(cls, own: TopKClaims, to_select: Fraction, to_measure: Fraction) -> Self:
-        """The route with these parts of ε."""
-        selection = JointTopK(own.k, to_select, **claims_of(own))
-        return cls(selection, _together(selection, to_measure))
-
-    def _told(self, winners: Winners, values: Floats) -> Told:
-        """The order is that of the measurements."""
-        order = np.argsort(-values, kind="stable")
-        values, labels = values[order], winners.labels
-        if labels is not None:
-            labels = tuple(labels[at] for at in order.tolist())
-        winners = winners._replace(indices=winners.indices[order], labels=labels)
-        return Told(winners, values, EstimatedWinners.plain(values, self.measurement.error(self.k)))
+    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+        return EstimatedWinners.plain(values, self.measurement.error(self.selection.k))
 
     def expectation(self) -> Expectation:
         """Which errors to expect: the measurement's, in any race."""
@@ -241,16 +293,10 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
 
     __slots__ = ()
     name: ClassVar[str] = "ranked"
+    select = partial(NoisyTopK, noise="exponential")
 
-    @classmethod
-    def of(cls, own: TopKClaims, to_select: Fraction, to_measure: Fraction) -> Self:
-        """The route with these parts of ε."""
-        selection = NoisyTopK(own.k, to_select, noise="exponential", **claims_of(own))
-        return cls(selection, _together(selection, to_measure))
-
-    def _told(self, winners: Winners, values: Floats) -> Told:
-        own = self.selection, self.measurement
-        return Told(winners, values, best.top_k_estimates(*own, winners.gaps, values))
+    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+        return best.top_k_estimates(self.selection, self.measurement, gaps, values)
 
     def expectation(self) -> Expectation:
         """Which errors to expect: gaps help where winners are clear (least squares)."""
@@ -267,18 +313,11 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
 
     __slots__ = ()
     name: ClassVar[str] = "paper"
+    select = partial(NoisyTopK, noise="laplace")
+    measure = Laplace
 
-    @classmethod
-    def of(cls, own: TopKClaims, to_select: Fraction, to_measure: Fraction) -> Self:
-        """The route with these parts of ε."""
-        selection = NoisyTopK(own.k, to_select, noise="laplace", **claims_of(own))
-        measurement = Laplace.after(selection, to_measure)
-        require_scale(measurement.law_in_steps(own.k).scale)
-        return cls(selection, measurement)
-
-    def _told(self, winners: Winners, values: Floats) -> Told:
-        own = self.selection, self.measurement
-        return Told(winners, values, paper.top_k_estimates(*own, winners.gaps, values))
+    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+        return paper.top_k_estimates(self.selection, self.measurement, gaps, values)
 
     def expectation(self) -> Expectation:
         """Which errors to expect; in a close race they may be worse than without gaps."""
@@ -286,14 +325,6 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
         clear = blue_variance(self.k, self.measurement.variance(self.k), ratio)
         half = paper.top_k_error(self.selection, self.measurement).half_width(0.95)
         return Expectation(clear, None, half, _selection_variance(self.selection))
-
-
-def _together(selection: NoisyTopK | JointTopK, epsilon: Fraction) -> Joint:
-    """What measures the winners, all of them together."""
-    kind: type[Joint] = CountHull if selection.monotonic else Cube
-    measurement = kind.after(selection, epsilon)
-    require_scale(measurement.law_in_steps(selection.k).scale)
-    return measurement
 
 
 def _selection_variance(selection: NoisyTopK) -> float:
@@ -314,18 +345,18 @@ class Routed:
         """What it costs."""
         return self.route.epsilon
 
-    def prepare(self, answers: Answers) -> Candidates:
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged."""
-        return self.route.prepare(answers, None)
+        return self.route.prepare(answers, labels)
 
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
+    def draw(self, candidates: Candidates) -> Measuring[Any]:
         """Take the route; the caller has paid."""
-        return self.route.draw_paid(candidates)
+        return self.route.draw(candidates)
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def build(self, drawn: Measuring[Any]) -> Measured:
-        """The release of what was drawn."""
-        return self.route.build(drawn, self.method)
+    def build(self, drawn: Measuring[Any], question: Question | None = None) -> Measured:
+        """The release of what was drawn: the answer to a question, if there is one."""
+        return self.route.build(self, drawn, question)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -355,28 +386,29 @@ class HistogramRoute(Route):
     """Where items are unknown, the chance that is left for an item of one unit alone."""
 
     name: ClassVar[str] = "histogram"
-    grid: ClassVar[Fraction | None] = None
 
     @property
     def steps(self) -> Steps:
         """It only measures."""
-        return Steps.of(("measure", self.histogram))
+        return (("measure", self.histogram),)
 
     def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
         return self.histogram.prepare(
             answers, labels, k=self.k, at_least=self.line, delta=self.delta
         )
 
-    def draw_paid(self, candidates: Candidates) -> Measuring[ReadOff]:
+    def draw(self, candidates: Candidates) -> Measuring[ReadOff]:
         """Read off the largest; the caller has paid."""
-        return Measuring(self.histogram.draw_paid(candidates, k=self.k, at_least=self.line))
+        return Measuring(self.histogram.draw(candidates, k=self.k, at_least=self.line))
 
-    def told(self, drawn: Measuring[ReadOff]) -> Told:
-        read_off, own = drawn.chosen, self.histogram
-        values = own.lengths(read_off.values)
-        found = EstimatedWinners.plain(values, own.error_of(read_off))
-        winners = Winners(read_off.indices, read_off.labels, np.empty(0), None, own.promise)
-        return Told(winners, values, found)
+    def build(
+        self, own: Pipeline, drawn: Measuring[ReadOff], question: Question | None
+    ) -> Measured:
+        read_off, histogram = drawn.chosen, self.histogram
+        values = histogram.lengths(read_off.values)
+        found = EstimatedWinners.plain(values, histogram.error_of(read_off))
+        winners = Winners(read_off.indices, read_off.labels, np.empty(0), None, histogram.promise)
+        return build(own, self.steps, winners, values, found, question=question, route=self.name)
 
     def expectation(self) -> Expectation:
         """Which errors to expect: those of the noise, in any race."""
@@ -394,11 +426,12 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
         """The answers in steps; refused before anything is charged."""
         return self.selection.prepare(answers, labels)
 
-    def _told(self, winners: Winners, values: Floats) -> Told:
+    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+        return EstimatedWinners.plain(values, self.measurement.error(max(values.size, 1)))
+
+    def spent(self, found: int) -> Fraction:
         """Measuring nothing costs nothing."""
-        found = EstimatedWinners.plain(values, self.measurement.error(max(values.size, 1)))
-        spent = self.selection.spent(values.size) + (self.measurement.epsilon if values.size else 0)
-        return Told(winners, values, found, spent)
+        return self.selection.spent(found) + (self.measurement.epsilon if found else 0)
 
     def expectation(self) -> Expectation:
         """Which errors to expect, if as many are found as are looked for."""

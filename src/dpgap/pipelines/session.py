@@ -12,7 +12,7 @@
 from decimal import Decimal
 from fractions import Fraction
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, cast, overload
 
 from dpgap._package import public
 from dpgap.budget.account import Account, granted
@@ -186,7 +186,8 @@ class Session:
         wanted = read_wanted(kind, stated)
         counting = stated_counting({"max_items": self._max_items, **stated, **self._facts})
         fresh = stated.get("fresh", False)
-        return self._keep(answer(wanted, self._count(counting), self._account, fresh))
+        found = answer(wanted, self._count(counting), self._account, fresh)
+        return self._keep(cast(Answer, found))
 
     def _count(self, counting: dict[str, Any]) -> Counted:
         for known, answers in self._counted:
@@ -195,8 +196,9 @@ class Session:
             ):
                 return answers
         made: Counted = counts(self._table, **counting)
-        as_said = {name: _as_is_now(each) for name, each in counting.items()}
-        self._counted.append((as_said, made))
+        # Lists as they are now: whoever said them may change them later.
+        now = {name: [*it] if isinstance(it, list) else it for name, it in counting.items()}
+        self._counted.append((now, made))
         return made
 
     def _require_own_process(self) -> None:
@@ -242,11 +244,6 @@ class Session:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _as_is_now(said: Any) -> Any:
-    """A list as it is now: whoever said it may change it later."""
-    return list(said) if isinstance(said, list) else said
 
 
 def _epsilon(value: Fraction) -> str:

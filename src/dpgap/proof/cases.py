@@ -25,7 +25,7 @@ from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import MeasuredAbove, measured_above, measured_top_k
 from dpgap.pipelines.routes import JointRoute, RankedRoute
-from dpgap.pipelines.tables import above, counted, top_k
+from dpgap.pipelines.tables import above, answer, top_k
 from dpgap.proof.audit import audit
 from dpgap.proof.auditing.above_line import audit_delta
 from dpgap.proof.auditing.designs import designs
@@ -182,7 +182,7 @@ def documents() -> Iterator[Document]:
     lone = rows | {"delta": "0.01"}
     yield Document("top_k", "unknown", lambda a: unknown(_counted(a, unknown=True)), lone)
     yield Document("top_k", "groups", lambda a: top_k(_in_groups(a), k=1, epsilon=1), rows)
-    units = partial(counted, read_wanted("count", {"epsilon": 1}), account=None, fresh=True)
+    units = partial(answer, read_wanted("count", {"epsilon": 1}), account=None, fresh=True)
     yield Document("count", "units", lambda a: units(_counted(a[:1])), rows)
 
 

@@ -24,15 +24,12 @@ class Drawn:
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if name != "labels" and not _is_whole(value):
+            if value is None or type(value) is int or name == "labels":
+                continue
+            whole = isinstance(value, np.ndarray) and value.dtype.type is np.int64
+            if not whole and not isinstance(value, Drawn):
                 kind = type(value).__name__
                 raise TypeError(f"{name} must be whole numbers, not of type {kind}")
-
-
-def _is_whole(value: object) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.dtype.type is np.int64
-    return value is None or type(value) is int or isinstance(value, Drawn)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -139,17 +140,14 @@ T = TypeVar("T")
 _log = logging.getLogger("dpgap.words")
 
 
-def attempted(
-    part: str, make: Callable[[], Any], otherwise: T, kind: Callable[[Any], T] | None = None
-) -> T:
-    """A part of what is shown, of a `kind`; `otherwise` where it cannot be made.
+def attempted(part: str, make: Callable[[], T], otherwise: T) -> T:
+    """A part of what is shown; `otherwise` where it cannot be made.
 
     >>> attempted("half", lambda: 1 / 2, 0.0)
     0.5
     """
     try:
-        made: T = make() if kind is None else kind(make())
-        return made
+        return make()
     except Exception as error:
         _log.error("%s is left out: %s", part, type(error).__name__)
         return otherwise
@@ -157,7 +155,11 @@ def attempted(
 
 def sentences(part: str, make: Callable[[], Iterable[str]]) -> tuple[str, ...]:
     """Some sentences, or some pieces of a page; none where one of them cannot be made."""
-    return attempted(part, make, (), tuple)
+    try:
+        return tuple(make())
+    except Exception as error:
+        _log.error("%s is left out: %s", part, type(error).__name__)
+        return ()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -169,15 +171,21 @@ ROUTES = ("joint", "ranked", "paper", HISTOGRAM, "hybrid")
 ones above a line."""
 
 
-def way_in_words(route: str | None, shares: dict[str, Fraction], lead: float | None) -> str:
+def way_in_words(
+    route: str | None,
+    parts: Sequence[tuple[str, Fraction]],
+    epsilon: Fraction,
+    lead: float | None,
+) -> str:
     """The route, the share of ε that each step took, and how far a set leads; nothing if none.
 
-    >>> way_in_words("joint", {"look": Fraction("0.05"), "select": Fraction("0.15")}, 12.5)
+    >>> parts = ("look", Fraction("0.1")), ("select", Fraction("0.3"))
+    >>> way_in_words("joint", parts, Fraction(2), 12.5)
     '0.05 of ε to look; joint: 0.15 of ε to select. As a set they lead every other by 12.5.'
     """
     if route is None:
         return ""
-    said = {step: f"{readable(part)} of ε to {step}" for step, part in shares.items()}
+    said = {step: f"{readable(part / epsilon)} of ε to {step}" for step, part in parts}
     look = f"{said.pop('look')}; " if "look" in said else ""
     if route == HISTOGRAM:
         return f"{look}histogram: every item got its own noise, and the largest were read off."
@@ -235,18 +243,17 @@ def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
 
 def written(content: Mapping[str, Any]) -> str:
     """The object as JSON: a line for each field, and for each object in a list."""
-    lines = (f"  {_dumped(name)}: {_value(value)}" for name, value in content.items())
+    lines = []
+    for name, value in content.items():
+        if isinstance(value, list) and {*map(type, value)} == {dict}:
+            text = "[\n    " + ",\n    ".join(map(_dumped, value)) + "\n  ]"
+        else:
+            text = _dumped(value)
+        lines.append(f"  {_dumped(name)}: {text}")
     return "{\n" + ",\n".join(lines) + "\n}"
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
-        return "[\n    " + ",\n    ".join(map(_dumped, value)) + "\n  ]"
-    return _dumped(value)
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
+_dumped = partial(json.dumps, allow_nan=False)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

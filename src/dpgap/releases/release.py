@@ -35,6 +35,7 @@ from dpgap.exact.parameters import (
     positive_integer,
     readable,
     readable_up,
+    remembered,
     with_power,
 )
 from dpgap.exact.reals import Floats, Integers
@@ -79,14 +80,14 @@ class Provenance(NamedTuple):
     @classmethod
     def now(cls) -> "Provenance":
         """Of a release that is made at this moment."""
-        return cls(f"{datetime.now(UTC):{TIME}}", __version__)
+        return cls(f"{datetime.now(UTC).isoformat()[:19]}Z", __version__)
 
     def paid_by(self, reference: Mapping[str, Any]) -> "Provenance":
         """The same, with the ledger's entry: a mapping of "dataset", "entry" and "hash".
 
         If it has the "time" of the charge, that is the release's: how long drawing took is private.
         """
-        entry = LedgerReference(*(reference[name] for name in LedgerReference._fields))
+        entry = LedgerReference(*map(reference.__getitem__, LedgerReference._fields))
         return self._replace(time=reference.get("time", self.time), ledger=entry)
 
     def words(self, table: str | None = None) -> str:
@@ -112,32 +113,18 @@ class MechanismUsed(NamedTuple):
     parameters: tuple[tuple[str, str | int | bool | None], ...]
     """Names and values; exact numbers are text such as "7/10"."""
 
-    @classmethod
-    def of(cls, mechanism: Any) -> "MechanismUsed":
+    @staticmethod
+    @remembered
+    def of(mechanism: Any) -> "MechanismUsed":
         """What a mechanism, which is a frozen dataclass, says of itself in its `repr`."""
-        known = _used.get(id(mechanism))  # to hash its exact numbers would take as long
-        if known is None or known[0] is not mechanism:
-            if len(_used) >= _MOST_USED:
-                _used.clear()
-            known = _used[id(mechanism)] = mechanism, _said(mechanism)
-        return known[1]
-
-
-_MOST_USED = 256
-_used: dict[int, tuple[Any, MechanismUsed]] = {}
-"""What the last mechanisms said, which are public; each is kept with it, so that its id is."""
-
-
-def _said(mechanism: Any) -> MechanismUsed:
-    named = [each.name for each in fields(mechanism) if each.repr]
-    values = [(name, _plain(getattr(mechanism, name))) for name in named]
-    return MechanismUsed(type(mechanism).__name__, tuple(values))
-
-
-def _plain(value: Any) -> str | int | bool | None:
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    return exact_text(value)
+        named = [
+            (each.name, getattr(mechanism, each.name)) for each in fields(mechanism) if each.repr
+        ]
+        values = [
+            (name, value if isinstance(value, str | int | None) else exact_text(value))
+            for name, value in named
+        ]
+        return MechanismUsed(type(mechanism).__name__, tuple(values))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -185,16 +172,14 @@ def _refuse_attribute(release: object, name: str, value: object = None) -> NoRet
 
 
 def _repr(release: Any) -> str:
-    named = [each.name for each in fields(release) if each.repr]
-    return f"{type(release).__name__}({', '.join(_field(release, name) for name in named)})"
-
-
-def _field(release: Any, name: str) -> str:
-    value = getattr(release, name)
-    try:
-        return f"{name}={value!r}"
-    except ValueError:
-        return f"{name}=<{type(value).__name__} with too many digits>"
+    shown = []
+    for name in (each.name for each in fields(release) if each.repr):
+        value = getattr(release, name)
+        try:
+            shown.append(f"{name}={value!r}")
+        except ValueError:
+            shown.append(f"{name}=<{type(value).__name__} with too many digits>")
+    return f"{type(release).__name__}({', '.join(shown)})"
 
 
 class Showing(NamedTuple):
@@ -269,12 +254,14 @@ class Table(ABC):
         `separator` stands between thousands.
         """
         columns = self.columns()
-        digits = digits_of(columns)
-        return {
-            name: [_shown(cell, name, f"{separator}.{digits}f") for cell in cells]
-            for name, cells in columns.items()
-            if name in NAMES or any(cell is not None for cell in cells) or not cells
-        }
+        numbers = [columns[name] for name in columns if name not in (*NAMES, "p")]
+        floats = [cell for column in numbers for cell in column if isinstance(cell, float)]
+        digits = int(not all(map(float.is_integer, floats)))  # none where all of them are whole
+        form, shown = f"{separator}.{digits}f", {}
+        for name, cells in columns.items():
+            if name in NAMES or not cells or list(cells).count(None) < len(cells):
+                shown[name] = [_shown(cell, name, form) for cell in cells]
+        return shown
 
     def __str__(self) -> str:
         found = sentences("findings", lambda: self.findings)
@@ -299,13 +286,6 @@ class Table(ABC):
 
     def _repr_html_(self) -> str:
         return self.showing.table(self, self._words())
-
-
-def digits_of(columns: Mapping[str, Sequence[Any]]) -> int:
-    """How many digits numbers have after the point: none where all of them are whole."""
-    shown = (column for name, column in columns.items() if name not in (*NAMES, "p"))
-    floats = (cell for column in shown for cell in column if isinstance(cell, float))
-    return int(not all(cell.is_integer() for cell in floats))
 
 
 def _shown(cell: Any, name: str, form: str) -> str:
@@ -423,7 +403,7 @@ class Selected(Release):
     @property
     def is_proved_as_a_set(self) -> bool:
         """Whether one p-value is about all of them, so that they belong together or not at all."""
-        return self.evidence is not None and self.evidence.is_of_a_set
+        return self.evidence is not None and len(self.evidence.leads) <= 1
 
     @property
     def nobody_lost(self) -> bool:
@@ -634,8 +614,7 @@ class Measured(Selected):
     @property
     def remark(self) -> str:
         """Which route was taken, and what each step took of ε."""
-        shares = {step: part / self.epsilon for step, part in self.parts}
-        return way_in_words(self.route, shares, self.lead)
+        return way_in_words(self.route, self.parts, self.epsilon, self.lead)
 
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
@@ -703,8 +682,8 @@ class Measured(Selected):
         ahead = np.minimum.accumulate(low)[:-1]
         behind = np.maximum.accumulate(high[::-1])[::-1][1:]
         cuts = np.flatnonzero(ahead - behind > half) + 1
-        parts = np.split(np.arange(1, low.size + 1), cuts)
-        return tuple(tuple(part.tolist()) for part in parts if part.size)
+        parts = np.split(np.arange(1, low.size + 1), cuts) if low.size else []
+        return tuple(map(tuple, map(np.ndarray.tolist, parts)))
 
     def tells_apart(self, ranks: Integers, level: float = 0.95) -> bool:
         """Whether any two of these ranks by estimate can be told apart."""
@@ -758,8 +737,8 @@ class Measured(Selected):
     @property
     def measuring_error(self) -> MeasurementError | HistogramError | None:
         """What each measurement may be off by; None where it was not kept."""
-        own = [error for error in self.errors[:1] if not isinstance(error, LaplaceSum)]
-        return self.measured_by or (own[0] if own else None)
+        own = self.errors[0] if self.errors else None
+        return self.measured_by or (None if isinstance(own, LaplaceSum) else own)
 
     def columns(self) -> dict[str, Sequence[Any]]:
         return self.showing.columns(self)
