@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Annotated, Any, TypedDict, TypeVar, Unpack, cast, overload
 
+import numpy as np
+
 from dpgap._package import public
 from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, Request, pay
 from dpgap.data.counts import Table, counts, units_of
@@ -38,7 +40,7 @@ from dpgap.question import (
     stated_counting,
     takes,
 )
-from dpgap.releases.by_group import ReleasesByGroup, UnitCount
+from dpgap.releases.by_group import ReleasesByGroup, Total, UnitCount
 from dpgap.releases.document import read_archived
 from dpgap.releases.drawn import Measuring, ReadOff
 from dpgap.releases.release import Measured, MechanismUsed, TableRelease
@@ -54,7 +56,7 @@ from dpgap.releases.release import Measured, MechanismUsed, TableRelease
 Counted = PrivateCounts | CountsByGroup
 Answer = TableRelease | ReleasesByGroup
 Pipeline = MeasuredTopK | MeasuredAbove | Routed
-R = TypeVar("R", bound="TableRelease | ReleasesByGroup | UnitCount")
+R = TypeVar("R", bound="TableRelease | ReleasesByGroup | Total")
 
 
 def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
@@ -136,22 +138,22 @@ def answer(wanted: Question, answers: Counted, account: Account | None, fresh: b
 
 def counted(
     wanted: Question, answers: PrivateCounts, account: Account | None, fresh: bool
-) -> UnitCount:
-    """Pay for the count of all units and draw it; or show what was paid for before."""
+) -> Total:
+    """Pay for the number of all units, or for a total, and draw it; or show what was paid for."""
     question = replace(wanted.about(_origin(answers)), items=len(answers))
-    if question.neighbours is Neighbours.REPLACE:
+    if question.kind == "count" and question.neighbours is Neighbours.REPLACE:
         raise ValueError(
             "neighbours must be 'add-or-remove' for a count: where a unit is replaced, how many "
             "there are stays the same, and is public"
         )
     histogram = NoisyHistogram(question.epsilon, sensitivity=answers.sensitivity)
-    paid = _paid_before(question, account, fresh, UnitCount)
+    counting = Counting(question, histogram)
+    paid = _paid_before(question, account, fresh, counting.kind)
     if paid is not None:
         return paid
     candidates = histogram.prepare(answers, None)
-    counting = Counting(question, histogram)
     return _pay(
-        question, account, lambda: counting.build(histogram.draw_paid(candidates)), UnitCount
+        question, account, lambda: counting.build(histogram.draw_paid(candidates)), counting.kind
     )
 
 
@@ -206,18 +208,24 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """The question how many units there are, and what answers it."""
+    """The question how many units there are, or what they add up to, and what answers it."""
 
     question: Question
     histogram: NoisyHistogram
 
-    def build(self, drawn: ReadOff) -> UnitCount:
-        """The answer."""
-        return UnitCount(
-            values=self.histogram.lengths(drawn.values),
+    @property
+    def kind(self) -> type[Total]:
+        """What the answer is."""
+        return UnitCount if self.question.kind == "count" else Total
+
+    def build(self, drawn: ReadOff) -> Total:
+        """The answer, in units of what is counted, from whole steps."""
+        step, promise, error = self.question.step, self.histogram.promise, self.histogram.error()
+        return self.kind(
+            values=np.array([float(steps * step) for steps in drawn.values.tolist()]),
             epsilon=self.question.epsilon,
-            promise=self.histogram.promise,
-            error=self.histogram.error(),
+            promise=promise._replace(sensitivity=promise.sensitivity * step),
+            error=replace(error, grid=error.grid * step),
             rounding=0.0,
             mechanisms=(MechanismUsed.of(self.histogram),),
             question=self.question,
@@ -470,21 +478,68 @@ def count(
     return cast(UnitCount, ask("count", table, {**stated, "account": account, "fresh": fresh}))
 
 
-def ask(kind: str, table: "Table | Counted", stated: Mapping[str, Any]) -> Answer | UnitCount:
+@public
+@errors_without_answers
+def total(
+    table: Table,
+    *,
+    unit: str | None = None,
+    sum: str,
+    at_most: Rational,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    epsilon: Rational,
+    where: str | None = None,
+    neighbours: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> Total:
+    """What a column adds up to, with an interval. What each unit adds is cut off at public ends.
+
+    Parameters
+    ----------
+    table, unit, neighbours, account, fresh
+        As for `dpgap.top_k`.
+    sum
+        The column whose amounts are added up.
+    at_most
+        The most that a unit adds to the total. It says how much noise there is.
+    at_least
+        The least that a unit adds to the total, 0 or below.
+    step
+        What each row's amount is rounded to.
+    epsilon
+        The privacy budget ε that it costs.
+    where
+        Which rows count, such as "country = 'CH'".
+
+    >>> import pandas, dpgap
+    >>> sold = pandas.DataFrame({"who": [1, 1, 2, 3], "paid": [20, 40.5, 8, -3]})
+    >>> release = dpgap.total(sold, unit="who", sum="paid", at_most=50, epsilon=10**6)
+    >>> release.estimate, release.interval().tolist()
+    (58.0, [58.0, 58.0])
+    """
+    stated = {"epsilon": epsilon, "unit": unit, "where": where, "neighbours": neighbours}
+    stated |= {"sum": sum, "at_most": at_most, "at_least": at_least, "step": step}
+    return cast(Total, ask("total", table, {**stated, "account": account, "fresh": fresh}))
+
+
+def ask(kind: str, table: "Table | Counted", stated: Mapping[str, Any]) -> Answer | Total:
     """Read what is wanted, count the table unless that is done, pay and answer."""
     wanted, counting = read_wanted(kind, stated), stated_counting(stated)
     paying = stated.get("account"), stated.get("fresh", False)
     if isinstance(table, Counted):
-        if kind == "count":
+        if wanted.is_of_all:
             raise TypeError(
-                "table must be the table itself: counts of items do not tell how many units"
+                "table must be the table itself: counts of items do not tell how many units, nor "
+                "what they add up to"
             )
         if counting:
             raise TypeError(
                 f"{', '.join(counting)} must be left out: it was stated when these were counted"
             )
         return answer(wanted, table, *paying)
-    if kind == "count":
+    if wanted.is_of_all:
         with closing(units_of(table, **counting)) as units:
             return counted(wanted, units, *paying)
     with closing(counts(table, **counting)) as answers:

@@ -1,6 +1,7 @@
-"""The answers to one question for every group: a mapping from group to release.
+"""What stands beside the answer to one question: totals, and answers by group.
 
-All of them are one release: one guarantee, one charge, one document.
+The answers for all groups are a mapping from group to release. All of them are one release: one
+guarantee, one charge, one document.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,21 +21,22 @@ from dpgap.releases.release import (
     Provenance,
     Release,
     TableRelease,
+    digits_of,
 )
 
 # --------------------------------------------------------------------------------------------------
-# How many units there are: one number, with its interval.
+# What all units come to: one number, with its interval. A count is a total of 1 for each unit.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UnitCount(MeasuredValues):
-    """How many distinct units a table has, or a part of it: `estimate`, and its `interval`."""
+class Total(MeasuredValues):
+    """What a column adds up to, each unit cut off at public ends: `estimate` and `interval`."""
 
     question: Question
 
     @property
     def estimate(self) -> float:
-        """The count with its noise."""
+        """The number with its noise."""
         return float(self.values[0])
 
     @property
@@ -49,9 +51,32 @@ class UnitCount(MeasuredValues):
 
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
-        """The ends of an interval that holds the true count with this confidence; none below 0."""
-        ends: Floats = np.maximum(MeasuredValues.interval(self, level)[0], 0.0)
+        """The ends of an interval that holds the true number with this confidence.
+
+        None is below 0 where no unit adds less than 0.
+        """
+        least = -np.inf if self.question.at_least else 0.0
+        ends: Floats = np.maximum(MeasuredValues.interval(self, level)[0], least)
         return ends
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        low, high = self.interval().tolist()
+        part = "" if self.question.where is None else " of the rows that the filter keeps"
+        digits = digits_of(self.columns())
+        ends = f"{low:,.{digits}f} and {high:,.{digits}f}"
+        doubts = self.question.doubts() if low <= 0 <= high else ()
+        found = f"The total{part} is between {ends} (95 % confidence)."
+        return (*cut_in_words(self), found, *doubts)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        low, high = self.interval().tolist()
+        return {"estimate": [self.estimate], "95% low": [low], "95% high": [high]}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitCount(Total):
+    """How many distinct units a table has, or a part of it: `estimate`, and its `interval`."""
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -59,10 +84,6 @@ class UnitCount(MeasuredValues):
         part = "" if self.question.where is None else " that the filter keeps"
         units = plural(self.question.unit)
         return (f"There are {low:,.0f} to {high:,.0f} {units}{part} (95 % confidence).",)
-
-    def columns(self) -> dict[str, Sequence[Any]]:
-        low, high = self.interval().tolist()
-        return {"estimate": [self.estimate], "95% low": [low], "95% high": [high]}
 
 
 # --------------------------------------------------------------------------------------------------
