@@ -28,6 +28,7 @@ def of_a_table(table: polars.DataFrame, by: str | None) -> None:
     reveal_type(dpgap.count(table, unit="who", epsilon=Fraction(1, 2)))  # UnitCount
     total = dpgap.total(table, unit="who", sum="paid", at_most=50, at_least="-1/2", epsilon=1)
     reveal_type(total)  # Total
+    reveal_type(top.shares(total))  # Shares
 
 
 def of_counts(table: polars.DataFrame) -> None:
