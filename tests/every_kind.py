@@ -85,9 +85,11 @@ TABLES: dict[str, Callable[[], Any]] = {
         SOLD, unit="row", item="what", domain=ASKED["domain"], k=2, epsilon="1/2"
     ),
     "count": lambda: dpgap.count(SOLD, unit="who", epsilon=1),
+    "total": lambda: dpgap.total(SOLD, unit="who", sum="paid", at_most=4, at_least=-1, epsilon=1),
     "session": _session(
         lambda s: s.top_k("what", k=2, epsilon=1, domain=ASKED["domain"], where="paid > 0.5")
     ),
     "session, count": _session(lambda s: s.count(epsilon=1, where="paid > 0.5")),
+    "session, total": _session(lambda s: s.total("paid", at_most=4, epsilon=1, where="paid > 0.5")),
 }
 RELEASES = ARRAYS | TABLES

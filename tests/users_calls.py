@@ -26,6 +26,9 @@ def of_a_table(table: polars.DataFrame, by: str | None) -> None:
     reveal_type(dpgap.above(table, item="what", threshold=9, epsilon=1))  # TableRelease
     reveal_type(dpgap.above(table, threshold=9, epsilon=1, by="city"))  # ReleasesByGroup
     reveal_type(dpgap.count(table, unit="who", epsilon=Fraction(1, 2)))  # UnitCount
+    total = dpgap.total(table, unit="who", sum="paid", at_most=50, at_least="-1/2", epsilon=1)
+    reveal_type(total)  # Total
+    reveal_type(top.shares(total))  # Shares
 
 
 def of_counts(table: polars.DataFrame) -> None:
@@ -48,6 +51,7 @@ def in_a_session(table: polars.DataFrame, by: str | None) -> None:
         either = session.above("what", by=by, threshold=3, epsilon=1)
         reveal_type(either)  # TableRelease | ReleasesByGroup
         reveal_type(session.count(epsilon=1))  # UnitCount
+        reveal_type(session.total("paid", at_most=50, epsilon=1))  # Total
         reveal_type(session.remaining)  # Fraction | None
 
 

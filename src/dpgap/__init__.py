@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
     from dpgap.pipelines.plan import Plan, plan
     from dpgap.pipelines.session import Session
-    from dpgap.pipelines.tables import above, count, top_k
+    from dpgap.pipelines.tables import above, count, top_k, total
     from dpgap.releases.document import read_release
     from dpgap.simulation import simulate
 
@@ -68,6 +68,7 @@ __all__ = [
     "read_release",
     "simulate",
     "top_k",
+    "total",
 ]
 
 _HOMES = {
@@ -101,6 +102,7 @@ _HOMES = {
     "read_release": "dpgap.releases.document",
     "simulate": "dpgap.simulation.batch",
     "top_k": "dpgap.pipelines.tables",
+    "total": "dpgap.pipelines.tables",
 }
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is not there

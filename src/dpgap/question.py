@@ -78,6 +78,9 @@ class Neighbours(StrEnum):
 OBSERVED = "observed-not-private"
 """The domain to say when exploring: whatever is in the table, which makes nothing private."""
 
+KINDS = ("top-k", "above", "count", "total")
+"""What a question may be. The last two are of all units together, and know no items."""
+
 METHODS = ("best", "joint", "ranked", "paper")
 """What may be asked for; the best method takes a route."""
 HISTOGRAM = "histogram"
@@ -715,7 +718,7 @@ class Question:
     is counted is there.
     """
 
-    kind: Annotated[str, Held(("word", "top-k", "above", "count"), is_always_there=True)] = "counts"
+    kind: Annotated[str, Held(("word", *KINDS), is_always_there=True)] = "counts"
     k: Annotated[int | None, Held(("whole", 1))] = None
     """How many items are looked for; None for all that there are."""
     epsilon: Annotated[Fraction, Held(("positive",), is_always_there=True)] = Fraction(0)
@@ -799,6 +802,11 @@ class Question:
         return self.unit == "row" and not self.is_of_lines
 
     @property
+    def is_of_all(self) -> bool:
+        """Whether it is about all units together: their number, or a total. It has no items."""
+        return self.kind in ("count", "total")
+
+    @property
     def groups_of_a_unit(self) -> int:
         """How many of the groups there are a unit counts in at most."""
         return min(self.max_groups, self.groups)
@@ -860,7 +868,7 @@ class Question:
         parameter that is added later goes into the hash only where it does not have its default.
         """
         table, domain = self.address or self.table, self.digest
-        if self.unknown or self.kind == "count":
+        if self.unknown or self.is_of_all:
             domain = ""
         if self.recorded is not None or table is None or domain is None:
             return self.recorded
@@ -880,8 +888,10 @@ class Question:
     @property
     def purpose(self) -> str:
         """What is asked, in one plain line, such as "top 10 of url by user_id"."""
-        if self.kind == "count":
+        if self.is_of_all:
             asked = f"count of {self.unit}"
+            if self.sum is not None:
+                asked = f"total of {self.sum} by {self.unit}"
         else:
             asked = f"top {self.k}"
             if self.threshold is not None:
@@ -972,10 +982,11 @@ class Question:
             yield "Counts are of distinct units."
         else:
             least, most = readable(self.at_least), readable(self.at_most)
+            total = "total" if self.is_of_all else "total for an item"
             yield printable(
                 f"What is added up is column {self.sum!r}, each row rounded to "
-                f"{readable(self.step)}, and a unit's total for an item cut off below {least} "
-                f"and above {most}."
+                f"{readable(self.step)}, and a unit's {total} cut off below {least} and above "
+                f"{most}."
             )
         if self.by is not None:
             many = "one group" if self.max_groups == 1 else f"{self.max_groups} groups at most"
@@ -990,7 +1001,7 @@ class Question:
             )
         if self.where is not None:
             yield printable(f"Only rows count where {self.where}.")
-        has_domain = not (self.unknown or self.kind == "count")
+        has_domain = not (self.unknown or self.is_of_all)
         domain = f"the domain ({printable(self.domain)}), " if has_domain else ""
         groups = "" if self.by is None else f"the {self.groups} groups, "
         columns = f"the names and types of the columns{_CHANGES[self.neighbours][1]}"

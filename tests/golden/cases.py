@@ -279,6 +279,11 @@ _SCRIPTS: dict[str, tuple[str, ...]] = {
         f"above {_ASK} {_ITEMS} --threshold 300 --max-items 1 --html page.html",
     ),
     "count": (f"count {_ASK}", f"count {_ASK} --where land='CH' --json", "count sold.csv"),
+    "total": (
+        f"total {_ASK} --sum paid --at-most 5",
+        f"total {_ASK} --sum paid --at-most 5 --at-least -1 --where land='CH' --json",
+        f"total {_ASK} --sum none --at-most 5",
+    ),
     "plan": (
         "plan -k 10 --epsilon 1",
         "plan -k 10 --error 20 --json",

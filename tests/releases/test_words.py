@@ -99,6 +99,9 @@ RELEASES: dict[str, Kind] = {
     "count": _of_array(
         lambda counts, _, epsilon: dpgap.count(_sold(counts), unit="who", epsilon=epsilon)
     ),
+    "total": _of_array(
+        lambda counts, _, epsilon: dpgap.total(_sold(counts), unit="who", epsilon=epsilon, **_SUM)
+    ),
 }
 
 

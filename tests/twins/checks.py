@@ -161,8 +161,8 @@ def _ask(asked: dict[str, Any], question: str, twins: Twins) -> Side:
             with builds_kept() as built, bits_are(bits), recorded() as seen["before"]:
                 release = QUESTIONS[question].ask(asked, account)
             return Side(
-                counts={} if question == "count" else None,
-                limits=Limits(least=0, most=1, items=math.inf, groups=math.inf),
+                counts={} if question in ("count", "total") else None,
+                limits=_OF_TABLE.get(question, Limits(0, 1, math.inf, math.inf)),
                 winners=[],
                 kind=f"{type(release).__name__} {getattr(release, 'route', '')}",
                 before=seen["before"],
@@ -291,6 +291,10 @@ class Limits(NamedTuple):
     items: float
     groups: float
     """How many of them may move."""
+
+
+_OF_TABLE = {"total": Limits(-500, 2500, math.inf, math.inf)}
+"""What one unit may move where it is not one count: the bounds of the question, in steps."""
 
 
 def _limits(answers: Any) -> Limits:

@@ -63,6 +63,12 @@ def _count(asked: dict[str, Any], pays: Any) -> Any:
     return dpgap.count(asked["table"], unit=asked.get("unit"), epsilon=EPSILON, account=pays)
 
 
+def _total(asked: dict[str, Any], pays: Any) -> Any:
+    bounds = {"sum": "paid", "at_most": 25, "at_least": -5}
+    unit = asked.get("unit")
+    return dpgap.total(asked["table"], unit=unit, **bounds, epsilon=EPSILON, account=pays)
+
+
 QUESTIONS: dict[str, Question] = {
     "counts": Question(lambda answers, pays: None),
     "order": Question(
@@ -138,6 +144,8 @@ BOUNDED: dict[str, Question] = {
         ("reach", "signed", "by-two", "where"),
     ]
 )
-"""Every keyword, every pair of them, and many together."""
+"""Every keyword, every pair of them, and many together; and what all units add up to."""
+
+BOUNDED["total"] = Question(_total, SHORT, {"sum": "paid"}, of_table=True)
 
 QUESTIONS |= BOUNDED

@@ -1,4 +1,4 @@
-"""The command line: `dpgap top-k`, `above`, `count`, `show`, `plan`, `ledger`, and what others add.
+"""The command line: `dpgap top-k`, `above`, `count`, `total`, `show`, `plan`, `ledger` and more.
 
 Engines, NumPy and Rich tables are loaded by the command that needs them, so that help is at hand
 at once.
@@ -15,7 +15,7 @@ from dpgap._package import __version__
 from dpgap.cli.commands import Commands
 from dpgap.cli.ledger import ledger_app
 from dpgap.cli.plan import plan
-from dpgap.cli.release import above, count, show, top_k
+from dpgap.cli.release import above, count, show, top_k, total
 
 app = typer.Typer(name="dpgap", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -58,6 +58,7 @@ def add_later(app: typer.Typer, name: str, module: str, summary: str) -> None:
 app.command("top-k")(top_k)
 app.command("above")(above)
 app.command("count")(count)
+app.command("total")(total)
 app.command("show")(show)
 app.command("plan")(plan)
 app.add_typer(ledger_app, name="ledger")

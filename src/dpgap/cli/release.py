@@ -1,4 +1,4 @@
-"""`dpgap top-k`, `above` and `count`: from a table to a release that reaches somebody."""
+"""`dpgap top-k`, `above`, `count` and `total`: from a table to a release that reaches somebody."""
 
 import os
 import secrets
@@ -387,6 +387,7 @@ def _options(wanted: Any) -> list[Parameter]:
 
 _COUNTED = [keyword_option(name, None if name in _MAIN else _ROWS) for name in COUNTING]
 _COUNT = [each for each in _COUNTED if each.name in ("unit", "neighbours", "where")]
+_TOTAL = [each for each in _COUNTED if each.name in ("at_least", "step")]
 
 
 def _pays(help: str, *flags: str) -> Any:
@@ -441,7 +442,8 @@ def _release(kind: str, file: str, stated: dict[str, Any], payer: Payer, output:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
     said = stated_counting(stated)
     is_bounded = "max_items" in said and stated["delta"] != "0"
-    if kind != "count" and "domain" not in said and not is_bounded:
+    is_of_all = kind in ("count", "total")
+    if not is_of_all and "domain" not in said and not is_bounded:
         raise ValueError(_NO_DOMAIN)
     inputs = partial(input_files, file, said.get("domain", ""), payer.ledger)
     files = output_files(output.csv, output.html, output.force, inputs)
@@ -453,7 +455,7 @@ def _release(kind: str, file: str, stated: dict[str, Any], payer: Payer, output:
     # While the engine counts, Python loads the rest.
     with notes(), ThreadPoolExecutor(1) as background, _working("Counting …"):
         count_table: Any = counts
-        counting = None if kind == "count" else background.submit(count_table, file, **said)
+        counting = None if is_of_all else background.submit(count_table, file, **said)
         account = payer.account()
         from dpgap.pipelines import tables
         from dpgap.releases.text import shown, to_json
@@ -510,3 +512,13 @@ def above(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> 
 @with_options(keyword_option("epsilon", needed=True), *_COUNT, run=partial(_release, "count"))
 def count(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Count the units of a table, with an interval."""
+
+
+@with_options(
+    *(keyword_option(name, needed=True) for name in ("epsilon", "sum", "at_most")),
+    *_COUNT,
+    *_TOTAL,
+    run=partial(_release, "total"),
+)
+def total(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
+    """Add up a column of a table, each unit cut off at public ends, with an interval."""

@@ -43,16 +43,19 @@ from dpgap.data.private_counts import (
     quietly,
 )
 from dpgap.data.query import (
+    add_up,
     count_all_units,
     count_units,
     read_groups,
     require_exact_text,
     rows_of,
     states_numbers,
+    steps_of,
 )
 from dpgap.data.sources import (
     Families,
     Frame,
+    Lazy,
     Source,
     columns_of,
     embedded_database,
@@ -220,7 +223,7 @@ def roles_of(source: Source, question: Question) -> dict[str, str]:
     roles = {"unit": source.unit, "item": source.item, "group": question.by, "amount": question.sum}
     if source.unit == "row":
         del roles["unit"]
-    if source.item == source.unit == "row":  # nothing but rows is looked at
+    if source.item == source.unit:  # nothing but units is looked at
         del roles["item"]
     return {role: name for role, name in roles.items() if name is not None}
 
@@ -356,29 +359,28 @@ def counts(
 
 
 @errors_without_answers
-def units_of(
-    table: Table,
-    *,
-    unit: str | None = None,
-    neighbours: str | None = None,
-    where: str | None = None,
-) -> PrivateCounts:
-    """Count all distinct units, as the one item of a domain: of how many is this?
+def units_of(table: Table, **counting: Any) -> PrivateCounts:
+    """Count all distinct units, or add up what each of them has, as the one item of a domain.
 
     Parameters are as for `counts`. Of a FIMI file, lines with at least one word are counted.
     """
-    asked = read_counting({"unit": unit, "neighbours": neighbours, "where": where})
+    asked, unit = read_counting(counting), counting.get("unit")
     with ExitStack() as resources:
         item = "row" if unit is None else unit
         source = find(table, unit, item, None, asked.looked_at, resources)
         frame = as_frame(source.table)
         told = _told(source, frame)
         engine, rows = open_rows(source, frame, asked, resources)
-        found = _fetch_units(rows, source.unit, engine)
+        if asked.sum is None:
+            found = _fetch_units(rows, source.unit, engine)
+        else:
+            found = _fetch_total(rows_of(rows, roles_of(source, asked)).lazy(), asked)
+            told["sum_of_text"] = not states_numbers(frame, asked.sum)
         digest = domain_of([ALL_UNITS], "").digest
         words = "all units together"
         question = replace(asked, item=ALL_UNITS, domain=words, digest=digest, **told)
-        facts = _facts(question, None, is_row=True)
+        # However a unit changes, it moves the one answer there is.
+        facts = _facts(question, None, is_row=True) | {"reach": 1}
         return CountsInMemory((ALL_UNITS,), np.array([0]), np.array([found]), **facts)
 
 
@@ -410,6 +412,20 @@ def _fetch_units(rows: Frame, unit: str, engine: Engine | None) -> int:
     if engine is not None:
         return int(quietly(lambda: engine.rows(units), UNREADABLE)[0][0])
     return int(quietly(lambda: units.collect().item(), UNREADABLE))
+
+
+def _fetch_total(rows: Lazy, question: Question) -> int:
+    """What all units add, in steps: as `count_bounded` adds up to an item that all rows have."""
+    engine: Any = engine_of(rows)
+    plain = quietly(lambda: engine.plain(rows), UNREADABLE)
+
+    def query() -> list[Any]:
+        steps = steps_of(plain, plain.collect_schema()["amount"], question)
+        of_one = steps.with_columns(nw.lit(0).alias("item"))
+        return list(engine.rows(add_up(engine, of_one, question, 1).select("units")))
+
+    found = quietly(query, UNREADABLE)
+    return int(found[0][0]) if found else 0
 
 
 def _in_memory(

@@ -93,6 +93,25 @@ def around(values: Floats, half: float) -> Floats:
     return ends
 
 
+def ends_of_quotients(parts: Floats, whole: Floats, least: float, most: float) -> Floats:
+    """The ends of what parts can be of a whole, whatever both are within their own; shape (k, 2).
+
+    All quotients are known to lie from `least` to `most`; where `least` is 0, so are parts and
+    whole.
+
+    >>> ends_of_quotients(np.array([[10.0, 20.0]]), np.array([50.0, 100.0]), 0.0, 1.0).tolist()
+    [[0.1, 0.4]]
+    """
+    ends = np.tile([-np.inf, np.inf], (len(parts), 1))
+    if whole[0] > 0 or whole[1] < 0:
+        quotients = (parts[:, :, None] / whole).reshape(-1, 4)
+        ends = np.stack([quotients.min(axis=1), quotients.max(axis=1)], axis=1)
+    elif least == 0 and whole[1] > 0:
+        ends[:, 0] = parts[:, 0] / whole[1]
+    clipped: Floats = np.clip(ends, least, most)
+    return clipped
+
+
 @lru_cache(maxsize=256)
 def _variance(law: ValueLaw) -> float:
     return law.value_variance

@@ -20,7 +20,7 @@ from dpgap.budget.purse import Purse
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, readable
-from dpgap.pipelines.tables import Answer, Counted, answer, count
+from dpgap.pipelines.tables import Answer, Counted, answer, count, total
 from dpgap.question import (
     Above,
     Bounds,
@@ -31,10 +31,10 @@ from dpgap.question import (
     stated_counting,
     takes,
 )
-from dpgap.releases.by_group import ReleasesByGroup, UnitCount
+from dpgap.releases.by_group import ReleasesByGroup, Total, UnitCount
 from dpgap.releases.release import TableRelease
 
-Answered = Answer | UnitCount
+Answered = Answer | Total
 R = TypeVar("R", bound=Answered)
 
 
@@ -176,6 +176,35 @@ class Session:
         return self._keep(
             count(self._table, epsilon=epsilon, where=where, account=self._account, **self._facts)
         )
+
+    @errors_without_answers
+    def total(
+        self,
+        sum: str,
+        *,
+        at_most: Rational,
+        at_least: Rational = 0,
+        step: Rational = "0.01",
+        epsilon: Rational,
+        where: str | None = None,
+    ) -> Total:
+        """What a column adds up to: see `dpgap.total`.
+
+        Parameters
+        ----------
+        sum
+            The column whose amounts are added up.
+        at_most, at_least, step
+            The most and the least that a unit adds, and what each row's amount is rounded to.
+        epsilon
+            What it may cost.
+        where
+            Which rows count, as for `dpgap.top_k`.
+        """
+        self._require_own_process()
+        bounds: dict[str, Any] = {"at_most": at_most, "at_least": at_least, "step": step}
+        asked = {"sum": sum, **bounds, "epsilon": epsilon, "where": where, **self._facts}
+        return self._keep(total(self._table, account=self._account, **asked))
 
     def _ask(self, kind: str, stated: dict[str, Any]) -> Answer:
         """Ask counts of an item, which are made when they are first asked for.

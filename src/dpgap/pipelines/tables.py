@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, TypedDict, Unpack, cast, overload
 
+import numpy as np
+
 from dpgap._package import public
 from dpgap.budget.account import Account, AlreadyCharged, Archive, KeyUsed, Request, pay
 from dpgap.data.counts import Table, counts, units_of
@@ -37,7 +39,7 @@ from dpgap.question import (
     stated_counting,
     takes,
 )
-from dpgap.releases.by_group import ReleasesByGroup, UnitCount
+from dpgap.releases.by_group import ReleasesByGroup, Total, UnitCount
 from dpgap.releases.document import read_archived
 from dpgap.releases.release import MechanismUsed, TableRelease
 
@@ -95,7 +97,7 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
 
 def answer(
     wanted: Question, answers: Counted, account: Account | None, fresh: bool
-) -> Answer | UnitCount:
+) -> Answer | Total:
     """Pay for the answer and draw it; or show what was paid for before.
 
     Whether it was paid for depends on the question and on the ledger, never on the table.
@@ -105,9 +107,9 @@ def answer(
     answering = Answering.of(wanted.about(answers.origin), answers)
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw
-    kind: type[Answer | UnitCount] = TableRelease if question.by is None else ReleasesByGroup
-    if isinstance(pipeline, NoisyHistogram):
-        kind = UnitCount
+    kind: type[Answer | Total] = TableRelease if question.by is None else ReleasesByGroup
+    if question.is_of_all:
+        kind = UnitCount if question.kind == "count" else Total
     by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
     identity = question.identity
     if not boolean("fresh", fresh) and identity is not None and isinstance(account, Archive):
@@ -116,7 +118,7 @@ def answer(
             paid = read_archived(document)
             if not isinstance(paid, kind):
                 raise DocumentError("the archive's document of this question is of another kind")
-            if isinstance(paid, UnitCount) or _is_named_as_asked(paid, by_group):
+            if isinstance(paid, Total) or _is_named_as_asked(paid, by_group):
                 return paid.again()
     with ExitStack() as resources:
         prepared: list[Any] = []
@@ -155,8 +157,8 @@ class Answering:
     @classmethod
     def of(cls, asked: Question, answers: Counted) -> "Answering":
         """What answers a question of these counts; it may be refused."""
-        if asked.kind == "count":
-            if asked.neighbours is Neighbours.REPLACE:
+        if asked.is_of_all:
+            if asked.kind == "count" and asked.neighbours is Neighbours.REPLACE:
                 raise ValueError(
                     "neighbours must be 'add-or-remove' for a count: where a unit is replaced, how "
                     "many there are stays the same, and is public"
@@ -190,15 +192,17 @@ class Answering:
         pipeline = pipeline_of(asked, first)
         return cls(replace(asked, items=items, split=pipeline.split), pipeline, tuple(by_group))
 
-    def build(self, drawn: Sequence[Any]) -> Answer | UnitCount:
+    def build(self, drawn: Sequence[Any]) -> Answer | Total:
         """The answer, largest estimates first; one for each group where there are groups."""
         question, pipeline = self.question, self.pipeline
         if isinstance(pipeline, NoisyHistogram):
-            return UnitCount(
-                values=pipeline.lengths(drawn[0].values),
+            step, promise, error = question.step, pipeline.promise, pipeline.error()
+            kind = UnitCount if question.kind == "count" else Total
+            return kind(
+                values=np.array([float(steps * step) for steps in drawn[0].values.tolist()]),
                 epsilon=question.epsilon,
-                promise=pipeline.promise,
-                error=pipeline.error(),
+                promise=promise._replace(sensitivity=promise.sensitivity * step),
+                error=replace(error, grid=error.grid * step),
                 rounding=0.0,
                 mechanisms=(MechanismUsed.of(pipeline),),
                 question=question,
@@ -379,20 +383,67 @@ def count(
     return cast(UnitCount, ask("count", table, {**stated, "account": account, "fresh": fresh}))
 
 
-def ask(kind: str, table: "Table | Counted", stated: Mapping[str, Any]) -> Answer | UnitCount:
+@public
+@errors_without_answers
+def total(
+    table: Table,
+    *,
+    unit: str | None = None,
+    sum: str,
+    at_most: Rational,
+    at_least: Rational = 0,
+    step: Rational = "0.01",
+    epsilon: Rational,
+    where: str | None = None,
+    neighbours: str | None = None,
+    account: Account | None = None,
+    fresh: bool = False,
+) -> Total:
+    """What a column adds up to, with an interval. What each unit adds is cut off at public ends.
+
+    Parameters
+    ----------
+    table, unit, neighbours, account, fresh
+        As for `dpgap.top_k`.
+    sum
+        The column whose amounts are added up.
+    at_most
+        The most that a unit adds to the total. It says how much noise there is.
+    at_least
+        The least that a unit adds to the total, 0 or below.
+    step
+        What each row's amount is rounded to.
+    epsilon
+        The privacy budget ε that it costs.
+    where
+        Which rows count, such as "country = 'CH'".
+
+    >>> import pandas, dpgap
+    >>> sold = pandas.DataFrame({"who": [1, 1, 2, 3], "paid": [20, 40.5, 8, -3]})
+    >>> release = dpgap.total(sold, unit="who", sum="paid", at_most=50, epsilon=10**6)
+    >>> release.estimate, release.interval().tolist()
+    (58.0, [58.0, 58.0])
+    """
+    stated = {"epsilon": epsilon, "unit": unit, "where": where, "neighbours": neighbours}
+    stated |= {"sum": sum, "at_most": at_most, "at_least": at_least, "step": step}
+    return cast(Total, ask("total", table, {**stated, "account": account, "fresh": fresh}))
+
+
+def ask(kind: str, table: "Table | Counted", stated: Mapping[str, Any]) -> Answer | Total:
     """Read what is wanted, count the table unless that is done, pay and answer."""
     wanted, counting = read_wanted(kind, stated), stated_counting(stated)
     paying = stated.get("account"), stated.get("fresh", False)
     if isinstance(table, Counted):
-        if kind == "count":
+        if wanted.is_of_all:
             raise TypeError(
-                "table must be the table itself: counts of items do not tell how many units"
+                "table must be the table itself: counts of items do not tell how many units, nor "
+                "what they add up to"
             )
         if counting:
             raise TypeError(
                 f"{', '.join(counting)} must be left out: it was stated when these were counted"
             )
         return answer(wanted, table, *paying)
-    made: Counted = units_of(table, **counting) if kind == "count" else counts(table, **counting)
+    made: Counted = (units_of if wanted.is_of_all else counts)(table, **counting)
     with closing(made) as answers:
         return answer(wanted, answers, *paying)

@@ -184,14 +184,18 @@ def documents() -> Iterator[Document]:
     yield Document("top_k", "groups", lambda a: top_k(_in_groups(a), k=1, epsilon=1), rows)
     units = partial(answer, read_wanted("count", {"epsilon": 1}), account=None, fresh=True)
     yield Document("count", "units", lambda a: units(_counted(a[:1])), rows)
+    adds = partial(answer, read_wanted("total", {"epsilon": 1}), account=None, fresh=True)
+    yield Document("total", "rows", lambda a: adds(_counted(a[:1], sum="paid")), rows)
 
 
-def _counted(answers: Sequence[int], *, unknown: bool = False) -> CountsInMemory:
+def _counted(
+    answers: Sequence[int], *, unknown: bool = False, sum: str | None = None
+) -> CountsInMemory:
     """A table in which each row has one item, after counting. Who is absent is in no table."""
     counts = np.array(answers)
     there = np.flatnonzero(counts)
     names = there if unknown else np.arange(counts.size)
-    origin = Question(unit="row", domain="a list", unknown=unknown)
+    origin = Question(unit="row", domain="a list", unknown=unknown, sum=sum)
     facts: dict[str, Any] = {"monotonic": True, "reach": 1, "unknown": unknown}
     places = np.arange(there.size) if unknown else there
     return CountsInMemory(

@@ -4,7 +4,7 @@ Nothing here has ever seen a private number, and `data` cannot be imported. May 
 `estimates`, `question` and what these may import.
 """
 
-from dpgap.releases import document, findings, page, release, text
+from dpgap.releases import by_group, document, findings, page, release, text
 
 release.Table.showing = release.Showing(
     document=document.document,
@@ -13,4 +13,5 @@ release.Table.showing = release.Showing(
     findings=findings.findings,
     notebook=page.notebook,
     table=page.rows_alone,
+    shares=by_group.shares_of,
 )

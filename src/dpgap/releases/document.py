@@ -55,7 +55,7 @@ from dpgap.exact.parameters import exact_text, power_of_two
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError
 from dpgap.question import HISTOGRAM, METHODS, Filter, Question, held_fields
-from dpgap.releases.by_group import ReleasesByGroup, UnitCount
+from dpgap.releases.by_group import ReleasesByGroup, Total, UnitCount
 from dpgap.releases.plain import ROUTES, attempted, exact_value, parsed
 from dpgap.releases.release import (
     TIME,
@@ -589,9 +589,12 @@ def require_agreement(release: Any) -> None:
     _require(is_hybrid or promised, "a δ and what was asked")
     if isinstance(release, MeasuredValues):
         _require_laws([release.error], release.values.size)
-        if isinstance(release, UnitCount):
-            _require(release.values.size == 1, "how many units there are and the values")
-            _require(release.question.kind == "count", "a count and the question")
+        if isinstance(release, Total):
+            kind = "count" if isinstance(release, UnitCount) else "total"
+            _require(release.values.size == 1, f"a {kind} and the values")
+            _require(release.question.kind == kind, f"a {kind} and the question")
+            has_sum = release.question.sum is not None
+            _require(has_sum == (kind == "total"), f"a {kind} and what is added up")
             _require(release.question.epsilon == release.epsilon, "epsilon and the question")
         return
     count = release.indices.size
@@ -686,7 +689,7 @@ def _require_question(release: TableRelease, count: int) -> None:
     question = release.question
     is_of_one = question.group is not None or question.epsilon == release.epsilon
     _require(is_of_one, "epsilon and the question")
-    _require(question.kind != "count", "a table and the question")
+    _require(not question.is_of_all, "a table and the question")
     _require(question.kind == "above" or question.k is not None, "a top-k and its k")
     _require(question.method == release.method, "the method and the question")
     _require((question.kind == "above") == (question.threshold is not None), "kind and threshold")
@@ -840,6 +843,7 @@ _KINDS: dict[str, tuple[type[Release], Mapping[str, Form]]] = {
     "measured": (Measured, _EVERY | _MEASURED),
     "table": (TableRelease, _EVERY | _ASKED | _MEASURED),
     "count": (UnitCount, _EVERY | _ASKED | _VALUES),
+    "total": (Total, _EVERY | _ASKED | _VALUES),
     "groups": (ReleasesByGroup, _EVERY | _ASKED | _SPENT | {"answers": _answers()}),
 }
 _NAMES = {made: name for name, (made, _) in _KINDS.items()}
@@ -870,7 +874,7 @@ def _name_of(release: Release) -> str:
 def _shown(release: Release) -> dict[str, Any]:
     """What follows from the rest, for people; what cannot be made is left out."""
     fields: dict[str, Callable[[], Any]] = {"guarantee": lambda: release.guarantee}
-    if isinstance(release, Selected | UnitCount | ReleasesByGroup):
+    if isinstance(release, Selected | Total | ReleasesByGroup):
         fields["findings"] = lambda: list(release.findings)
     if isinstance(release, TableRelease):
         fields["private"] = lambda: release.question.is_private

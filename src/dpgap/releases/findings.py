@@ -80,6 +80,8 @@ def title_of(release: Release) -> str:
 def _of_question(question: Question) -> str:
     if question.kind == "count":
         return f"How many {plural(question.unit)} there are{_where(question)}"
+    if question.sum is not None and question.is_of_all:
+        return f"The total {singular(question.sum)}{_where(question)}"
     most = f"the most {units_of(question)}"
     if question.sum is not None:
         most = f"the largest total {singular(question.sum)}"
@@ -183,11 +185,12 @@ def _sentence(question: Question) -> Iterator[str]:
     clauses = [*_clauses(question)]
     if not clauses:
         return
-    may_be = "counts may be larger"
+    may_be = "true counts may be larger"
     if question.sum is not None:
         smaller = "or smaller" if question.at_least else "or smaller where amounts are negative"
-        may_be = f"totals may be larger{'' if question.at_least else ','} {smaller}"
-    yield f"Each {singular(question.unit)} {', and '.join(clauses)}: true {may_be}."
+        totals = "the true total" if question.is_of_all else "true totals"
+        may_be = f"{totals} may be larger{'' if question.at_least else ','} {smaller}"
+    yield f"Each {singular(question.unit)} {', and '.join(clauses)}: {may_be}."
 
 
 def _clauses(question: Question) -> Iterator[str]:
@@ -197,8 +200,8 @@ def _clauses(question: Question) -> Iterator[str]:
         yield f"counts {' and '.join(kept)}, drawn at random"
     if question.sum is not None:
         least, most = separated(question.at_least), separated(question.at_most)
-        item = singular(question.item)
-        yield f"adds at least {least} and at most {most} to each {item}, whatever its amounts are"
+        to = "" if question.is_of_all else f" to each {singular(question.item)}"
+        yield f"adds at least {least} and at most {most}{to}, whatever its amounts are"
 
 
 def _kept(question: Question) -> Iterator[str]:

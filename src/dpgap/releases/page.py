@@ -342,7 +342,7 @@ def _asked(question: Question) -> dict[str, str]:
         "unit": question.unit,
         "neighbours": question.neighbours,
     }
-    if question.kind != "count":
+    if not question.is_of_all:
         terms |= {"item": question.item, "domain": question.domain, "method": question.method}
     if question.delta:
         terms["δ, exactly"] = exact_text(question.delta)
@@ -419,7 +419,7 @@ def _promise(releases: Sequence[Release], asked: Sequence[Question]) -> str:
     epsilon = sum((getattr(each, "spent", each.epsilon) for each in paid.values()), Fraction(0))
     delta = sum((each.promise.delta for each in paid.values()), Fraction(0))
     chance = Fraction(few_digits_up(delta)) if delta else delta
-    said = max(asked, key=lambda question: question.kind != "count")
+    said = max(asked, key=lambda question: not question.is_of_all)
     promise = said.promise_of(Fraction(few_digits_up(epsilon)), chance)
     return promise[0].lower() + promise[1:]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,9 @@ from dpgap.exact.reals import Floats, Integers
 from dpgap.printable import printable, visible
 from dpgap.question import Question
 from dpgap.releases.plain import attempted, exact_value, plain, sentences, way_in_words, written
+
+if TYPE_CHECKING:  # both stand above this module
+    from dpgap.releases.by_group import Shares, Total
 
 # --------------------------------------------------------------------------------------------------
 # When and how a release was made: the time, the version, the ledger's entry, the mechanisms.
@@ -194,6 +197,7 @@ class Showing(NamedTuple):
     findings: Callable[[Any], tuple[str, ...]]
     notebook: Callable[[Any], str]
     table: Callable[[Any, Iterator[str]], str]
+    shares: Callable[[Any, Any, float], "Shares"]
 
 
 class Table(ABC):
@@ -733,6 +737,22 @@ class Measured(Selected):
         if error is not None:
             half = half_width_of_all(error, self.indices.size, level) + self.rounding
         return around(self.measurements, half)
+
+    def shares(self, of: "Total", level: float = 0.95) -> "Shares":
+        """The share of each answer in a released count or total, and the rest as "other".
+
+        Intervals hold for all of them at once, for the answers that were selected, with confidence
+        `level`: they allow for the noise of both releases. It costs nothing more.
+
+        Parameters
+        ----------
+        of
+            What `dpgap.count`, or `dpgap.total` for sums, released about the same table, unit and
+            rows, with the same bounds.
+        level
+            The confidence of all intervals together.
+        """
+        return self.showing.shares(self, of, level)
 
     @property
     def measuring_error(self) -> MeasurementError | HistogramError | None:

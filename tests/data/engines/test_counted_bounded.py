@@ -89,6 +89,9 @@ def test_what_no_bound_cuts_is_the_same_everywhere(put: Any) -> None:
     both = counts(table, **BY | {"max_groups": 3}, sum="paid", at_most=1, step="0.5", **ASK)
     assert _of(both) == {"de": [30, 0, 0, 0], "ch": [30, 0, 0, 0], "fr": [0] * 4}
     assert _of(units_of(table, unit="who")) == [30]
+    total: dict[str, Any] = {"sum": "paid", "at_most": 20, "at_least": -2}
+    assert _of(units_of(table, unit="who", **total)) == [10 * 2000 + 1563 + 663 - 18 * 200]
+    assert _of(units_of(table, unit="who", **total, where="land = 'fr'")) == [0]
 
 
 @everywhere
