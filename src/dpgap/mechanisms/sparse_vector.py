@@ -12,9 +12,10 @@ floored to the grid of the answers: shifts by whole steps keep every ≥, so tie
 
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.budget.account import Account, BudgetExhausted, Request, reserved, settle
+from dpgap.budget.account import Account, BudgetExhausted, Request, Reservation, reserved, settle
 from dpgap.data.private_counts import (
     Chunk,
     Found,
@@ -212,12 +213,15 @@ def _margin(law: Law, threshold_law: Law, grid: Grid, *, is_last: bool) -> Fract
 # A run holds budget, so there must never be two of it: it cannot be copied or pickled, and a forked
 # child cannot ask. The whole ε is reserved while the run is open. Closing it is final, and only
 # then is the rest credited; leaving the `with` block by an exception credits nothing, since what
-# went wrong may have depended on private data.
+# went wrong may have depended on private data. A run that is dropped credits nothing either: when
+# that happens is up to the garbage collector.
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What is said of one question; `gap` and `branch` are None below the threshold.
+
+    `threshold` is the question's own; None where it was the mechanism's.
 
     `p_value` is that of "this answer is not truly above": how often noise alone would give a lead
     this long to an answer that is not. It is about one answer, not the probability that it is
@@ -229,6 +233,7 @@ class Answer:
     branch: int | None
     charge: Fraction
     p_value: float | None = None
+    threshold: Fraction | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values that JSON can hold; the charge is exact text."""
@@ -249,33 +254,35 @@ class _Feed(Iterator[int]):
 
 
 class Run(ProcessBound):
-    """Ask with `ask`, look at `spent`, `remaining` and `exhausted`, stop with `close`.
+    """Ask with `ask`, look at `answers_left`, `spent` and `remaining`, stop with `close`.
+
+    Any thread may ask; questions of several threads are answered one after another.
 
     >>> from dpgap import AdaptiveSparseVector
     >>> with AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True).start() as run:
-    ...     run.ask(3).above, run.ask(250).above, run.remaining > 400
-    (False, True, True)
+    ...     run.ask(3).above, run.ask(250).above, run.ask(250, threshold=400).above
+    ...     run.answers_left, run.remaining > 400
+    (False, True, False)
+    ((1, 2), True)
     """
+
+    _reservation: Reservation | None = None
 
     def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
         super().__init__()
         self._mechanism = mechanism
-        request = Request(mechanism.epsilon, mechanism)
-        self._reservation = reserved(account, request)
         self._feed = _Feed()
         self._noise = GridNoise()
         self._outcomes = mechanism.in_steps().run(self._feed, self._noise)
         self._grid = Grid(mechanism.grid)
-        self._width = self._grid.width
         self._offsets = mechanism.gap_offsets.tolist()
         self._used = 0
-        self._limit = max(mechanism.limits)
-        self._exhausted = False
         self._closed = False
         self._interrupted = False
         self._lock = threading.RLock()
         self._busy = False
         self._below = Answer(above=False, gap=None, branch=None, charge=Fraction(0))
+        self._reservation = reserved(account, Request(mechanism.epsilon, mechanism))
 
     @property
     def spent(self) -> Fraction:
@@ -290,17 +297,34 @@ class Run(ProcessBound):
     @property
     def exhausted(self) -> bool:
         """Whether no more questions can be asked."""
-        return self._exhausted
+        return self._used > self._mechanism.limits[0]
+
+    @property
+    def answers_left(self) -> tuple[int, int]:
+        """How many more answers above there can be: if all cost the most, and if all the least.
+
+        Answers below cost nothing and do not count. A run that is closed has none left.
+        """
+        is_over = self._closed or self._interrupted
+        return (0, 0) if is_over else self._mechanism.answers_left(self._used)
 
     @errors_without_answers
-    def ask(self, answer: object) -> Answer:
-        """Is this private answer above the threshold?"""
+    def ask(self, answer: object, *, threshold: Rational | None = None) -> Answer:
+        """Is this private answer above the threshold?
+
+        With `threshold` the question has a threshold of its own, in the place of the mechanism's.
+        It must be public, or fixed before the answer is seen: it may follow from what was
+        released, never from private data.
+        """
         self.refuse_elsewhere("a run")
+        own = None if threshold is None else self._mechanism.over(threshold)
         steps = self._grid.steps_of_one(answer)
+        if own is not None:  # the program compares all answers with the mechanism's threshold
+            steps += self._grid.up(self._mechanism.threshold) - self._grid.up(own.threshold)
         with self._alone():
             if self._closed or self._interrupted:
                 raise RuntimeError("this run is closed: start a new one")
-            if self._exhausted:
+            if self.exhausted:
                 raise BudgetExhausted(
                     f"this run has spent {readable(self.spent)} of its "
                     f"ε = {readable(self._mechanism.epsilon)}: "
@@ -312,21 +336,25 @@ class Run(ProcessBound):
             branch, gap = next(self._outcomes)
             if branch is not None:
                 self._used += self._mechanism.ways[branch - 1].units
-                self._exhausted = self._used > self._limit
-            answered = self.build(branch, gap)
+            answered = self.build(branch, gap, None if own is None else own.threshold)
             self._interrupted = False
             return answered
 
-    def build(self, branch: int | None, gap: int | None) -> Answer:
-        """What is said of one question, from its branch and its gap in steps."""
+    def build(
+        self, branch: int | None, gap: int | None, threshold: Fraction | None = None
+    ) -> Answer:
+        """What is said of one question, from its branch, its gap in steps and its threshold."""
         if branch is None or gap is None:
-            return self._below
-        raw = gap * self._width
+            return self._below if threshold is None else replace(self._below, threshold=threshold)
+        offsets, ways = self._offsets, self._mechanism.ways
+        if threshold is not None:
+            offsets = self._mechanism.over(threshold).gap_offsets.tolist()
+        raw = gap * self._grid.width
         # The gap that is shown is centred; over the noisy threshold it proves something.
-        made = evidence_of(self._mechanism.ways, np.array([branch]), np.array([raw]))
+        made = evidence_of(ways, np.array([branch]), np.array([raw]))
         p_value = None if made is None else float(made.p_values(1)[0])
-        charge = self._mechanism.ways[branch - 1].charge
-        return Answer(True, raw + self._offsets[branch - 1], branch, charge, p_value)
+        charge = ways[branch - 1].charge
+        return Answer(True, raw + offsets[branch - 1], branch, charge, p_value, threshold)
 
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.
@@ -336,7 +364,7 @@ class Run(ProcessBound):
         """
         if answer.gap is None or answer.branch is None:
             raise ValueError("answer must be above the threshold: nothing is known of others")
-        errors, level = self._mechanism.gap_errors, confidence_level(level)
+        errors, level = self._mechanism.over(answer.threshold).gap_errors, confidence_level(level)
         return errors.lower_bound(answer.gap, answer.branch, level)
 
     def close(self) -> None:
@@ -379,6 +407,15 @@ class Run(ProcessBound):
         trace: TracebackType | None,
     ) -> None:
         self._end(credit=kind is None or issubclass(kind, BudgetExhausted))
+
+    def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
+        if self._reservation is not None and not (self._closed or self.is_elsewhere):
+            warn(
+                "a run was dropped and not closed, so its whole ε stays charged. Use it in a "
+                "block, which closes it: `with mechanism.start(account=account) as run:`",
+                ResourceWarning,
+                source=self,
+            )
 
     def __repr__(self) -> str:
         return f"<run of {self._mechanism!r}, {readable(self.remaining)} left>"
@@ -478,6 +515,15 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         """How many branches, from the cheapest on, are tried once `used` units are used."""
         return sum(bool(used <= limit) for limit in self.limits)
 
+    def answers_left(self, used: int) -> tuple[int, int]:
+        """How many more answers above `used` units leave: at the full price, and at the least.
+
+        A run that drains pays with the dearest branch that is left, down to the last unit.
+        """
+        most, rest = divmod(self.capacity - used, self.ways[-1].units)
+        drained = rest.bit_count() if self.shape[1] else 0
+        return most + drained, max(self.limits[0] - used + 1, 0)
+
     def spent(self, used: int) -> Fraction:
         """The ε spent once `used` units are: the threshold's share and the charges."""
         return self.threshold_share * self.epsilon + used * self.unit
@@ -547,6 +593,14 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             threshold_law=self.threshold_law.scaled(steps),
             ways=tuple(way.in_steps(steps) for way in self.ways),
         )
+
+    def over(self, threshold: Rational | None) -> Self:
+        """The same mechanism with another threshold, which its noise does not depend on."""
+        if threshold is None:
+            return self
+        other = altered(self, threshold=rational("threshold", threshold))
+        require_threshold(other)
+        return other
 
     @property
     def gap_offsets(self) -> Floats:
