@@ -71,7 +71,9 @@ def test_the_plain_mechanism_has_one_price():
         assert run.answers_left == (3, 3)
         run.ask(10**9)
         assert run.answers_left == (2, 2)
+        assert repr(run).endswith(", grid=None): 2 to 2 more answers above>")
     assert run.answers_left == (0, 0)
+    assert repr(run).endswith(": no more answers above>")
 
 
 @contextmanager

@@ -53,7 +53,8 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
     rational,
-    readable,
+    readable_down,
+    readable_up,
     share,
 )
 from dpgap.exact.reals import Floats, GridNoise, Integers, require_scale
@@ -326,8 +327,8 @@ class Run(ProcessBound):
                 raise RuntimeError("this run is closed: start a new one")
             if self.exhausted:
                 raise BudgetExhausted(
-                    f"this run has spent {readable(self.spent)} of its "
-                    f"ε = {readable(self._mechanism.epsilon)}: "
+                    f"this run has spent {readable_up(self.spent)} of its ε = "
+                    f"{readable_down(self._mechanism.epsilon)} and can give no more answers above: "
                     "start a new one to ask more"
                 )
             self._interrupted = True  # unless all of what follows is done
@@ -418,7 +419,9 @@ class Run(ProcessBound):
             )
 
     def __repr__(self) -> str:
-        return f"<run of {self._mechanism!r}, {readable(self.remaining)} left>"
+        least, most = self.answers_left
+        left = f"{least} to {most} more answers above" if most else "no more answers above"
+        return f"<run of {self._mechanism!r}: {left}>"
 
 
 # --------------------------------------------------------------------------------------------------
