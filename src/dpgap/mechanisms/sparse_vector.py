@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -101,8 +100,12 @@ class Stream(NamedTuple):
         labels: Sequence[Any] | None = None,
     ) -> Self:
         """Private counts as they come, in steps of the grid."""
-        steps = (_in_steps(chunk, grid) for chunk in chunks)
-        return cls(steps, Grid(grid).steps(answers.ends), labels, answers)
+        to_steps = Grid(grid).steps
+        steps = (  # a chunk of which all is absent has nothing to refuse
+            chunk._replace(values=to_steps(chunk.values)) if chunk.values.size else chunk
+            for chunk in chunks
+        )
+        return cls(steps, to_steps(answers.ends), labels, answers)
 
     def together(self, found: Sequence[Found]) -> Found:
         """What was found in one chunk after another."""
@@ -113,11 +116,6 @@ class Stream(NamedTuple):
         if any(each.labels is None for each in found):
             return Found(positions, None)
         return Found(positions, tuple(label for each in found for label in each.labels or ()))
-
-
-def _in_steps(chunk: Chunk, grid: Fraction | None) -> Chunk:
-    """A chunk in steps of the grid; nothing may be wrong with it where all of it is absent."""
-    return chunk._replace(values=Grid(grid).steps(chunk.values)) if chunk.values.size else chunk
 
 
 # --------------------------------------------------------------------------------------------------
@@ -135,10 +133,6 @@ class Branch(NamedTuple):
     law: Law
     margin: Scalar
 
-    def in_steps(self, steps: Fraction) -> "Branch":
-        """The same branch, for answers in whole grid steps; so many are one."""
-        return self._replace(law=self.law.scaled(steps), margin=int(self.margin * steps))
-
 
 class Outcome(NamedTuple):
     """What is said of one answer: the branch that it cleared (None if none) and its gap."""
@@ -147,34 +141,24 @@ class Outcome(NamedTuple):
     gap: Scalar
 
 
-def laws_of(mechanism: "SparseVector", branches: int) -> tuple[Law, tuple[Branch, ...]]:
-    """The threshold's noise and the branches."""
+def law_of(mechanism: "SparseVector", shifts: int, charge: Fraction) -> Law:
+    """The noise whose shift by so many sensitivities costs this charge."""
     grid = Grid(mechanism.grid)
     steps = grid.up(mechanism.sensitivity)
+    require_scale(shifts * steps / charge, Fraction(steps))
     delta = steps * grid.step
-    doubled = 1 if mechanism.monotonic else 2
-    own_charge = mechanism.threshold_share * mechanism.epsilon
-    dearest = (mechanism.epsilon - own_charge) / mechanism.k
-    for charge in (own_charge, dearest, dearest / (1 << branches - 1)):
-        require_scale(doubled * steps / charge, Fraction(steps))
-    threshold_law = law_named(mechanism.noise, delta / own_charge, delta)
-    ways = []
+    return law_named(mechanism.noise, shifts * delta / charge, delta)
+
+
+def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
+    """The branches, cheapest first: each charges twice what the one before does."""
+    branches = mechanism.shape[0]
+    dearest = (1 - mechanism.threshold_share) * mechanism.epsilon / mechanism.k
     for number in range(1, branches + 1):
-        units = 1 << (number - 1)
-        charge = dearest * units / (1 << (branches - 1))
-        law = law_named(mechanism.noise, doubled * delta / charge, delta)
-        demanded = _margin(law, threshold_law, grid, is_last=number == branches)
-        ways.append(Branch(number, units, charge, law, demanded))
-    return threshold_law, tuple(ways)
-
-
-def limits_of(ways: Sequence[Branch], capacity: int, drain: bool) -> tuple[int, ...]:
-    """For each branch, the most units that may be used before it is tried.
-
-    As in the paper, nothing is tried once the dearest branch can no longer be paid; a run that
-    drains goes on with the branches that can.
-    """
-    return tuple(capacity - (way.units if drain else ways[-1].units) for way in ways)
+        charge = dearest / (1 << (branches - number))
+        law = law_of(mechanism, 1 if mechanism.monotonic else 2, charge)
+        margin = _margin(law, mechanism.threshold_law, Grid(mechanism.grid), number == branches)
+        yield Branch(number, 1 << (number - 1), charge, law, margin)
 
 
 def evidence_of(ways: Sequence[Branch], branch_of: Integers, raw_gaps: Floats) -> Evidence | None:
@@ -197,7 +181,7 @@ def best_threshold_share(k: int, monotonic: bool) -> Fraction:
     return max(best, Fraction(1, 1 << 20))
 
 
-def _margin(law: Law, threshold_law: Law, grid: Grid, *, is_last: bool) -> Fraction:
+def _margin(law: Law, threshold_law: Law, grid: Grid, is_last: bool) -> Fraction:
     """The gap to demand: nothing on average for the last branch, 2 standard deviations before.
 
     Any margin that is fixed beforehand is private. This one is rounded up to the grid.
@@ -242,18 +226,6 @@ class Answer:
         return answer
 
 
-class _Feed(Iterator[int]):
-    """Hands the program one answer at a time, as they are asked."""
-
-    __slots__ = ("waiting",)
-
-    def __init__(self) -> None:
-        self.waiting: list[int] = []
-
-    def __next__(self) -> int:
-        return self.waiting.pop()
-
-
 class Run(ProcessBound):
     """Ask with `ask`, look at `answers_left`, `spent` and `remaining`, stop with `close`.
 
@@ -272,9 +244,9 @@ class Run(ProcessBound):
     def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
         super().__init__()
         self._mechanism = mechanism
-        self._feed = _Feed()
+        self._waiting: list[int] = []  # the answer that the program takes next
         self._noise = GridNoise()
-        self._outcomes = mechanism.in_steps().run(self._feed, self._noise)
+        self._outcomes = mechanism.in_steps().run(iter(self._waiting.pop, None), self._noise)
         self._grid = Grid(mechanism.grid)
         self._offsets = mechanism.gap_offsets.tolist()
         self._used = 0
@@ -333,7 +305,7 @@ class Run(ProcessBound):
                 )
             self._interrupted = True  # unless all of what follows is done
             self._noise.freshen()
-            self._feed.waiting.append(steps)
+            self._waiting.append(steps)
             branch, gap = next(self._outcomes)
             if branch is not None:
                 self._used += self._mechanism.ways[branch - 1].units
@@ -401,12 +373,7 @@ class Run(ProcessBound):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._end(credit=kind is None or issubclass(kind, BudgetExhausted))
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
@@ -485,14 +452,20 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     )
     noise: str = parameter(require_noise, default="laplace")
     grid: ExactOrNone = parameter(read_grid, default=None)
-    threshold_law: Law = derived(lambda self: laws_of(self, self.shape[0])[0])
+    threshold_law: Law = derived(lambda self: law_of(self, 1, self.threshold_share * self.epsilon))
     """The noise that the threshold gets."""
-    ways: tuple[Branch, ...] = derived(lambda self: laws_of(self, self.shape[0])[1])
+    ways: tuple[Branch, ...] = derived(lambda self: tuple(ways_of(self)))
     """The branches in the order in which they are tried, cheapest first."""
     limits: tuple[int, ...] = derived(
-        lambda self: limits_of(self.ways, self.capacity, self.shape[1])
+        lambda self: tuple(
+            self.capacity - (way if self.shape[1] else self.ways[-1]).units for way in self.ways
+        )
     )
-    """For each branch, the most units that may be used before it is tried."""
+    """For each branch, the most units that may be used before it is tried.
+
+    As in the paper, nothing is tried once the dearest branch can no longer be paid; a run that
+    drains goes on with the branches that can.
+    """
 
     @property
     def shape(self) -> tuple[int, bool]:
@@ -594,7 +567,10 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             sensitivity=grid.up(self.sensitivity),
             grid=None,
             threshold_law=self.threshold_law.scaled(steps),
-            ways=tuple(way.in_steps(steps) for way in self.ways),
+            ways=tuple(
+                way._replace(law=way.law.scaled(steps), margin=int(way.margin * steps))
+                for way in self.ways
+            ),
         )
 
     def over(self, threshold: Rational | None) -> Self:
@@ -679,7 +655,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
                 taken = chunk.values, chunk.places, chunk.size
                 _, places, branches, gaps = sifting.take_sparse(*taken)
             parts.append((chunk.found(places), chunk.at(places), branches, gaps))
-            if not sifting.going:
+            if not sifting.going.any():
                 break
         found, steps, branches, gaps = zip(*parts, strict=True)
         above = Above(
