@@ -150,6 +150,11 @@ def law_of(mechanism: "SparseVector", shifts: int, charge: Fraction) -> Law:
     return law_named(mechanism.noise, shifts * delta / charge, delta)
 
 
+def threshold_law_of(mechanism: "SparseVector") -> Law:
+    """The noise of the threshold: its shift costs the threshold's share."""
+    return law_of(mechanism, 1, mechanism.threshold_share * mechanism.epsilon)
+
+
 def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
     """The branches, cheapest first: each charges twice what the one before does."""
     branches = mechanism.shape[0]
@@ -159,6 +164,15 @@ def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
         law = law_of(mechanism, 1 if mechanism.monotonic else 2, charge)
         margin = _margin(law, mechanism.threshold_law, Grid(mechanism.grid), number == branches)
         yield Branch(number, 1 << (number - 1), charge, law, margin)
+
+
+def limits_of(ways: Sequence[Branch], capacity: int, drain: bool) -> tuple[int, ...]:
+    """For each branch, the most units that may be used before it is tried.
+
+    As in the paper, nothing is tried once the dearest branch can no longer be paid; a run that
+    drains goes on with the branches that can.
+    """
+    return tuple(capacity - (way.units if drain else ways[-1].units) for way in ways)
 
 
 def evidence_of(ways: Sequence[Branch], branch_of: Integers, raw_gaps: Floats) -> Evidence | None:
@@ -452,20 +466,14 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     )
     noise: str = parameter(require_noise, default="laplace")
     grid: ExactOrNone = parameter(read_grid, default=None)
-    threshold_law: Law = derived(lambda self: law_of(self, 1, self.threshold_share * self.epsilon))
+    threshold_law: Law = derived(lambda self: threshold_law_of(self))
     """The noise that the threshold gets."""
     ways: tuple[Branch, ...] = derived(lambda self: tuple(ways_of(self)))
     """The branches in the order in which they are tried, cheapest first."""
     limits: tuple[int, ...] = derived(
-        lambda self: tuple(
-            self.capacity - (way if self.shape[1] else self.ways[-1]).units for way in self.ways
-        )
+        lambda self: limits_of(self.ways, self.capacity, self.shape[1])
     )
-    """For each branch, the most units that may be used before it is tried.
-
-    As in the paper, nothing is tried once the dearest branch can no longer be paid; a run that
-    drains goes on with the branches that can.
-    """
+    """For each branch, the most units that may be used before it is tried."""
 
     @property
     def shape(self) -> tuple[int, bool]:
