@@ -11,6 +11,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -252,6 +253,19 @@ def test_an_answer_that_is_more_than_a_number_runs_nothing_of_its_own():
 
     assert run.ask(Asking(10**6)).above
     assert run.spent == dpgap.SparseVector(0, 2, 1).spent(1)
+
+
+def test_threads_that_ask_together_are_answered_one_after_another():
+    account = SpyAccount()
+
+    def asked(_: int) -> bool:
+        with suppress(dpgap.BudgetExhausted):
+            return run.ask(10**6).above
+        return False
+
+    with dpgap.SparseVector(0, 20, 1).start(account=account) as run, ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(asked, range(400))) == 20
+    assert account.moves == [("reserve", 1), ("settle", 1)]
 
 
 def test_an_error_in_one_thread_ends_the_run_for_all_of_them():
