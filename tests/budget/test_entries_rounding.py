@@ -13,6 +13,7 @@ import dpgap
 from dpgap.budget.account import UNIT, Amount, rounded_down, rounded_up
 from dpgap.budget.entries import Author, Balance, Entry, opening, reserving, settling
 from dpgap.budget.ledger import Ledger, LedgerError
+from dpgap.budget.purse import Purse
 from dpgap.cli.main import app
 
 ODD = 10**40
@@ -68,9 +69,21 @@ def test_what_is_left_must_cover_the_rounded_charge(url: str) -> None:
     with pytest.raises(dpgap.BudgetExhausted) as refusal:
         account.reserve(Fraction(1, 29), "all of it")
     assert rounded_down(Fraction(1, 29)) < rounded_up(Fraction(1, 29))
-    assert "remaining ≈0.0344828, requested ≈0.0344828" in str(refusal.value)
+    assert "remaining ≈0.0344827, requested ≈0.0344828" in str(refusal.value)
     account.reserve(Fraction(1, 30), "less").settle(Fraction(1, 30))
     assert account.ledger.verify("sales") == []
+
+
+def test_what_a_refusal_says_is_left_can_be_asked_for(url: str) -> None:
+    account = Ledger(url).create("sales", 1)
+    account.reserve(Fraction(1011, 10007), "it leaves 0.8989707…")
+    with pytest.raises(dpgap.BudgetExhausted, match=r"reserved ≈0\.10103, remaining ≈0\.89897,"):
+        account.reserve(Fraction(1), "too much")
+    account.reserve(Fraction("0.89897"), "what was said to be left")
+    purse = Purse(Amount(Fraction(9013, 10007)))  # 0.9006695…
+    with pytest.raises(dpgap.BudgetExhausted, match=r"what is left is ε ≈ 0\.900669:"):
+        purse.reserve(Fraction(1), "too much")
+    purse.reserve(Fraction("0.900669"), "what was said to be left")
 
 
 def test_what_is_settled_may_be_nothing_but_never_less_or_more_than_was_reserved(url: str) -> None:

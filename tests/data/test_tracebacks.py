@@ -233,6 +233,13 @@ def test_a_refusal_to_answer_a_question_does_not_hold_it(run, answer, kind: type
     assert _leaks(error) == []
 
 
+def test_a_refusal_of_a_threshold_does_not_hold_the_question():
+    run = dpgap.SparseVector(0, 1, 1).start()
+    error = _error(lambda: run.ask(SECRET, threshold="a line"))
+    assert "threshold must" in str(error)
+    assert _leaks(error) == []
+
+
 def test_a_run_that_breaks_does_not_hold_the_question():
     run = dpgap.SparseVector(0, 1, 1).start()
     with bits_are(FailingBits(ZeroDivisionError)):

@@ -1,12 +1,22 @@
 """Runs in progress: what they spend, when they end, and who may go on with them."""
 
 import copy
+import gc
+import itertools
 import math
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,7 +25,10 @@ from scipy import stats
 import dpgap
 from dpgap.budget.account import UnsettledWarning
 from dpgap.exact.bits import InsecureSeededBits
+from dpgap.exact.reals import GridNoise
+from dpgap.mechanisms import sparse_vector
 from dpgap.mechanisms.sparse_vector import Answer
+from dpgap.mechanisms.sparse_vector_kernel import sift
 from law_tests import LEVEL
 from seams import FailingBits, SpyAccount, WatchedBits, bits_are
 
@@ -34,6 +47,97 @@ def test_a_run_counts_what_it_spends_and_ends_when_nothing_is_left():
         assert run.exhausted
         with pytest.raises(dpgap.BudgetExhausted, match="start a new one"):
             run.ask(3)
+
+
+@pytest.mark.parametrize(("branches", "drain"), [*itertools.product((1, 2, 4), (False, True))])
+@pytest.mark.parametrize("at_full_price", [True, False])
+def test_as_many_answers_come_as_were_left(branches: int, drain: bool, at_full_price: bool):
+    """Without noise an answer at a branch's margin clears that branch, and none before it."""
+    for k in (1, 2, 3, 7):
+        mechanism = dpgap.AdaptiveSparseVector(0, k, 1, branches=branches, drain=drain)
+        with mock.patch.object(GridNoise, "draw", return_value=0), mechanism.start() as run:
+            left, used = [], 0
+            while not run.exhausted:
+                left.append(run.answers_left[0 if at_full_price else 1])
+                way = mechanism.ways[mechanism.live(used) - 1 if at_full_price else 0]
+                assert run.ask(-(10**6)).above is False
+                assert run.ask(int(way.margin)).branch == way.number
+                used += way.units
+            assert left == [*range(len(left), 0, -1)]
+            assert run.answers_left == (0, 0)
+
+
+def test_the_plain_mechanism_has_one_price():
+    with dpgap.SparseVector(0, 3, 1).start() as run:
+        assert run.answers_left == (3, 3)
+        run.ask(10**9)
+        assert run.answers_left == (2, 2)
+        assert repr(run).endswith(", grid=None): 2 to 2 more answers above>")
+    assert run.answers_left == (0, 0)
+    assert repr(run).endswith(": no more answers above>")
+
+
+@contextmanager
+def _dropped() -> Iterator[list[str]]:
+    """What is said of runs that are dropped in the block."""
+    said: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield said
+        gc.collect()
+        said += [str(each.message) for each in caught if each.category is ResourceWarning]
+
+
+def test_a_paid_run_that_is_dropped_warns_and_settles_nothing():
+    account = SpyAccount()
+    with _dropped() as said:
+        run = dpgap.SparseVector(0, 1, 1).start(account=account)
+        run.ask(987654)
+        del run
+    assert len(said) == 1
+    assert "its whole ε stays charged" in said[0]
+    assert "with mechanism.start(account=account) as run:" in said[0]
+    assert "987654" not in said[0]
+    assert account.moves == [("reserve", 1)]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_nothing_is_said_of_runs_that_were_closed_or_hold_no_budget():
+    mechanism = dpgap.SparseVector(0, 1, 1)
+    with _dropped() as said:
+        mechanism.start().ask(5)
+        mechanism.start(account=SpyAccount()).close()
+        with mechanism.start(account=SpyAccount()) as run:
+            run.ask(5)
+        with suppress(KeyError), mechanism.start(account=SpyAccount()) as run:
+            raise KeyError("of the caller")
+        with suppress(dpgap.BudgetExhausted):
+            mechanism.start(account=SpyAccount(total=Fraction(1, 2)))
+        del run
+    assert said == []
+    run = mechanism.start(account=SpyAccount())
+    child = os.fork()
+    if child == 0:  # its copy is not the run
+        with _dropped() as said:
+            del run
+        os._exit(len(said))
+    run.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_run_that_is_left_when_python_ends_warns_and_raises_nothing():
+    program = """
+import dpgap
+class Account:
+    def reserve(self, epsilon, purpose): return self
+    def settle(self, epsilon): print("settled")
+run = dpgap.SparseVector(0, 1, 1).start(account=Account())
+"""
+    words = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "ResourceWarning: a run was dropped" in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert done.stdout == ""
 
 
 def test_a_run_cannot_be_copied_or_pickled():
@@ -151,6 +255,19 @@ def test_an_answer_that_is_more_than_a_number_runs_nothing_of_its_own():
     assert run.spent == dpgap.SparseVector(0, 2, 1).spent(1)
 
 
+def test_threads_that_ask_together_are_answered_one_after_another():
+    account = SpyAccount()
+
+    def asked(_: int) -> bool:
+        with suppress(dpgap.BudgetExhausted):
+            return run.ask(10**6).above
+        return False
+
+    with dpgap.SparseVector(0, 20, 1).start(account=account) as run, ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(asked, range(400))) == 20
+    assert account.moves == [("reserve", 1), ("settle", 1)]
+
+
 def test_an_error_in_one_thread_ends_the_run_for_all_of_them():
     account = SpyAccount()
     run = dpgap.SparseVector(0, 2, 1).start(account=account)
@@ -167,6 +284,75 @@ def test_an_interrupted_run_does_not_go_on():
         run.ask(1)
     with pytest.raises(RuntimeError, match="closed"):
         run.ask(1)
+
+
+# Questions with a threshold of their own.
+
+
+@pytest.mark.parametrize("noise", ["laplace", "exponential"])
+@pytest.mark.parametrize(
+    ("grid", "stated", "own"), [(None, "99.5", 40), (None, 7, "-2/3"), ("0.25", "1/3", 100.1)]
+)
+def test_a_question_with_its_own_threshold_is_one_to_a_mechanism_with_that_threshold(
+    grid: str | None, stated: Any, own: Any, noise: str
+):
+    def asked(line: Any, **said: Any) -> list[tuple[Answer, float | None]]:
+        mechanism = dpgap.AdaptiveSparseVector(line, 9, 2, noise=noise, grid=grid)
+        with bits_are(InsecureSeededBits(8)), mechanism.start() as run:
+            told = [run.ask(answer, **said) for answer in (-99, 95, 104, 150, 130, 160)]
+            return [(each, run.lower_bound(each) if each.above else None) for each in told]
+
+    line = Fraction(str(own))
+    assert {answer.threshold for answer, _ in asked(own)} == {None}
+    same = [(replace(answer, threshold=line), bound) for answer, bound in asked(own)]
+    assert asked(stated, threshold=own) == same
+    assert {answer.above for answer, _ in same} == {True, False}
+    assert same[-1][0].to_dict()["threshold"] == str(line)
+    assert f"threshold={line!r}" in repr(same[0][0])
+
+
+class _TabledNoise:
+    """Noise that was drawn before: the threshold's, and a row for each branch."""
+
+    def __init__(self, threshold: int, noise: np.ndarray) -> None:
+        self._draws = iter([threshold, *noise.T.ravel().tolist()])
+
+    def freshen(self) -> None:
+        pass
+
+    def draw(self, law: object) -> int:
+        return next(self._draws)
+
+
+def test_a_run_with_a_threshold_a_question_says_what_the_kernel_says_on_the_same_noise():
+    mechanism = dpgap.SparseVector(5, 20, 40, noise="exponential")
+    program = mechanism.in_steps()
+    rng = np.random.default_rng(4)
+    answers, lines = rng.integers(0, 100, (2, 200))
+    sifted = sift(program, answers - lines + 5, 1, InsecureSeededBits(11))
+    bits = InsecureSeededBits(11)
+    threshold = int(program.threshold_law.floors(bits, 1)[0])
+    noise = program.ways[0].law.floors(bits, 1, 200)
+    tabled = _TabledNoise(threshold, noise)
+    with (
+        mock.patch.object(sparse_vector, "GridNoise", return_value=tabled),
+        mechanism.start() as run,
+    ):
+        said = []
+        while not run.exhausted:
+            said.append(run.ask(int(answers[len(said)]), threshold=int(lines[len(said)])))
+    assert [at for at, each in enumerate(said) if each.above] == sifted.indices.tolist()
+    gaps = [each.gap for each in said if each.above]
+    assert gaps == (sifted.gaps + mechanism.gap_offsets[0]).tolist()
+    assert len(said) == sifted.processed[0] < 200
+
+
+@pytest.mark.parametrize("bad", ["five", math.nan, True, 2**61, [5]])
+def test_a_threshold_is_refused_before_the_answer_is_looked_at(bad: Any):
+    run = dpgap.SparseVector(0, 1, 1).start()
+    with pytest.raises((ValueError, TypeError), match="threshold must"):
+        run.ask("no number", threshold=bad)
+    assert run.ask(-(10**9), threshold=2**60).above is False
 
 
 @pytest.mark.parametrize("grid", [None, "0.25"])

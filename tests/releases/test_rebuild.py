@@ -86,15 +86,15 @@ def test_an_answer_to_one_question_is_built_from_its_branch_and_its_gap_alone():
     seen: list[Any] = []
     build = Run.build
 
-    def watch(run: Run, branch: int | None, gap: int | None) -> Any:
-        seen.append((branch, gap))
-        return build(run, branch, gap)
+    def watch(run: Run, *drawn: Any) -> Any:
+        seen.append(drawn)
+        return build(run, *drawn)
 
     with mock.patch.object(Run, "build", watch), mechanism.start() as run:
         said = [run.ask(answer) for answer in (3, 250, 103, 90_000)]
-    assert {type(part) for pair in seen for part in pair} == {int, type(None)}
+    assert {type(part) for drawn in seen for part in drawn} == {int, type(None)}
     with mechanism.start() as other:
-        assert [other.build(*pair) for pair in seen] == said
+        assert [other.build(*drawn) for drawn in seen] == said
 
 
 @pytest.mark.parametrize(

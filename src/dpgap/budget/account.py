@@ -23,7 +23,15 @@ from inspect import signature
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from dpgap._package import public
-from dpgap.exact.parameters import Rational, approximately, positive_rational, rational, readable
+from dpgap.exact.parameters import (
+    Rational,
+    approximately,
+    positive_rational,
+    rational,
+    readable,
+    readable_down,
+    readable_up,
+)
 
 # --------------------------------------------------------------------------------------------------
 # Amounts of privacy, (ε, δ), as a book holds them: exact, and with short denominators.
@@ -86,8 +94,16 @@ class Amount:
         return [str(self.epsilon), str(self.delta)]
 
     def __str__(self) -> str:
+        return self._in_words(readable_up)
+
+    @property
+    def at_least(self) -> str:
+        """The same in words, rounded down: for what is left."""
+        return self._in_words(readable_down)
+
+    def _in_words(self, readable: Callable[[Fraction], str]) -> str:
         delta = f", δ = {readable(self.delta)}" if self.delta else ""
-        return f"ε = {readable(self.epsilon)}{delta}"
+        return f"ε = {readable(self.epsilon)}{delta}".replace("= ≈", "≈ ")
 
 
 NOTHING = Amount(Fraction(0))

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from dpgap._package import public
 from dpgap.budget.account import NOTHING, Amount, BudgetExhausted
-from dpgap.exact.parameters import readable
+from dpgap.exact.parameters import readable_down, readable_up
 
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
 RAISE, LOWER, CLOSE = "raise", "lower", "close"
@@ -382,11 +382,21 @@ _OF_ONE = (
 
 
 def _short(charge: Amount, words: str, amounts: list[Amount], **names: str) -> str:
-    """The words with the figures of ε or δ if what is left, the last amount, does not cover it."""
+    """The words with the figures of ε or δ if what is left, the last amount, does not cover it.
+
+    What is left is rounded down, and all else up.
+    """
+    *taken, left = amounts
     return "; ".join(
-        words.format(symbol, *(readable(getattr(it, part)) for it in (*amounts, charge)), **names)
+        words.format(
+            symbol,
+            *(readable_up(getattr(amount, part)) for amount in taken),
+            readable_down(getattr(left, part)),
+            readable_up(getattr(charge, part)),
+            **names,
+        )
         for symbol, part in (("ε", "epsilon"), ("δ", "delta"))
-        if getattr(charge, part) > getattr(amounts[-1], part)
+        if getattr(charge, part) > getattr(left, part)
     )
 
 
@@ -405,8 +415,8 @@ def settling(
     charge = reservation.charge
     if not NOTHING.fits(spent) or not spent.fits(charge):
         raise ValueError(
-            f"epsilon must lie between 0 and the {readable(charge.epsilon)} reserved, "
-            f"not {readable(spent.epsilon)}"
+            f"epsilon must lie between 0 and the {readable_down(charge.epsilon)} reserved, "
+            f"not {readable_up(spent.epsilon)}"
         )
     extra = extra or {}
     length = extra.get("length", 0)

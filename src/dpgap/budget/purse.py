@@ -47,8 +47,8 @@ class Purse(ProcessBound):
         with self._one_at_a_time:
             if not (self._spent + wanted).fits(self._total):
                 raise BudgetExhausted(
-                    f"this needs {wanted}, and what is left is {self.remaining}: ask with less, "
-                    f"or begin with more than {self._total}"
+                    f"this needs {wanted}, and what is left is {self.remaining.at_least}: ask with "
+                    f"less, or begin with more than {self._total}"
                 )
             self._spent += wanted
         return _SetAside(wanted, self)

@@ -401,24 +401,25 @@ def _people(store: "Ledger", last: "Entry") -> list[str]:
     for mine in store.people(last.dataset):
         most = "none" if mine.allowance is None else mine.allowance
         amounts = f"spent or reserved {mine.person_spent}; allowance {most}"
-        lines.append(f"  {mine.person}: {amounts}; left {Balance(last, mine).left}")
+        lines.append(f"  {mine.person}: {amounts}; left {Balance(last, mine).left.at_least}")
     return ["", "people", *lines] if lines else []
 
 
 def _words(
     book: "list[Entry]", purpose: list[str], few: int | None, people: Sequence[str] = ()
 ) -> str:
-    from dpgap.exact.parameters import readable
+    from dpgap.exact.parameters import readable_down, readable_up
 
     last = book[-1]
+    rounded = dict.fromkeys(_BALANCE, readable_up) | {"remaining": readable_down}
     notes = {"reserved": "   (under way or broken off; counts as spent)"}
     earlier = book[0].number
     left, total = last.left.delta, last.granted.delta
     lines = [
         f"data set   {last.dataset}{'   (closed)' if last.closed else ''}",
         *purpose,
-        *(f"{it:<9}  {readable(getattr(last, it))}{notes.get(it, '')}" for it in _BALANCE),
-        *([f"δ left     {readable(left)} of {readable(total)}"] if total else []),
+        *(f"{it:<9}  {rounded[it](getattr(last, it))}{notes.get(it, '')}" for it in _BALANCE),
+        *([f"δ left     {readable_down(left)} of {readable_up(total)}"] if total else []),
         f"head       {last.hash}",
         *people,
         "",
@@ -430,7 +431,7 @@ def _words(
 
 def _line(entry: "Entry", longest: int | None) -> str:
     ended = "" if entry.reservation is None else f" of {entry.reservation}"
-    amount = "" if entry.kind in _WITHOUT_AMOUNT else f" {entry.charge}".replace("= ≈", "≈ ")
+    amount = "" if entry.kind in _WITHOUT_AMOUNT else f" {entry.charge}"
     concerned = f" for {entry.person}" if entry.kind == "allow" else ""
     reason = f" ({entry.reason})" if entry.reason else ""
     said = f"{entry.purpose}{reason}".strip()

@@ -20,7 +20,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import wraps
 from itertools import permutations
@@ -204,20 +204,24 @@ def approximately(number: Fraction, digits: int) -> str:
 
 
 def readable_up(number: Fraction) -> str:
-    """As `readable`, but no less than the number: for what is promised.
+    """As `readable`, but no less than the number: for what is promised, and for what is spent.
 
     >>> readable_up(Fraction("0.12345612")), readable_up(Fraction(7, 10))
     ('≈0.123457', '0.7')
     """
-    up = Context(prec=6, rounding=ROUND_CEILING, traps=[])
-    said = readable(number)
-    if not said.startswith("≈"):
-        return said
-    least = up.divide(Decimal(number.numerator), Decimal(number.denominator))
-    return f"≈{with_power(approximately(Fraction(least), 6))}"
+    return readable(number, ROUND_CEILING)
 
 
-def readable(number: Fraction) -> str:
+def readable_down(number: Fraction) -> str:
+    """As `readable`, but no more than the number: for what is left.
+
+    >>> readable_down(Fraction("0.12345678")), readable_down(Fraction(7, 10))
+    ('≈0.123456', '0.7')
+    """
+    return readable(number, ROUND_FLOOR)
+
+
+def readable(number: Fraction, rounding: str | None = None) -> str:
     """A number for people: exact where that is short, else about six digits of it.
 
     >>> readable(Fraction(7, 10)), readable(Fraction(2, 3)), readable(Fraction(12345, 98765))
@@ -228,8 +232,9 @@ def readable(number: Fraction) -> str:
     decimal = approximately(number, 6)
     if Fraction(decimal) == number:
         return with_power(decimal)
-    is_short = max(abs(number.numerator), number.denominator) < 1000
-    return str(number) if is_short else f"≈{with_power(decimal)}"
+    if max(abs(number.numerator), number.denominator) < 1000:
+        return str(number)
+    return f"≈{with_power(decimal if rounding is None else _few_digits(number, 6, rounding))}"
 
 
 def with_power(decimal: str) -> str:
@@ -257,9 +262,13 @@ def without_power(text: str) -> str:
 
 def few_digits_up(number: Fraction, digits: int = 3) -> str:
     """A number, or a little more than it, in a few digits."""
-    few = Context(prec=digits, rounding=ROUND_CEILING, traps=[])
-    up = few.divide(Decimal(number.numerator), Decimal(number.denominator))
-    return approximately(Fraction(up), digits)
+    return _few_digits(number, digits, ROUND_CEILING)
+
+
+def _few_digits(number: Fraction, digits: int, rounding: str) -> str:
+    few = Context(prec=digits, rounding=rounding, traps=[])
+    rounded = few.divide(Decimal(number.numerator), Decimal(number.denominator))
+    return approximately(Fraction(rounded), digits)
 
 
 def factor(epsilon: Fraction) -> str:

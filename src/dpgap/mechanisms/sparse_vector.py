@@ -12,18 +12,18 @@ floored to the grid of the answers: shifts by whole steps keep every ≥, so tie
 
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpgap._package import public
-from dpgap.budget.account import Account, BudgetExhausted, Request, reserved, settle
+from dpgap.budget.account import Account, BudgetExhausted, Request, Reservation, reserved, settle
 from dpgap.data.private_counts import (
     Chunk,
     Found,
@@ -52,7 +52,8 @@ from dpgap.exact.parameters import (
     positive_integer,
     positive_rational,
     rational,
-    readable,
+    readable_down,
+    readable_up,
     share,
 )
 from dpgap.exact.reals import Floats, GridNoise, Integers, require_scale
@@ -99,8 +100,12 @@ class Stream(NamedTuple):
         labels: Sequence[Any] | None = None,
     ) -> Self:
         """Private counts as they come, in steps of the grid."""
-        steps = (_in_steps(chunk, grid) for chunk in chunks)
-        return cls(steps, Grid(grid).steps(answers.ends), labels, answers)
+        to_steps = Grid(grid).steps
+        steps = (  # a chunk of which all is absent has nothing to refuse
+            chunk._replace(values=to_steps(chunk.values)) if chunk.values.size else chunk
+            for chunk in chunks
+        )
+        return cls(steps, to_steps(answers.ends), labels, answers)
 
     def together(self, found: Sequence[Found]) -> Found:
         """What was found in one chunk after another."""
@@ -111,11 +116,6 @@ class Stream(NamedTuple):
         if any(each.labels is None for each in found):
             return Found(positions, None)
         return Found(positions, tuple(label for each in found for label in each.labels or ()))
-
-
-def _in_steps(chunk: Chunk, grid: Fraction | None) -> Chunk:
-    """A chunk in steps of the grid; nothing may be wrong with it where all of it is absent."""
-    return chunk._replace(values=Grid(grid).steps(chunk.values)) if chunk.values.size else chunk
 
 
 # --------------------------------------------------------------------------------------------------
@@ -133,10 +133,6 @@ class Branch(NamedTuple):
     law: Law
     margin: Scalar
 
-    def in_steps(self, steps: Fraction) -> "Branch":
-        """The same branch, for answers in whole grid steps; so many are one."""
-        return self._replace(law=self.law.scaled(steps), margin=int(self.margin * steps))
-
 
 class Outcome(NamedTuple):
     """What is said of one answer: the branch that it cleared (None if none) and its gap."""
@@ -145,25 +141,29 @@ class Outcome(NamedTuple):
     gap: Scalar
 
 
-def laws_of(mechanism: "SparseVector", branches: int) -> tuple[Law, tuple[Branch, ...]]:
-    """The threshold's noise and the branches."""
+def law_of(mechanism: "SparseVector", shifts: int, charge: Fraction) -> Law:
+    """The noise whose shift by so many sensitivities costs this charge."""
     grid = Grid(mechanism.grid)
     steps = grid.up(mechanism.sensitivity)
+    require_scale(shifts * steps / charge, Fraction(steps))
     delta = steps * grid.step
-    doubled = 1 if mechanism.monotonic else 2
-    own_charge = mechanism.threshold_share * mechanism.epsilon
-    dearest = (mechanism.epsilon - own_charge) / mechanism.k
-    for charge in (own_charge, dearest, dearest / (1 << branches - 1)):
-        require_scale(doubled * steps / charge, Fraction(steps))
-    threshold_law = law_named(mechanism.noise, delta / own_charge, delta)
-    ways = []
+    return law_named(mechanism.noise, shifts * delta / charge, delta)
+
+
+def threshold_law_of(mechanism: "SparseVector") -> Law:
+    """The noise of the threshold: its shift costs the threshold's share."""
+    return law_of(mechanism, 1, mechanism.threshold_share * mechanism.epsilon)
+
+
+def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
+    """The branches, cheapest first: each charges twice what the one before does."""
+    branches = mechanism.shape[0]
+    dearest = (1 - mechanism.threshold_share) * mechanism.epsilon / mechanism.k
     for number in range(1, branches + 1):
-        units = 1 << (number - 1)
-        charge = dearest * units / (1 << (branches - 1))
-        law = law_named(mechanism.noise, doubled * delta / charge, delta)
-        demanded = _margin(law, threshold_law, grid, is_last=number == branches)
-        ways.append(Branch(number, units, charge, law, demanded))
-    return threshold_law, tuple(ways)
+        charge = dearest / (1 << (branches - number))
+        law = law_of(mechanism, 1 if mechanism.monotonic else 2, charge)
+        margin = _margin(law, mechanism.threshold_law, Grid(mechanism.grid), number == branches)
+        yield Branch(number, 1 << (number - 1), charge, law, margin)
 
 
 def limits_of(ways: Sequence[Branch], capacity: int, drain: bool) -> tuple[int, ...]:
@@ -195,7 +195,7 @@ def best_threshold_share(k: int, monotonic: bool) -> Fraction:
     return max(best, Fraction(1, 1 << 20))
 
 
-def _margin(law: Law, threshold_law: Law, grid: Grid, *, is_last: bool) -> Fraction:
+def _margin(law: Law, threshold_law: Law, grid: Grid, is_last: bool) -> Fraction:
     """The gap to demand: nothing on average for the last branch, 2 standard deviations before.
 
     Any margin that is fixed beforehand is private. This one is rounded up to the grid.
@@ -212,12 +212,15 @@ def _margin(law: Law, threshold_law: Law, grid: Grid, *, is_last: bool) -> Fract
 # A run holds budget, so there must never be two of it: it cannot be copied or pickled, and a forked
 # child cannot ask. The whole ε is reserved while the run is open. Closing it is final, and only
 # then is the rest credited; leaving the `with` block by an exception credits nothing, since what
-# went wrong may have depended on private data.
+# went wrong may have depended on private data. A run that is dropped credits nothing either: when
+# that happens is up to the garbage collector.
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What is said of one question; `gap` and `branch` are None below the threshold.
+
+    `threshold` is the question's own; None where it was the mechanism's.
 
     `p_value` is that of "this answer is not truly above": how often noise alone would give a lead
     this long to an answer that is not. It is about one answer, not the probability that it is
@@ -229,6 +232,7 @@ class Answer:
     branch: int | None
     charge: Fraction
     p_value: float | None = None
+    threshold: Fraction | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values that JSON can hold; the charge is exact text."""
@@ -236,46 +240,36 @@ class Answer:
         return answer
 
 
-class _Feed(Iterator[int]):
-    """Hands the program one answer at a time, as they are asked."""
-
-    __slots__ = ("waiting",)
-
-    def __init__(self) -> None:
-        self.waiting: list[int] = []
-
-    def __next__(self) -> int:
-        return self.waiting.pop()
-
-
 class Run(ProcessBound):
-    """Ask with `ask`, look at `spent`, `remaining` and `exhausted`, stop with `close`.
+    """Ask with `ask`, look at `answers_left`, `spent` and `remaining`, stop with `close`.
+
+    Any thread may ask; questions of several threads are answered one after another.
 
     >>> from dpgap import AdaptiveSparseVector
     >>> with AdaptiveSparseVector(threshold=100, k=2, epsilon=1000, monotonic=True).start() as run:
-    ...     run.ask(3).above, run.ask(250).above, run.remaining > 400
-    (False, True, True)
+    ...     run.ask(3).above, run.ask(250).above, run.ask(250, threshold=400).above
+    ...     run.answers_left, run.remaining > 400
+    (False, True, False)
+    ((1, 2), True)
     """
+
+    _reservation: Reservation | None = None
 
     def __init__(self, mechanism: "SparseVector", account: Account | None) -> None:
         super().__init__()
         self._mechanism = mechanism
-        request = Request(mechanism.epsilon, mechanism)
-        self._reservation = reserved(account, request)
-        self._feed = _Feed()
+        self._waiting: list[int] = []  # the answer that the program takes next
         self._noise = GridNoise()
-        self._outcomes = mechanism.in_steps().run(self._feed, self._noise)
+        self._outcomes = mechanism.in_steps().run(iter(self._waiting.pop, None), self._noise)
         self._grid = Grid(mechanism.grid)
-        self._width = self._grid.width
         self._offsets = mechanism.gap_offsets.tolist()
         self._used = 0
-        self._limit = max(mechanism.limits)
-        self._exhausted = False
         self._closed = False
         self._interrupted = False
         self._lock = threading.RLock()
         self._busy = False
         self._below = Answer(above=False, gap=None, branch=None, charge=Fraction(0))
+        self._reservation = reserved(account, Request(mechanism.epsilon, mechanism))
 
     @property
     def spent(self) -> Fraction:
@@ -290,43 +284,64 @@ class Run(ProcessBound):
     @property
     def exhausted(self) -> bool:
         """Whether no more questions can be asked."""
-        return self._exhausted
+        return self._used > self._mechanism.limits[0]
+
+    @property
+    def answers_left(self) -> tuple[int, int]:
+        """How many more answers above there can be: if all cost the most, and if all the least.
+
+        Answers below cost nothing and do not count. A run that is closed has none left.
+        """
+        is_over = self._closed or self._interrupted
+        return (0, 0) if is_over else self._mechanism.answers_left(self._used)
 
     @errors_without_answers
-    def ask(self, answer: object) -> Answer:
-        """Is this private answer above the threshold?"""
+    def ask(self, answer: object, *, threshold: Rational | None = None) -> Answer:
+        """Is this private answer above the threshold?
+
+        With `threshold` the question has a threshold of its own, in the place of the mechanism's.
+        It must be public, or fixed before the answer is seen: it may follow from what was
+        released, never from private data.
+        """
         self.refuse_elsewhere("a run")
+        own = None if threshold is None else self._mechanism.over(threshold)
         steps = self._grid.steps_of_one(answer)
+        if own is not None:  # the program compares all answers with the mechanism's threshold
+            steps += self._grid.up(self._mechanism.threshold) - self._grid.up(own.threshold)
         with self._alone():
             if self._closed or self._interrupted:
                 raise RuntimeError("this run is closed: start a new one")
-            if self._exhausted:
+            if self.exhausted:
                 raise BudgetExhausted(
-                    f"this run has spent {readable(self.spent)} of its "
-                    f"ε = {readable(self._mechanism.epsilon)}: "
+                    f"this run has spent {readable_up(self.spent)} of its ε = "
+                    f"{readable_down(self._mechanism.epsilon)} and can give no more answers above: "
                     "start a new one to ask more"
                 )
             self._interrupted = True  # unless all of what follows is done
             self._noise.freshen()
-            self._feed.waiting.append(steps)
+            self._waiting.append(steps)
             branch, gap = next(self._outcomes)
             if branch is not None:
                 self._used += self._mechanism.ways[branch - 1].units
-                self._exhausted = self._used > self._limit
-            answered = self.build(branch, gap)
+            answered = self.build(branch, gap, None if own is None else own.threshold)
             self._interrupted = False
             return answered
 
-    def build(self, branch: int | None, gap: int | None) -> Answer:
-        """What is said of one question, from its branch and its gap in steps."""
+    def build(
+        self, branch: int | None, gap: int | None, threshold: Fraction | None = None
+    ) -> Answer:
+        """What is said of one question, from its branch, its gap in steps and its threshold."""
         if branch is None or gap is None:
-            return self._below
-        raw = gap * self._width
+            return self._below if threshold is None else replace(self._below, threshold=threshold)
+        offsets, ways = self._offsets, self._mechanism.ways
+        if threshold is not None:
+            offsets = self._mechanism.over(threshold).gap_offsets.tolist()
+        raw = gap * self._grid.width
         # The gap that is shown is centred; over the noisy threshold it proves something.
-        made = evidence_of(self._mechanism.ways, np.array([branch]), np.array([raw]))
+        made = evidence_of(ways, np.array([branch]), np.array([raw]))
         p_value = None if made is None else float(made.p_values(1)[0])
-        charge = self._mechanism.ways[branch - 1].charge
-        return Answer(True, raw + self._offsets[branch - 1], branch, charge, p_value)
+        charge = ways[branch - 1].charge
+        return Answer(True, raw + offsets[branch - 1], branch, charge, p_value, threshold)
 
     def lower_bound(self, answer: Answer, level: float = 0.95) -> float:
         """The true answer is at least this, with confidence `level`.
@@ -336,7 +351,7 @@ class Run(ProcessBound):
         """
         if answer.gap is None or answer.branch is None:
             raise ValueError("answer must be above the threshold: nothing is known of others")
-        errors, level = self._mechanism.gap_errors, confidence_level(level)
+        errors, level = self._mechanism.over(answer.threshold).gap_errors, confidence_level(level)
         return errors.lower_bound(answer.gap, answer.branch, level)
 
     def close(self) -> None:
@@ -372,16 +387,22 @@ class Run(ProcessBound):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._end(credit=kind is None or issubclass(kind, BudgetExhausted))
 
+    def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
+        if self._reservation is not None and not (self._closed or self.is_elsewhere):
+            warn(
+                "a run was dropped and not closed, so its whole ε stays charged. Use it in a "
+                "block, which closes it: `with mechanism.start(account=account) as run:`",
+                ResourceWarning,
+                source=self,
+            )
+
     def __repr__(self) -> str:
-        return f"<run of {self._mechanism!r}, {readable(self.remaining)} left>"
+        least, most = self.answers_left
+        left = f"{least} to {most} more answers above" if most else "no more answers above"
+        return f"<run of {self._mechanism!r}: {left}>"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -445,9 +466,9 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     )
     noise: str = parameter(require_noise, default="laplace")
     grid: ExactOrNone = parameter(read_grid, default=None)
-    threshold_law: Law = derived(lambda self: laws_of(self, self.shape[0])[0])
+    threshold_law: Law = derived(lambda self: threshold_law_of(self))
     """The noise that the threshold gets."""
-    ways: tuple[Branch, ...] = derived(lambda self: laws_of(self, self.shape[0])[1])
+    ways: tuple[Branch, ...] = derived(lambda self: tuple(ways_of(self)))
     """The branches in the order in which they are tried, cheapest first."""
     limits: tuple[int, ...] = derived(
         lambda self: limits_of(self.ways, self.capacity, self.shape[1])
@@ -477,6 +498,15 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
     def live(self, used: Scalar) -> int:
         """How many branches, from the cheapest on, are tried once `used` units are used."""
         return sum(bool(used <= limit) for limit in self.limits)
+
+    def answers_left(self, used: int) -> tuple[int, int]:
+        """How many more answers above `used` units leave: at the full price, and at the least.
+
+        A run that drains pays with the dearest branch that is left, down to the last unit.
+        """
+        most, rest = divmod(self.capacity - used, self.ways[-1].units)
+        drained = rest.bit_count() if self.shape[1] else 0
+        return most + drained, max(self.limits[0] - used + 1, 0)
 
     def spent(self, used: int) -> Fraction:
         """The ε spent once `used` units are: the threshold's share and the charges."""
@@ -545,8 +575,19 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             sensitivity=grid.up(self.sensitivity),
             grid=None,
             threshold_law=self.threshold_law.scaled(steps),
-            ways=tuple(way.in_steps(steps) for way in self.ways),
+            ways=tuple(
+                way._replace(law=way.law.scaled(steps), margin=int(way.margin * steps))
+                for way in self.ways
+            ),
         )
+
+    def over(self, threshold: Rational | None) -> Self:
+        """The same mechanism with another threshold, which its noise does not depend on."""
+        if threshold is None:
+            return self
+        other = altered(self, threshold=rational("threshold", threshold))
+        require_threshold(other)
+        return other
 
     @property
     def gap_offsets(self) -> Floats:
@@ -622,7 +663,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
                 taken = chunk.values, chunk.places, chunk.size
                 _, places, branches, gaps = sifting.take_sparse(*taken)
             parts.append((chunk.found(places), chunk.at(places), branches, gaps))
-            if not sifting.going:
+            if not sifting.going.any():
                 break
         found, steps, branches, gaps = zip(*parts, strict=True)
         above = Above(

@@ -8,15 +8,19 @@ Where nearly all answers are 0, only those of them are drawn that clear a branch
 """
 
 import math
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpgap.exact.bits import Bits
-from dpgap.exact.laws import Law, Scalar, require_memoryless
+from dpgap.exact.laws import Law, require_memoryless
 from dpgap.exact.reals import Integers, Uniform, decide
 from dpgap.mechanisms.top_k_kernel import TopDraw, sums_of_waits
+
+if TYPE_CHECKING:
+    from dpgap.mechanisms.sparse_vector import SparseVector
 
 # --------------------------------------------------------------------------------------------------
 # The draws out of very many that reach a line, without drawing the others.
@@ -65,28 +69,6 @@ _FEW = 64
 _SHORTEST = 1 << 10
 
 
-class _Way(Protocol):
-    @property
-    def units(self) -> int: ...
-    @property
-    def law(self) -> Law: ...
-    @property
-    def margin(self) -> Scalar: ...
-
-
-class SparseVectorProgram(Protocol):
-    """What the kernel stands in for; everything in whole grid steps."""
-
-    @property
-    def threshold(self) -> Scalar: ...
-    @property
-    def threshold_law(self) -> Law: ...
-    @property
-    def ways(self) -> tuple[_Way, ...]: ...
-    @property
-    def limits(self) -> tuple[int, ...]: ...
-
-
 class Sifted(NamedTuple):
     """The answers found above, run by run in the order asked, and the state of each run."""
 
@@ -99,7 +81,7 @@ class Sifted(NamedTuple):
 
 
 def sift(
-    program: SparseVectorProgram,
+    program: "SparseVector",
     answers: Integers,
     runs: int,
     bits: Bits,
@@ -110,11 +92,8 @@ def sift(
     batches = []
     for done in range(0, runs, at_once):
         sifting = Sifting(program, min(at_once, runs - done), bits, max_answers)
-        rows, indices, cleared, gaps = sifting.take(answers)
-        found = rows + done, indices, cleared, gaps
-        batches.append(Sifted(*found, sifting.used, sifting.processed))
-    if len(batches) == 1:
-        return batches[0]
+        rows, *found = sifting.take(answers)
+        batches.append((rows + done, *found, sifting.used, sifting.processed))
     return Sifted(*map(np.concatenate, zip(*batches, strict=True)))
 
 
@@ -128,55 +107,49 @@ class Above(NamedTuple):
     gaps: Integers
 
 
+_NOTHING = Above(*[np.empty(0, dtype=np.int64)] * 4)
+
+
 class Sifting:
-    """Runs side by side, in progress: answers are taken as they come."""
+    """Runs side by side, in progress: answers are taken as they come.
+
+    All is in whole grid steps. `used` is how many units each run has used, and `processed` how many
+    answers it has taken.
+    """
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def __init__(
-        self, program: SparseVectorProgram, runs: int, bits: Bits, max_answers: int | None
+        self, program: "SparseVector", runs: int, bits: Bits, max_answers: int | None
     ) -> None:
-        self._program, self._runs, self._bits = program, runs, bits
-        self._state = _State(program, runs, max_answers)
-        noise = program.threshold_law.floors(bits, runs)
-        self._threshold = program.threshold + noise
+        self._ways, self._bits = program.ways, bits
+        self._units = np.array([way.units for way in program.ways], dtype=np.int64)
+        self._margins = np.array([way.margin for way in program.ways], dtype=np.int64)
+        self._limits = np.array(program.limits, dtype=np.int64)
+        self._most = np.iinfo(np.int64).max if max_answers is None else max_answers
+        self._found, self.used, self.processed = np.zeros((3, runs), dtype=np.int64)
+        self._threshold = int(program.threshold) + program.threshold_law.floors(bits, runs)
 
     @property
-    def going(self) -> bool:
-        """Whether any run still takes answers."""
-        return bool(self._state.going.any())
-
-    @property
-    def used(self) -> Integers:
-        """The units that each run has used."""
-        return self._state.used
-
-    @property
-    def processed(self) -> Integers:
-        """How many answers each run has taken."""
-        return self._state.processed
+    def going(self) -> NDArray[np.bool_]:
+        """Which runs still take answers."""
+        going: NDArray[np.bool_] = (self.used <= self._limits[0]) & (self._found < self._most)
+        return going
 
     @np.errstate(all="ignore")
     def take(self, answers: Integers) -> Above:
         """Ask every run the next answers, in steps."""
-        ways, runs = self._program.ways, self._runs
-        none = np.empty(0, dtype=np.int64)
-        found: list[tuple[Integers, ...]] = [(none, none, none, none)]
+        found, runs = [], self.used.size
         chunk = max(1, _WORDS_AT_ONCE // runs)
         for start in range(0, answers.size, chunk):
-            if not self.going:
+            if not self.going.any():
                 break
             some = answers[start : start + chunk]
             over = some - self._threshold[:, None]
-            gaps = np.empty((len(ways), runs, some.size), dtype=np.int64)
-            for gap, way in zip(gaps, ways, strict=True):
+            gaps = np.empty((len(self._ways), runs, some.size), dtype=np.int64)
+            for gap, way in zip(gaps, self._ways, strict=True):
                 np.add(over, way.law.floors(self._bits, runs, some.size), out=gap)
-            rows, columns, cleared = self._state.judge(gaps)
-            found.append((rows, columns + start, cleared, gaps[cleared - 1, rows, columns]))
-        rows, indices, branches, over_by = (
-            np.concatenate(part) for part in zip(*found, strict=True)
-        )
-        order = np.lexsort((indices, rows))  # chunks come one after another, runs side by side
-        return Above(rows[order], indices[order], branches[order], over_by[order])
+            found.append(self._judge(gaps, np.arange(some.size), some.size, start))
+        return _together(found)
 
     @np.errstate(all="ignore")
     def take_sparse(self, values: Integers, places: Integers, size: int) -> Above:
@@ -185,31 +158,27 @@ class Sifting:
         Of the many that are 0 only those that clear a branch are drawn, so that time grows with
         the values and with what is above, and not with `size`.
         """
-        none = np.empty(0, dtype=np.int64)
-        found: list[tuple[Integers, ...]] = [(none, none, none, none)]
-        done = 0
-        while done < size and self.going:
+        found, done = [], 0
+        while done < size and self.going.any():
             length = min(self._stretch(), size - done)
             first, last = np.searchsorted(places, [done, done + length])
             if last - first > _WORDS_AT_ONCE:
                 last = first + _WORDS_AT_ONCE
                 length = int(places[last - 1]) + 1 - done
             gaps, at = self._events(values[first:last], places[first:last] - done, length)
-            rows, columns, cleared = self._state.judge(gaps, at, length)
-            found.append((rows, at[columns] + done, cleared, gaps[cleared - 1, rows, columns]))
+            found.append(self._judge(gaps, at, length, done))
             done += length
-        return Above(*map(np.concatenate, zip(*found, strict=True)))
+        return _together(found)
 
     def _stretch(self) -> int:
         """How many answers at 0 to look at together: so many that few of them clear a branch."""
         threshold = int(self._threshold[0])
-        likely = max(float(way.law.tail(way.margin + threshold)) for way in self._program.ways)
+        likely = max(float(way.law.tail(way.margin + threshold)) for way in self._ways)
         return int(min(max(_FEW / max(likely, 2.0**-60), _SHORTEST), 2.0**60))
 
     def _events(self, values: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
         """The gaps of all the values, and of the zeros that clear a branch; and their places."""
-        ways, threshold = self._program.ways, int(self._threshold[0])
-        margins = np.array([int(way.margin) for way in ways], dtype=np.int64)
+        ways, margins, threshold = self._ways, self._margins, int(self._threshold[0])
         zeros = length - values.size
         clear = []
         for way, margin in zip(ways, margins, strict=True):
@@ -230,43 +199,17 @@ class Sifting:
         order = np.argsort(at)
         return gaps[:, None, order], at[order]
 
-
-class _State:
-    """How far each run has come."""
-
-    def __init__(self, program: SparseVectorProgram, runs: int, max_answers: int | None) -> None:
-        self._units = np.array([way.units for way in program.ways], dtype=np.int64)
-        self._margins = np.array([way.margin for way in program.ways], dtype=np.int64)
-        self._limits = np.array(program.limits, dtype=np.int64)
-        self._most = np.iinfo(np.int64).max if max_answers is None else max_answers
-        self._found = np.zeros(runs, dtype=np.int64)
-        self.used = np.zeros(runs, dtype=np.int64)
-        self.processed = np.zeros(runs, dtype=np.int64)
-
-    @property
-    def going(self) -> NDArray[np.bool_]:
-        """Which runs still take answers."""
-        going: NDArray[np.bool_] = (self.used <= self._limits[0]) & (self._found < self._most)
-        return going
-
-    def judge(
-        self, gaps: Integers, places: Integers | None = None, size: int | None = None
-    ) -> tuple[Integers, Integers, Integers]:
-        """Take a chunk of answers: the runs and columns of those above, and their branches.
-
-        Where only some answers of a chunk of that size are given, they stand at `places`.
-        """
-        _, runs, columns_given = gaps.shape
-        places = np.arange(columns_given) if places is None else places
-        size = columns_given if size is None else size
+    def _judge(self, gaps: Integers, places: Integers, size: int, done: int) -> Above:
+        """Take `size` answers, after so many done: those above, of the ones given at `places`."""
+        runs = self.used.size
         clears = gaps >= self._margins[:, None, None]
         # Only answers that clear some branch can matter, and they are few.
         rows, columns = np.nonzero(clears.any(axis=0))
         clears = clears[:, rows, columns]
         starts = np.searchsorted(rows, np.arange(runs))  # where each run's answers begin
         branches = np.zeros(rows.size, dtype=np.int64)
-        end = np.where(self.going, size, 0)
-        ahead = self.going[rows]
+        going = self.going
+        ahead = going[rows]
         for live in range(len(self._units), 0, -1):
             hit = clears[:live].any(axis=0) & ahead
             branch = np.where(hit, clears[:live].argmax(axis=0) + 1, 0)
@@ -278,12 +221,20 @@ class _State:
             self.used += _totals(charge * final, rows, runs)
             self._found += _totals(hit & final, rows, runs)
             ahead &= ~final
-        stopped = ~self.going
-        last = np.full(runs, -1, dtype=np.int64)
         above = branches > 0
-        np.maximum.at(last, rows[above], places[columns[above]])
-        self.processed += np.where(stopped & (last >= 0), last + 1, end)
-        return rows[above], columns[above], branches[above]
+        rows, columns, branches = rows[above], columns[above], branches[above]
+        last = np.full(runs, -1, dtype=np.int64)
+        np.maximum.at(last, rows, places[columns])
+        ended = ~self.going & (last >= 0)
+        self.processed += np.where(ended, last + 1, size * going)
+        return Above(rows, places[columns] + done, branches, gaps[branches - 1, rows, columns])
+
+
+def _together(found: Iterable[Above]) -> Above:
+    """What chunks brought one after another, run by run."""
+    parts = [np.concatenate(part) for part in zip(_NOTHING, *found, strict=True)]
+    order = np.lexsort((parts[1], parts[0]))
+    return Above(*(part[order] for part in parts))
 
 
 def _running(values: Integers, starts: Integers, rows: Integers) -> Integers:
