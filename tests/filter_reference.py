@@ -1,7 +1,8 @@
 """What filters mean, in plain Python: a second opinion on every row, and tables to have it on.
 
-A condition is a nested tuple: ("compare", column, sign, literals), ("not", part), ("and", parts) or
-("or", parts). Literals are as they are spelled.
+A condition is a nested tuple: ("compare", column, sign, literals), ("day", form, sign, literals)
+for the column of dates in text, ("not", part), ("and", parts) or ("or", parts). Literals are as
+they are spelled.
 """
 
 import math
@@ -35,8 +36,44 @@ _COMPARE = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-EQUALS = ("=", "!=", "in", "not in")
-SIGNS = (*_COMPARE, "in", "not in")
+EQUALS = ("=", "!=", "in", "not in", "is null", "is not null")
+SIGNS = (*_COMPARE, *EQUALS[2:], "between", "not between")
+PUNCTUATION = "!\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~ "
+PATTERNS = [
+    "%",
+    "",
+    "_",
+    "__",
+    "a%",
+    "%a",
+    "%1%0%",
+    "1_",
+    r"\%s",
+    r"%\\slash",
+    r"a\_",
+    "%\n",
+    "$_",
+    "é",
+]
+PATTERNS += ["_\u0301", "%'%", "10", "%.%", "[a-z]", "(?i)A", "^a", "a$", "{x}", "%e%", "\t", "._"]
+PATTERNS += [PUNCTUATION.replace("\\", r"\\").replace("_", r"\_"), "\U0001f350"]
+FORMS = ["DD.MM.YYYY", "YYYY-MM-DD", "DD.MM.YYYY hh:mm", "MM/DD/YYYY", "YYYYMMDD", "DD$(MM)\\ YYYY"]
+_DAYS = ["2024-02-29", "2023-03-01", "0001-01-01", "9999-12-31", "2000-02-29", "1900-02-28"]
+_DATED = ["29.02.2024", "29.02.2023", "29.02.1900", "29.02.2000", "31.04.2024", "30.04.2024"]
+_DATED += ["31.12.9999", "01.01.0001", "01.01.0000", "29.02.0000", "00.01.2024", "01.13.2024"]
+_DATED += [
+    "1.2.2024",
+    "01.02.24",
+    "01.02.2024\n",
+    " 01.02.2024",
+    "01-02-2024",
+    "0１.02.2024",
+    "",
+    "x",
+]
+_DATED += ["2024-02-29", "2023-02-29", "31.01.2024 12:00", "31.01.2024 99:99", "01.02.2024 1:00"]
+_DATED += ["02/29/2024", "29/02/2024", "20240229", "20230229", "29$(02)\\ 2024", "29.02.2024 "]
+_DATED += ["32.01.2024", "31.06.2024", "30.02.2024", "28.02.1900", "01.03.2023", "٢٩.02.2024"]
 
 _TEXTS = [
     "10",
@@ -107,6 +144,7 @@ _TEXTS += [
     "9007199254740993",
     "a ",
     "$1",
+    PUNCTUATION,
     "{x}",
 ]
 
@@ -192,6 +230,7 @@ COLUMNS: dict[str, tuple[Any, list[Any], list[str]]] = {
         NUMBERS,
     ),
     "text": (pyarrow.string(), _TEXTS, []),
+    "dated": (pyarrow.string(), _DATED, []),
     "flag": (pyarrow.bool_(), [True, False], ["true", "False", "TRUE"]),
     "day": (
         pyarrow.date32(),
@@ -211,6 +250,8 @@ COLUMNS: dict[str, tuple[Any, list[Any], list[str]]] = {
 def literals_of(name: str) -> list[str]:
     """Literals for a column as they are spelled in a filter."""
     kind, _, literals = COLUMNS[name]
+    if name == "dated":
+        return [*map(quoted, _DAYS)]
     if name == "text":
         return [*map(quoted, _TEXTS), *NUMBERS, "true", "false"]
     return [*map(quoted, literals)] if pyarrow.types.is_temporal(kind) else literals
@@ -229,14 +270,57 @@ def matches(condition: Condition, row: dict[str, Any]) -> bool:
     if word in ("and", "or"):
         return (all if word == "and" else any)(matches(part, row) for part in rest[0])
     column, sign, literals = rest
+    value = row["dated" if word == "day" else column]
+    if word == "day":
+        column, value = "day", _dated(value, column)
+    if value is None or value != value:
+        return bool(sign == "is null")
+    if "null" in sign:
+        return bool(sign == "is not null")
+    if "like" in sign:
+        is_like = _is_like(value, literals[0][1:-1].replace("''", "'"))
+        return is_like == (sign == "like")
+    if "between" in sign:
+        low, high = literals
+        if sign == "between":
+            return _compares(column, value, ">=", low) and _compares(column, value, "<=", high)
+        return _compares(column, value, "<", low) or _compares(column, value, ">", high)
     sign = {"in": "=", "not in": "!="}.get(sign, sign)
-    found = [_compares(column, row[column], sign, literal) for literal in literals]
+    found = [_compares(column, value, sign, literal) for literal in literals]
     return all(found) if sign == "!=" else any(found)
 
 
-def _compares(column: str, value: Any, sign: str, spelled: str) -> bool:
-    if value is None:
+def _dated(text: str | None, form: str) -> date | None:
+    """The day that a text states: letter by letter as the form says."""
+    if text is None or len(text) != len(form):
+        return None
+    digits: dict[str, str] = {}
+    for own, letter in zip(text, form, strict=True):
+        if letter in "YMDhms":
+            digits[letter] = digits.get(letter, "") + own
+        elif own != letter:
+            return None
+    if not all(each.isascii() and each.isdigit() for each in digits.values()):
+        return None
+    try:
+        return date(int(digits["Y"]), int(digits["M"]), int(digits["D"]))
+    except ValueError:
+        return None
+
+
+def _is_like(text: str, pattern: str) -> bool:
+    if not pattern:
+        return not text
+    if pattern[0] == "%":
+        return any(_is_like(text[at:], pattern[1:]) for at in range(len(text) + 1))
+    if pattern[0] == "\\":
+        return text[:1] == pattern[1] and _is_like(text[1:], pattern[2:])
+    if not text or pattern[0] not in ("_", text[0]):
         return False
+    return _is_like(text[1:], pattern[1:])
+
+
+def _compares(column: str, value: Any, sign: str, spelled: str) -> bool:
     own, literal = _pair(column, value, spelled)
     if own is None or own != own:
         return False
@@ -305,9 +389,24 @@ def single_comparisons() -> list[Condition]:
             is_truth = literal.lower() in ("true", "false")
             signs = EQUALS if is_truth else SIGNS
             sign = signs[place % len(signs)]
-            found += [("compare", name, sign, [literal])]
-            found += [("not", ("compare", name, signs[(place + 3) % len(signs)], [literal]))]
+            form = FORMS[place % len(FORMS)]
+            first = ("day", form) if name == "dated" else ("compare", name)
+            found += [(*first, sign, _stated(sign, literal))]
+            other = signs[(place + 3) % len(signs)]
+            found += [("not", (*first, other, _stated(other, literal)))]
+    for sign in ("is null", "is not null"):
+        found += [("compare", name, sign, []) for name in COLUMNS]
+    for form in FORMS:
+        found += [("day", form, sign, _stated(sign, quoted(_DAYS[0]))) for sign in SIGNS]
+    for place, pattern in enumerate(PATTERNS):
+        sign = ("like", "not like")[place % 2]
+        found += [("compare", "text", sign, [quoted(pattern)])]
     return found
+
+
+def _stated(sign: str, literal: str) -> list[str]:
+    """As many literals as a sign needs."""
+    return [] if "null" in sign else [literal, literal] if "between" in sign else [literal]
 
 
 def spelled(condition: Condition) -> str:
@@ -318,10 +417,10 @@ def spelled(condition: Condition) -> str:
     if word in ("and", "or"):
         return f" {word} ".join(f"({spelled(part)})" for part in rest[0])
     column, sign, literals = rest
-    name = '"' + column + '"'
-    return (
-        f"{name} {sign} ({', '.join(literals)})" if "in" in sign else f"{name} {sign} {literals[0]}"
-    )
+    name = f'day("dated", {quoted(column)})' if word == "day" else f'"{column}"'
+    if sign in ("in", "not in"):
+        return f"{name} {sign} ({', '.join(literals)})"
+    return f"{name} {sign} {' and '.join(literals)}"
 
 
 def kept_rows(native: Any, texts: list[str]) -> list[list[int]]:

@@ -30,7 +30,7 @@ from dpgap.question import (
 )
 
 READ_WITH_THE_TABLE = {"domain", "groups", "fresh"}
-OF_A_SESSION = {"unit", "item", "neighbours"}
+OF_A_SESSION = {"unit", "item", "neighbours", "encoding", "decimal"}
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -81,6 +81,8 @@ def test_what_bounds_a_unit_is_a_part_of_the_identity_unless_it_has_its_default(
         "groups_digest": "cd",
         "where": Filter("paid > 1"),
         "unknown": True,
+        "encoding": "latin-1",
+        "decimal": ",",
         **dict.fromkeys(("by", "sum"), "paid"),
         **dict.fromkeys(("max_items", "max_groups"), 7),
         **dict.fromkeys(("at_most", "at_least", "step"), Fraction(1, 7)),

@@ -20,7 +20,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, replace
+from datetime import date
 from decimal import Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -87,6 +89,10 @@ HISTOGRAM = "histogram"
 """What may be asked for as well, where a unit has a bounded reach."""
 ABOVE_METHODS = ("best", "paper")
 
+ENCODINGS = ("utf-8", "latin-1", "cp1252", "utf-16")
+"""How the text of a CSV file may be encoded."""
+DECIMALS = (".", ",")
+
 WHAT_MAX_GROUPS_MEANS = (
     "in how many groups a unit counts at most. 1 means that each unit counts in one group only, "
     "drawn at random, so that counts may be too low where units are in several; 2 divides ε by two"
@@ -110,12 +116,20 @@ _FINEST, _COARSEST = Fraction(1, 10**9), Fraction(10**9)
 #     either     = both { "or" both }
 #     both       = single { "and" single }
 #     single     = "not" single | "(" either ")" | comparison
-#     comparison = column sign literal | column [ "not" ] "in" "(" literal { "," literal } ")"
+#     comparison = subject sign literal
+#                | subject [ "not" ] "in" "(" literal { "," literal } ")"
+#                | subject [ "not" ] "between" literal "and" literal
+#                | column [ "not" ] "like" text
+#                | subject "is" [ "not" ] "null"
+#     subject    = column | "day" "(" column "," form ")"
 #     sign       = "=" | "==" | "!=" | "<>" | "<" | "<=" | ">" | ">="
 #     column     = a bare name, or one in double quotes, in which "" is a quote
 #     literal    = a number, 'text' in which '' is a quote, true or false
+#     form       = 'text' that says how dates are written, such as 'DD.MM.YYYY'
 #
-# Keywords may be written in any case. What filters mean, row by row, is in `dpgap.data.filtering`.
+# Keywords may be written in any case. Only "and", "or", "not", "in", "true" and "false" cannot be
+# the bare name of a column. "a between 1 and 2" is read as "a >= 1 and a <= 2". What filters mean,
+# row by row, is in `dpgap.data.filtering`.
 
 
 Literal: TypeAlias = "Decimal | str | bool"
@@ -142,19 +156,30 @@ _TOKEN = re.compile(
 )
 
 _A_COLUMN = "a column"
-_A_COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, not in)"
+_A_COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, between, like, is null)"
 _A_LITERAL = "a number, 'text', true or false"
+_A_FORM = (
+    "the form of dates must have DD, MM and YYYY once each, as in 'DD.MM.YYYY' or 'YYYY-MM-DD "
+    "hh:mm:ss'; years of two digits are not read"
+)
+_PART_OF_FORM = re.compile("YYYY|MM|DD|hh|mm|ss|.", re.DOTALL)
+_LONGEST_FORM = 40
+_ISO_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_LIKE = re.compile(r"(?:[^\\]|\\[%_\\])*+")
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A column and what it is compared with: one literal, or for "in" and "not in" several."""
+    """A column and what it is compared with: one literal; several for "in", none for "is null"."""
 
     column: str
     sign: str
     literals: tuple[Literal, ...]
     at: int
     """Where it stands in the text."""
+    form: str | None = None
+    """How the dates are written that are read from the column's text; None to compare it as it is.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +232,7 @@ def read_filter(text: str) -> Filter:
     "Country = 'CH' and amount >= 10"
     >>> read_filter("country = 'CH' and amount")
     Traceback (most recent call last):
-    ValueError: where: at character 26, expected a comparison (=, !=, <, <=, >, >=, in, not in) after 'amount'
+    ValueError: where: at character 26, expected a comparison (=, !=, <, <=, >, >=, in, between, like, is null) after 'amount'
       country = 'CH' and amount
                                ^
     """  # noqa: E501 (an error in one line)
@@ -313,18 +338,60 @@ class _Reader:
         self._depth -= 1
         return clause
 
-    def _comparison(self) -> Comparison:
-        at, column = self._next.at, self._column()
+    def _comparison(self) -> Clause:
+        at, (column, form) = self._next.at, self._subject()
+
+        def compared(sign: str, *literals: Literal) -> Comparison:
+            if form is not None and not all(map(_is_day, literals)):
+                raise _error(self._text, at, "day(…) is compared with days such as '2024-01-31'")
+            return Comparison(column, sign, literals, at, form)
+
         if self._next.kind == "sign":
             sign = _SIGNS[self._take().text]
-            literals = [self._literal()]
-        else:
-            sign = "not in" if self._takes("not") else "in"
-            self._require("in", _A_COMPARISON if sign == "in" else "in")
-            literals = self._list()
-        if sign in ORDERS and isinstance(literals[0], bool):
+            literal = self._literal()
+            self._require_order(at, sign, literal)
+            return compared(sign, literal)
+        if self._takes("is"):
+            is_not = self._takes("not")
+            self._require("null", "null" if is_not else "null, or not null")
+            return compared("is not null" if is_not else "is null")
+        is_not = self._takes("not")
+        if self._takes("between"):
+            low = self._literal()
+            self._require("and", "and")
+            high = self._literal()
+            self._require_order(at, "between", low, high)
+            if is_not:
+                return Joined("or", (compared("<", low), compared(">", high)))
+            return Joined("and", (compared(">=", low), compared("<=", high)))
+        if self._takes("like"):
+            pattern_at, pattern = self._next.at, self._literal()
+            if form is not None or not isinstance(pattern, str):
+                raise _error(self._text, at, "like compares a column with text, as in a like 'x%'")
+            if not _LIKE.fullmatch(pattern):
+                raise _error(self._text, pattern_at, r"write \\ for one \, and \% or \_ for % or _")
+            return compared("not like" if is_not else "like", pattern)
+        self._require("in", "in, between or like" if is_not else _A_COMPARISON)
+        return compared("not in" if is_not else "in", *self._list())
+
+    def _require_order(self, at: int, sign: str, *literals: Literal) -> None:
+        if sign in (*ORDERS, "between") and isinstance(literals[0], bool):
             raise _error(self._text, at, f"true and false have no order: use = or !=, not {sign}")
-        return Comparison(column, sign, tuple(literals), at)
+        if type(literals[0]) is not type(literals[-1]):
+            raise _error(self._text, at, "between needs two numbers, or two texts")
+
+    def _subject(self) -> tuple[str, str | None]:
+        """A column, and the form of its dates where it stands in day(…)."""
+        is_bare, column = self._next.kind == "word", self._column()
+        if not (is_bare and column.lower() == "day" and self._takes("(")):
+            return column, None
+        column = self._column()
+        self._require(",", ", and the form of its dates, as in day(column, 'DD.MM.YYYY')")
+        at, form = self._next.at, self._literal()
+        if not isinstance(form, str) or not is_form(form):
+            raise _error(self._text, at, _A_FORM)
+        self._require(")", ")")
+        return column, form
 
     def _column(self) -> str:
         if self._next.kind == "name":
@@ -368,7 +435,7 @@ class _Reader:
         return self._last
 
     def _takes(self, keyword: str) -> bool:
-        if self._next.keyword != keyword:
+        if self._next.kind not in ("word", "mark") or self._next.text.lower() != keyword:
             return False
         self._take()
         return True
@@ -380,6 +447,30 @@ class _Reader:
     def _expected(self, what: str, hint: str = "") -> ValueError:
         after = f" after {self._last.text[:_SHOWN]!r}" if self._last else ""
         return _error(self._text, self._next.at, f"expected {what}{after}{hint}")
+
+
+def parts_of_form(form: str) -> list[str]:
+    """The parts of a form of dates: what stands for digits, and the characters between.
+
+    >>> parts_of_form("DD.MM.YYYY")
+    ['DD', '.', 'MM', '.', 'YYYY']
+    """
+    return _PART_OF_FORM.findall(form)
+
+
+def is_form(form: str) -> bool:
+    """Whether a text is the form of a date: DD, MM and YYYY once each, and nothing half of it."""
+    parts = parts_of_form(form)
+    is_whole = all(parts.count(each) == 1 for each in ("DD", "MM", "YYYY"))
+    return is_whole and len(form) <= _LONGEST_FORM and not {*"DMYhms"} & {*parts}
+
+
+def _is_day(literal: Literal) -> bool:
+    if not (isinstance(literal, str) and _ISO_DAY.fullmatch(literal)):
+        return False
+    with suppress(ValueError):
+        return bool(date.fromisoformat(literal))
+    return False
 
 
 def _number(token: _Token, text: str) -> Decimal:
@@ -407,9 +498,12 @@ def _error(text: str, at: int, why: str) -> ValueError:
 def _written(clause: Clause) -> str:
     """A clause in its one spelling, with no more parentheses than it needs."""
     if isinstance(clause, Comparison):
+        subject = _name(clause.column)
+        if clause.form is not None:
+            subject = f"day({subject}, {_literal_text(clause.form)})"
         literals = ", ".join(map(_literal_text, clause.literals))
         is_list = clause.sign in ("in", "not in")
-        return f"{_name(clause.column)} {clause.sign} {f'({literals})' if is_list else literals}"
+        return f"{subject} {clause.sign} {f'({literals})' if is_list else literals}".rstrip(" ")
     if isinstance(clause, Negation):
         return f"not {_within(clause.part)}"
     # "and" binds closer than "or", and parts that are joined by the same word are one clause.
@@ -465,6 +559,15 @@ def _text(name: str, value: object, what: str = "text") -> str:
 _column = functools.partial(_text, what="the name of a column")
 
 
+def _one_of(words: Sequence[str]) -> Callable[[str, object], str]:
+    def read(name: str, value: object) -> str:
+        if value not in words:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, not {value!r}")
+        return str(value)
+
+    return read
+
+
 def _chance(name: str, value: object) -> Fraction:
     chance = rational(name, value)
     if not 0 <= chance < 1:
@@ -483,11 +586,20 @@ class Whose(TypedDict, total=False):
     neighbours
         What privacy hides: "add-or-remove" that a unit is there at all; "replace", which of two
         units it is, for twice the noise.
+    encoding
+        How the text of a CSV file is encoded, unless it is UTF-8: "latin-1", "cp1252" or "utf-16".
+        If it is stated, "utf-8" too, text that cannot be decoded is no value in its field.
+        Otherwise such a file is refused.
+    decimal
+        The decimal mark of numbers in the text of a file: "." or ",". With ",", 1.234,56 and
+        1 234,56 are numbers.
     """
 
     unit: Annotated[str | None, Keyword(_column)]
     item: Annotated[str | None, Keyword(_column)]
     neighbours: Annotated[str | None, Keyword(Neighbours.read, "add-or-remove")]
+    encoding: Annotated[str | None, Keyword(_one_of(ENCODINGS))]
+    decimal: Annotated[str, Keyword(_one_of(DECIMALS), ".")]
 
 
 class Bounds(TypedDict, total=False):
@@ -517,14 +629,16 @@ class Bounds(TypedDict, total=False):
         With `sum`: what each row's amount is rounded to.
     where
         Which rows count, such as "country = 'CH' and amount >= 10". It has columns, numbers,
-        'text', = != < <= > >=, in (…), and, or, not.
+        'text', = != < <= > >=, in (…), between, like, is null, and, or, not; and for dates in text
+        "day(ordered, 'DD.MM.YYYY') >= '2024-01-31'".
     """
 
     domain: Annotated[
         "DomainLike | None",
         Keyword(
-            option="The public items: items.txt, table.parquet:column, 0..16469; in a database "
-            "also table:column. Without it: whatever there is, with --delta and --max-items."
+            option="The public items: A,B or items.txt, table.parquet:column, 0..16469; in a "
+            "database also table:column. Without it: whatever there is, with --delta and "
+            "--max-items."
         ),
     ]
     max_items: Annotated[int | None, Keyword(positive_integer)]
@@ -781,6 +895,10 @@ class Question:
     """Whether the items are those present, which nobody listed."""
     sum_of_text: Annotated[bool, Held(("flag",))] = False
     """Whether the column that is added up is text, by the schema."""
+    encoding: Annotated[str | None, Held(("word", *ENCODINGS), is_bound=True)] = None
+    """How the text of a CSV file is encoded; None for UTF-8 without exceptions."""
+    decimal: Annotated[str, Held(("word", *DECIMALS), is_bound=True)] = "."
+    """The decimal mark of numbers in text."""
     address: str | None = None
     """Where the table is, spelt the same however it was given, without any password."""
     columns: tuple[tuple[str, str], ...] = ()
@@ -946,10 +1064,11 @@ class Question:
     def doubts(self) -> Iterator[str]:
         """Why released totals may be near 0, whatever the true ones are."""
         if self.sum_of_text:
+            odd = "'$16.48'" if self.decimal == "," else "'16,48' or '$16.48'"
+            comma = "" if self.decimal == "," else " For '16,48' in a file state decimal ','."
             yield printable(
-                "Amounts such as '16,48' or '$16.48' are not numbers as written. If column "
-                f"{self.sum!r} has such text, it counts as nothing: see to that before you "
-                "spend more ε."
+                f"Amounts such as {odd} are not numbers as written. If column {self.sum!r} has "
+                f"such text, it counts as nothing: see to that before you spend more ε.{comma}"
             )
 
     def doubts_of_names(self) -> Iterator[str]:

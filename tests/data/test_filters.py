@@ -29,6 +29,21 @@ from dpgap.question import read_filter
         ("größe = 'ä'", "größe = 'ä'"),
         ("not not a = 1", "not not a = 1"),
         ("a = ' AND  b==1 '", "a = ' AND  b==1 '"),
+        ("a Between 1 AND 2 and b=3", "a >= 1 and a <= 2 and b = 3"),
+        ("not a between 1 and 2", "not (a >= 1 and a <= 2)"),
+        ("a not between 'x' and 'y' or b=3", "a < 'x' or a > 'y' or b = 3"),
+        ("(a)is NULL".replace("(a)", '"a"'), "a is null"),
+        ("A IS NOT NULL or like is null", "A is not null or like is null"),
+        (r"a LIKE '5\%_''%'", r"a like '5\%_''%'"),
+        ("between between 1 and 2", "between >= 1 and between <= 2"),
+        ("a not LIKE''", "a not like ''"),
+        ("Day(\"b c\",'DD.MM.YYYY')>='2024-01-31'", "day(\"b c\", 'DD.MM.YYYY') >= '2024-01-31'"),
+        (
+            "day(a, 'YYYY''MM DD') between '2024-01-31' and '2024-02-01'",
+            "day(a, 'YYYY''MM DD') >= '2024-01-31' and day(a, 'YYYY''MM DD') <= '2024-02-01'",
+        ),
+        ("day = '2024-01-31' and \"day\" is null", "day = '2024-01-31' and day is null"),
+        ("day(day, 'DDMMYYYY') is null", "day(day, 'DDMMYYYY') is null"),
     ],
 )
 def test_every_spelling_of_a_filter_has_one_text(text: str, canonical: str) -> None:
@@ -62,7 +77,8 @@ def test_a_filter_names_its_columns_once_each_and_can_be_kept() -> None:
     assert repr(read) == f"Filter(text={read.text!r}, columns=('b', 'a b'))"
 
 
-COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, not in)"
+COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, between, like, is null)"
+FORM = "the form of dates must have DD, MM and YYYY once each"
 LITERAL = "a number, 'text', true or false"
 
 
@@ -72,8 +88,23 @@ LITERAL = "a number, 'text', true or false"
         ("", 1, "expected a column"),
         ("a", 2, f"expected {COMPARISON} after 'a'"),
         ("country = 'CH' and amount", 26, f"expected {COMPARISON} after 'amount'"),
-        ("a like 'x'", 3, f"expected {COMPARISON} after 'a'"),
-        ("a is null", 3, f"expected {COMPARISON} after 'a'"),
+        ("a likes 'x'", 3, f"expected {COMPARISON} after 'a'"),
+        ("a like 3", 1, "like compares a column with text"),
+        (r"a like 'x\y'", 8, r"write \\ for one \, and \% or \_ for % or _"),
+        ("a is 3", 6, "expected null, or not null after 'is'"),
+        ("a is not 3", 10, "expected null after 'not'"),
+        ("a between 1 or 2", 13, "expected and after '1'"),
+        ("a between 1 and 'x'", 1, "between needs two numbers, or two texts"),
+        ("a between true and false", 1, "no order: use = or !=, not between"),
+        ("day(a) = 'x'", 6, "expected , and the form of its dates"),
+        ("day(a, 'DD.MM.YY') = '2024-01-31'", 8, FORM),
+        ("day(a, 'D.M.YYYY') = '2024-01-31'", 8, FORM),
+        ("day(a, 'DD.DD.MM.YYYY') = '2024-01-31'", 8, FORM),
+        ("day(a, 3) = '2024-01-31'", 8, FORM),
+        ("day(a, 'DD.MM.YYYY') = '31.01.2024'", 1, "is compared with days such as '2024-01-31'"),
+        ("day(a, 'DD.MM.YYYY') = '2023-02-29'", 1, "is compared with days such as '2024-01-31'"),
+        ("day(a, 'DD.MM.YYYY') > 3", 1, "is compared with days such as '2024-01-31'"),
+        ("day(a, 'DD.MM.YYYY') like 'x'", 1, "like compares a column with text"),
         ("a =", 4, f"expected {LITERAL} after '='"),
         ("a = and", 5, f"expected {LITERAL} after '='"),
         ("a >> 1", 4, f"expected {LITERAL} after '>'"),
@@ -89,7 +120,7 @@ LITERAL = "a number, 'text', true or false"
         ("a in ()", 7, f"expected {LITERAL} after '('"),
         ("a in (1 2)", 9, "expected , or ) after '1'"),
         ("a in (1, 'x')", 10, "a list must hold numbers only"),
-        ("a not 1", 7, "expected in after 'not'"),
+        ("a not 1", 7, "expected in, between or like after 'not'"),
         ("a = 'x", 5, "a text begins and does not end"),
         ("a = 'x''", 5, "a text begins and does not end"),
         ('"a = 1', 1, "a name begins and does not end"),

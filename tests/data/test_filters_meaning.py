@@ -27,12 +27,15 @@ from dpgap.question import read_filter
 from filter_reference import (
     COLUMNS,
     EQUALS,
+    FORMS,
+    PATTERNS,
     SIGNS,
     Condition,
     arrow_table,
     kept_rows,
     literals_of,
     matches,
+    quoted,
     rich_rows,
     single_comparisons,
     spelled,
@@ -104,10 +107,17 @@ def comparisons(draw: st.DrawFn) -> Condition:
     first = draw(literal)
     is_truth = first.lower() in ("true", "false")
     sign = draw(st.sampled_from(EQUALS if is_truth else SIGNS))
-    literals = [first]
+    literals = [] if "null" in sign else [first]
+    same = literal.filter(lambda each: _kind_of(each) == _kind_of(first))
     if sign in ("in", "not in"):
-        kind = _kind_of(first)
-        literals += draw(st.lists(literal.filter(lambda each: _kind_of(each) == kind), max_size=3))
+        literals += draw(st.lists(same, max_size=3))
+    elif "between" in sign:
+        literals.append(draw(same))
+    if name == "dated":
+        return "day", draw(st.sampled_from(FORMS)), sign, literals
+    if name == "text" and draw(st.integers(0, 3)) == 0:
+        sign = draw(st.sampled_from(["like", "not like"]))
+        literals = [quoted(draw(st.sampled_from(PATTERNS)))]
     return "compare", name, sign, literals
 
 
@@ -287,6 +297,12 @@ def test_hundreds_of_parts_are_no_problem(home: str, tmp_path: Path) -> None:
 REFUSED = {
     "nobody = 1": "at character 1, there is no column 'nobody' in the table",
     "id = 1 and Text = 'x'": "at character 12, there is no column 'Text' in the table",
+    "nobdy is null": "at character 1, there is no column 'nobdy' in the table; it has ",
+    "id = 1 and txt = 'x'": "there is no column 'txt' in the table (did you mean text?); it has ",
+    "id like '1%'": "column 'id' must be text for day(…) and like",
+    "day(day, 'DD.MM.YYYY') = '2024-01-31'": "column 'day' must be text for day(…) and like",
+    "many is null": "column 'many' cannot be compared",
+    "id between '1' and '2'": "column 'id' holds numbers: write 1 without quotes",
     "id = '10'": "column 'id' holds numbers: write 10 without quotes",
     "float in ('a')": "column 'float' holds numbers: write one without quotes",
     "price = true": "column 'price' holds numbers: write one without quotes",
@@ -366,8 +382,10 @@ def _differs(home: str, folder: Path) -> bool:
 
 def test_a_not_of_three_values_is_caught(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def compare(self: Reading, sign: str, literals: tuple[Any, ...]) -> nw.Expr:
-        if sign in ("!=", "not in"):
-            return ~self.compare("in", literals)
+        if not literals:
+            return self.present if sign == "is not null" else ~self.present
+        if sign in query.NEGATED:
+            return ~self.compare(query.NEGATED[sign], literals)
         return query.joined(
             operator.or_, [self._test("=" if sign == "in" else sign, each) for each in literals]
         )
@@ -396,10 +414,25 @@ def test_nan_that_is_not_guarded_against_is_caught(
     assert _found(HOMES[home](table, tmp_path), "float > 3") == [[1, 2]]
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("_REAL_DAY", "^[0-9]{4}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$"),
+        ("_WILD", {"%": ".*"}),
+        ("_WILD", {"%": "[^\n]*", "_": "."}),
+    ],
+)
+def test_days_that_no_calendar_has_and_wrong_wildcards_are_caught(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, wrong: Any
+) -> None:
+    monkeypatch.setattr(query, name, wrong)
+    assert _differs("Polars", tmp_path)
+
+
 def test_numbers_in_text_that_are_compared_as_text_are_caught(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def number_in(text: nw.Expr, _: nw.Implementation) -> nw.Expr:
+    def number_in(text: nw.Expr, *_: Any) -> nw.Expr:
         return text
 
     def numbers_in_text(text: nw.Expr) -> Reading:

@@ -33,6 +33,7 @@ PRESENT = {"small": 15, "many": 1090, "wide": 20, "huge": 20}
 GROUPS = ("ch", "de", "žluť", "7")
 """The public groups of wide tables."""
 _LANDS = (*GROUPS, "ch", "elsewhere", None)
+_DATES = ("01.02.2024", "31.02.2024", "29.02.2023", "00.00.0000", "1.2.2024", "01.02.2024\n")
 _PAID = (0.1, 0.29, 2.5, 1.005, -3.0, 40.0, 0.004, 7.0, math.nan, None)
 
 
@@ -141,7 +142,7 @@ def _amount(paid: float | None, kind: str) -> Any:
 
 
 def _odd_land(rng: Random) -> Any:
-    return rng.choice([*_LANDS, *_LANDS, *TEXTS, *(twist("ch") for twist in TWISTS)])
+    return rng.choice([*_LANDS, *_LANDS, *_DATES, *TEXTS, *(twist("ch") for twist in TWISTS)])
 
 
 def _odd_amount(rng: Random, kind: str) -> Any:

@@ -99,6 +99,21 @@ def odd_csv(rng: Random, items: list[Any]) -> Line:
     return _one_of(rng, records, malformed)
 
 
+def odd_european(rng: Random, items: list[Any]) -> Line:
+    """The same, or a record with what cannot be decoded; here it is a letter of no encoding."""
+    item = rng.choice([each for each in items if not set(str(each)) & set('\r\n",')] or ["fig"])
+    odd = [
+        f"odd {MARK},\udc81,{item}",
+        f"odd \udc81{MARK},{item},{item}",
+        f'"{MARK}","{item}\udc81","\udc81"',
+        f"\udc81,\udc81,\udc81{MARK}",
+        f"odd {MARK},{item},\ufdd0-\udc81",
+        f"\ufdd0+{MARK},{item},\ufdd0",
+        f"odd {MARK},{item},{chr(0xDC81) * 10**5}",
+    ]
+    return (rng.choice(odd), False) if rng.random() < 0.6 else odd_csv(rng, items)
+
+
 def odd_fimi(rng: Random, items: list[Any]) -> Line:
     """A line of a FIMI file."""
     a, b = rng.choice(items), rng.choice(items)

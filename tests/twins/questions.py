@@ -16,6 +16,7 @@ EPSILON = 400
 SEVERAL = 4
 SHORT = ("list", "small", "table", "file", "without case")
 LONG = ("wide", "huge")
+_OF_A_FILE = ("encoding", "decimal")
 
 
 class Question(NamedTuple):
@@ -55,12 +56,15 @@ def _bare(mechanism: Any, domains: Sequence[str] = SHORT) -> Question:
 def _in_a_session(asked: dict[str, Any], pays: Any) -> Any:
     stated = {name: value for name, value in asked.items() if name != "item"}
     table, unit = stated.pop("table"), stated.pop("unit", None)
-    session = dpgap.Session(table, unit=unit, account=pays)
+    of_file = {name: stated.pop(name) for name in _OF_A_FILE if name in stated}
+    session = dpgap.Session(table, unit=unit, account=pays, **of_file)
     return session.top_k(asked.get("item"), k=SEVERAL, epsilon=EPSILON, **stated)
 
 
 def _count(asked: dict[str, Any], pays: Any) -> Any:
-    return dpgap.count(asked["table"], unit=asked.get("unit"), epsilon=EPSILON, account=pays)
+    of_file = {name: asked[name] for name in _OF_A_FILE if name in asked}
+    unit = asked.get("unit")
+    return dpgap.count(asked["table"], unit=unit, epsilon=EPSILON, account=pays, **of_file)
 
 
 def _total(asked: dict[str, Any], pays: Any) -> Any:
@@ -118,9 +122,13 @@ _KEYWORDS: dict[str, dict[str, Any]] = {
     "by": {"by": "land", "groups": list(GROUPS), "max_groups": 1},
     "by-two": {"by": "land", "groups": list(GROUPS), "max_groups": 2},
     "where": {"where": "land = 'ch' or paid > 7"},
+    "text": {
+        "where": "land like '_h%' or paid is null or paid between 1 and 8"
+        " or day(land, 'DD.MM.YYYY') >= '2024-01-31'"
+    },
     "unknown": {"domain": None, "max_items": 2},
 }
-_EXCLUDE = {("sum", "signed"), ("by", "by-two")}
+_EXCLUDE = {("sum", "signed"), ("by", "by-two"), ("where", "text")}
 
 
 def _bounded(*names: str) -> tuple[str, Question]:

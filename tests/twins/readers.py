@@ -4,6 +4,7 @@ A reader states the kinds of columns and of domains that it knows. `load` gives 
 hand to `dpgap.counts`: the table, the names of its columns and the domain.
 """
 
+import codecs
 import csv
 import gzip
 import json
@@ -24,7 +25,7 @@ import pyarrow
 import pyarrow.parquet
 
 from twins.neighbours import RANGES, Raw, Row, Twins, make_twins, widen
-from twins.odd_lines import odd_csv, odd_fimi, odd_json
+from twins.odd_lines import odd_csv, odd_european, odd_fimi, odd_json
 from twins.odd_values import OBJECTS, same_in_other_words
 
 _ARROW = {
@@ -153,6 +154,37 @@ class Csv(Reader):
 
 def _quoted(text: str) -> str:
     return text if text.isalnum() else '"' + text.replace('"', '""') + '"'
+
+
+class European(Csv):
+    """Other encodings, a decimal comma, and what no encoding can tell."""
+
+    odd_lines = staticmethod(odd_european)
+    encodings = (("latin-1", "cp1252"), ("utf-8", "utf-8"), ("utf-16", "utf-16-le"))
+
+    def load(self, twins: Twins, rows: list[Row]) -> dict[str, Any]:
+        stated = {"encoding": self.encodings[twins.look % 3][0], "decimal": ","}
+        return super().load(twins, rows) | stated
+
+    def _line(self, row: Row) -> str:
+        if len(row) == 4 and isinstance(row[3], str):
+            row = (*row[:3], row[3].replace(".", ","))
+        return super()._line(row)
+
+    def _write(self, ending: str, lines: list[str], look: int) -> Path:
+        text, path = "\n".join(lines) + "\n", self._path(ending)
+        path.write_bytes(text.encode(self.encodings[look % 3][1], "undecodable"))
+        return path
+
+
+def _undecodable(error: UnicodeError) -> tuple[bytes, int]:
+    """Bytes that cannot be decoded, for letters that cannot be encoded."""
+    assert isinstance(error, UnicodeEncodeError)
+    letter = b"\x00\xd8" if error.encoding.startswith("utf-16") else b"\x81"
+    return letter * (error.end - error.start), error.end
+
+
+codecs.register_error("undecodable", _undecodable)
 
 
 class Json(Reader):
@@ -396,6 +428,7 @@ class Spark(Reader):
 
 READERS: dict[str, type[Reader]] = {
     "csv": Csv,
+    "european": European,
     "json": Json,
     "fimi": Fimi,
     "parquet": Parquet,

@@ -324,10 +324,11 @@ def _facts(table: str | None, unit: str | None, neighbours: str | None) -> dict[
     if table is None:
         return stated
     from dpgap.data.counts import table_facts
+    from dpgap.data.sources import require_columns
 
     address, columns = table_facts(table)
-    if columns and unit not in (None, "row", "line", *(name for name, _ in columns)):
-        raise ValueError(f"there is no column {unit!r} in the table")
+    if columns and unit not in (None, "row", "line"):
+        require_columns([name for name, _ in columns], unit)
     return stated | {"table": address, "columns": columns}
 
 

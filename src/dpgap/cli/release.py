@@ -33,7 +33,7 @@ from dpgap.cli.commands import (
     with_options,
 )
 from dpgap.printable import printable
-from dpgap.question import COUNTING, Above, TopK, hints_of, stated_counting
+from dpgap.question import COUNTING, Above, TopK, Whose, hints_of, stated_counting
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -386,7 +386,7 @@ def _options(wanted: Any) -> list[Parameter]:
 
 
 _COUNTED = [keyword_option(name, None if name in _MAIN else _ROWS) for name in COUNTING]
-_COUNT = [each for each in _COUNTED if each.name in ("unit", "neighbours", "where")]
+_COUNT = [each for each in _COUNTED if each.name in {*Whose.__annotations__, "where"} - {"item"}]
 _TOTAL = [each for each in _COUNTED if each.name in ("at_least", "step")]
 
 
@@ -438,6 +438,12 @@ def _groups(stated: str) -> list[Any]:
     return list(read_domain(stated).labels)
 
 
+def _domain(stated: str) -> Any:
+    """A list in one word; or what names a file, its column or a range, as it is."""
+    files = (Path(stated), Path(stated.rpartition(":")[0]))
+    return _groups(stated) if "," in stated and not any(map(Path.is_file, files)) else stated
+
+
 def _release(kind: str, file: str, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Charge and release; then show what was paid for, whatever becomes of the files."""
     said = stated_counting(stated)
@@ -447,8 +453,9 @@ def _release(kind: str, file: str, stated: dict[str, Any], payer: Payer, output:
         raise ValueError(_NO_DOMAIN)
     inputs = partial(input_files, file, said.get("domain", ""), payer.ledger)
     files = output_files(output.csv, output.html, output.force, inputs)
-    if "groups" in said:
-        said["groups"] = _groups(said["groups"])
+    for name, read in (("groups", _groups), ("domain", _domain)):
+        if name in said:
+            said[name] = read(said[name])
     from dpgap.data.counts import counts
     from dpgap.data.private_counts import errors_without_answers
 

@@ -7,7 +7,6 @@ engine holds the table, the counts stay there; otherwise they are fetched into m
 
 import math
 import os
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -62,7 +61,6 @@ from dpgap.data.sources import (
     file_address,
     find_tables,
     guessed,
-    hint_at,
     is_fimi,
     is_url,
     kind_of,
@@ -172,13 +170,20 @@ def find(
     unit: str | None,
     item: str | None,
     domain: Any,
-    more: Sequence[str],
+    asked: Question,
     resources: ExitStack,
 ) -> Source:
     """Find a table by its path or address; or take the frame that was given."""
     if isinstance(table, str | os.PathLike) and not is_url(table):
-        file = resources.enter_context(read_file(os.fspath(table), unit, item, more))
-        return with_domain(file, domain)
+        path = os.fspath(table)
+        opened = read_file(path, unit, item, asked.looked_at, asked.encoding)
+        return with_domain(resources.enter_context(opened), domain)
+    stated = {"encoding": asked.encoding is not None, "decimal": asked.decimal != "."}
+    for name in (name for name, is_stated in stated.items() if is_stated):
+        raise ValueError(
+            f"{name} is for files: it must be left out for a frame or a database, whose text and "
+            "numbers must be as they are to be read"
+        )
     unit, item = require_given(unit, item)
     if is_url(table):
         return find_tables(table, unit, item, domain, resources)
@@ -197,9 +202,7 @@ def open_rows(
     columns = list(quietly(frame.collect_schema, UNREADABLE))
     if source.unit == "row" and "row" in {*columns, *dict(source.columns or ())}:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
-    is_in_database = source.address is not None and source.database is None
-    hint = hint_at(columns) if is_in_database else ""
-    require_columns(columns, *roles.values(), *filtered, hint=hint)
+    require_columns(columns, *roles.values(), *filtered)
     engine = engine_of(frame)
     if engine is not None and source.database is None:  # files have no collations
         engine.require_faithful()
@@ -208,7 +211,7 @@ def open_rows(
         text = partial(with_valid_text, frame, (*roles.values(), *filtered))
         frame = quietly(text, UNREADABLE)
     if question.where is not None:
-        frame = keep(frame, question.where, engine)
+        frame = keep(frame, question.where, engine, question.decimal)
     if question.is_plain:
         return engine, frame
     if engine is None:
@@ -330,7 +333,7 @@ def counts(
     asked = read_counting({**counting, "by": by}, is_unknown=domain is None, is_row=is_row)
     groups = None if by is None else read_groups(counting.get("groups"))
     with ExitStack() as resources:
-        source = find(table, unit, item, domain, asked.looked_at, resources)
+        source = find(table, unit, item, domain, asked, resources)
         frame = as_frame(source.table)
         told = _told(source, frame)
         engine, rows = open_rows(source, frame, asked, resources)
@@ -367,7 +370,7 @@ def units_of(table: Table, **counting: Any) -> PrivateCounts:
     asked, unit = read_counting(counting), counting.get("unit")
     with ExitStack() as resources:
         item = "row" if unit is None else unit
-        source = find(table, unit, item, None, asked.looked_at, resources)
+        source = find(table, unit, item, None, asked, resources)
         frame = as_frame(source.table)
         told = _told(source, frame)
         engine, rows = open_rows(source, frame, asked, resources)

@@ -2,12 +2,14 @@
 
 Every row is looked at by itself, and a comparison is true or false, never unknown:
 
-- NULL and NaN match no comparison, not even != and "not in". And `not` matches wherever its part
-  does not: `not x = 3` keeps rows without x.
+- NULL and NaN match "is null" and no other comparison, not even != and "not in". And `not` matches
+  wherever its part does not: `not x = 3` keeps rows without x.
 - A text column that is compared with a number is read as one (a float of 64 bits). Text that is no
   number matches nothing. Compared with true or false, text is read as one of them.
 - Text is compared with text by its code points, whatever the collation.
 - Whole numbers and decimals are compared exactly; floats, with the float nearest to the literal.
+- `day(column, 'DD.MM.YYYY')` reads days from text. Text in another form, and a day that the
+  calendar does not have, is no value.
 - Dates and times are compared with text such as '2024-01-31' or '2024-01-31 12:00'. Where a column
   knows time zones, the literal is in UTC unless it says another: '2024-01-31 12:00+01:00'.
 
@@ -18,6 +20,7 @@ short floats as long ones, dates with dates, and text as in columns of text.
 
 import math
 import operator
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -33,7 +36,7 @@ from dpgap.data import query
 from dpgap.data.engines.base import Engine
 from dpgap.data.private_counts import UNREADABLE, quietly
 from dpgap.data.query import Reading, require_exact_text
-from dpgap.data.sources import Frame, guessed
+from dpgap.data.sources import Frame, guessed, no_column
 from dpgap.data.values import form_of, is_number, judging, moment_of, number_of, since_1970
 from dpgap.question import (
     ORDERS,
@@ -49,10 +52,11 @@ _TEXTS = ("String", "Categorical", "Enum")
 _VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
 
 
-def keep(frame: Frame, filter: Filter, engine: Engine | None = None) -> Frame:
+def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: str = ".") -> Frame:
     """The rows of a frame that a filter matches; a lazy frame stays lazy.
 
-    `engine` says whether texts that differ are told apart; None where they always are.
+    `engine` says whether texts that differ are told apart; None where they always are. `decimal` is
+    the decimal mark of numbers in text.
 
     >>> import pandas
     >>> from dpgap.question import read_filter
@@ -63,7 +67,10 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None) -> Frame:
     families = _families(frame, filter)
     for comparison in comparisons_of(filter.clause):
         name, is_ordered = comparison.column, comparison.sign in ORDERS
-        for literal in comparison.literals:
+        is_of_text = comparison.form is not None or "like" in comparison.sign
+        if is_of_text and families[name] not in ("text", ANY):
+            raise filter.error_at(comparison, f"column {name!r} must be text for day(…) and like")
+        for literal in () if is_of_text else comparison.literals:
             if problem := _misfit(literal, families[name], is_ordered=is_ordered):
                 raise filter.error_at(comparison, f"column {name!r} {problem}")
     if engine is not None:
@@ -72,7 +79,7 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None) -> Frame:
                 column = frame.lazy().select(nw.col(name).alias("item"))
                 require_exact_text(engine, column, f"column {name!r}")
     return quietly(
-        lambda: _Rows(_without_views(frame), families).matching(filter.clause), UNREADABLE
+        lambda: _Rows(_without_views(frame), families, decimal).matching(filter.clause), UNREADABLE
     )
 
 
@@ -94,8 +101,8 @@ def _families(frame: Frame, filter: Filter) -> dict[str, str]:
     untold, families = guessed(frame), {}
     for comparison in comparisons_of(filter.clause):
         name = comparison.column
-        if name not in schema:  # which there are is not said: they may be somebody's row
-            raise filter.error_at(comparison, f"there is no column {name!r} in the table")
+        if name not in schema:
+            raise filter.error_at(comparison, no_column(name, list(schema)))
         families[name] = ANY if name in untold else _family(schema[name])
         if schema[name] == nw.Decimal(38, 0) and _database(frame) == "duckdb":
             families[name] = "huge"
@@ -130,7 +137,8 @@ def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
         if is_ordered and isinstance(literal, str) and query.is_date_out_of_order(literal):
             return (
                 "is text, which is ordered letter by letter: only dates such as '2024-01-31' sort "
-                "by time. Write one, and if the column has dates in another form, convert it first"
+                "by time. If the column has dates in another form, say which: "
+                "day(column, 'DD.MM.YYYY') >= '2024-01-31'"
             )
         return ""
     if family in ("number", "huge") and not isinstance(literal, Decimal):
@@ -152,12 +160,12 @@ def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
 class _Rows:
     """A frame, and beside its columns those that filters look at in another form."""
 
-    def __init__(self, frame: Frame, families: dict[str, str]) -> None:
-        self._frame, self._families = frame, families
+    def __init__(self, frame: Frame, families: dict[str, str], decimal: str) -> None:
+        self._frame, self._families, self._decimal = frame, families, decimal
         self._schema, self._kind = frame.collect_schema(), frame.implementation
         self._native: dict[str, Any] = {}
         self._numbers: dict[str, nw.Expr] = {}
-        self._readings: dict[tuple[str, type], Reading | _ByValue] = {}
+        self._readings: dict[tuple[str, Any], Reading | _ByValue] = {}
         self._prefix = "dpgap_where_"
         while any(name.lower().startswith(self._prefix) for name in self._schema):
             self._prefix += "_"
@@ -192,14 +200,25 @@ class _Rows:
         if isinstance(clause, Joined):
             join = operator.and_ if clause.word == "and" else operator.or_
             return query.joined(join, [self._mask(part) for part in clause.parts])
-        key = clause.column, type(clause.literals[0])
+        literals = clause.literals
+        how: Any = type(literals[0]) if literals else None
+        if clause.form is not None:  # days are compared as numbers such as 20240131
+            how = clause.form
+            literals = tuple(Decimal(str(each).replace("-", "")) for each in literals)
+        elif "like" in clause.sign:
+            how = "like"
+        key = clause.column, how
         if key not in self._readings:
             self._readings[key] = self._reading(*key)
-        return self._readings[key].compare(clause.sign, clause.literals)
+        return self._readings[key].compare(clause.sign, literals)
 
-    def _reading(self, name: str, literal: type) -> "Reading | _ByValue":
+    def _reading(self, name: str, literal: Any) -> "Reading | _ByValue":
+        """A column as it is compared with a type of literals, None for none; in days; or by "like".
+
+        Days are told by the form of their dates.
+        """
         family, column, kind = self._families[name], nw.col(name), self._schema[name]
-        if family == ANY:
+        if self._kind.is_pandas_like() and (isinstance(literal, str) or family == ANY):
             return self._reading_of_pandas(name, literal)
         if family == "text":
             return self._reading_of_text(name, literal)
@@ -226,11 +245,11 @@ class _Rows:
         is_any = is_ibis and self._frame.to_native().schema()[name].precision is None
         return query.decimals(column, None if is_any else kind, in_ibis=is_ibis)
 
-    def _reading_of_pandas(self, name: str, literal: type) -> "Reading | _ByValue":
+    def _reading_of_pandas(self, name: str, literal: Any) -> "Reading | _ByValue":
         """A column whose type follows its rows: value by value, or quicker and the same."""
         column, kind = self._frame.to_native()[name], self._schema[name]
-        family = _family(kind)
-        if kind == nw.String and str(column.dtype) != "object":
+        family, is_by_type = _family(kind), isinstance(literal, type)
+        if is_by_type and kind == nw.String and str(column.dtype) != "object":
             return self._reading_of_text(name, literal)
         if literal is str and family in ("date", "zoned"):
             unit, since = since_1970(column)
@@ -247,14 +266,17 @@ class _Rows:
         judge = judging(column, partial(_key, literal))
         return _ByValue(lambda test: self._add(self._native, judge(test)))
 
-    def _reading_of_text(self, name: str, literal: type) -> Reading:
+    def _reading_of_text(self, name: str, literal: Any) -> Reading:
         text = self._text(name)
         if literal is bool:
             return query.truths_in_text(text)
-        if literal is str:
+        if literal in (str, None, "like"):
             return query.texts(text, self._order(name, text))
-        number = query.number_in(text, self._kind)
-        return query.numbers_in_text(self._add(self._numbers, number))
+        if literal is Decimal:
+            number = query.number_in(text, self._kind, self._decimal)
+            return query.numbers_in_text(self._add(self._numbers, number))
+        day = self._add(self._numbers, query.day_in(text, literal))
+        return query.whole_numbers(day, nw.Int64())
 
     def _text(self, name: str) -> nw.Expr:
         """A column as nothing but text."""
@@ -281,17 +303,26 @@ class _ByValue(NamedTuple):
 
     def compare(self, sign: str, literals: tuple[Literal, ...]) -> nw.Expr:
         """Whether a comparison matches; true or false, never NULL."""
-        is_not = sign in ("!=", "not in")
-        sign = sign if sign in ORDERS else "="
+        if not literals:
+            is_there = self.judge(lambda key: True)
+            return is_there if sign == "is not null" else ~is_there
+        is_not = sign in query.NEGATED
+        sign = query.NEGATED.get(sign, sign)
+        sign = "=" if sign == "in" else sign
         return self.judge(lambda key: is_not != any(_stands(sign, key, each) for each in literals))
 
 
-def _key(literal: type, value: Any) -> Any:
+def _key(literal: Any, value: Any) -> Any:
     """What a value is compared by with a literal of this type; None if it cannot be.
 
     For text that is a number, a text, or whether a time has a zone and when it is.
     """
     text, number = form_of(value), number_of(value)
+    if literal is None:
+        return text
+    if isinstance(literal, str):
+        text = text if isinstance(value, str) else None
+        return text if literal == "like" or text is None else query.day_of(text, literal)
     if literal is bool:
         return None if text is None else query.truth_in(text)
     if isinstance(value, str) and literal is Decimal:
@@ -303,6 +334,8 @@ def _key(literal: type, value: Any) -> Any:
 
 def _stands(sign: str, key: Any, literal: Literal) -> bool:
     """How the key of a value stands to a literal."""
+    if sign == "like":
+        return re.fullmatch(query.like_pattern(str(literal)), key) is not None
     if isinstance(key, tuple):
         is_zoned, since = key
         if _misfit(literal, "zoned" if is_zoned else "date"):

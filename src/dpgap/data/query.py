@@ -26,7 +26,7 @@ from dpgap.data.private_counts import UNREADABLE, quietly
 from dpgap.data.sources import Frame, Lazy, guessed, require_columns
 from dpgap.data.values import plain_frame
 from dpgap.exact.bits import secure_bits
-from dpgap.question import Question
+from dpgap.question import Question, parts_of_form
 
 # --------------------------------------------------------------------------------------------------
 # The public groups. They are read before anything is counted or charged.
@@ -299,9 +299,12 @@ Test = Callable[[str, Any], "nw.Expr | bool"]
 What is no value is NULL or false.
 """
 
-_NUMBER = (
-    "^[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)"
-    "(?:[eE][+-]?(?:0?[0-9]?[0-9]|1[0-9][0-9]|2[0-3][0-9]))?$"
+_EXPONENT = "(?:[eE][+-]?(?:0?[0-9]?[0-9]|1[0-9][0-9]|2[0-3][0-9]))?$"
+_NUMBER = "^[+-]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)" + _EXPONENT
+_THOUSANDS = "[. '’\u00a0\u202f]"
+"""What may stand before each three digits where a comma is the decimal mark."""
+_NUMBER_WITH_COMMA = (
+    f"^[+-]?(?:(?:[0-9]+|[0-9]{{1,3}}(?:{_THOUSANDS}[0-9]{{3}})+)(?:,[0-9]*)?|,[0-9]+)" + _EXPONENT
 )
 LONGEST = 64
 """Which texts are numbers, in filters and in sums: so limited that no engine overflows."""
@@ -332,6 +335,7 @@ COMPARE = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+NEGATED = {"!=": "=", "not in": "in", "not like": "like"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNITS = {
     "s": Fraction(10**6),
@@ -353,8 +357,10 @@ class Reading:
 
     def compare(self, sign: str, literals: tuple[Any, ...]) -> nw.Expr:
         """Whether a comparison matches; true or false, never NULL."""
-        if sign in ("!=", "not in"):
-            return self.present & ~self.compare("in", literals)
+        if sign in ("is null", "is not null"):
+            return self.present if sign == "is not null" else ~self.present
+        if sign in NEGATED:
+            return self.present & ~self.compare(NEGATED[sign], literals)
         sign = "=" if sign == "in" else sign
         found = [self._test(sign, literal) for literal in literals]
         return joined(operator.or_, found).fill_null(False)
@@ -474,17 +480,37 @@ def texts(value: nw.Expr, order: Callable[[str, str], nw.Expr]) -> Reading:
 
 
 def in_order_of_bytes(value: nw.Expr) -> Callable[[str, str], nw.Expr]:
-    """The order of text for engines that compare it by its bytes, as most do."""
-    return lambda sign, literal: _stands(sign, value, literal)
+    """The order of text for engines that compare it by its bytes, as most do; and "like"."""
+    return lambda sign, literal: (
+        value.str.contains(f"^{like_pattern(literal)}\\z")
+        if sign == "like"
+        else _stands(sign, value, literal)
+    )
 
 
-def number_in(text: nw.Expr, engine: nw.Implementation) -> nw.Expr:
+def like_pattern(literal: str) -> str:
+    r"""What "like" looks for, as a regular expression: % is any text, _ one character.
+
+    >>> like_pattern("a.%"), like_pattern("50\\%")
+    ('(?s:a\\..*)', '(?s:50%)')
+    """
+    parts = re.findall(r"\\?.", literal, re.DOTALL)
+    return f"(?s:{''.join(_WILD.get(part) or re.escape(part[-1]) for part in parts)})"
+
+
+_WILD = {"%": ".*", "_": "."}
+
+
+def number_in(text: nw.Expr, engine: nw.Implementation, decimal: str = ".") -> nw.Expr:
     """The number that a text is, NULL where it is none; in a CASE, so that no cast can fail.
 
     The length is looked at first: no engine takes a text of any length for a pattern. To Java and
     Python "$" also stands before a last line break, which no cast would take.
     """
     text = short(text, LONGEST)
+    if decimal == ",":  # in files alone, and so in DuckDB
+        text = nw.when(text.str.contains(_NUMBER_WITH_COMMA)).then(text)
+        text = text.str.replace_all(_THOUSANDS, "").str.replace_all(",", ".", literal=True)
     is_number = text.str.contains(_NUMBER)
     if not (engine.is_duckdb() or engine.is_polars() or engine.is_pyarrow()):
         is_number = is_number & ~text.str.contains("[^0-9.eE+-]")
@@ -514,6 +540,45 @@ def truths_in_text(text: nw.Expr) -> Reading:
 def truth_in(text: str) -> bool | None:
     """Whether a text says true or false; None if it says neither."""
     return next((truth for truth, spelt in _TRUTHS.items() if text in spelt), None)
+
+
+_LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+_REAL_DAY = (
+    "^(?:[0-9]{4}(?:(?:0[13578]|1[02])(?:0[1-9]|[12][0-9]|3[01])"
+    "|(?:0[469]|11)(?:0[1-9]|[12][0-9]|30)|02(?:0[1-9]|1[0-9]|2[0-8]))"
+    f"|{_LEAP}0229)$"
+)
+"""The eight digits of a day of the calendar; also of the year 0, which is no year."""
+
+
+def day_in(text: nw.Expr, form: str) -> nw.Expr:
+    """The day that a text states in a form, as the number 20240131; NULL where it states none.
+
+    Text is cut into its digits, and a pattern knows which days there are. So no engine reads a
+    date, which some would refuse and some would take for the next day that there is.
+    """
+    text = nw.when(text.str.len_chars() == len(form)).then(text)
+    digits = nw.concat_str(text.str.slice(first, last - first) for first, last in _cuts(form))
+    is_day = text.str.contains(_form_pattern(form)) & digits.str.contains(_REAL_DAY)
+    return nw.when(is_day & (digits >= "0001")).then(digits).otherwise(None).cast(nw.Int64)
+
+
+def day_of(text: str, form: str) -> int | None:
+    """The same for one text."""
+    digits = "".join(text[first:last] for first, last in _cuts(form))
+    is_day = re.fullmatch(_form_pattern(form)[:-1], text) and re.fullmatch(_REAL_DAY[:-1], digits)
+    return int(digits) if is_day and digits >= "0001" else None
+
+
+def _cuts(form: str) -> list[tuple[int, int]]:
+    """Where year, month and day stand in text of a form."""
+    return [(form.index(part), form.index(part) + len(part)) for part in ("YYYY", "MM", "DD")]
+
+
+def _form_pattern(form: str) -> str:
+    parts = parts_of_form(form)
+    each = (f"[0-9]{{{len(part)}}}" if len(part) > 1 else re.escape(part) for part in parts)
+    return f"^{''.join(each)}$"
 
 
 def read_moment(text: str) -> datetime | None:
@@ -613,7 +678,8 @@ _NOTHING = 1e-100
 def steps_of(rows: Lazy, kind: DType, question: Question) -> Lazy:
     """The rows that have an amount, which becomes whole `steps`: ⌊amount/step + ½⌋."""
     amount, others = nw.col("amount"), [name for name in rows.collect_schema() if name != "amount"]
-    floats = rows.with_columns(_as_float(kind, rows.implementation).alias("amount"))
+    number = _as_float(kind, rows.implementation, question.decimal)
+    floats = rows.with_columns(number.alias("amount"))
     amounts = floats.filter(is_finite(amount))
     width, finer = float(question.step.numerator), float(question.step.denominator)
     most = MOST_OF_A_ROW * width / finer
@@ -624,7 +690,7 @@ def steps_of(rows: Lazy, kind: DType, question: Question) -> Lazy:
     return amounts.select(*others, (scaled + 0.5).floor().cast(nw.Int64).alias("steps"))
 
 
-def _as_float(kind: DType, engine: nw.Implementation) -> nw.Expr:
+def _as_float(kind: DType, engine: nw.Implementation, decimal: str) -> nw.Expr:
     """Amounts as floats; NULL where text is no number."""
     amount = nw.col("amount")
     if kind.is_integer() or kind.is_float():
@@ -632,7 +698,8 @@ def _as_float(kind: DType, engine: nw.Implementation) -> nw.Expr:
     text = amount.cast(nw.String)
     if kind.is_numeric():  # decimals, maybe of any length: the first digits say enough
         text = text.str.slice(0, LONGEST)
-    return number_in(text, engine)
+        decimal = "."
+    return number_in(text, engine, decimal)
 
 
 def add_up(engine: Engine, rows: Lazy, question: Question, size: int | None) -> Lazy:

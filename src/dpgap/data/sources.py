@@ -5,6 +5,7 @@ Whatever an engine says of a row stays inside: its errors become ours, which nam
 
 import codecs
 import csv
+import difflib
 import gzip
 import io
 import os
@@ -12,6 +13,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
@@ -74,6 +76,7 @@ _ROLES = {
     "item": "the column to count",
 }
 _MOST_NAMES, _MOST_LETTERS = 20, 60
+_IN_A_ROW = re.compile(r"[\W\d_]*|.*@.*", re.DOTALL)
 _NO_TABLE = "table must name a table in its address: postgresql://user@host/database?table=sales"
 _NOT_THERE = "there is no such table in the database: see to table= and schema= in its address"
 _UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
@@ -139,26 +142,35 @@ def require_given(unit: str | None, item: str | None) -> tuple[str, str]:
     raise TypeError(f"{' and '.join(missing)} must be given: {what}")
 
 
-def require_columns(columns: list[str], *names: str, hint: str = "") -> None:
-    """Refuse names that are not columns.
-
-    Which columns there are is not said unless a file or a database states them (`hint`): those of a
-    text file without a header, and of a frame that was read from it, are somebody's row.
-    """
+def require_columns(columns: Sequence[str], *names: str) -> None:
+    """Refuse names that are not columns."""
     for name in names:
         if name not in columns:
-            raise ValueError(f"there is no column {name!r} in the table{hint}")
+            raise ValueError(no_column(name, columns))
 
 
-def hint_at(columns: Sequence[str]) -> str:
-    """Which columns there are, in words; the first of them if there are many.
+def no_column(name: str, columns: Sequence[str]) -> str:
+    """Says that there is no such column, which are near to it, and which there are.
 
-    >>> hint_at(["age", "drug"])
-    '; it has age, drug'
+    If one of them has no letter, or an @, they may be somebody's row, of a text file without a
+    header: then none is shown.
+
+    >>> no_column("drugs", ["age", "drug"])
+    "there is no column 'drugs' in the table (did you mean drug?); it has age, drug"
+    >>> no_column("drugs", ["7", "drug"])
+    "there is no column 'drugs' in the table; does its first line say what its columns are called?"
     """
-    more = len(columns) - _MOST_NAMES
-    named = ", ".join(printable(name[:_MOST_LETTERS]) for name in columns[:_MOST_NAMES])
-    return f"; it has {named}{f' and {more} more' if more > 0 else ''}"
+    said = f"there is no column {name!r} in the table"
+    if any(_IN_A_ROW.fullmatch(each) for each in columns):
+        return f"{said}; does its first line say what its columns are called?"
+    small = {each.lower(): each for each in reversed(columns)}
+    near = [small[each] for each in difflib.get_close_matches(name.lower(), small)]
+    more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
+    meant, known = (
+        ", ".join(printable(each[:_MOST_LETTERS]) for each in some)
+        for some in (near, columns[:_MOST_NAMES])
+    )
+    return f"{said}{f' (did you mean {meant}?)' if near else ''}; it has {known}{more}"
 
 
 def is_url(table: object) -> TypeGuard[str]:
@@ -246,7 +258,10 @@ def _current(database: Any, what: str) -> str:
 # has is no error: all counts are 0. A line may have up to 16 MB.
 #
 # A CSV record that is torn, too long or has too many or too few fields is refused, as is text that
-# is not UTF-8.
+# is not UTF-8; unless an encoding is stated. Then Python decodes the file into one of UTF-8, which
+# DuckDB reads, and which is gone with the table. What cannot be decoded is marked there, and a
+# field that has the mark is NULL. No text of the file can be taken for the mark: its first
+# character is followed by another one where the file itself has it.
 
 
 _KINDS = {
@@ -269,6 +284,16 @@ _MAX_LINE = 1 << 24
 _MAX_HEADER = 1 << 20
 _BYTES_AT_ONCE = 1 << 16
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_RARE = "\ufdd0"
+_UNDECODED, _RARE_ITSELF = f"{_RARE}-", f"{_RARE}+"
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_CODECS = {
+    "utf-8": ("utf-8", "surrogateescape"),
+    "latin-1": ("cp1252", "surrogateescape"),  # as browsers do: it differs in 80 to 9F alone
+    "cp1252": ("cp1252", "surrogateescape"),
+    "utf-16": ("utf-16-le", "surrogatepass"),
+}
+"""How Python calls encodings; what it cannot decode becomes surrogates, which no text can have."""
 
 
 def kind_of(path: str) -> str | None:
@@ -292,19 +317,56 @@ def is_table(path: str) -> bool:
 
 @contextmanager
 def read_file(
-    path: str, unit: str | None, item: str | None, more: Sequence[str] = ()
+    path: str,
+    unit: str | None,
+    item: str | None,
+    more: Sequence[str] = (),
+    encoding: str | None = None,
 ) -> Iterator[Source]:
     """Open a file as a table, for as long as the block lasts; `more` are columns beside those."""
     kind = _require_kind(path)
     if kind == "fimi" and more:
         raise ValueError("by, sum and where need named columns, which a .dat file does not have")
-    with embedded_database() as database:
+    if encoding is not None and kind != "csv":
+        raise ValueError(
+            "encoding is for .csv and .tsv files: it must be left out, as other files are encoded "
+            "in one way only"
+        )
+    with ExitStack() as resources:
+        plain = path
+        if encoding is not None:
+            folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="dpgap-"))
+            plain = os.path.join(folder, "table.csv")
+            quietly(lambda: _decode(path, encoding, plain), _NOT_DECODED)
+        database = resources.enter_context(embedded_database())
         if kind == "fimi":
             read = _fimi(database, path, unit)
         else:
-            read = _named(database, path, unit, item, more)
+            read = _named(database, plain, unit, item, more, is_marked=encoding is not None)
         name, address = os.path.basename(path), file_address(path)
         yield read._replace(name=name, address=address, database=database)
+
+
+def _decode(path: str, encoding: str, into: str) -> None:
+    """Write the text of a file in UTF-8, with marks for what cannot be decoded.
+
+    Half a character at the end of the file is dropped where it would be a line of its own.
+    """
+    codec, errors = _CODECS[encoding]
+    private = partial(os.open, mode=0o600)
+    with _bytes(path) as file, open(into, "wb", opener=private) as made:
+        data = file.read(_BYTES_AT_ONCE)
+        if encoding == "utf-16" and data.startswith(codecs.BOM_UTF16_BE):
+            codec = "utf-16-be"
+        decoder = codecs.getincrementaldecoder(codec)(errors)
+        text, end = decoder.decode(data).removeprefix("\ufeff"), "\n"
+        while data:
+            marked = _SURROGATES.sub(_UNDECODED, text.replace(_RARE, _RARE_ITSELF))
+            made.write(marked.encode())
+            end, data = text[-1:] or end, file.read(_BYTES_AT_ONCE)
+            text = decoder.decode(data)
+        if decoder.getstate()[0] and end not in "\r\n":
+            made.write(_UNDECODED.encode())
 
 
 def _named(
@@ -313,6 +375,8 @@ def _named(
     unit: str | None,
     item: str | None,
     more: Sequence[str],
+    *,
+    is_marked: bool,
 ) -> Source:
     """A file whose columns have names."""
     unit, item = require_given(unit, item)
@@ -325,7 +389,7 @@ def _named(
     is_typed = kind_of(path) == "parquet"
     called = {role: name if is_typed else _other_than(role, more) for role, name in own.items()}
     names = {name: name for name in more} | {called[role]: name for role, name in own.items()}
-    table, columns = _table(database, path, names)
+    table, columns = _table(database, path, names, is_marked=is_marked)
     return Source(table, called.get("unit", "row"), called.get("item", "row"), columns=columns)
 
 
@@ -341,6 +405,8 @@ def stated_columns(path: str) -> Families:
     kind = _require_kind(path)
     if kind in _STATED:
         return _STATED[kind]
+    if kind == "csv":  # its encoding is not known here
+        return tuple((name, "text") for name in quietly(lambda: _header(path), _REFUSALS[kind])[0])
     with embedded_database() as database:
         return _table(database, path, {})[1]
 
@@ -402,19 +468,22 @@ def embedded_database() -> Iterator["DuckDBPyConnection"]:
 
 
 def _table(
-    database: "DuckDBPyConnection", path: str, names: dict[str, str]
+    database: "DuckDBPyConnection", path: str, names: dict[str, str], *, is_marked: bool = False
 ) -> tuple["DuckDBPyRelation", Families]:
     """Some columns of a file, each as what it is to be called and its name there.
 
-    And all columns that the file states.
+    And all columns that the file states. `is_marked` says that the file was decoded.
     """
     kind = _require_kind(path)
-    refusal = (
-        f"table could not be read: it must be a {kind.upper()} file in UTF-8 with {_HAS[kind]}"
-    )
+    refusal, field = _REFUSALS[kind], "{}"
     if kind == "csv":
+        if is_marked:
+            refusal = _NOT_DECODED
+            undecoded, rare, itself = map(_sql_text, (_UNDECODED, _RARE, _RARE_ITSELF))
+            field = f"CASE WHEN NOT contains({{0}}, {undecoded}) "
+            field += f"THEN replace({{0}}, {itself}, {rare}) END"
         header, reader = _csv_reader(path, refusal)
-        require_columns(header, *names.values(), hint="; its first line says which there are")
+        require_columns(header, *names.values())
     elif kind == "json":
         quietly(lambda: _require_no_mark(path), f"{refusal} and no byte-order mark")
         return quietly(lambda: database.sql(_from_json(path, names)), refusal), ()
@@ -422,14 +491,24 @@ def _table(
         # A folder called "customer=5" is no column.
         reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
     table = quietly(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
-    hint = hint_at(table.columns) if kind == "parquet" else ""
-    require_columns(table.columns, *names.values(), hint=hint)
-    called = (f"{quoted(name)} AS {quoted(alias)}" for alias, name in names.items())
+    require_columns(table.columns, *names.values())
+    called = (f"{field.format(quoted(name))} AS {quoted(alias)}" for alias, name in names.items())
     columns = columns_of(nw.from_native(table))
     return table.select(", ".join(called)) if names else table, columns
 
 
-_HAS = {"csv": "named columns", "parquet": "named columns", "json": "a JSON object on each line"}
+_NOT_DECODED = (
+    "table could not be read: it must be a CSV file with named columns, in the encoding that is "
+    "stated"
+)
+_REFUSALS = {
+    kind: f"table could not be read: it must be a {kind.upper()} file in UTF-8 with {has}"
+    for kind, has in {
+        "csv": "named columns; state another encoding as encoding='latin-1', 'cp1252' or 'utf-16'",
+        "parquet": "named columns",
+        "json": "a JSON object on each line",
+    }.items()
+}
 _NEAR = "TRY_CAST(texts[{place}] AS DOUBLE)"
 _JSON_TEXT = f"""
     CASE WHEN kinds[{{place}}] IN ('OBJECT', 'ARRAY') THEN NULL
@@ -497,10 +576,17 @@ def _bytes(path: str) -> gzip.GzipFile | io.BufferedReader:
 
 
 def _header(path: str) -> tuple[list[str], str]:
-    """The names of the columns, and what stands between them: whatever divides them most."""
-    with _bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
-        start = text.read(_MAX_HEADER)
-    if len(start) == _MAX_HEADER and not {"\n", "\r"} & set(start):
+    """The names of the columns, and what stands between them: whatever divides them most.
+
+    Names that are not UTF-8 are told as in other encodings: whoever reads more must state one.
+    """
+    with _bytes(path) as file:
+        data = file.read(_MAX_HEADER)
+    is_wide = data.startswith(_MARKS[1:])
+    start = data.decode(
+        "utf-16" if is_wide else "utf-8-sig", "ignore" if is_wide else "surrogateescape"
+    )
+    if len(data) == _MAX_HEADER and not {"\n", "\r"} & set(start):
         raise ValueError("the first line is too long")
     headers = {
         delimiter: next(csv.reader(io.StringIO(start, newline=""), delimiter=delimiter), [])
@@ -510,11 +596,15 @@ def _header(path: str) -> tuple[list[str], str]:
     names = headers[delimiter]
     if not names:
         raise ValueError("there is no first line")
+    if _SURROGATES.search("".join(names)):
+        told = (name.encode("utf-8", "surrogateescape") for name in names)
+        names = [name.decode("cp1252", "replace") for name in told]
+    names = [name.replace(_UNDECODED, "\ufffd").replace(_RARE_ITSELF, _RARE) for name in names]
     return [name or f"column{place}" for place, name in enumerate(names)], delimiter
 
 
 def _ends_in_quotes(path: str, delimiter: str) -> bool:
-    """Whether a CSV file ends inside a quoted field.
+    """Whether a CSV file ends inside a quoted field; an error where it is not UTF-8.
 
     Quotes with only spaces between them form a group. A group of even size changes nothing. A group
     of odd size closes a field that is open. It opens a field only where one may begin: after a
@@ -522,14 +612,17 @@ def _ends_in_quotes(path: str, delimiter: str) -> bool:
     open, and every odd group after that opens or closes one: a turn.
     """
     borders = b"\r\n" + delimiter.encode()
-    turns = 0
+    turns, text = 0, codecs.getincrementaldecoder("utf-8")()
     with _bytes(path) as file:
         data = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
+        text.decode(data)
         while chunk := file.read(_BYTES_AT_ONCE):
+            text.decode(chunk)
             # Quotes at the end, and what stands before them, go with the next chunk.
             data += chunk
             known = max(len(data.rstrip(b'" ' + borders)) - 1, 0)
             turns, data = _turns(data[:known], borders, turns), data[known:]
+    text.decode(b"", final=True)
     return _turns(data, borders, turns) % 2 == 1
 
 

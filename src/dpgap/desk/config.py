@@ -398,7 +398,7 @@ class _FileReader:
     ) -> Topic:
         said = {name: found[name] for name in _COUNTING if found[name] is not None}
         item = said.pop("item", None)
-        if item is None and said.keys() - {"where"}:
+        if item is None and said.keys() - {"where", "encoding", "decimal"}:
             self._fault(here, "must name its item; without one only a filter can be said")
         is_unknown = item is not None and "domain" not in said
         if is_unknown and not (data["delta"] and "max_items" in said):

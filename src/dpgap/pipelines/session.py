@@ -71,6 +71,8 @@ class Session:
         units it is.
     max_items
         The most items that a unit counts for, unless a question says otherwise.
+    encoding, decimal
+        How a file is encoded, and its decimal mark, as for `dpgap.top_k`.
 
     >>> import pandas, dpgap
     >>> sold = pandas.DataFrame({"who": range(900), "what": ["fig"] * 600 + ["pea"] * 300})
@@ -89,6 +91,8 @@ class Session:
         account: Account | None = None,
         neighbours: str = "add-or-remove",
         max_items: int | None = None,
+        encoding: str | None = None,
+        decimal: str = ".",
     ) -> None:
         if (epsilon is None) == (account is None):
             raise TypeError("give either epsilon or account: one of them, and not both")
@@ -98,6 +102,7 @@ class Session:
         self._account = self._purse if account is None else account
         neighbours = Neighbours.read("neighbours", neighbours)
         self._facts: dict[str, Any] = {"unit": unit, "neighbours": neighbours}
+        self._facts |= {"encoding": encoding, "decimal": decimal}
         self._table, self._max_items = table, max_items
         self._counted: list[tuple[dict[str, Any], Counted]] = []
         self.releases: tuple[Answered, ...] = ()

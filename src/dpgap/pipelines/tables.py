@@ -359,6 +359,8 @@ def count(
     epsilon: Rational,
     where: str | None = None,
     neighbours: str | None = None,
+    encoding: str | None = None,
+    decimal: str = ".",
     account: Account | None = None,
     fresh: bool = False,
 ) -> UnitCount:
@@ -366,7 +368,7 @@ def count(
 
     Parameters
     ----------
-    table, unit, neighbours, account, fresh
+    table, unit, neighbours, encoding, decimal, account, fresh
         As for `dpgap.top_k`.
     epsilon
         The privacy budget ε that it costs.
@@ -380,6 +382,7 @@ def count(
     (3.0, [3.0, 3.0])
     """
     stated = {"epsilon": epsilon, "unit": unit, "where": where, "neighbours": neighbours}
+    stated |= {"encoding": encoding, "decimal": decimal}
     return cast(UnitCount, ask("count", table, {**stated, "account": account, "fresh": fresh}))
 
 

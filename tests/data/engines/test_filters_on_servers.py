@@ -27,7 +27,8 @@ from seams import quick_in
 
 SPARK = (
     "at bigint, id bigint, small smallint, float double, `short float` float, price decimal(10,2), "
-    "long decimal(38,10), text string, flag boolean, day date, time timestamp_ntz, zoned timestamp"
+    "long decimal(38,10), text string, dated string, flag boolean, day date, time timestamp_ntz, "
+    "zoned timestamp"
 )
 
 

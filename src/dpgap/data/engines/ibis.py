@@ -49,7 +49,9 @@ def convert_to(text: str, encoding: str) -> bytes:  # type: ignore[empty-body]
 
 
 def compared_by_bytes(column: Any, sign: str, literal: str) -> Any:
-    """How text stands to a literal (<, <=, >, >=) in PostgreSQL, whatever its collation."""
+    """How text stands to a literal (<, <=, >, >=, like) in PostgreSQL, whatever its collation."""
+    if sign == "like":
+        return (column + "").like(literal)
     stands = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[sign]
     return stands(convert_to(column + "", "UTF8"), convert_to(literal, "UTF8"))
 

@@ -1,0 +1,281 @@
+"""Files as people have them: other encodings, a decimal comma, dates in text."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas
+import pytest
+from typer.testing import CliRunner
+
+import dpgap
+from dpgap.cli.main import app
+from dpgap.data import sources
+from dpgap.data.counts import table_facts
+
+ROWS = "Kunde;Artikel;Betrag;Datum\n1;Müsli;12,50;01.10.2026\n2;Öl €;1.234,56;30.09.2026\n"
+DOMAIN = ["Müsli", "Öl €", "Brot"]
+
+
+def _written(folder: Path, data: bytes, name: str = "verkauf.csv") -> Path:
+    path = folder / name
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return path
+
+
+def _found(table: Any, domain: list[str] = DOMAIN, **stated: Any) -> list[int]:
+    counting: dict[str, Any] = {"unit": "Kunde", "item": "Artikel", "domain": domain, **stated}
+    found: list[int] = dpgap.counts(table, **counting).expanded().tolist()
+    return found
+
+
+ENCODED = {
+    "utf-8": [ROWS.encode(), ROWS.encode("utf-8-sig")],
+    "latin-1": [ROWS.encode("cp1252")],
+    "cp1252": [ROWS.encode("cp1252")],
+    "utf-16": [
+        ROWS.encode("utf-16"),
+        ROWS.encode("utf-16-le"),
+        b"\xfe\xff" + ROWS.encode("utf-16-be"),
+    ],
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODED)
+@pytest.mark.parametrize("at_once", [3, 1 << 16])
+def test_a_file_is_read_in_the_encoding_that_is_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, at_once: int
+) -> None:
+    monkeypatch.setattr(sources, "_BYTES_AT_ONCE", at_once)
+    name = "verkauf.csv.gz" if at_once == 3 else "verkauf.csv"
+    for data in ENCODED[encoding]:
+        assert _found(_written(tmp_path, data, name), encoding=encoding) == [1, 1, 0]
+
+
+UNDECODED = {
+    "utf-8": [b"\xff", b"\xc3", b"M\xfcsli", b"\xe2\x82", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"],
+    "latin-1": [b"\x81", b"\x8d", b"a\x8fb", b"\x90", b"\x9d"],
+    "cp1252": [b"\x81"],
+    "utf-16": [b"\x00\xd8", b"\x00\xdca\x00", b"\x00\xdc\x00\xd8"],
+}
+
+
+@pytest.mark.parametrize("encoding", UNDECODED)
+def test_what_cannot_be_decoded_is_no_value_in_its_field_and_refuses_nothing(
+    tmp_path: Path, encoding: str
+) -> None:
+    codec = {"latin-1": "cp1252", "utf-16": "utf-16-le"}.get(encoding, encoding)
+    data, many = ROWS.encode(codec), len(UNDECODED[encoding])
+    for at, odd in enumerate(UNDECODED[encoding]):
+        data += f"item {at};".encode(codec) + odd + ";5,00;\n".encode(codec)
+        data += f"amount {at};Brot;".encode(codec) + odd + ";\n".encode(codec)
+        data += f'quoted {at};"'.encode(codec) + odd + ' ""x""";;\n'.encode(codec)
+    path = _written(tmp_path, data)
+    assert _found(path, encoding=encoding) == [1, 1, many]
+    assert _found(path, encoding=encoding, where="Betrag is null") == [0, 0, many]
+    counted = dpgap.count(path, unit="Kunde", epsilon=1000, encoding=encoding)
+    assert counted.estimate == 2 + 3 * many
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_no_character_of_a_file_is_taken_for_what_cannot_be_decoded(
+    tmp_path: Path, encoding: str
+) -> None:
+    names = [*"\ufffd\ufdd0\uffff\ue000", "\ufdd0-", "\ufdd0+", "\ufdd0\ufdd0-", "-", "+"]
+    text = "Kunde;Artikel\n" + "".join(f"{at};{name}\n" for at, name in enumerate(names))
+    path = _written(tmp_path, text.encode(encoding))
+    assert _found(path, [*names, "\ufdd0--"], encoding=encoding) == [1] * len(names) + [0]
+
+
+@pytest.mark.parametrize(("end", "found"), [(b"", [1, 1, 1]), (b"\n\x00", [1, 1, 1])])
+def test_half_a_character_at_the_end_refuses_nothing(
+    tmp_path: Path, end: bytes, found: list[int]
+) -> None:
+    text = (ROWS + "3;Brot;;").encode("utf-16") + end
+    assert _found(_written(tmp_path, text + b"x"), encoding="utf-16") == found
+
+
+@pytest.mark.parametrize("place", [0, 100_000])
+def test_a_file_that_is_not_utf_8_is_refused_and_the_error_names_encoding(
+    tmp_path: Path, place: int
+) -> None:
+    path = _written(tmp_path, b"Kunde;Artikel\n" + b"1;Brot\n" * place + b"2;M\xfcsli\n")
+    with pytest.raises(ValueError, match=r"in UTF-8 .* state another encoding as encoding='latin"):
+        _found(path)
+    assert _found(path, encoding="latin-1") == [1, 0, min(place, 1)]
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_what_was_decoded_is_private_and_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_right: bool
+) -> None:
+    monkeypatch.setattr(sources.tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    seen = []
+
+    def decode(path: str, encoding: str, into: str) -> None:
+        before(path, encoding, into)
+        seen.append((os.stat(into).st_mode & 0o777, os.stat(Path(into).parent).st_mode & 0o777))
+
+    before = sources._decode
+    monkeypatch.setattr(sources, "_decode", decode)
+    torn = "" if is_right else '"3;x'
+    path = _written(tmp_path, (ROWS + torn).encode("cp1252"))
+    if is_right:
+        counted = dpgap.counts(
+            path, unit="Kunde", item="Artikel", domain=DOMAIN, encoding="latin-1"
+        )
+        counted.close()
+    else:
+        with pytest.raises(ValueError, match="in the encoding that is stated"):
+            _found(path, encoding="latin-1")
+    assert seen == [(0o600, 0o700)]
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+AMOUNTS = {
+    "12,5": 1250,
+    "12": 1200,
+    "-1.234,56": -123456,
+    "1.234": 123400,
+    "1 234,5": 123450,
+    "1\u00a0234": 123400,
+    "1'234,50": 123450,
+    "1,5e1": 1500,
+    ",5": 50,
+    "12.5": 0,
+    "1,234.50": 0,
+    "1.23": 0,
+    "12.34.567": 0,
+    "12,50 €": 0,
+    "1,2,3": 0,
+    "": 0,
+    "x": 0,
+}
+
+
+def test_sums_and_filters_read_numbers_with_a_decimal_comma(tmp_path: Path) -> None:
+    lines = "".join(f"{at};{at};{text}\n" for at, text in enumerate(AMOUNTS))
+    path = _written(tmp_path, f"Kunde;Artikel;Betrag\n{lines}".encode())
+    items = [str(at) for at in range(len(AMOUNTS))]
+    summed = {"sum": "Betrag", "at_most": 2000, "at_least": -2000}
+    assert _found(path, items, decimal=",", **summed) == list(AMOUNTS.values())
+    above = _found(path, items, decimal=",", where="Betrag >= 12.5")
+    assert above == [int(value >= 1250) for value in AMOUNTS.values()]
+    as_text = _found(path, items, decimal=",", where="Betrag = '12,5' or Betrag like '%€'")
+    assert as_text == [int(text in ("12,5", "12,50 €")) for text in AMOUNTS]
+    assert _found(path, items, **summed)[:2] == [0, 1200]
+
+
+def test_numbers_that_a_file_states_have_no_comma(tmp_path: Path) -> None:
+    table = pandas.DataFrame({"Kunde": [1, 2], "Artikel": ["Brot", "Brot"], "Betrag": [12.5, 7.0]})
+    table["Text"] = ["12,5", "7"]
+    table.to_parquet(tmp_path / "verkauf.parquet")
+    for name in ("Betrag", "Text"):
+        summed = {"sum": name, "at_most": 20, "decimal": ","}
+        assert _found(tmp_path / "verkauf.parquet", **summed) == [0, 0, 1950]
+    (tmp_path / "verkauf.jsonl").write_text('{"Kunde": 1, "Artikel": "Brot", "Betrag": "12,5"}\n')
+    summed = {"sum": "Betrag", "at_most": 20, "decimal": ","}
+    assert _found(tmp_path / "verkauf.jsonl", **summed) == [0, 0, 1250]
+
+
+def test_days_are_read_in_the_form_that_is_stated(tmp_path: Path) -> None:
+    path = _written(tmp_path, (ROWS + "3;Brot;1;31.02.2026\n4;Brot;1;2026-11-01\n").encode())
+    since = "day(Datum, 'DD.MM.YYYY') >= '2026-10-01'"
+    assert _found(path, where=since) == [1, 0, 0]
+    assert _found(path, where=f"not {since}") == [0, 1, 2]
+    assert _found(path, where="day(Datum, 'DD.MM.YYYY') is null") == [0, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("stated", "problem"),
+    [
+        ({"encoding": "latin1"}, "encoding must be one of 'utf-8', 'latin-1', 'cp1252', 'utf-16'"),
+        ({"encoding": b"utf-8"}, "encoding must be one of"),
+        ({"decimal": ";"}, "decimal must be one of '[.]', ',', not ';'"),
+    ],
+)
+def test_other_encodings_and_decimal_marks_are_refused(
+    tmp_path: Path, stated: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        _found(_written(tmp_path, ROWS.encode()), **stated)
+
+
+@pytest.mark.parametrize("stated", [{"encoding": "utf-8"}, {"decimal": ","}])
+def test_both_are_for_files(tmp_path: Path, stated: dict[str, str]) -> None:
+    frame = pandas.DataFrame({"Kunde": [1], "Artikel": ["Brot"]})
+    for table in (frame, duckdb.from_df(frame)):
+        with pytest.raises(ValueError, match=f"{next(iter(stated))} is for files: it must be left"):
+            _found(table, **stated)
+    for name in ("a.parquet", "a.jsonl", "a.dat"):
+        path = _written(tmp_path, b"", name)
+        with pytest.raises(ValueError, match=r"encoding is for .csv and .tsv files"):
+            _found(path, encoding="utf-8")
+
+
+def test_a_session_a_count_and_a_document_keep_both(tmp_path: Path) -> None:
+    path = _written(tmp_path, ROWS.encode("cp1252"))
+    session = dpgap.Session(path, unit="Kunde", epsilon=900, encoding="latin-1", decimal=",")
+    release = session.top_k("Artikel", domain=DOMAIN, k=1, epsilon=300, sum="Betrag", at_most=2000)
+    assert release.labels == ("Öl €",)
+    assert session.count(epsilon=300, where="Betrag > 12.3").estimate == 2
+    with pytest.raises(TypeError, match="encoding must be left out: it was stated for the whole"):
+        session.top_k("Artikel", domain=DOMAIN, k=1, epsilon=1, encoding="utf-8")
+    again = dpgap.read_release(release.to_json())
+    assert isinstance(again, type(release))
+    assert (again.question.encoding, again.question.decimal) == ("latin-1", ",")
+    assert again.question.identity == release.question.identity
+
+
+def test_a_ledger_knows_the_columns_of_a_file_in_any_encoding(tmp_path: Path) -> None:
+    text = "Kunde;Größe\n1;groß\n"
+    for codec in ("utf-8", "utf-8-sig", "cp1252", "utf-16"):
+        path = _written(tmp_path, text.encode(codec))
+        assert table_facts(str(path))[1] == (("Kunde", "text"), ("Größe", "text"))
+
+
+@pytest.mark.parametrize(
+    ("stated", "near"),
+    [
+        ({"unit": "kunde"}, "Kunde"),
+        ({"item": "Artikl"}, "Artikel"),
+        ({"sum": "Beträge", "at_most": 3}, "Betrag"),
+        ({"by": "Dattum", "groups": ["x"], "max_groups": 1}, "Datum"),
+        ({"where": "Betrg > 3"}, "Betrag"),
+    ],
+)
+def test_a_wrong_name_gets_near_ones_and_all_there_are(
+    tmp_path: Path, stated: dict[str, Any], near: str
+) -> None:
+    path = _written(tmp_path, ROWS.encode())
+    frame = pandas.read_csv(path, sep=";")
+    frame.to_parquet(tmp_path / "verkauf.parquet")
+    for table in (path, tmp_path / "verkauf.parquet", frame, duckdb.from_df(frame)):
+        with pytest.raises(ValueError, match="there is no column") as refusal:
+            _found(table, **stated)
+        told = f"(did you mean {near}?); it has Kunde, Artikel, Betrag, Datum"
+        assert told in str(refusal.value)
+
+
+def test_the_command_line_takes_all_of_it(tmp_path: Path) -> None:
+    path = _written(tmp_path, ROWS.encode("cp1252"))
+    options = "--unit Kunde --item Artikel -k 1 --epsilon 300 --encoding latin-1 --decimal , --json"
+    more = ["--domain", "Müsli, Öl €", "--sum", "Betrag", "--at-most", "2000"]
+    more += ["--where", "day(Datum, 'DD.MM.YYYY') between '2026-09-01' and '2026-10-01'"]
+    ran = CliRunner().invoke(app, ["top-k", str(path), *options.split(), *more])
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.output)["labels"] == ["Öl €"]
+    count = ["count", str(path), *"--unit Kunde --epsilon 300 --encoding cp1252 --json".split()]
+    assert CliRunner().invoke(app, count).exit_code == 0
+
+
+def test_a_file_whose_name_has_a_comma_is_still_a_domain(tmp_path: Path) -> None:
+    path, items = _written(tmp_path, ROWS.encode()), tmp_path / "a,b.txt"
+    items.write_text("Müsli\nBrot\n")
+    asked = f"top-k {path} --unit Kunde --item Artikel -k 1 --epsilon 300 --domain {items} --json"
+    ran = CliRunner().invoke(app, asked.split())
+    assert json.loads(ran.output)["labels"] == ["Müsli"]
