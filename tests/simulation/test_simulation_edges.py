@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import dpgap
+from dpgap import proof
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.mechanisms.top_k_kernel import select
 from dpgap.simulation import Ranked
@@ -240,6 +241,36 @@ def test_programs_of_measurements_are_simulated_too(measurement):
     variance = measurement.variance(3)  # of noise on whole steps, which hardly differs
     assert np.abs(errors.mean(axis=0)).max() < 6 * (variance / 6_000) ** 0.5
     assert errors.var(axis=0) == pytest.approx(np.full(3, variance), rel=0.15)
+
+
+class _MeasuresInstead:
+    """A program that takes a mechanism for noise."""
+
+    epsilon = 1
+
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(dpgap.Laplace(1))
+
+    def align(self, answers, neighbour, noise, output):
+        return [answers[0] - neighbour[0]]
+
+
+@pytest.mark.parametrize(
+    "driver",
+    [
+        lambda program: dpgap.simulate(program, [1, 2], runs=1),
+        lambda program: proof.prove(program, n=1),
+        lambda program: proof.search(program, n=1, examples=1),
+        lambda program: proof.audit(program, samples=2_000),
+    ],
+    ids=["simulate", "prove", "search", "audit"],
+)
+def test_a_mechanism_is_no_noise_and_whoever_draws_from_it_is_told_what_is(driver):
+    with pytest.raises(
+        (TypeError, ValueError, proof.BadProgram),
+        match=r"a law, such as LaplaceNoise\(scale\) from",
+    ):
+        driver(_MeasuresInstead())
 
 
 def test_answers_made_from_a_table_are_refused():

@@ -225,6 +225,14 @@ PUBLISHED = {
     "T40I10D100K": (100_000, 942),
 }
 """Records and items of each data set, as the paper states them."""
+WHERE = (
+    "Kosarak and T40I10D100K at http://fimi.uantwerpen.be/data/, "
+    "BMS-POS at https://www.kdd.org/kdd-cup/view/kdd-cup-2000"
+)
+MADE_UP = (
+    f"These data are made up. The real ones are public: {WHERE}. "
+    "Put them into a folder and say --data FOLDER."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,6 +243,7 @@ class Dataset:
     counts: Integers
     records: int | None
     source: str
+    is_made_up: bool = False
 
     @property
     def items(self) -> int:
@@ -292,10 +301,10 @@ def _whole_file(name: str, folder: Path) -> Path | None:
     return found[0] if found else None
 
 
-def _dataset(name: str, counted: Counted, source: str) -> Dataset:
+def _dataset(name: str, counted: Counted, source: str, *, is_made_up: bool = False) -> Dataset:
     counts = counted.counts.copy()
     np.random.default_rng(0).shuffle(counts)
-    return Dataset(name, counts, counted.records, source)
+    return Dataset(name, counts, counted.records, source, is_made_up)
 
 
 def _bms_pos(folder: Path) -> Dataset:
@@ -361,9 +370,11 @@ def _make(name: str) -> Dataset:
     if name == "T40I10D100K":
         _, bought = make_t40i10(records, seed=1994)
         counted = Counted(*np.unique(bought, return_counts=True), records)
-        return _dataset(name, counted, "made by the Quest generator, seed 1994")
+        source = "made by the Quest generator, seed 1994"
+        return _dataset(name, counted, source, is_made_up=True)
     ranks, counts = np.array(_CURVES[name], dtype=np.float64).T
     curve = np.exp(np.interp(np.log(np.arange(1, items + 1)), np.log(ranks), np.log(counts)))
     whole = np.rint(curve).astype(np.int64)
     counted = Counted(np.arange(items), whole, records)
-    return _dataset(name, counted, "synthetic stand-in with the published size; not the real data")
+    source = "synthetic stand-in with the published size; not the real data"
+    return _dataset(name, counted, source, is_made_up=True)

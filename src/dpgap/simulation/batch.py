@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpgap._package import public
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.grid import MAX_STEPS, Grid
-from dpgap.exact.laws import Law
+from dpgap.exact.laws import Law, require_law
 from dpgap.exact.parameters import positive_integer
 from dpgap.exact.reals import Floats, Integers
 from dpgap.exact.shells import ShellNoise
@@ -54,6 +54,7 @@ class FloatNoise:
 
     def draw(self, law: Law | ShellNoise) -> float:
         """The next draw, from `law`; of noise for many values, the next coordinate."""
+        require_law(law)
         if not isinstance(law, ShellNoise):
             return float(draw(law, self._rng, 1)[0])
         left = self._left.setdefault(law, [])
