@@ -12,7 +12,6 @@ from dpgap import proof
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.mechanisms.top_k_kernel import select
 from dpgap.simulation import Ranked
-from dpgap.simulation.joint import shells
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 
 SPARSE = np.append([90, 80, 70, 60, 50], np.zeros(100_000, dtype=np.int64))
@@ -62,24 +61,6 @@ def test_answers_of_any_whole_type_are_ranked_alike(kind):
 def test_only_whole_numbers_are_ranked():
     with pytest.raises(TypeError, match="answers must be integers"):
         Ranked.of(np.array([1.5, 2.5]))
-
-
-def _joint_noise(measurement, runs: int) -> np.ndarray:
-    noise = shells(measurement.law_in_steps(3), np.random.default_rng(3), runs).astype(np.int64)
-    return noise[:, 1:] - noise[:, :1] if isinstance(measurement, dpgap.CountHull) else noise
-
-
-@pytest.mark.parametrize("epsilon", [10, 20, 50])
-@pytest.mark.parametrize("shape", [dpgap.CountHull, dpgap.Cube])
-def test_joint_measurements_with_little_noise_have_their_law(shape, epsilon: int):
-    extra = {"monotonic": True} if shape is dpgap.CountHull else {}
-    measurement = shape(epsilon, grid="1/16", **extra)
-    exact = measurement.draws(3, 40_000, InsecureSeededBits(2))
-    noise = _joint_noise(measurement, 40_000)
-    for of in (lambda x: x[:, 0], lambda x: x.max(axis=1), lambda x: x[:, 0] - x[:, 2]):
-        assert homogeneous_p(of(exact), of(noise)) > LEVEL / 3
-    wrong = _joint_noise(shape(epsilon * 0.8, grid="1/16", **extra), 40_000)
-    assert homogeneous_p(exact.max(axis=1), wrong.max(axis=1)) < LEVEL
 
 
 @pytest.mark.parametrize(

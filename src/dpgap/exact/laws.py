@@ -688,7 +688,7 @@ REAL_NOISES = tuple(name for name, law in LAWS.items() if issubclass(law, RealLa
 
 def require_law(law: object) -> None:
     """Refuse to draw from what is no noise, such as `dpgap.Laplace`, which measures values."""
-    if not hasattr(law, "cost"):
+    if not hasattr(law, "supports"):
         raise TypeError(
             "noise.draw takes a law, such as LaplaceNoise(scale) from dpgap.proof, where scale is "
             f"sensitivity/ε; not {type(law).__name__}. A mechanism such as dpgap.Laplace is no law"

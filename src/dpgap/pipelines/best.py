@@ -46,12 +46,14 @@ def estimates_after_top_k(
             selection.in_steps().law.floor_variance + 1 / 12
         ) * grid**2  # leads are floored
         ratio = selecting / own**2
-        rows = [blue(*row, ratio) for row in zip(measurements, _gaps(leads, grid), strict=True)]
+        gaps = leads.copy()
+        gaps[:, :-1] -= leads[:, 1:]
+        gaps[:, -1] += grid / 2  # floored leads over the last winner, whose own is exact
         variance = measurement.variance(k)
         alone, part = variance * (1 - measurement.law(k).correlation), ratio / (1 + ratio)
         contrast = alone - alone * part**2 - selecting * (1 - part) ** 2
         variances = np.full_like(measurements, variance - contrast * (k - 1) / k)
-        return Estimates(np.array(rows), variances)
+        return Estimates(blue(measurements, gaps, ratio), variances)
     return after_selection(measurements, leads + grid / 2, scales, own, UnknownLine(shared))
 
 
@@ -61,14 +63,6 @@ def _noise_of(selection: NoisyTopK, measurement: Joint) -> tuple[Floats, float, 
     grid = Grid(selection.grid).width
     scale = float(selection.in_steps().law.scale) * grid
     return (_scales(scale, grid), *_parts(measurement, selection.k))
-
-
-def _gaps(leads: Floats, grid: float) -> Floats:
-    """Gaps from floored leads over the last winner, whose own is exact."""
-    gaps = leads.copy()
-    gaps[:, :-1] -= leads[:, 1:]
-    gaps[:, -1] += grid / 2
-    return gaps
 
 
 def above_estimates(

@@ -32,9 +32,10 @@ from dpgap.simulation.floats import (
     Rng,
     TopKRuns,
     draw,
+    draw_shells,
     generator,
 )
-from dpgap.simulation.joint import LikelyClasses, real_shells, select_sets
+from dpgap.simulation.joint import LikelyClasses, select_sets
 from dpgap.simulation.measured import measure_above, measured_batch
 from dpgap.simulation.sparse_vector import sift_runs
 from dpgap.simulation.top_k import Ranked, arrays_only, best_runs, select_runs
@@ -59,7 +60,7 @@ class FloatNoise:
             return float(draw(law, self._rng, 1)[0])
         left = self._left.setdefault(law, [])
         if not left:
-            left += real_shells(law, self._rng, 1)[0].tolist()
+            left += draw_shells(law, self._rng, 1)[0].tolist()
         return left.pop()
 
 
