@@ -111,6 +111,9 @@ def test_the_citation_is_of_this_version_and_licence() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {dpgap.__version__}\n" in citation
     assert "\nlicense: Apache-2.0\n" in citation
+    bibtex = (ROOT / "docs" / "tutorial-researcher.md").read_text(encoding="utf-8")
+    assert f"  version = {{{dpgap.__version__}}},\n" in bibtex
+    assert re.search(r"doi     = \{(.+)\}", bibtex)[1] in citation
 
 
 def _code_lines(path: Path) -> int:

@@ -6,9 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
+from typer.testing import Result as Said
 
 from dpgap import how_to_get
 from dpgap.cli import reproduce as commands
@@ -280,12 +284,30 @@ def test_an_interrupted_run_leaves_only_whole_files(tmp_path):
         json.loads(path.read_text())
 
 
-def test_the_command_is_ready_for_the_command_line():
-    import typer
-    from typer.testing import CliRunner
-
+def _invoke(*given: str) -> Said:
     app = typer.Typer()
     app.command()(commands.reproduce)
-    shown = CliRunner().invoke(app, ["--help"])
+    return CliRunner().invoke(app, given)
+
+
+def test_the_command_is_ready_for_the_command_line():
+    shown = _invoke("--help")
     assert shown.exit_code == 0
     assert "--figure" in shown.output
+
+
+@pytest.mark.parametrize("is_made_up", [True, False])
+def test_data_that_are_made_up_are_said_to_be_so_before_all_else(
+    monkeypatch, kosarak, is_made_up: bool
+):
+    data = [replace(kosarak, is_made_up=is_made_up)]
+    assert kosarak.is_made_up
+    monkeypatch.setattr(commands, "load_all", lambda given: data)
+    monkeypatch.setattr(commands, "_watched", lambda *given, **options: ([], []))
+    said, as_json_text = _invoke(), _invoke("--json")
+    pages = as_markdown([], data, {}, 1), page.as_html([], data, {}, 1)
+    for shown in (said.stdout, as_json_text.stderr, pages[0].split("\n\n")[2], pages[1]):
+        first = "These data are made up. The real ones are public: Kosarak and T40I10D100K at http"
+        assert (first in shown) == is_made_up
+    assert said.stdout.startswith("These data" if is_made_up else "Written to")
+    assert json.loads(as_json_text.stdout) == []

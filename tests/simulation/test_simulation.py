@@ -15,7 +15,6 @@ from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
 from dpgap.mechanisms.top_k_kernel import Winners, select
 from dpgap.simulation import floats, top_k
-from dpgap.simulation.joint import shells
 from dpgap.simulation.top_k import Ranked
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 from seams import long_case, quick_in
@@ -273,20 +272,6 @@ def test_simulated_estimates_above_are_those_of_the_pipeline(adaptive: bool):
     ours = runs.estimates - runs.truth
     assert stats.ks_2samp(theirs, ours).pvalue > LEVEL
     assert abs(np.mean([each.indices.size for each in released]) - runs.selected.found.mean()) < 0.3
-
-
-@pytest.mark.parametrize("epsilon", ["1/2", 3])
-@pytest.mark.parametrize("shape", [dpgap.CountHull, dpgap.Cube])
-def test_joint_measurements_are_simulated_exactly_in_law(shape, epsilon):
-    extra = {"monotonic": True} if shape is dpgap.CountHull else {}
-    measurement = shape(epsilon, **extra)
-    exact = measurement.draws(4, RUNS, InsecureSeededBits(2))
-    noise = shells(measurement.law_in_steps(4), np.random.default_rng(3), RUNS).astype(np.int64)
-    if shape is dpgap.CountHull:
-        noise = noise[:, 1:] - noise[:, :1]
-    for of in (lambda x: x[:, 0], lambda x: x.max(axis=1), lambda x: x[:, 0] - x[:, 3]):
-        assert homogeneous_p(of(exact), of(noise)) > LEVEL / 3
-    assert homogeneous_p(exact[:, 0], np.rint(noise[:, 0] * 1.2).astype(np.int64)) < LEVEL
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import dpgap
+from dpgap import proof
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.mechanisms.top_k_kernel import select
 from dpgap.simulation import Ranked
-from dpgap.simulation.joint import shells
 from law_tests import LEVEL, chi_square_p, homogeneous_p
 
 SPARSE = np.append([90, 80, 70, 60, 50], np.zeros(100_000, dtype=np.int64))
@@ -61,24 +61,6 @@ def test_answers_of_any_whole_type_are_ranked_alike(kind):
 def test_only_whole_numbers_are_ranked():
     with pytest.raises(TypeError, match="answers must be integers"):
         Ranked.of(np.array([1.5, 2.5]))
-
-
-def _joint_noise(measurement, runs: int) -> np.ndarray:
-    noise = shells(measurement.law_in_steps(3), np.random.default_rng(3), runs).astype(np.int64)
-    return noise[:, 1:] - noise[:, :1] if isinstance(measurement, dpgap.CountHull) else noise
-
-
-@pytest.mark.parametrize("epsilon", [10, 20, 50])
-@pytest.mark.parametrize("shape", [dpgap.CountHull, dpgap.Cube])
-def test_joint_measurements_with_little_noise_have_their_law(shape, epsilon: int):
-    extra = {"monotonic": True} if shape is dpgap.CountHull else {}
-    measurement = shape(epsilon, grid="1/16", **extra)
-    exact = measurement.draws(3, 40_000, InsecureSeededBits(2))
-    noise = _joint_noise(measurement, 40_000)
-    for of in (lambda x: x[:, 0], lambda x: x.max(axis=1), lambda x: x[:, 0] - x[:, 2]):
-        assert homogeneous_p(of(exact), of(noise)) > LEVEL / 3
-    wrong = _joint_noise(shape(epsilon * 0.8, grid="1/16", **extra), 40_000)
-    assert homogeneous_p(exact.max(axis=1), wrong.max(axis=1)) < LEVEL
 
 
 @pytest.mark.parametrize(
@@ -240,6 +222,36 @@ def test_programs_of_measurements_are_simulated_too(measurement):
     variance = measurement.variance(3)  # of noise on whole steps, which hardly differs
     assert np.abs(errors.mean(axis=0)).max() < 6 * (variance / 6_000) ** 0.5
     assert errors.var(axis=0) == pytest.approx(np.full(3, variance), rel=0.15)
+
+
+class _MeasuresInstead:
+    """A program that takes a mechanism for noise."""
+
+    epsilon = 1
+
+    def run(self, answers, noise):
+        return answers[0] + noise.draw(dpgap.Laplace(1))
+
+    def align(self, answers, neighbour, noise, output):
+        return [answers[0] - neighbour[0]]
+
+
+@pytest.mark.parametrize(
+    "driver",
+    [
+        lambda program: dpgap.simulate(program, [1, 2], runs=1),
+        lambda program: proof.prove(program, n=1),
+        lambda program: proof.search(program, n=1, examples=1),
+        lambda program: proof.audit(program, samples=2_000),
+    ],
+    ids=["simulate", "prove", "search", "audit"],
+)
+def test_a_mechanism_is_no_noise_and_whoever_draws_from_it_is_told_what_is(driver):
+    with pytest.raises(
+        (TypeError, ValueError, proof.BadProgram),
+        match=r"a law, such as LaplaceNoise\(scale\) from",
+    ):
+        driver(_MeasuresInstead())
 
 
 def test_answers_made_from_a_table_are_refused():

@@ -43,8 +43,12 @@ from dpgap.releases.text import Column, fitted
 # sums up. The exit code is 1 if it is refuted or rejected.
 
 
-Epsilon = Annotated[str | None, typer.Option(help="What is claimed, unless it says so itself.")]
-Sensitivity = Annotated[str | None, typer.Option(help="How far one answer can move.  [default: 1]")]
+Epsilon = Annotated[
+    str | None, typer.Option(help="The ε that is claimed, unless it has an attribute epsilon.")
+]
+Sensitivity = Annotated[
+    str | None, typer.Option(help="The most that one person can move one answer; 1 unless said.")
+]
 
 
 class Claimed(NamedTuple):
@@ -61,19 +65,35 @@ class Audited(NamedTuple):
 
     epsilon: Epsilon = None
     delta: Annotated[str, typer.Option(help="The δ that is claimed beside ε.")] = "0"
-    samples: Annotated[int, typer.Option(help="How many calls in all.")] = 100_000
-    level: Annotated[float, typer.Option(help="How often to reject what is private.")] = 1e-3
+    samples: Annotated[int, typer.Option(help="How many calls in all, from 2,000.")] = 100_000
+    level: Annotated[float, typer.Option(help="The chance that something private is rejected.")] = (
+        1e-3
+    )
     sensitivity: Sensitivity = None
     monotonic: Annotated[
-        bool, typer.Option("--monotonic", help="All answers move one way together.")
+        bool,
+        typer.Option(
+            "--monotonic",
+            help="One person moves all answers the same way, as with counts; else up or down.",
+        ),
     ] = False
     reach: Annotated[
-        int | None, typer.Option(help="How many sensitivities all answers together can move.")
+        int | None,
+        typer.Option(
+            help="How many answers one person can move: 1 where each person is in one group only. "
+            "Without it, all of them."
+        ),
     ] = None
     batch: Annotated[
-        bool, typer.Option("--batch", help="It is called with answers and a number of runs.")
+        bool,
+        typer.Option("--batch", help="It takes (answers, runs) and returns as many outputs."),
     ] = False
-    bits: Annotated[bool, typer.Option(help="Look at the lowest bits of floats, too.")] = True
+    bits: Annotated[
+        bool,
+        typer.Option(
+            help="Look at the lowest bits of floats, too. Without, find what else is wrong."
+        ),
+    ] = True
 
 
 def is_address(name: str | None, options: NamedTuple) -> bool:
@@ -214,7 +234,9 @@ Name = Annotated[
     str | None,
     typer.Argument(
         metavar="[NAME | package.module:name]",
-        help="Only what has this in its name, such as NoisyTopK; or your own, by its module.",
+        help="Only what has this in its name, such as NoisyTopK. Or your own, by its module in "
+        "this folder: to audit, a function of a list of numbers that returns what is published; to "
+        "prove, an object with run and align.",
     ),
 ]
 

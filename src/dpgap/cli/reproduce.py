@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dpgap.research.claims import Claim, judge
-from dpgap.research.datasets import load, load_all
+from dpgap.research.datasets import MADE_UP, load, load_all
 from dpgap.research.experiments import FIGURES, Result
 from dpgap.research.figures import Drawing, draw, draw_datasets, require_matplotlib
 from dpgap.research.page import as_html, as_markdown
@@ -50,6 +50,8 @@ def reproduce(
         require_sound(figures, runs, seed)  # before data is read, which may take a while
         require_matplotlib()
         plan = ReproductionPlan(load_all(data), figures, runs, seed)
+        if any(each.is_made_up for each in plan.datasets):
+            typer.echo(MADE_UP, err=as_json_text)
         results, claims = _watched(out, plan, quiet=as_json_text)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the figures that were finished are kept") from None

@@ -23,22 +23,26 @@ def blue(measurements: ArrayLike, gaps: ArrayLike, variance_ratio: float) -> Flo
     Theorem 3 of the paper, in linear time. `gaps` are those of a Noisy Top-K: the gap after rank
     i is `gaps[i]`. A k-th gap, to the best loser, brings an unknown of its own and changes
     nothing. `variance_ratio` is the variance of the selection's noise over the measurements'.
+    Of many runs, every row is one.
 
     >>> blue([10, 4], [8], variance_ratio=1)
     array([10.5,  3.5])
     """
-    alpha = _vector("measurements", measurements)
-    steps = _vector("gaps", gaps)
-    ratio = _positive("variance_ratio", variance_ratio)
-    if steps.size not in (alpha.size - 1, alpha.size):
-        raise ValueError(
-            f"gaps must be {alpha.size - 1} or {alpha.size} for {alpha.size} measurements, "
-            f"not {steps.size}"
-        )
+    alpha = np.asarray(measurements, dtype=np.float64)
+    steps, ratio = np.asarray(gaps, dtype=np.float64), float(variance_ratio)
+    if not 0 < ratio < math.inf:
+        raise ValueError(f"variance_ratio must be positive and finite, not {variance_ratio!r}")
+    if not alpha.ndim or alpha.shape[:-1] != steps.shape[:-1]:
+        raise ValueError("measurements and gaps must be one-dimensional, or have as many rows")
+    k, count = alpha.shape[-1], steps.shape[-1]
+    if count not in (k - 1, k):
+        raise ValueError(f"gaps must be {k - 1} or {k} for {k} measurements, not {count}")
     # Noisy answers over a common unknown: the suffix sums of the gaps.
-    noisy = np.append(np.cumsum(steps[: alpha.size - 1][::-1])[::-1], 0.0)
-    mean = alpha.mean()
-    estimates: Floats = mean + (ratio * (alpha - mean) + (noisy - noisy.mean())) / (1 + ratio)
+    noisy = np.zeros_like(alpha)
+    noisy[..., :-1] = np.cumsum(steps[..., : k - 1][..., ::-1], axis=-1)[..., ::-1]
+    noisy -= noisy.mean(axis=-1, keepdims=True)
+    mean = alpha.mean(axis=-1, keepdims=True)
+    estimates: Floats = mean + (ratio * (alpha - mean) + noisy) / (1 + ratio)
     return estimates
 
 
@@ -135,13 +139,6 @@ def _vector(name: str, values: ArrayLike) -> Floats:
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional")
     return array
-
-
-def _positive(name: str, value: float) -> float:
-    number = float(value)
-    if not 0 < number < math.inf:
-        raise ValueError(f"{name} must be positive and finite, not {value!r}")
-    return number
 
 
 @lru_cache(maxsize=256)

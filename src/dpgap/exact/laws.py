@@ -686,6 +686,15 @@ REAL_NOISES = tuple(name for name, law in LAWS.items() if issubclass(law, RealLa
 """Those that a Top-K takes."""
 
 
+def require_law(law: object) -> None:
+    """Refuse to draw from what is no noise, such as `dpgap.Laplace`, which measures values."""
+    if not hasattr(law, "supports"):
+        raise TypeError(
+            "noise.draw takes a law, such as LaplaceNoise(scale) from dpgap.proof, where scale is "
+            f"sensitivity/ε; not {type(law).__name__}. A mechanism such as dpgap.Laplace is no law"
+        )
+
+
 def require_noise(name: str, noise: object) -> str:
     """`noise`, if it names a law."""
     if not (isinstance(noise, str) and noise in LAWS):

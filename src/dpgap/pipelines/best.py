@@ -46,12 +46,14 @@ def estimates_after_top_k(
             selection.in_steps().law.floor_variance + 1 / 12
         ) * grid**2  # leads are floored
         ratio = selecting / own**2
-        rows = [blue(*row, ratio) for row in zip(measurements, _gaps(leads, grid), strict=True)]
+        gaps = leads.copy()
+        gaps[:, :-1] -= leads[:, 1:]
+        gaps[:, -1] += grid / 2  # floored leads over the last winner, whose own is exact
         variance = measurement.variance(k)
         alone, part = variance * (1 - measurement.law(k).correlation), ratio / (1 + ratio)
         contrast = alone - alone * part**2 - selecting * (1 - part) ** 2
         variances = np.full_like(measurements, variance - contrast * (k - 1) / k)
-        return Estimates(np.array(rows), variances)
+        return Estimates(blue(measurements, gaps, ratio), variances)
     return after_selection(measurements, leads + grid / 2, scales, own, UnknownLine(shared))
 
 
@@ -59,14 +61,6 @@ def estimates_after_top_k(
 def _scales_of_leads(selection: NoisyTopK) -> Floats:
     grid = Grid(selection.grid).width
     return _scales(float(selection.in_steps().law.scale) * grid, grid)
-
-
-def _gaps(leads: Floats, grid: float) -> Floats:
-    """Gaps from floored leads over the last winner, whose own is exact."""
-    gaps = leads.copy()
-    gaps[:, :-1] -= leads[:, 1:]
-    gaps[:, -1] += grid / 2
-    return gaps
 
 
 def above_estimates(

@@ -39,19 +39,24 @@ def top_k_estimates(
     selection: NoisyTopK, measurement: Laplace, gaps: Floats, measurements: Floats
 ) -> EstimatedWinners:
     """Estimate the winners of a Top-K."""
-    k, grid = selection.k, Grid(selection.grid).width
-    ratio = variance_ratio(selection, measurement)
-    if gaps.size == k - 1 and k > 1:
-        gaps = gaps.copy()
-        gaps[-1] += grid / 2  # with no loser, the floored leads meet one that is exact
-    estimates = blue(measurements, gaps, ratio)
     return EstimatedWinners(
-        estimates,
-        np.full(k, blue_variance(k, measurement.variance(k), ratio)),
+        *estimates_after_top_k(selection, measurement, measurements, gaps),
         "estimates",
         (top_k_error(selection, measurement),),
-        measurement.error(k),
+        measurement.error(selection.k),
     )
+
+
+def estimates_after_top_k(
+    selection: NoisyTopK, measurement: Laplace, measurements: Floats, gaps: Floats
+) -> tuple[Floats, Floats]:
+    """Estimates and their variances; of many runs, every row is one."""
+    k, ratio = selection.k, variance_ratio(selection, measurement)
+    if gaps.shape[-1] == k - 1 and k > 1:
+        gaps = gaps.copy()
+        gaps[..., -1] += Grid(selection.grid).width / 2  # floored leads meet one that is exact
+    variance = blue_variance(k, measurement.variance(k), ratio)
+    return blue(measurements, gaps, ratio), np.full(measurements.shape, variance)
 
 
 def variance_ratio(selection: NoisyTopK, measurement: Laplace) -> float:

@@ -9,7 +9,7 @@ The queries are the items' counts, in one order that is shuffled once, as the au
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -38,20 +38,36 @@ class Counted(NamedTuple):
     counts: Integers
     records: int | None
 
+    def dataset(self, name: str, source: str, *, is_made_up: bool = False) -> "Dataset":
+        """The counts in an order that is shuffled once."""
+        counts = np.random.default_rng(0).permutation(self.counts)
+        return Dataset(name, counts, self.records, source, is_made_up)
+
 
 def read_counts(path: Path) -> Counted:
     """Count the items of any file."""
-    if kind_of(path.name) == "fimi":
-        return _count_lines(path)
-    if _has_columns(path, "count"):
-        return _take_counts(path)
-    if _has_columns(path, "unit"):
-        counts, records = _count_units(path, "unit", "item")
-        ordered = [counts[item] for item in sorted(counts)]
-        return Counted(np.arange(len(ordered)), np.array(ordered, dtype=np.int64), records)
-    raise ValueError(
-        f"{path.name} must be a readable table with columns item and count, or unit and item"
-    )
+    is_fimi, records = kind_of(path.name) == "fimi", None
+    if not is_fimi and _has_columns(path, "count"):
+        counts = _take_counts(path)
+    elif is_fimi or _has_columns(path, "unit"):
+        counts, records = _count_units(path, *((None, None) if is_fimi else ("unit", "item")))
+    else:
+        raise ValueError(
+            f"{path.name} must be a readable table with columns item and count, or unit and item"
+        )
+    if not counts:
+        raise ValueError(f"{path.name} has no transactions: there must be some")
+    try:
+        items = np.array([int(item) for item in counts], dtype=np.int64)
+    except (ValueError, TypeError, OverflowError):
+        counts = dict(sorted(counts.items()))
+        items = np.arange(len(counts))  # names, not numbers
+    if is_fimi and items.min() < 0:
+        raise ValueError(
+            f"{path.name}: a transaction must be item numbers below 2^62, separated by spaces"
+        )
+    order = np.argsort(items)
+    return Counted(items[order], np.array([*counts.values()], dtype=np.int64)[order], records)
 
 
 def _has_columns(path: Path, other: str) -> bool:
@@ -81,44 +97,23 @@ def _fetch(path: Path, table: Any) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _count_lines(path: Path) -> Counted:
-    words, records = _count_units(path, None, None)
-    if not words:
-        raise ValueError(f"{path.name} has no transactions")
-    items, counts = np.array([(int(word), count) for word, count in words.items()]).T
-    if items.min() < 0:
-        raise ValueError(
-            f"{path.name}: a transaction must be item numbers below 2^62, separated by spaces"
-        )
-    order = np.argsort(items)
-    return Counted(items[order], counts[order], records)
-
-
-def _take_counts(path: Path) -> Counted:
+def _take_counts(path: Path) -> dict[Any, int]:
     with read_file(str(path), "count", "item") as columns:
         rows = _fetch(path, columns.table)
     try:
-        pairs = {item: _whole(count) for item, count in rows}
-        numbers = np.array(list(pairs.values()), dtype=np.int64)
+        exact = [Decimal(count) for _, count in rows]
+        counts = [int(count) for count in exact]
+        is_whole = counts == exact and max(counts, default=0) < 1 << 63
     except (ArithmeticError, ValueError, TypeError):
-        raise ValueError(f"{path.name}: every count must be a whole number") from None
-    if not numbers.size or (numbers < 0).any():
-        raise ValueError(f"{path.name}: counts must be at least 0, and there must be some")
+        is_whole = False
+    if not is_whole:
+        raise ValueError(f"{path.name}: every count must be a whole number")
+    if min(counts, default=0) < 0:
+        raise ValueError(f"{path.name}: counts must be at least 0")
+    pairs = dict(zip((item for item, _ in rows), counts, strict=True))
     if len(pairs) < len(rows):
         raise ValueError(f"{path.name}: every item must occur once")
-    try:
-        named = np.array([int(item) for item in pairs], dtype=np.int64)
-    except (ValueError, TypeError, OverflowError):
-        named = np.arange(numbers.size)  # names, not numbers: any order serves
-    order = np.argsort(named)
-    return Counted(named[order], numbers[order], None)
-
-
-def _whole(count: Any) -> int:
-    number = Decimal(count)
-    if number != int(number):
-        raise ValueError("not a whole number")
-    return int(number)
+    return pairs
 
 
 # --------------------------------------------------------------------------------------------------
@@ -225,6 +220,14 @@ PUBLISHED = {
     "T40I10D100K": (100_000, 942),
 }
 """Records and items of each data set, as the paper states them."""
+WHERE = (
+    "Kosarak and T40I10D100K at http://fimi.uantwerpen.be/data/, "
+    "BMS-POS at https://www.kdd.org/kdd-cup/view/kdd-cup-2000"
+)
+MADE_UP = (
+    f"These data are made up. The real ones are public: {WHERE}. "
+    "Put them into a folder and say --data FOLDER."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,6 +238,7 @@ class Dataset:
     counts: Integers
     records: int | None
     source: str
+    is_made_up: bool = False
 
     @property
     def items(self) -> int:
@@ -254,8 +258,7 @@ def load_all(folder: str | os.PathLike[str] | None = None) -> list[Dataset]:
         return [load(name, None) for name in PUBLISHED]
     path = Path(given)
     if path.is_file():
-        counted = read_counts(path)
-        return [_dataset(path.name.split(".")[0], counted, f"whole file {path.name}")]
+        return [read_counts(path).dataset(path.name.split(".")[0], f"whole file {path.name}")]
     if not path.is_dir():
         raise FileNotFoundError(f"data must be a folder or a file, and there is none at {path}")
     return [load(name, path) for name in PUBLISHED]
@@ -267,43 +270,30 @@ def load(name: str, folder: Path | None) -> Dataset:
         raise ValueError(f"name must be one of {', '.join(PUBLISHED)}, not {name!r}")
     if folder is None:
         return _make(name)
-    whole = _whole_file(name, folder)
-    if whole is not None:
-        counted = read_counts(whole)
-        is_published = PUBLISHED[name] == (
-            counted.records or PUBLISHED[name][0],
-            counted.items.size,
-        )
+    wanted = {f"{name.lower()}{ending}" for ending in (".dat", ".dat.gz", ".csv", ".parquet")}
+    whole = [each for each in folder.iterdir() if each.name.lower().replace("_", "-") in wanted]
+    if whole:
+        first = min(whole)
+        counted = read_counts(first)
+        records, items = PUBLISHED[name]
+        is_published = counted.records in (None, records) and counted.items.size == items
         doubt = "" if is_published else "; not of the published size"
-        return _dataset(name, counted, f"whole file {whole.name}{doubt}")
+        return counted.dataset(name, f"whole file {first.name}{doubt}")
     try:
-        return _COMPLETED[name](folder)
+        counted, source = _COMPLETED[name](folder)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"no {name} in {folder}: expected {name}.dat or {name.lower()}.dat, gzipped or not"
         ) from None
+    return counted.dataset(name, source)
 
 
-def _whole_file(name: str, folder: Path) -> Path | None:
-    wanted = {f"{name.lower()}{ending}" for ending in (".dat", ".dat.gz", ".csv", ".parquet")}
-    found = sorted(
-        each for each in folder.iterdir() if each.name.lower().replace("_", "-") in wanted
-    )
-    return found[0] if found else None
-
-
-def _dataset(name: str, counted: Counted, source: str) -> Dataset:
-    counts = counted.counts.copy()
-    np.random.default_rng(0).shuffle(counts)
-    return Dataset(name, counts, counted.records, source)
-
-
-def _bms_pos(folder: Path) -> Dataset:
+def _bms_pos(folder: Path) -> tuple[Counted, str]:
     counted = read_counts(folder / "bms-pos-partial-275k.dat.gz")
-    return _dataset("BMS-POS", counted, "partial: 275,000 of the 515,597 records, as they are")
+    return counted, "partial: 275,000 of the 515,597 records, as they are"
 
 
-def _kosarak(folder: Path) -> Dataset:
+def _kosarak(folder: Path) -> tuple[Counted, str]:
     """Counts of 991 and more are those of the whole file; the tail is ten times the part's."""
     top = read_counts(folder / "kosarak-item-counts-ge991.csv")
     part = read_counts(folder / "kosarak-first100k.dat.gz")
@@ -311,40 +301,27 @@ def _kosarak(folder: Path) -> Dataset:
     rest = ~np.isin(part.items, top.items)
     tail = np.minimum(np.rint(part.counts[rest] * records / 100_000), 990).astype(np.int64)
     unseen = np.ones(items - top.items.size - tail.size, dtype=np.int64)
-    counts = np.concatenate([top.counts, tail, unseen])
-    return _dataset(
-        "Kosarak",
-        Counted(np.arange(items), counts, records),
+    counted = Counted(np.arange(items), np.concatenate([top.counts, tail, unseen]), records)
+    return counted, (
         "whole-data counts from 991 up; below, completed from the first 100,000 records, "
-        "and 1 for each item not seen in them",
+        "and 1 for each item not seen in them"
     )
 
 
-def _t40(folder: Path) -> Dataset:
+def _t40(folder: Path) -> tuple[Counted, str]:
     """Exact counts where they are known; else ten times the part's, between the bounds known."""
     known = read_counts(folder / "T40I10D100K-item-counts.csv")
     part = read_counts(folder / "T40I10D100K-partial10k.dat.gz")
-    guess = dict(zip(part.items.tolist(), (10 * part.counts).tolist(), strict=True))
-    items = sorted({*known.items.tolist(), *guess})
-    bound = dict(zip(known.items.tolist(), known.counts.tolist(), strict=True))
-    counts = [
-        bound[item]
-        if bound.get(item, 0) >= 1_000
-        else max(bound.get(item, 0), min(guess.get(item, 0), 999))
-        for item in items
-    ]
-    return _dataset(
-        "T40I10D100K",
-        Counted(np.array(items), np.array(counts, dtype=np.int64), PUBLISHED["T40I10D100K"][0]),
-        "whole-data counts from 1,000 up; below, completed from the first 10,000 records",
-    )
+    items = np.union1d(known.items, part.items)
+    bound, guess = np.zeros((2, items.size), dtype=np.int64)
+    bound[np.searchsorted(items, known.items)] = known.counts
+    guess[np.searchsorted(items, part.items)] = 10 * part.counts
+    counts = np.maximum(bound, np.minimum(guess, 999))  # a bound of 1,000 or more is exact
+    source = "whole-data counts from 1,000 up; below, completed from the first 10,000 records"
+    return Counted(items, counts, PUBLISHED["T40I10D100K"][0]), source
 
 
-_COMPLETED: dict[str, Callable[[Path], Dataset]] = {
-    "BMS-POS": _bms_pos,
-    "Kosarak": _kosarak,
-    "T40I10D100K": _t40,
-}
+_COMPLETED = {"BMS-POS": _bms_pos, "Kosarak": _kosarak, "T40I10D100K": _t40}
 
 _CURVES = {
     "BMS-POS": ((1, 307_600), (2, 119_600), (5, 76_200), (10, 48_000), (20, 32_800), (50, 13_300),
@@ -361,9 +338,10 @@ def _make(name: str) -> Dataset:
     if name == "T40I10D100K":
         _, bought = make_t40i10(records, seed=1994)
         counted = Counted(*np.unique(bought, return_counts=True), records)
-        return _dataset(name, counted, "made by the Quest generator, seed 1994")
-    ranks, counts = np.array(_CURVES[name], dtype=np.float64).T
-    curve = np.exp(np.interp(np.log(np.arange(1, items + 1)), np.log(ranks), np.log(counts)))
-    whole = np.rint(curve).astype(np.int64)
-    counted = Counted(np.arange(items), whole, records)
-    return _dataset(name, counted, "synthetic stand-in with the published size; not the real data")
+        source = "made by the Quest generator, seed 1994"
+    else:
+        ranks, counts = np.log(_CURVES[name]).T
+        curve = np.exp(np.interp(np.log(np.arange(1, items + 1)), ranks, counts))
+        counted = Counted(np.arange(items), np.rint(curve).astype(np.int64), records)
+        source = "synthetic stand-in with the published size; not the real data"
+    return counted.dataset(name, source, is_made_up=True)

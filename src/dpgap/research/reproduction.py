@@ -10,10 +10,9 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from dpgap.research.datasets import Dataset
 from dpgap.research.experiments import FIGURES, Result, Subject, Task, run, tasks
 
 SEED = 2020
-_TASKS_AT_ONCE = 40
 
 Progress = Callable[[int, int], None]
 
@@ -76,7 +74,7 @@ def finished_figures(
 def _all_results(
     plan: ReproductionPlan, subjects: list[Subject], todo: list[Task]
 ) -> Iterator[tuple[Task, list[Result]]]:
-    work = iter(zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True))
+    work = zip(todo, np.random.SeedSequence(plan.seed).spawn(len(todo)), strict=True)
     if plan.workers == 1:
         for task, seed in work:
             yield task, run(task, subjects[task.dataset], plan.runs, seed)
@@ -89,13 +87,8 @@ def _all_results(
     )
     try:
         with _ignored_by_children():
-            first = islice(work, _TASKS_AT_ONCE * plan.workers)
-            waiting = {pool.submit(_work, *each) for each in first}
-        while waiting:
-            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in finished:
-                waiting |= {pool.submit(_work, *each) for each in islice(work, 1)}
-                yield future.result()
+            waiting = [pool.submit(_work, *each) for each in work]
+        yield from (future.result() for future in as_completed(waiting))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpgap._package import public
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.grid import MAX_STEPS, Grid
-from dpgap.exact.laws import Law
+from dpgap.exact.laws import Law, require_law
 from dpgap.exact.parameters import positive_integer
 from dpgap.exact.reals import Floats, Integers
 from dpgap.exact.shells import ShellNoise
@@ -32,9 +32,10 @@ from dpgap.simulation.floats import (
     Rng,
     TopKRuns,
     draw,
+    draw_shells,
     generator,
 )
-from dpgap.simulation.joint import LikelyClasses, real_shells, select_sets
+from dpgap.simulation.joint import LikelyClasses, select_sets
 from dpgap.simulation.measured import measure_above, measured_batch
 from dpgap.simulation.sparse_vector import sift_runs
 from dpgap.simulation.top_k import Ranked, arrays_only, best_runs, select_runs
@@ -54,11 +55,12 @@ class FloatNoise:
 
     def draw(self, law: Law | ShellNoise) -> float:
         """The next draw, from `law`; of noise for many values, the next coordinate."""
+        require_law(law)
         if not isinstance(law, ShellNoise):
             return float(draw(law, self._rng, 1)[0])
         left = self._left.setdefault(law, [])
         if not left:
-            left += real_shells(law, self._rng, 1)[0].tolist()
+            left += draw_shells(law, self._rng, 1)[0].tolist()
         return left.pop()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpgap.exact.laws import Law
 from dpgap.exact.reals import Floats, Integers
+from dpgap.exact.shells import ShellNoise
 
 # --------------------------------------------------------------------------------------------------
 # Float noise for simulation: fast, seeded, not secure, and never part of a release.
@@ -31,6 +32,19 @@ def generator(seed: np.random.SeedSequence) -> Rng:
 def draw(law: Law, rng: Rng, *shape: int) -> Floats:
     """Noise from `law`."""
     return law.from_uniforms(rng.random((law.words, *shape)))
+
+
+def draw_shells(law: ShellNoise, rng: Rng, runs: int) -> Floats:
+    """Real coordinates whose density falls with the largest alone; one row for every run.
+
+    The largest has a gamma distribution, and the others are anywhere up to it.
+    """
+    points: Floats = rng.random((runs, law.dimension))
+    points[np.arange(runs), rng.integers(0, law.dimension, runs)] = 1
+    if law.signed:
+        points *= np.where(rng.random(points.shape) < 0.5, -1.0, 1.0)
+    points *= rng.gamma(law.dimension, float(law.scale), runs)[:, None]
+    return points
 
 
 def hits(rng: Rng, cells: int, chance: float) -> Integers:

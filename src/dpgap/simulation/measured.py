@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpgap.estimates.linear import blue_variance, combine, combined_variance
+from dpgap.estimates.linear import combine, combined_variance
+from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring import Joint, Laplace
-from dpgap.mechanisms.sparse_vector import SparseVector
+from dpgap.pipelines import paper
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.best import estimates_after_above, estimates_after_top_k
-from dpgap.pipelines.paper import gap_variances, variance_ratio
 from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute
 from dpgap.simulation.floats import (
     AboveRuns,
@@ -30,7 +30,6 @@ from dpgap.simulation.floats import (
     TopKRuns,
     draw,
 )
-from dpgap.simulation.joint import shells
 from dpgap.simulation.top_k import Ranked
 
 
@@ -41,7 +40,7 @@ def measure_top_k(
     rng: Rng,
 ) -> MeasuredRuns:
     """Measure and estimate the winners of every run."""
-    grid, k = Grid(route.selection.grid).width, route.k
+    grid = Grid(route.selection.grid).width
     truth = answers[selected.indices]
     measurements = measure(route.measurement, truth, rng)
     if isinstance(selected, JointRuns):
@@ -52,12 +51,11 @@ def measure_top_k(
             np.take_along_axis(measurements, order, axis=1),
         )
         estimates = measurements
-        variances = np.full_like(estimates, route.measurement.variance(k))
+        variances = np.full_like(estimates, route.measurement.variance(route.k))
     elif isinstance(route, PaperRoute):
-        ratio = variance_ratio(route.selection, route.measurement)
-        estimates = _blue(measurements, selected.gaps, ratio, grid)
-        variance = blue_variance(k, route.measurement.variance(k), ratio)
-        variances = np.full_like(estimates, variance)
+        estimates, variances = paper.estimates_after_top_k(
+            route.selection, route.measurement, measurements, selected.gaps
+        )
     elif isinstance(route, RankedRoute):
         leads = np.cumsum(selected.gaps[:, ::-1], axis=1)[:, ::-1]
         estimates, variances = estimates_after_top_k(
@@ -75,25 +73,18 @@ def measure_above(
 ) -> MeasuredRuns:
     """Measure and estimate the answers found in every run; `thresholds` has one for each run."""
     truth = answers[selected.indices]
-    selection, measurement = pipeline.selection, pipeline.measurement
-    if isinstance(measurement, Laplace):
-        made = _paper_above(selection, measurement, truth, selected, thresholds, rng)
-    else:
-        made = _best_above(selection, measurement, truth, selected, thresholds, rng)
-    measurements, estimates, variances = made
-    grid = Grid(selection.grid).width
+    estimate = _paper_above if isinstance(pipeline.measurement, Laplace) else _best_above
+    measurements, estimates, variances = estimate(pipeline, truth, selected, thresholds, rng)
+    grid = Grid(pipeline.selection.grid).width
     return MeasuredRuns(selected, measurements, estimates, _floats(truth, grid), variances)
 
 
 def _paper_above(
-    selection: SparseVector,
-    measurement: Laplace,
-    truth: Integers,
-    selected: AboveRuns,
-    thresholds: Floats,
-    rng: Rng,
+    pipeline: MeasuredAbove, truth: Integers, selected: AboveRuns, thresholds: Floats, rng: Rng
 ) -> tuple[Floats, Floats, Floats]:
     """Measurements whose noise grows with how many there are, weighted with gaps by variance."""
+    selection, measurement = pipeline.selection, pipeline.measurement
+    assert isinstance(measurement, Laplace)
     grid = Grid(measurement.grid).width
     unit = measurement.law_in_steps(1)  # of all laws the smallest; they differ by scale alone
     most = int(selected.found.max(initial=0))
@@ -105,24 +96,21 @@ def _paper_above(
     measurements -= unit.floor_mean
     measurements *= grid
     own = np.repeat(of_count[selected.found], selected.found)
-    of_gap = gap_variances(selection)[selected.branch_of - 1]
+    of_gap = paper.gap_variances(selection)[selected.branch_of - 1]
     noisy = selected.gaps + np.repeat(thresholds, selected.found)
     estimates = combine(measurements, noisy, 0.0, own, of_gap)
     return measurements, estimates, combined_variance(own, of_gap)
 
 
 def _best_above(
-    selection: SparseVector,
-    measurement: Joint,
-    truth: Integers,
-    selected: AboveRuns,
-    thresholds: Floats,
-    rng: Rng,
+    pipeline: MeasuredAbove, truth: Integers, selected: AboveRuns, thresholds: Floats, rng: Rng
 ) -> tuple[Floats, Floats, Floats]:
     """Joint measurements; runs that found equally many are taken together.
 
     The estimates know one threshold, the selection's. All is moved there, and back.
     """
+    selection, measurement = pipeline.selection, pipeline.measurement
+    assert isinstance(measurement, Joint)
     grid, own = Grid(selection.grid).width, float(selection.threshold)
     up, own_up = np.ceil(thresholds / grid) * grid, np.ceil(own / grid) * grid
     moved, rounded_up = up - own_up, (up - thresholds) - (own_up - own)
@@ -150,28 +138,12 @@ def measure(
 
     The measurement's grid is `finer` than the selection's, unless said as a pipeline has it.
     """
-    count, grid = truth.shape[1], Grid(measurement.grid).width
-    if isinstance(measurement, Laplace):
+    (runs, count), grid = truth.shape, Grid(measurement.grid).width
+    if isinstance(measurement, Laplace):  # exact noise takes a sixth more time
         law = measurement.law_in_steps(count)
-        return _floats(truth + np.floor(draw(law, rng, *truth.shape)) - law.floor_mean, grid)
-    noise = shells(measurement.law_in_steps(count), rng, truth.shape[0])
-    if noise.shape[1] > count:  # the hull: what all share comes off
-        noise = noise[:, 1:] - noise[:, :1]
+        return _floats(truth + np.floor(draw(law, rng, runs, count)) - law.floor_mean, grid)
+    noise = measurement.draws(count, runs, InsecureSeededBits(int(rng.integers(1 << 62))))
     return _floats(truth * (measurement.finer if finer is None else finer) + noise, grid)
-
-
-def _blue(measurements: Floats, gaps: Floats, ratio: float, grid: float) -> Floats:
-    """`estimates.blue`, row by row."""
-    k = measurements.shape[1]
-    leads = np.zeros_like(measurements)
-    if k > 1:
-        leads[:, : k - 1] = np.cumsum(gaps[:, : k - 1][:, ::-1], axis=1)[:, ::-1]
-    if gaps.shape[1] == k - 1:
-        leads[:, :-1] += grid / 2  # with no loser, the floored leads meet one that is exact
-    mean = measurements.mean(axis=1, keepdims=True)
-    around = leads - leads.mean(axis=1, keepdims=True)
-    estimates: Floats = mean + (ratio * (measurements - mean) + around) / (1 + ratio)
-    return estimates
 
 
 def _floats(steps: NDArray[Any], grid: float) -> Floats:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.laws import Law, Noise, RealLaw, Scalar
+from dpgap.exact.laws import Law, Noise, RealLaw, Scalar, require_law
 from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing.outputs import Codes, Leaves, Outputs, leaves
 from dpgap.proof.checker import numbers as forms
@@ -243,6 +243,7 @@ class PathSampler(PathExplorer):
 
 
 def _sample(law: Law, size: int, *, on_grid: bool) -> Floats:
+    require_law(law)
     bits = secure_bits()
     if on_grid or not isinstance(law, RealLaw):
         return law.floors(bits, size).astype(np.float64)

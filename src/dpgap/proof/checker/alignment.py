@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from dpgap.exact.laws import Law, Noise, Scalar
+from dpgap.exact.laws import Law, Noise, Scalar, require_law
 from dpgap.exact.parameters import readable
 from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.families import Skeleton, collect, corners, seal, take_apart
@@ -85,6 +85,7 @@ class Source:
 
     def draw(self, law: Law) -> Affine:
         """The next draw."""
+        require_law(law)
         drawn: Affine = _DRAWS.of(self).draw(law)
         return drawn
 

@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpgap.exact.laws import Law, Scalar
+from dpgap.exact.laws import Law, Scalar, require_law
 from dpgap.exact.parameters import positive_integer, positive_rational
 from dpgap.proof.checker.alignment import (
     Dependence,
@@ -327,6 +327,7 @@ class _MadeUpNoise:
 
     def draw(self, law: Law) -> Fraction:
         """The next draw, in the law's support."""
+        require_law(law)
         value: Fraction = self._fresh()
         if not law.supports(value):
             value = -value
