@@ -24,6 +24,7 @@ from dpgap.cli.commands import (
     CSVFile,
     Force,
     HTMLFile,
+    PageTitle,
     keyword_option,
     let_go_if_broken,
     message_of,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 # Names are taken as they are: `~` at their beginning is for the shell to expand.
 
 
+Render = Callable[[], str]
 _BESIDE_A_DATABASE = ("", "-journal", "-wal", "-shm", ".wal")
 
 
@@ -111,16 +113,19 @@ class OutputFile:
             temporary.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which files to make of a release."""
+class Output(NamedTuple):
+    """What is printed, and which files are made of a release."""
 
-    csv: Path | None
-    html: Path | None
-    force: bool
+    json: AsJSON = False
+    csv: CSVFile = None
+    html: HTMLFile = None
+    title: PageTitle = None
+    force: Force = False
 
     def files(self, inputs: Callable[[], Sequence[Input]]) -> dict[str, OutputFile]:
         """The files by kind, none of which may be one that is read."""
+        if self.title is not None and self.html is None:
+            raise ValueError("--title is the heading of a page: give --html as well")
         paths = {"csv": self.csv, "html": self.html}
         given = {kind: path for kind, path in paths.items() if path is not None}
         read = inputs() if given else []
@@ -129,6 +134,15 @@ class Wanted:
         }
         require_outputs(list(files.values()))
         return files
+
+    def renders(self, release: "Release") -> dict[str, Render]:
+        """What to write into a file of each kind."""
+        from dpgap.releases.text import to_csv
+
+        return {
+            "csv": lambda: to_csv(release),
+            "html": lambda: release.to_html(title=self.title),
+        }
 
 
 def require_outputs(outputs: Sequence[OutputFile]) -> None:
@@ -268,25 +282,6 @@ def _name_if_free(temporary: Path, target: Path) -> None:
 # read it there, a message says where it is, and the exit code is 1. `dpgap show` reads it.
 
 
-Render = Callable[[], str]
-
-
-def renders(release: "Release") -> dict[str, Render]:
-    """What to write into a file of each kind."""
-
-    def csv() -> str:
-        from dpgap.releases.text import to_csv
-
-        return to_csv(release)
-
-    def html() -> str:
-        from dpgap.releases.page import page
-
-        return page(release)
-
-    return {"csv": csv, "html": html}
-
-
 def deliver(files: Sequence[tuple[OutputFile, Render]], shown: Render, complete: Render) -> None:
     """Write the files and print what is shown; if any of it fails, keep what is complete."""
     failed = []
@@ -339,6 +334,7 @@ def _kept(complete: Render) -> str:
 _STANDARD_INPUT = "-"
 
 
+@with_options()
 def show(
     file: Annotated[
         str,
@@ -346,23 +342,20 @@ def show(
             metavar="FILE", help="A release document, as --json prints it; - is standard input."
         ),
     ],
-    json: AsJSON = False,
-    csv: CSVFile = None,
-    html: HTMLFile = None,
-    force: Force = False,
+    output: Output,
 ) -> None:
     """Show a release again from its document. Nothing is counted, drawn or charged."""
     inputs = [] if file == _STANDARD_INPUT else [Input("the document", Path(file))]
-    files = Wanted(csv, html, force).files(lambda: inputs)
+    files = output.files(lambda: inputs)
     from dpgap.releases.document import read_release
     from dpgap.releases.text import shown
 
     release = read_release(_content(file))
-    render = renders(release)
-    for kind, output in files.items():
-        output.write(render[kind]())
+    render = output.renders(release)
+    for kind, target in files.items():
+        target.write(render[kind]())
     remaining = release.epsilon - getattr(release, "spent", release.epsilon)
-    say(release.to_json() if json else shown(release, remaining))
+    say(release.to_json() if output.json else shown(release, remaining))
     if (entry := release.made.ledger) is not None:
         say_error(
             f"note: the document says that entry {entry.entry} of data set {entry.dataset!r} paid "
@@ -443,15 +436,6 @@ class Payer(NamedTuple):
         return Ledger(self.ledger).account(self.dataset).of(reason=self.reason, key=self.key)
 
 
-class Output(NamedTuple):
-    """What is printed, and which files are written."""
-
-    json: AsJSON = False
-    csv: CSVFile = None
-    html: HTMLFile = None
-    force: Force = False
-
-
 @with_options(*_options(TopK))
 def top_k(file: TABLE, stated: dict[str, Any], payer: Payer, output: Output) -> None:
     """Find the k items with the most units or the largest sums, with estimates and error bars."""
@@ -485,8 +469,7 @@ def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output
     is_bounded = "max_items" in said and stated["delta"] != "0"
     if kind != "count" and "domain" not in said and not is_bounded:
         raise ValueError(_NO_DOMAIN)
-    made = Wanted(output.csv, output.html, output.force)
-    files = made.files(lambda: input_files(table, said.get("domain", ""), payer.ledger))
+    files = output.files(lambda: input_files(table, said.get("domain", ""), payer.ledger))
     if "groups" in said:
         said["groups"] = _groups(said["groups"])
     from dpgap.data.counts import counts
@@ -513,7 +496,7 @@ def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output
     def as_object() -> str:
         return to_json(release, remaining)
 
-    render = renders(release)
+    render = output.renders(release)
     deliver(
         [(file, render[kind]) for kind, file in files.items()],
         shown=as_object if output.json else lambda: shown(release, remaining, whose),

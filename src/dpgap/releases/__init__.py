@@ -11,6 +11,9 @@ release.Table.showing = release.Showing(
     drawn=document.drawn,
     columns=text.columns_of,
     findings=findings.findings,
-    notebook=page.notebook,
+    title=findings.title_of,
+    page=page.page,
+    cell=page.cell,
+    plot=page.plot,
     table=page.rows_alone,
 )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately
-from dpgap.printable import printable
+from dpgap.printable import printable, visible
 from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.plain import (
     attempted,
@@ -58,7 +58,6 @@ _OF_ARRAYS: dict[type[Release], str] = {
     MeasuredValues: "Measured values",
     Measured: "Selected answers with estimates",
 }
-_LONGEST = 60
 _WORDS = re.compile(r"[^\W\d_]+([ -][^\W\d_]+)*")
 _ENDING = re.compile(r"[ _](id|name|key|code|no)$", re.IGNORECASE)
 
@@ -69,60 +68,50 @@ def question_of(release: Release) -> Question | None:
     return asked
 
 
-def title_of(release: Release) -> str:
+def is_private(release: Release) -> bool:
+    """Whether its guarantee holds: items were stated, and not read from the table."""
+    question = question_of(release)
+    return question is None or question.is_private
+
+
+def title_of(release: Any) -> str:
     """The title, as plain text in which no name can do harm."""
     question = question_of(release)
     if question is None:
-        return _OF_ARRAYS[type(release)]
+        return _OF_ARRAYS.get(type(release), "what to expect of each method")
     return attempted("title", lambda: _of_question(question), "A release")
 
 
 def _of_question(question: Question) -> str:
+    """Columns stand as they are named: nobody knows the plural of every word in every language."""
     if question.kind == "count":
-        return f"How many {plural(question.unit)} there are{_where(question)}"
-    most = f"the most {units_of(question)}"
-    if question.sum is not None:
-        most = f"the largest total {singular(question.sum)}"
-    if question.threshold is not None:
-        items = plural(question.item)
-        more = f"more than {line_text(question)} {units_of(question)}"
-        if question.sum is not None:
-            more = f"a total {singular(question.sum)} above {line_text(question)}"
-        title = f"{items[0].upper()}{items[1:]} with {more}"
-    elif question.k == 1:
-        title = f"The {singular(question.item)} with {most}"
+        title = f"Count: {column_name(question.unit)}"
     else:
-        title = f"The {question.k:,} {plural(question.item)} with {most}"
+        line = question.threshold
+        which = f"Top {question.k:,}" if line is None else f"Above {separated(line)}"
+        title = f"{which}: {column_name(question.item)}, by {measured_in(question)}"
+    if question.by is not None:
+        title += f", for {'each ' if question.group is None else ''}{column_name(question.by)}"
     if question.group is not None:
-        return f"{title}{_where(question)}: {printable(str(question.group))}"
-    by = "" if question.by is None else f", by {singular(question.by)}"
-    return f"{title}{by}{_where(question)}"
+        title += f" {printable(str(question.group))}"
+    return title if question.where is None else f"{title}, in a part of the table"
 
 
-def _where(question: Question) -> str:
-    """Which rows counted, if not all did; a long filter is shown below the title only."""
-    if question.where is None:
-        return ""
-    filtered = printable(str(question.where))
-    return f", where {filtered}" if len(filtered) <= _LONGEST else ", in a part of the table"
+def measured_in(question: Question) -> str:
+    """What the numbers are, such as "customer count" or "total amount"."""
+    if question.kind == "count" or question.sum is None:
+        return f"{column_name(question.unit)} count"
+    return f"total {column_name(question.sum)}"
 
 
-def units_of(question: Question) -> str:
-    """What values count."""
-    column = question.sum
-    return plural(question.unit) if column is None else singular(column)
+def column_name(column: str) -> str:
+    """A column's name as words, if it has words.
 
-
-def measure_of(question: Question) -> str:
-    """What items are compared by, in words."""
-    if question.sum is not None:
-        return f"by the total {singular(question.sum)} of each"
-    return f"by how many different {plural(question.unit)} each has"
-
-
-def line_text(question: Question) -> str:
-    """The threshold for people; nothing where there is none."""
-    return "" if question.threshold is None else separated(question.threshold)
+    >>> column_name("user_id"), column_name("q7")
+    ('user', 'q7')
+    """
+    words = _ENDING.sub("", column).replace("_", " ")
+    return words if _WORDS.fullmatch(words) else visible(column)
 
 
 def singular(column: str) -> str:
@@ -131,8 +120,8 @@ def singular(column: str) -> str:
     >>> singular("user_id"), singular("q7")
     ('user', 'value of “q7”')
     """
-    words = _ENDING.sub("", column).replace("_", " ")
-    return words if _WORDS.fullmatch(words) else f"value of “{printable(column)}”"
+    words = column_name(column)
+    return words if _WORDS.fullmatch(words) else f"value of “{words}”"
 
 
 def plural(column: str) -> str:

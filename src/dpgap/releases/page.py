@@ -5,6 +5,7 @@ is here are words, numbers and places in drawings, as plain text.
 """
 
 import base64
+import errno
 import hashlib
 import math
 import re
@@ -15,6 +16,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from dpgap._package import how_to_get
 from dpgap.exact.parameters import approximately, exact_text, few_digits_up, readable
 from dpgap.printable import printable, visible
 from dpgap.question import HISTOGRAM, Question
@@ -23,29 +27,34 @@ from dpgap.releases.findings import (
     cut_in_words,
     general_findings,
     is_mostly_noise,
-    measure_of,
+    is_private,
+    measured_in,
     own_findings,
     plural,
     question_of,
     title_of,
-    units_of,
     why_no_p_values,
 )
-from dpgap.releases.plain import attempted, sentences
+from dpgap.releases.plain import attempted, plain, sentences
 from dpgap.releases.release import (
     AGAIN,
     NAMES,
+    JointRelease,
     Measured,
+    MeasuredValues,
     MechanismUsed,
+    Place,
     Release,
     Selected,
     TableRelease,
+    TopKRelease,
 )
 from dpgap.releases.text import Row, cells_of, rows_of
 
 if TYPE_CHECKING:  # Jinja2 is loaded when a page is made
     from jinja2 import Environment
     from markupsafe import Markup
+    from matplotlib.axes import Axes
 
 # --------------------------------------------------------------------------------------------------
 # A page that stands alone: one stylesheet, and a policy that forbids whatever is not on the page.
@@ -57,6 +66,17 @@ if TYPE_CHECKING:  # Jinja2 is loaded when a page is made
 
 STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 """The one stylesheet, for a `<style>` element."""
+
+_RESET = """.dpgap { all: initial; display: block; }
+.dpgap :where(:not(svg *)) { all: revert; }
+"""
+CELL_STYLE = re.sub(
+    r"([\d.]+)rem",
+    lambda size: f"{16 * float(size[1]):g}px",
+    _RESET + STYLE.replace("@page { margin: 14mm; }", ""),
+).replace(".dpgap", ":is(#dpgap, .dpgap)")
+"""The same for a notebook, whose own styles come to nothing: `#dpgap`, which no element is called,
+lends every rule the weight of a name. Letters are as large whatever the notebook's are."""
 
 _TOGETHER = re.compile(r"(?<=[εδp]) (?=[=<≈])|(?<=[εδp] [=<≈]) |(?<=\d) (?=%)")
 
@@ -95,6 +115,8 @@ _NEAR_ZERO = 0.1
 _NARROW = 270
 """How many pixels wide the drawing is at least: its axis has room on a phone."""
 _LETTER = 7.5
+_LABEL = 24
+"""How many letters of a name a plot shows; of a longer one the beginning and the end."""
 _DOTS = "A dot is an estimate, the band around it its 95% interval."
 
 
@@ -173,7 +195,7 @@ def picture(release: Measured, is_first: bool = True) -> Picture:
     line = None if release.line is None else float(release.line)
     ends = [end for row in rows for end in (row.low, row.estimate, row.high) if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
-    units = units_of(release.question) if isinstance(release, TableRelease) else ""
+    units = measured_in(release.question) if isinstance(release, TableRelease) else ""
     brackets = [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
     caption = [_DOTS] if is_first else []
     if len(brackets) < len(rows):
@@ -185,19 +207,106 @@ def picture(release: Measured, is_first: bool = True) -> Picture:
     return Picture(scale, line, units, brackets, caption)
 
 
+def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
+    """The same with Matplotlib: estimates with intervals, else gaps; the largest is on top."""
+    units, bars = _bars(release)
+    if not bars:
+        raise ValueError("there is nothing to draw: this release has no numbers")
+    if ax is None:
+        try:
+            from matplotlib import pyplot
+        except ModuleNotFoundError:
+            how = how_to_get("paper")
+            raise ModuleNotFoundError(f"plot() needs Matplotlib: {how}") from None
+        size = (7, 1.2 + 0.3 * len(bars))
+        _, ax = pyplot.subplots(figsize=size, layout="constrained")  # a notebook shows it
+    texts, values, ends = zip(*bars, strict=True)
+    places = range(len(bars))
+    names = [text if len(text) <= _LABEL else f"{text[:15]}…{text[-8:]}" for text in texts]
+    if ends[0] is None:
+        ax.barh(places, values, height=0.6, color="#7ba6e3")
+    else:
+        least = min(*values, *(low for low, _ in ends if low is not None))
+        low, high = np.array([(least if low is None else low, high) for low, high in ends]).T
+        half = (high - low) / 2
+        ax.errorbar(low + half, places, xerr=half, fmt="none", ecolor="#7ba6e3", elinewidth=5)
+        ax.plot(values, places, "o", color="#1d5cb8", markersize=4)
+    if isinstance(release, Measured) and release.line is not None:
+        ax.axvline(float(release.line), color="#a8500a", linestyle="--", linewidth=1)
+    ax.set_yticks(places, names, parse_math=False)
+    ax.set_ylim(len(bars) - 0.5, -0.5)
+    ax.set_xlabel(units, parse_math=False)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    if ax.get_xscale() == "linear":
+        inches = ax.get_window_extent().width / ax.figure.dpi
+        ax.locator_params(axis="x", nbins=max(2, int(0.8 * inches)))
+    return ax
+
+
+def _bars(release: Release) -> tuple[str, list[Any]]:
+    """What a plot shows: the units, and of each row its name, its value and the ends, if any."""
+    question = question_of(release)
+    units = "answer" if question is None else measured_in(question)
+    if isinstance(release, ReleasesByGroup):
+        parts = [(visible(group), bar) for group, each in release.items() for bar in _bars(each)[1]]
+        return units, [(f"{group}: {name}", *rest) for group, (name, *rest) in parts]
+    if isinstance(release, MeasuredValues):
+        names = (
+            [f"answer {at}" for at in range(release.values.size)] if question is None else [units]
+        )
+        ends = release.interval().reshape(-1, 2).tolist()
+        return units, [*zip(names, release.values.tolist(), ends, strict=True)]
+    if isinstance(release, JointRelease):
+        return "lead over every other set", [("the set", release.lead, None)]
+    if not isinstance(release, Selected):
+        return "", []
+    called = (f"answer {at}" for at in release.indices.tolist())
+    names = [*called] if release.labels is None else [visible(plain(it)) for it in release.labels]
+    if isinstance(release, Measured):
+        rows = zip(release.order.tolist(), rows_of(release), strict=True)
+        return units, [(names[at], row.estimate, (row.low, row.high)) for at, row in rows]
+    units = "lead over the next" if isinstance(release, TopKRelease) else "above the threshold by"
+    gaps: list[float] = getattr(release, "gaps", np.empty(0)).tolist()
+    return units, [(name, gap, None) for name, gap in zip(names, gaps, strict=False)]
+
+
 # --------------------------------------------------------------------------------------------------
 
 
-def page(release: Release) -> str:
-    """The whole document, which stands alone."""
+def page(release: Release, title: str | None = None, path: Place | None = None) -> str:
+    """The whole document, which stands alone: its text, or the path that it is written to."""
     question = question_of(release)
     made = release.made.words(None if question is None else question.table)
-    return rendered("page.html", release=release, title=title_of(release), made=made)
+    title = _heading(title, title_of(release))
+    return _handed_out(rendered("page.html", release=release, title=title, made=made), path)
 
 
-def notebook(release: Release) -> str:
-    """The same for a notebook's cell: with the stylesheet, without a page around it."""
-    return rendered("notebook.html", release=release)
+def _heading(title: object, otherwise: str) -> str:
+    if title is None:
+        return otherwise
+    if not isinstance(title, str):
+        raise TypeError(f"title must be text, not {type(title).__name__}")
+    return visible(title)
+
+
+def _handed_out(text: str, path: Place | None) -> str:
+    """The text; or the path of the file that it is written to, which every error names."""
+    if path is None:
+        return text
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        number, why = getattr(error, "errno", errno.EINVAL), getattr(error, "strerror", str(error))
+        raise OSError(number, why, str(path)) from None
+    return str(path)
+
+
+def cell(*releases: Release, words: str = "") -> str:
+    """What a notebook shows of releases: findings, picture and table. The rest is folded.
+
+    `words` say what several of them came to.
+    """
+    return rendered("notebook.html", releases=releases, words=words)
 
 
 def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
@@ -225,12 +334,12 @@ def _looked_at(release: Release, question: Question) -> Iterator[str]:
     items = plural(question.item)
     of = "" if question.items is None else f" of {question.items:,}"
     if isinstance(release, TableRelease):
-        yield f"{release.indices.size:,}{of} {items}, {measure_of(question)}. "
+        yield f"{release.indices.size:,}{of} {items}, by {measured_in(question)}. "
     elif isinstance(release, ReleasesByGroup):
         most = f"{question.k:,}{of} " if question.threshold is None else ""
         words = f"{most}{items} in each of {len(release):,} {plural(question.by or 'group')}"
-        yield f"{words[0].upper()}{words[1:]}, {measure_of(question)}. "
-    if question.where is not None and visible(question.where) not in title_of(release):
+        yield f"{words[0].upper()}{words[1:]}, by {measured_in(question)}. "
+    if question.where is not None:
         yield f"Only rows where {visible(question.where)}. "
 
 
@@ -245,9 +354,8 @@ class Guarantee(NamedTuple):
 
 
 def _guarantee(release: Release) -> Guarantee:
-    question, words = question_of(release), printable(release.guarantee)
-    is_private = question is None or question.is_private
-    return Guarantee([] if is_private else [words], words, {})
+    words = printable(release.guarantee)
+    return Guarantee([] if is_private(release) else [words], words, {})
 
 
 _BEFORE_SELECTION = (
@@ -362,16 +470,19 @@ def _asked(question: Question) -> dict[str, str]:
 # made. What a question has of its own is said under its title.
 
 
-def session_page(releases: Sequence[Release], words: str) -> str:
-    """All releases as one document; `words` say what they came to."""
+def session_page(
+    releases: Sequence[Release], words: str, title: str | None = None, path: Place | None = None
+) -> str:
+    """All releases as one document, as `page` does it; `words` say what they came to."""
     said = (sentences("reading", partial(_session_reading, release)) for release in releases)
-    return rendered(
+    text = rendered(
         "session.html",
         releases=releases,
-        title=_title(releases),
+        title=_heading(title, _title(releases)),
         words=words,
         reading=list(dict.fromkeys(chain.from_iterable(said))),
     )
+    return _handed_out(text, path)
 
 
 def _title(releases: Sequence[Release]) -> str:
@@ -449,6 +560,7 @@ def environment(*packages: str) -> "Environment":
         "attempt": lambda part, caller: attempted(part, caller, ""),
         "content_policy": content_policy,
         "names": (*NAMES, "index"),
+        "cell_style": Markup(CELL_STYLE),
         "style": Markup(STYLE),
         "zip": zip,
     }
@@ -456,6 +568,7 @@ def environment(*packages: str) -> "Environment":
         "by_group": lambda release: isinstance(release, ReleasesByGroup),
         "measured": lambda release: isinstance(release, Measured),
         "mostly_noise": is_mostly_noise,
+        "private": is_private,
     }
     made.filters |= {
         "cells": cells_of,

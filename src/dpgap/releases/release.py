@@ -7,10 +7,11 @@ import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,12 @@ from dpgap.exact.reals import Floats, Integers
 from dpgap.printable import printable, visible
 from dpgap.question import Question
 from dpgap.releases.plain import attempted, exact_value, plain, sentences, way_in_words, written
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Place = str | PathLike[str]
+"""Where a file is."""
 
 # --------------------------------------------------------------------------------------------------
 # When and how a release was made: the time, the version, the ledger's entry, the mechanisms.
@@ -184,21 +191,15 @@ def _refuse_attribute(release: object, name: str, value: object = None) -> NoRet
     raise FrozenInstanceError(f"cannot change {name!r} of a release")
 
 
-def _repr(release: Any) -> str:
-    named = [each.name for each in fields(release) if each.repr]
-    return f"{type(release).__name__}({', '.join(_field(release, name) for name in named)})"
-
-
-def _field(release: Any, name: str) -> str:
-    value = getattr(release, name)
-    try:
-        return f"{name}={value!r}"
-    except ValueError:
-        return f"{name}=<{type(value).__name__} with too many digits>"
+def _line(table: Any) -> str:
+    """What `repr` shows."""
+    epsilon = f"; ε = {readable(table.epsilon)}" if hasattr(table, "epsilon") else ""
+    title = table.showing.title(table)
+    return f"<{type(table).__name__}: {title}{epsilon}>".replace("= ≈", "≈")
 
 
 class Showing(NamedTuple):
-    """What makes documents, rows, sentences and pages of a release, and a table of rows alone.
+    """What makes documents, rows, sentences, pages and plots of a release.
 
     All of that knows every kind of release, so it stands above them: `dpgap.releases` enters it.
     """
@@ -207,7 +208,10 @@ class Showing(NamedTuple):
     drawn: Callable[[Any], dict[str, Any]]
     columns: Callable[[Any], dict[str, Sequence[Any]]]
     findings: Callable[[Any], tuple[str, ...]]
-    notebook: Callable[[Any], str]
+    title: Callable[[Any], str]
+    page: Callable[[Any, str | None, Place | None], str]
+    cell: Callable[..., str]
+    plot: Callable[[Any, "Axes | None"], "Axes"]
     table: Callable[[Any, Iterator[str]], str]
 
 
@@ -223,10 +227,9 @@ class Table(ABC):
         """Let nothing be attached to a release: OpenDP tries to attach the answers.
 
         What dataclasses say of an attribute that is no field is a TypeError where there are slots.
-        Their `repr` fails where a number has more digits than Python writes.
+        Their `repr` has lines of arrays, and fails where a number has too many digits to write.
         """
-        if is_dataclass(cls):
-            cls.__repr__ = _repr
+        cls.__repr__ = _line  # type: ignore[method-assign]
         if "__setattr__" in vars(cls):
             cls.__setattr__ = cls.__delattr__ = _refuse_attribute  # type: ignore[method-assign]
 
@@ -366,8 +369,24 @@ class Release(Table):
         """
         return written(self.showing.drawn(self))
 
+    def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
+        """The text of a page that shows this release and stands alone; with a `path`, the path.
+
+        Then the page is written to that file, which is replaced if it is there. `title` is the
+        heading of the page and may be any text. The release and its document do not hold it.
+        """
+        return self.showing.page(self, title, path)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the estimates with their 95 % intervals, or the gaps, with Matplotlib.
+
+        The drawing goes to the Axes `ax`, and nothing else is touched. Without `ax` pyplot makes a
+        figure, which a notebook shows, and which pyplot keeps until you close it.
+        """
+        return self.showing.plot(self, ax)
+
     def _repr_html_(self) -> str:
-        return self.showing.notebook(self)
+        return self.showing.cell(self)
 
     def again(self) -> Self:
         """The same release, shown again: it was paid for before."""

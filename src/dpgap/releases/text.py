@@ -20,6 +20,7 @@ from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
     cut_in_words,
     is_mostly_noise,
+    is_private,
     own_findings,
     question_of,
     title_of,
@@ -169,10 +170,10 @@ def to_csv(release: Release) -> str:
 
 def _asked(release: Release) -> str:
     """The question in one line; of a release without one, its mechanisms."""
-    question = getattr(release, "question", None)
+    question = question_of(release)
     if question is None:
         return ", ".join(used.name for used in release.mechanisms)
-    return str(question.purpose) + ("" if question.is_private else " (NOT private)")
+    return question.purpose + ("" if question.is_private else " (NOT private)")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -203,7 +204,6 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "of this ru
     """
     console = Console(highlight=False)
     question = question_of(release)
-    is_private = question is None or question.is_private
     with console.capture() as captured:
         if release.made.again:
             console.print(Text(f"{AGAIN} Ask for fresh noise to pay anew.", style="bold"))
@@ -224,7 +224,7 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "of this ru
                 f"{'unknown' if remaining is None else readable(remaining)} {printable(whose)}",
             )
         )
-        style = "" if is_private else "bold red"
+        style = "" if is_private(release) else "bold red"
         if remark := attempted("remark", lambda: release.remark, ""):
             console.print(Text(remark))
         if guarantee := attempted("guarantee", lambda: printable(release.guarantee), ""):
