@@ -383,7 +383,7 @@ _NO_DOMAIN = (
     "say which items there are: --domain FILE (public, one on each line); or, if nobody listed "
     "them, --max-items 3 --delta 1e-6"
 )
-_NO_LEDGER = "of this run (no ledger keeps count: runs add up)"
+_NO_LEDGER = "Nothing remembers this ε: add your runs up, or use --ledger."
 
 _MAIN = ("unit", "item", "domain", "neighbours")
 TABLE = Annotated[
@@ -491,7 +491,8 @@ def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output
     with notes():
         release = errors_without_answers(tables.ask)(kind, answers, stated | paying)
     remaining = release.epsilon - release.spent if account is None else _left(account)
-    whose = _NO_LEDGER if account is None else f"for you in data set {account.dataset!r}"
+    whose = "" if account is None else f"for you in data set {account.dataset!r}"
+    note = _NO_LEDGER if account is None else ""
 
     def as_object() -> str:
         return to_json(release, remaining)
@@ -499,7 +500,7 @@ def _release(kind: str, table: str, stated: dict[str, Any], payer: Payer, output
     render = output.renders(release)
     deliver(
         [(file, render[kind]) for kind, file in files.items()],
-        shown=as_object if output.json else lambda: shown(release, remaining, whose),
+        shown=as_object if output.json else lambda: shown(release, remaining, whose, note),
         complete=as_object,
     )
 

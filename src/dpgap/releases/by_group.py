@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 
 from dpgap.exact.reals import Floats
-from dpgap.printable import printable
+from dpgap.printable import plural, printable
 from dpgap.question import Question
-from dpgap.releases.findings import cut_in_words, general_findings, own_findings, plural
+from dpgap.releases.findings import cut_in_words, general_findings, own_findings
 from dpgap.releases.release import (
     MeasuredValues,
     MechanismUsed,
@@ -58,7 +58,8 @@ class UnitCount(MeasuredValues):
         low, high = self.interval().tolist()
         part = "" if self.question.where is None else " that the filter keeps"
         units = plural(self.question.unit)
-        return (f"There are {low:,.0f} to {high:,.0f} {units}{part} (95 % confidence).",)
+        ends = " to ".join(dict.fromkeys((f"{low:,.0f}", f"{high:,.0f}")))
+        return (f"There are {ends} {units}{part} (95 % confidence).",)
 
     def columns(self) -> dict[str, Sequence[Any]]:
         low, high = self.interval().tolist()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately
-from dpgap.printable import printable, visible
+from dpgap.printable import column_name, plural, printable, singular
 from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.plain import (
     attempted,
@@ -58,8 +58,6 @@ _OF_ARRAYS: dict[type[Release], str] = {
     MeasuredValues: "Measured values",
     Measured: "Selected answers with estimates",
 }
-_WORDS = re.compile(r"[^\W\d_]+([ -][^\W\d_]+)*")
-_ENDING = re.compile(r"[ _](id|name|key|code|no)$", re.IGNORECASE)
 
 
 def question_of(release: Release) -> Question | None:
@@ -104,44 +102,6 @@ def measured_in(question: Question) -> str:
     return f"total {column_name(question.sum)}"
 
 
-def column_name(column: str) -> str:
-    """A column's name as words, if it has words.
-
-    >>> column_name("user_id"), column_name("q7")
-    ('user', 'q7')
-    """
-    words = _ENDING.sub("", column).replace("_", " ")
-    return words if _WORDS.fullmatch(words) else visible(column)
-
-
-def singular(column: str) -> str:
-    """What one value of a column is called.
-
-    >>> singular("user_id"), singular("q7")
-    ('user', 'value of “q7”')
-    """
-    words = column_name(column)
-    return words if _WORDS.fullmatch(words) else f"value of “{words}”"
-
-
-def plural(column: str) -> str:
-    """What several values of a column are called.
-
-    >>> [plural(name) for name in ("product", "user_id", "country", "URL", "visits", "q7")]
-    ['products', 'users', 'countries', 'URLs', 'visits', 'values of “q7”']
-    """
-    one = singular(column)
-    if one.startswith("value of “"):
-        return one.replace("value", "values", 1)
-    if re.search("person$", one):
-        return one.removesuffix("person") + "people"
-    if re.search("([^aeiou]y)$", one):
-        return one.removesuffix("y") + "ies"
-    if re.search("(ss|us|x|z|ch|sh)$", one):
-        return one + "es"
-    return one + "s" if re.search("[A-Za-rt-z]$", one) else one
-
-
 # --------------------------------------------------------------------------------------------------
 # What a question leaves out of its units, in words: the numbers are of what is left.
 #
@@ -164,19 +124,18 @@ def of_what_is_left(release: Release, sentence: str) -> str:
     question = question_of(release)
     if question is None or not _CLAIM.search(sentence) or not [*_clauses(question)]:
         return sentence
-    what = "counts" if question.sum is None else "totals"
-    return f"Of the {what} after cutting, {sentence[0].lower()}{sentence[1:]}"
+    return f"With this limit, {sentence[0].lower()}{sentence[1:]}"
 
 
 def _sentence(question: Question) -> Iterator[str]:
     clauses = [*_clauses(question)]
     if not clauses:
         return
-    may_be = "counts may be larger"
+    off = "counts may be too low"
     if question.sum is not None:
-        smaller = "or smaller" if question.at_least else "or smaller where amounts are negative"
-        may_be = f"totals may be larger{'' if question.at_least else ','} {smaller}"
-    yield f"Each {singular(question.unit)} {', and '.join(clauses)}: true {may_be}."
+        high = " or too high" if question.at_least else ", or too high where amounts are negative"
+        off = f"totals may be too low{high}"
+    yield f"Each {singular(question.unit)} {', and '.join(clauses)}, so {off}."
 
 
 def _clauses(question: Question) -> Iterator[str]:
@@ -187,7 +146,7 @@ def _clauses(question: Question) -> Iterator[str]:
     if question.sum is not None:
         least, most = separated(question.at_least), separated(question.at_most)
         item = singular(question.item)
-        yield f"adds at least {least} and at most {most} to each {item}, whatever its amounts are"
+        yield f"adds at least {least} and at most {most} to each {item}"
 
 
 def _kept(question: Question) -> Iterator[str]:
@@ -221,23 +180,20 @@ Bools = NDArray[np.bool_]
 Kind = Callable[[Any], Iterable[str]]
 """A kind of sentence: what makes it of a release. Its name is in the log where it fails."""
 
-_MEANING = "p is how often noise alone would give a lead this long to an item that does not belong."
-_ALL_AT_ONCE = "Claims about {} hold all at once with 95 % confidence"
-_OF_VALUES = "; so do claims about order and size"
+_MEANING = "p: how often luck alone would put an outsider this far ahead."
+_ALL_AT_ONCE = "Claims about {} are all correct with 95 % confidence"
+_OF_VALUES = "; so are claims about order and size"
 _EACH_OF_TWO = 0.975
 """The confidence of each of two ways to prove something that is to hold with 95 %."""
-_WHY_NOT = (
-    "There are no p-values: {} noise can be negative, so that a lead proves nothing about who "
-    "belongs."
-)
+_WHY_NOT = "There are no p-values: {} noise can be negative, so a lead does not prove who belongs."
 _WHY_NOT_READ_OFF = (
-    "There are no p-values, because the largest of all noisy values were read off: what may be "
-    "believed are the intervals, which allow for that, and nothing about items that are not shown."
+    "There are no p-values: every item got noise, and the largest noisy values are shown. The "
+    "intervals allow for that. They say nothing about items that are not shown."
 )
-_NOBODY_LOST = "There are no p-values, because all items are shown: none of them had to win."
+_NOBODY_LOST = "There are no p-values: all items are shown, so none of them had to win."
 _DROPPED = (
     "This was made before version 0.2.1. Its document held a number that told more than ε allows. "
-    "That number is left out here, so that intervals near the line are longer than they were."
+    "That number is left out here, so intervals near the line are longer than they were."
 )
 _MOST_EPSILON = 10
 """No more than so many times the ε that was spent is ever advised."""
@@ -357,11 +313,11 @@ def _why_little(release: Measured) -> str:
     if not _half_are_near_zero(release):
         return f"Little is sure here: {', and '.join(said)}."
     close = int(_near_zero(release).sum())
-    whole = f"{in_words(close)} of the {in_words(count)} values cannot"
+    whole = f"{in_words(close)} of the {in_words(count)} values"
     if close == count:
-        whole = "its value cannot" if count == 1 else _none_of(count, "values ")
+        whole = {1: "its value", 2: "both values"}.get(count, f"all {in_words(count)} values")
     before = f"{', '.join(said)}, and " if said else ""
-    return f"This is mostly noise: {before}{whole} be told from 0."
+    return f"This is mostly noise: {before}{whole} may be 0."
 
 
 def _members(release: Selected) -> Iterator[str]:
@@ -371,27 +327,31 @@ def _members(release: Selected) -> Iterator[str]:
         yield from _lucky(release)
         return
     if release.nobody_lost:
-        yield "Everything there was to choose from was selected, so that all of it belongs."
+        yield "Everything was selected, so all of it belongs."
         return
-    belongs = f"among the top {in_words(count)}" if line is None else f"above {separated(line)}"
-    if isinstance(release, HybridRelease):
-        belongs += f" and among the top {in_words(count)}" if count > 1 else " and the largest"
+    belongs = _belonging(release)
     if sure.all():
         p_value = _with_p(release) if _sure_by_leads(release).all() else ""
-        yield f"{_all_belong(count, belongs, line)}{p_value}."
+        whole = "Both" if count == 2 else f"All {in_words(count)}"
+        verb = "belong" if line is None else "are truly"
+        yield f"{'It is truly' if count == 1 else f'{whole} {verb}'} {belongs}{p_value}."
         return
     if not sure.any():
         p_value = _with_p(release) if release.is_proved_as_a_set else ""
         yield f"{_capital(_unsure(release))}{p_value}."
         return
     many = int(sure.sum())
-    verb = ("surely belong", "surely belongs") if line is None else ("are surely", "is surely")
+    verb = (
+        ("surely belongs" if many == 1 else "surely belong")
+        if line is None
+        else ("is surely" if many == 1 else "are surely")
+    )
     ranks = _ranks_where(release, sure)
-    some = f"{_capital(in_words(many))} of the {in_words(count)} {verb[many == 1]} {belongs}"
+    some = f"{_capital(in_words(many))} of the {in_words(count)} {verb} {belongs}"
     yield f"{some}: {ranks}." if ranks else f"{some}."
     if ranks and line is not None:
-        others = _ranks_where(release, ~sure)
-        yield f"{_capital(others)} cannot be told from {_what_is_below(release, line)}."
+        are = "is" if many == count - 1 else "are"
+        yield f"It is not sure that {_ranks_where(release, ~sure)} {are} {belongs}."
 
 
 def _lucky(release: Selected) -> Iterator[str]:
@@ -400,8 +360,7 @@ def _lucky(release: Selected) -> Iterator[str]:
         return
     near = _may_be_luck(release)
     if near.any():
-        whose = "their place" if near.sum() > 1 else "its place"
-        yield f"{_capital(_ranks_where(release, near))} may owe {whose} to luck."
+        yield f"{_capital(_ranks_where(release, near))} may be here by luck."
 
 
 def _may_be_luck(release: Measured) -> Bools:
@@ -412,24 +371,21 @@ def _may_be_luck(release: Measured) -> Bools:
 
 def _unsure(release: Selected) -> str:
     """That nobody is sure to belong."""
-    count, line = release.indices.size, release.line
-    if line is not None:
-        return f"{_none_of(count)} be told from {_what_is_below(release, line)}"
-    if release.is_proved_as_a_set and count > 1:
+    count = release.indices.size
+    if release.line is None and release.is_proved_as_a_set and count > 1:
         return f"it is not sure that these are the top {in_words(count)}"
-    return f"{_none_of(count)} be told from items that are not shown"
+    some = {1: "it", 2: "either of the two"}.get(count, f"any of the {in_words(count)}")
+    return f"it is not sure that {some} is {_belonging(release)}"
 
 
-def _what_is_below(release: Selected, line: Fraction) -> str:
-    more = " or from items that are not shown" if isinstance(release, HybridRelease) else ""
-    return f"the line of {separated(line)}{more}"
-
-
-def _all_belong(count: int, belongs: str, line: Fraction | None) -> str:
-    if count == 1:
-        return "It is truly the largest" if line is None else f"It is truly {belongs}"
-    whole = "Both" if count == 2 else f"All {in_words(count)}"
-    return f"{whole} {'belong' if line is None else 'are truly'} {belongs}"
+def _belonging(release: Selected) -> str:
+    """Where the selected items belong, if they do."""
+    count = release.indices.size
+    top = f"among the top {in_words(count)}" if count > 1 else "the largest"
+    if release.line is None:
+        return top
+    above = f"above {separated(release.line)}"
+    return f"{above} and {top}" if isinstance(release, HybridRelease) else above
 
 
 def _with_p(release: Selected) -> str:
@@ -476,7 +432,7 @@ def _order(release: Measured) -> Iterator[str]:
     if count == 1:
         return
     if release.measuring_error is None:
-        yield "Nothing is claimed about their order: what that takes was not kept."
+        yield "Their order is not known: the document does not hold what that needs."
         return
     if len(groups) == count:
         every = "both" if count == 2 else f"all {in_words(count)}"
@@ -491,8 +447,8 @@ def _order(release: Measured) -> Iterator[str]:
     close = [group for group in groups if len(group) > 1]
     *first, last = (ranks_in_words(group) for group in close)
     names = f"{', '.join(first)}, and {last}" if first else last
-    apart = "apart" if _is_together(release, close) else "from their neighbours"
-    yield f"{_capital(names)} cannot be told {apart}{_advice(release, close)}."
+    of = "of" if _is_together(release, close) else "of neighbours in"
+    yield f"The order {of} {names} is not sure{_advice(release, close)}."
 
 
 def _all_are_sure(release: Measured) -> bool:
@@ -540,11 +496,12 @@ def _rounded_up(value: float) -> str:
 def _without_value(release: Measured) -> Iterator[str]:
     close = _near_zero(release)
     if release.line is None and release.measuring_error is not None and close.any():
-        yield f"{_capital(_ranks_where(release, close))} cannot be told from 0."
+        values = "value" if close.sum() == 1 else "values"
+        yield f"The true {values} of {_ranks_where(release, close)} may be 0."
 
 
 def _near_zero(release: Measured) -> Bools:
-    """What noise alone may have made of 0. Luck in being read off is another matter."""
+    """Values whose interval includes 0, ignoring selection."""
     low, high = release.ends_of_all().T
     error = release.measuring_error
     if isinstance(error, HistogramError):
@@ -566,11 +523,11 @@ def _outside(release: Measured) -> Iterator[str]:
         return
     whose, alone = _ranks_where(release, outside), int(outside.sum()) == 1
     yield (
-        f"The estimate of {whose} is outside its interval: the interval comes from the "
-        "measurement alone, the estimate from the leads as well."
+        f"The estimate of {whose} is outside its interval: the interval uses the measurement "
+        "alone, and the estimate also uses the leads."
         if alone
-        else f"The estimates of {whose} are outside their intervals: intervals come from the "
-        "measurement alone, estimates from the leads as well."
+        else f"The estimates of {whose} are outside their intervals: intervals use the "
+        "measurement alone, and estimates also use the leads."
     )
 
 
@@ -598,13 +555,6 @@ def _ranks_where(release: Selected, chosen: Bools) -> str:
     elif not isinstance(release, TopKRelease):
         return ""
     return ranks_in_words((np.flatnonzero(chosen) + 1).tolist())
-
-
-def _none_of(count: int, things: str = "") -> str:
-    if count == 1:
-        return "it cannot"
-    none = "neither" if count == 2 else "none"
-    return f"{none} of the {in_words(count)} {things}can"
 
 
 def _capital(words: str) -> str:

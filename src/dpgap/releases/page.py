@@ -20,7 +20,7 @@ import numpy as np
 
 from dpgap._package import how_to_get
 from dpgap.exact.parameters import approximately, exact_text, few_digits_up, readable
-from dpgap.printable import printable, visible
+from dpgap.printable import plural, printable, visible
 from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
@@ -30,7 +30,6 @@ from dpgap.releases.findings import (
     is_private,
     measured_in,
     own_findings,
-    plural,
     question_of,
     title_of,
     why_no_p_values,
@@ -115,9 +114,9 @@ _NEAR_ZERO = 0.1
 _NARROW = 270
 """How many pixels wide the drawing is at least: its axis has room on a phone."""
 _LETTER = 7.5
-_LABEL = 24
+_LABEL = 20
 """How many letters of a name a plot shows; of a longer one the beginning and the end."""
-_DOTS = "A dot is an estimate, the band around it its 95% interval."
+_DOTS = "A dot is an estimate. The band around it is its 95 % interval."
 
 
 class Scale(NamedTuple):
@@ -201,7 +200,7 @@ def picture(release: Measured, is_first: bool = True) -> Picture:
     if len(brackets) < len(rows):
         caption.append("The order of rows in a bracket is not sure.")
     if line is not None:
-        caption.append("The dashed line is what items had to exceed.")
+        caption.append("The dashed line is the threshold.")
     if scale is not None and scale.low > 0:
         caption.append(f"The scale begins at {scale.value(scale.low)}, not at 0.")
     return Picture(scale, line, units, brackets, caption)
@@ -222,7 +221,7 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
         _, ax = pyplot.subplots(figsize=size, layout="constrained")  # a notebook shows it
     texts, values, ends = zip(*bars, strict=True)
     places = range(len(bars))
-    names = [text if len(text) <= _LABEL else f"{text[:15]}…{text[-8:]}" for text in texts]
+    names = [text if len(text) <= _LABEL else f"{text[:11]}…{text[-8:]}" for text in texts]
     if ends[0] is None:
         ax.barh(places, values, height=0.6, color="#7ba6e3")
     else:
@@ -334,11 +333,11 @@ def _looked_at(release: Release, question: Question) -> Iterator[str]:
     items = plural(question.item)
     of = "" if question.items is None else f" of {question.items:,}"
     if isinstance(release, TableRelease):
-        yield f"{release.indices.size:,}{of} {items}, by {measured_in(question)}. "
+        yield f"{release.indices.size:,}{of} {items}. "
     elif isinstance(release, ReleasesByGroup):
         most = f"{question.k:,}{of} " if question.threshold is None else ""
         words = f"{most}{items} in each of {len(release):,} {plural(question.by or 'group')}"
-        yield f"{words[0].upper()}{words[1:]}, by {measured_in(question)}. "
+        yield f"{words[0].upper()}{words[1:]}. "
     if question.where is not None:
         yield f"Only rows where {visible(question.where)}. "
 
@@ -359,34 +358,31 @@ def _guarantee(release: Release) -> Guarantee:
 
 
 _BEFORE_SELECTION = (
-    "An interval accounts for all noise that was added, but not for having looked only at the "
-    "winners: where neighbours are nearly equal, the estimates of winners tend to be a little too "
-    "high."
+    "An interval covers all noise that was added. It does not cover that only winners are shown: "
+    "where items are nearly equal, the estimates of winners are often a little too high."
 )
-_AFTER_SELECTION = (
-    "An interval accounts for all noise that was added, also after selecting the winners."
-)
+_AFTER_SELECTION = "An interval covers all noise that was added, and the choice of the winners."
 _EACH_ALONE = (
-    "Each interval is about one value. What may be believed is about all values at once, so that "
-    "it claims a little less."
+    "Each interval is about one value. “What may be believed” is about all values at once, so it "
+    "claims a little less."
 )
 _LEADS = (
-    "“lead over next” is by how much an estimate is above the next one; “give or take”, how far "
-    "that may be off, for all leads at once."
+    "“lead over next” says how far an estimate is above the next one. “give or take” says how far "
+    "this lead may be off, for all leads at once."
 )
-_GAPS = "The gaps that the selection found are part of the release, and cost no extra privacy."
+_GAPS = "The gaps that the selection found are part of the release. They cost no extra ε."
 _OTHERS = (
-    "Items were asked in a random order until the budget was used, so that others may be above the "
-    "line as well."
+    "Items were asked in a random order until the budget was used, so other items may be above "
+    "the threshold too."
 )
-_SET = "The items were chosen as one set, which takes less noise than ranking them."
-_MORE = "Items far above the line cost less ε, so that there may be more than were asked for."
+_SET = "The items were chosen as one set, which needs less noise than ranking them."
+_MORE = "Items far above the threshold cost less ε, so there may be more items than you asked for."
 _READ_OFF = (
-    "Every item got its own noise, and these were the largest. An item just above the rest may owe "
-    "its place to luck; then its interval has no lower end (“≤ …”), and its lead no “give or "
-    "take”."
+    "Every item got its own noise, and the largest noisy values are shown. An item just above the "
+    "rest may be here by luck. Then its interval has no lower end (“≤ …”), and its lead has no "
+    "“give or take”."
 )
-_AGAIN = "Asking again gives other noise, and costs its ε again."
+_AGAIN = "If you ask again, you get new noise and pay ε again."
 
 
 def _reading_of(release: Release) -> list[str]:

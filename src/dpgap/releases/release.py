@@ -173,17 +173,17 @@ class Promise(NamedTuple):
             if self.reach == 1:
                 which = "at most one answer, and that"
         kind, delta, but = "Pure differential privacy", "no δ", ""
-        public = "How many answers there are, their labels and all parameters are public."
+        public = "The number of answers, their labels and all parameters are public."
         if self.delta:
             kind, delta = "Differential privacy", f"δ = {with_power(few_digits_up(self.delta))}"
-            but = ", but for a chance of at most δ that an item shows which that person alone has"
-            public = "All parameters are public; which items there are is not."
+            but = ", except that with a chance of at most δ an item is shown that only they have"
+            public = "All parameters are public. Which items there are is private."
         return (
             f"{kind} with ε = {readable_up(self.epsilon)} and {delta}: if one person's data were "
             "added or taken away, nothing shown here would become more than "
-            f"{factor(self.epsilon)} times as likely or unlikely{but}. This holds provided that "
-            f"one person changes {which} by at most {readable(self.sensitivity)}{direction}; "
-            f"that is for you to see to. {public}"
+            f"{factor(self.epsilon)} times as likely or unlikely{but}. This holds if one person "
+            f"changes {which} by at most {readable(self.sensitivity)}{direction}. You must make "
+            f"sure of that. {public}"
         )
 
 
@@ -652,9 +652,9 @@ class Measured(Selected):
 
     @property
     def remark(self) -> str:
-        """Which route was taken, and what each step took of ε."""
+        """What each step took of ε."""
         shares = {step: part / self.epsilon for step, part in self.parts}
-        return way_in_words(self.route, shares, self.lead)
+        return way_in_words(self.route, shares, self.indices.size, self.lead)
 
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
@@ -809,7 +809,7 @@ class JointRelease(Selected):
     def remark(self) -> str:
         """How far it leads, and what that says."""
         return (
-            f"As a set it leads every other by {self.lead:.1f}; "
+            f"The set leads every other set by {self.lead:.1f}; "
             f"p = {self.p_value:.2g} for “this is not the true top set”."
         )
 

@@ -197,16 +197,17 @@ class Column(NamedTuple):
     wraps: bool = False
 
 
-def shown(release: Release, remaining: Fraction | None, whose: str = "of this run") -> str:
+def shown(release: Release, remaining: Fraction | None, whose: str = "", note: str = "") -> str:
     """The release as this terminal shows it.
 
-    `whose` says of what `remaining` is left; how much may be unknown by now.
+    `whose` says whose ε is left; how much may be unknown by now. Without it nothing is said of 0.
+    A `note` stands below.
     """
     console = Console(highlight=False)
     question = question_of(release)
     with console.capture() as captured:
         if release.made.again:
-            console.print(Text(f"{AGAIN} Ask for fresh noise to pay anew.", style="bold"))
+            console.print(Text(f"{AGAIN} For new noise, pay again: --fresh.", style="bold"))
         console.print(Text(title_of(release), style="bold"))
         if isinstance(release, ReleasesByGroup):
             _print_sentences(cut_in_words(release), console)
@@ -216,14 +217,16 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "of this ru
             _print_sentences(release.general_findings, console)
         else:
             _print_answer(release, sentences("findings", lambda: release.findings), console)
-        console.print(
-            Text.assemble(
-                ("ε spent then " if release.made.again else "ε spent ", "dim"),
-                readable(getattr(release, "spent", release.epsilon)),
-                ("   ε left ", "dim"),
-                f"{'unknown' if remaining is None else readable(remaining)} {printable(whose)}",
-            )
-        )
+        left = "unknown" if remaining is None else readable(remaining)
+        line: list[str | tuple[str, str]] = [
+            ("ε spent then " if release.made.again else "ε spent ", "dim"),
+            readable(getattr(release, "spent", release.epsilon)),
+        ]
+        if whose or remaining:
+            line += [("   ε left ", "dim"), f"{left} {printable(whose)}".rstrip()]
+        console.print(Text.assemble(*line))
+        if note:
+            console.print(Text(note))
         style = "" if is_private(release) else "bold red"
         if remark := attempted("remark", lambda: release.remark, ""):
             console.print(Text(remark))
