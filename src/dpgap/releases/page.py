@@ -276,11 +276,12 @@ def page(release: Release, title: str | None = None, path: Place | None = None) 
     """The whole document, which stands alone: its text, or the path that it is written to."""
     question = question_of(release)
     made = release.made.words(None if question is None else question.table)
-    title = _heading(title, title_of(release))
+    title = heading(title, title_of(release))
     return _handed_out(rendered("page.html", release=release, title=title, made=made), path)
 
 
-def _heading(title: object, otherwise: str) -> str:
+def heading(title: object, otherwise: str) -> str:
+    """What a page is called: any text in which no letter can do harm."""
     if title is None:
         return otherwise
     if not isinstance(title, str):
@@ -474,7 +475,7 @@ def session_page(
     text = rendered(
         "session.html",
         releases=releases,
-        title=_heading(title, _title(releases)),
+        title=heading(title, _title(releases)),
         words=words,
         reading=list(dict.fromkeys(chain.from_iterable(said))),
     )
