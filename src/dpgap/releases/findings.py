@@ -248,7 +248,7 @@ def _kinds(release: Selected) -> tuple[Kind, ...]:
     if not isinstance(release, Measured):
         return (_members,)
     if _nothing_is_sure(release):
-        return (_doubts, _little, _doubts_of_names, _outside)
+        return (_doubts, _little, _outside)
     return (_doubts, _members, _order, _without_value, _outside)
 
 
@@ -258,12 +258,6 @@ def _doubts(release: Selected) -> Iterator[str]:
         return
     if not release.indices.size or _half_are_near_zero(release):
         yield from release.question.doubts()
-
-
-def _doubts_of_names(release: Measured) -> Iterator[str]:
-    """That items may be written otherwise, where nothing can be told from 0."""
-    if isinstance(release, TableRelease) and _near_zero(release).all():
-        yield from release.question.doubts_of_names()
 
 
 def _claims_something(release: Selected) -> bool:
@@ -301,30 +295,31 @@ def _nothing(release: Selected) -> Iterator[str]:
 
 def _little(release: Measured) -> Iterator[str]:
     """That nothing is sure."""
-    yield _why_little(release)
-    yield "Ask with more ε, or for fewer items."
-
-
-def _why_little(release: Measured) -> str:
     count = release.indices.size
     said = [] if _sure(release) is None else [_unsure(release)]
     if count > 1:
         said.append("their order is not sure")
-    if not _half_are_near_zero(release):
-        return f"Little is sure here: {', and '.join(said)}."
-    close = int(_near_zero(release).sum())
-    whole = f"{in_words(close)} of the {in_words(count)} values"
-    if close == count:
-        whole = {1: "its value", 2: "both values"}.get(count, f"all {in_words(count)} values")
-    before = f"{', '.join(said)}, and " if said else ""
-    return f"This is mostly noise: {before}{whole} may be 0."
+    if _half_are_near_zero(release):
+        close = int(_near_zero(release).sum())
+        whole = f"{in_words(close)} of the {in_words(count)} values"
+        if close == count:
+            whole = {1: "its value", 2: "both values"}.get(count, f"all {in_words(count)} values")
+        before = f"{', '.join(said)}, and " if said else ""
+        yield f"This is mostly noise: {before}{whole} may be 0."
+    else:
+        yield f"Little is sure here: {', and '.join(said)}."
+    yield "Ask with more ε, or for fewer items."
+    if isinstance(release, TableRelease) and _near_zero(release).all():
+        yield from release.question.doubts_of_names()
 
 
 def _members(release: Selected) -> Iterator[str]:
     """Who belongs."""
     sure, count, line = _sure(release), release.indices.size, release.line
     if sure is None:
-        yield from _lucky(release)
+        near = _may_be_luck(release)
+        if near.any():
+            yield f"{_capital(_ranks_where(release, near))} may be here by luck."
         return
     if release.nobody_lost:
         yield "Everything was selected, so all of it belongs."
@@ -354,18 +349,11 @@ def _members(release: Selected) -> Iterator[str]:
         yield f"It is not sure that {_ranks_where(release, ~sure)} {are} {belongs}."
 
 
-def _lucky(release: Selected) -> Iterator[str]:
+def _may_be_luck(release: Selected) -> Bools:
     """Who may have been read off a histogram by luck: whose interval has no lower end."""
-    if not isinstance(release, Measured):
-        return
-    near = _may_be_luck(release)
-    if near.any():
-        yield f"{_capital(_ranks_where(release, near))} may be here by luck."
-
-
-def _may_be_luck(release: Measured) -> Bools:
-    is_read_off = isinstance(release.measuring_error, HistogramError)
-    near: Bools = np.isneginf(release.ends_of_all()[:, 0]) & is_read_off
+    if not isinstance(release, Measured) or not isinstance(release.measuring_error, HistogramError):
+        return np.zeros(release.indices.size, dtype=bool)
+    near: Bools = np.isneginf(release.ends_of_all()[:, 0])
     return near
 
 
@@ -402,12 +390,12 @@ def _with_p(release: Selected) -> str:
 
 def _sure(release: Selected) -> Bools | None:
     """Which surely belong; None where that cannot be said of any."""
-    has_leads = release.p_values is not None
+    by_leads = None if release.p_values is None else _sure_by_leads(release)
     if not _is_measured_against_a_line(release):
-        return _sure_by_leads(release) if has_leads else None
-    if not has_leads:
-        return _sure_by_measuring(release, 0.95)
-    return _sure_by_leads(release) | _sure_by_measuring(release, _EACH_OF_TWO)
+        return by_leads
+    ends = release.ends_of_all(0.95 if by_leads is None else _EACH_OF_TWO)
+    measured: Bools = ends[:, 0] > float(release.line or 0)
+    return measured if by_leads is None else by_leads | measured
 
 
 def _is_measured_against_a_line(release: Selected) -> TypeGuard[Measured]:
@@ -418,12 +406,6 @@ def _is_measured_against_a_line(release: Selected) -> TypeGuard[Measured]:
 def _sure_by_leads(release: Selected) -> Bools:
     """Whose leads prove it, with what confidence is left where measurements may prove it too."""
     return release.belong(_EACH_OF_TWO if _is_measured_against_a_line(release) else 0.95)
-
-
-def _sure_by_measuring(release: Measured, level: float) -> Bools:
-    """What was measured to be above the line, all of it at once."""
-    above: Bools = release.ends_of_all(level)[:, 0] > float(release.line or 0)
-    return above
 
 
 def _order(release: Measured) -> Iterator[str]:
@@ -437,7 +419,9 @@ def _order(release: Measured) -> Iterator[str]:
     if len(groups) == count:
         every = "both" if count == 2 else f"all {in_words(count)}"
         shown = f"Among the {in_words(count)} shown, the order is sure."
-        yield f"The order of {every} is sure." if _all_are_sure(release) else shown
+        sure = ~_may_be_luck(release) if (proved := _sure(release)) is None else proved
+        all_are_sure = release.nobody_lost or sure.all()
+        yield f"The order of {every} is sure." if all_are_sure else shown
         return
     alone = next(place for place, group in enumerate(groups) if len(group) > 1)
     if alone == 1:
@@ -447,21 +431,9 @@ def _order(release: Measured) -> Iterator[str]:
     close = [group for group in groups if len(group) > 1]
     *first, last = (ranks_in_words(group) for group in close)
     names = f"{', '.join(first)}, and {last}" if first else last
-    of = "of" if _is_together(release, close) else "of neighbours in"
+    is_together = not first and not release.tells_apart(np.array(close[0]))
+    of = "of" if is_together else "of neighbours in"
     yield f"The order {of} {names} is not sure{_advice(release, close)}."
-
-
-def _all_are_sure(release: Measured) -> bool:
-    """Whether nothing is said against any that it belongs."""
-    sure = _sure(release)
-    if sure is None:
-        return not _may_be_luck(release).any()
-    return release.nobody_lost or bool(sure.all())
-
-
-def _is_together(release: Measured, groups: Sequence[Sequence[int]]) -> bool:
-    """Whether no two of a group can be told apart, be they neighbours or not."""
-    return len(groups) == 1 and not release.tells_apart(np.array(groups[0]))
 
 
 def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:

@@ -471,23 +471,18 @@ def session_page(
     releases: Sequence[Release], words: str, title: str | None = None, path: Place | None = None
 ) -> str:
     """All releases as one document, as `page` does it; `words` say what they came to."""
+    tables = {asked.table for release in releases if (asked := question_of(release))}
+    table = tables.pop() if len(tables) == 1 else None
+    many = {0: "No question", 1: "1 question"}.get(len(releases), f"{len(releases):,} questions")
     said = (sentences("reading", partial(_session_reading, release)) for release in releases)
     text = rendered(
         "session.html",
         releases=releases,
-        title=heading(title, _title(releases)),
+        title=heading(title, many if table is None else f"{many} about {printable(table)}"),
         words=words,
         reading=list(dict.fromkeys(chain.from_iterable(said))),
     )
     return _handed_out(text, path)
-
-
-def _title(releases: Sequence[Release]) -> str:
-    asked = [question for release in releases if (question := question_of(release))]
-    tables = {question.table for question in asked}
-    many = {0: "No question", 1: "1 question"}.get(len(releases), f"{len(releases):,} questions")
-    table = tables.pop() if len(tables) == 1 else None
-    return many if table is None else f"{many} about {printable(table)}"
 
 
 def _session_reading(release: Release) -> Iterator[str]:
@@ -512,24 +507,20 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
     for (title, _), each in zip(asked, said, strict=True):
         if rest := " ".join(sentence for sentence in each if sentence not in common):
             own.setdefault(rest, []).append(title)
-    promise = f"All of this page together: {_promise(releases, questions)}"
+    # A release that is shown again counts once.
+    paid = {release.made.ledger or place: release for place, release in enumerate(releases)}
+    epsilon = sum((getattr(each, "spent", each.epsilon) for each in paid.values()), Fraction(0))
+    delta = sum((each.promise.delta for each in paid.values()), Fraction(0))
+    chance = Fraction(few_digits_up(delta)) if delta else delta
+    asked_most = max(questions, key=lambda question: question.kind != "count")
+    promise = asked_most.promise_of(Fraction(few_digits_up(epsilon)), chance)
+    promise = f"All of this page together: {promise[0].lower()}{promise[1:]}"
     return Guarantee([], " ".join([promise, *common]), own)
 
 
 def _common(lists: Sequence[Sequence[Any]]) -> list[Any]:
     """What stands in all of the lists."""
     return [each for each in lists[0] if all(each in other for other in lists)]
-
-
-def _promise(releases: Sequence[Release], asked: Sequence[Question]) -> str:
-    """What the ε of all questions come to. A release that is shown again counts once."""
-    paid = {release.made.ledger or place: release for place, release in enumerate(releases)}
-    epsilon = sum((getattr(each, "spent", each.epsilon) for each in paid.values()), Fraction(0))
-    delta = sum((each.promise.delta for each in paid.values()), Fraction(0))
-    chance = Fraction(few_digits_up(delta)) if delta else delta
-    said = max(asked, key=lambda question: question.kind != "count")
-    promise = said.promise_of(Fraction(few_digits_up(epsilon)), chance)
-    return promise[0].lower() + promise[1:]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -126,25 +126,19 @@ class MechanismUsed(NamedTuple):
         if known is None or known[0] is not mechanism:
             if len(_used) >= _MOST_USED:
                 _used.clear()
-            known = _used[id(mechanism)] = mechanism, _said(mechanism)
+            values = tuple(
+                (each.name, it if isinstance(it, str | int | None) else exact_text(it))
+                for each in fields(mechanism)
+                if each.repr
+                for it in (getattr(mechanism, each.name),)
+            )
+            known = _used[id(mechanism)] = mechanism, cls(type(mechanism).__name__, values)
         return known[1]
 
 
 _MOST_USED = 256
 _used: dict[int, tuple[Any, MechanismUsed]] = {}
 """What the last mechanisms said, which are public; each is kept with it, so that its id is."""
-
-
-def _said(mechanism: Any) -> MechanismUsed:
-    named = [each.name for each in fields(mechanism) if each.repr]
-    values = [(name, _plain(getattr(mechanism, name))) for name in named]
-    return MechanismUsed(type(mechanism).__name__, tuple(values))
-
-
-def _plain(value: Any) -> str | int | bool | None:
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    return exact_text(value)
 
 
 # --------------------------------------------------------------------------------------------------
