@@ -16,9 +16,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import dpgap
+from dpgap.exact.bits import InsecureSeededBits
 from dpgap.releases.text import rows_of
 from every_kind import RELEASES
-from releases_to_show import SESSION, released, session
+from releases_to_show import SESSION, released, session, visits
+from seams import bits_are
 
 
 def _axes(width: float = 6.0) -> Axes:
@@ -120,6 +122,33 @@ def test_a_plot_of_gaps_of_groups_and_of_counts_has_their_units() -> None:
     assert _names(units["20 groups"])[:3] == [
         f"CH: {row}" for row in session().releases[-1]["CH"].labels
     ]
+
+
+def test_one_row_whose_interval_has_no_lower_end_is_drawn() -> None:
+    names = [f"item {at}" for at in range(40)]
+    rows = pandas.DataFrame({"what": np.repeat(names, 300)})
+    with bits_are(InsecureSeededBits(3)):
+        release = dpgap.top_k(rows, unit="row", item="what", domain=names, k=1, epsilon="0.5")
+    ((low, high),) = release.interval()
+    assert np.isneginf(low)
+    (bands,) = (each for each in release.plot(_axes()).containers if hasattr(each, "has_xerr"))
+    ((start, end),) = (path.vertices[:, 0] for path in bands.lines[2][0].get_paths())
+    assert (start, end) == pytest.approx((release.estimates[0], high))
+
+
+def test_groups_above_a_threshold_show_it() -> None:
+    asked: dict[str, Any] = {"by": "country", "groups": ["CH", "DE"], "max_groups": 1}
+    groups = dpgap.above(
+        visits(),
+        unit="visitor",
+        item="page",
+        domain=["/page/0"],
+        threshold=9,
+        k=1,
+        epsilon=50,
+        **asked,
+    )
+    assert groups.plot(_axes()).lines[-1].get_xdata() == [9, 9]
 
 
 def test_names_are_no_formulas_in_a_plot() -> None:

@@ -225,13 +225,15 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
     if ends[0] is None:
         ax.barh(places, values, height=0.6, color="#7ba6e3")
     else:
-        least = min(*values, *(low for low, _ in ends if low is not None))
+        least = min([*values, *(low for low, _ in ends if low is not None)])
         low, high = np.array([(least if low is None else low, high) for low, high in ends]).T
         half = (high - low) / 2
         ax.errorbar(low + half, places, xerr=half, fmt="none", ecolor="#7ba6e3", elinewidth=5)
         ax.plot(values, places, "o", color="#1d5cb8", markersize=4)
-    if isinstance(release, Measured) and release.line is not None:
-        ax.axvline(float(release.line), color="#a8500a", linestyle="--", linewidth=1)
+        question = question_of(release)
+        line = getattr(release, "line", None) if question is None else question.threshold
+        if line is not None:
+            ax.axvline(float(line), color="#a8500a", linestyle="--", linewidth=1)
     ax.set_yticks(places, names, parse_math=False)
     ax.set_ylim(len(bars) - 0.5, -0.5)
     ax.set_xlabel(units, parse_math=False)
@@ -250,11 +252,9 @@ def _bars(release: Release) -> tuple[str, list[Any]]:
         parts = [(visible(group), bar) for group, each in release.items() for bar in _bars(each)[1]]
         return units, [(f"{group}: {name}", *rest) for group, (name, *rest) in parts]
     if isinstance(release, MeasuredValues):
-        names = (
-            [f"answer {at}" for at in range(release.values.size)] if question is None else [units]
-        )
         ends = release.interval().reshape(-1, 2).tolist()
-        return units, [*zip(names, release.values.tolist(), ends, strict=True)]
+        called = (f"answer {at}" if question is None else units for at in range(len(ends)))
+        return units, [*zip(called, release.values.tolist(), ends, strict=True)]
     if isinstance(release, JointRelease):
         return "lead over every other set", [("the set", release.lead, None)]
     if not isinstance(release, Selected):

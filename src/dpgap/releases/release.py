@@ -189,7 +189,7 @@ def _line(table: Any) -> str:
     """What `repr` shows."""
     epsilon = f"; ε = {readable(table.epsilon)}" if hasattr(table, "epsilon") else ""
     title = table.showing.title(table)
-    return f"<{type(table).__name__}: {title}{epsilon}>".replace("= ≈", "≈")
+    return f"<{type(table).__name__}: {title}{epsilon}>".replace("= ≈", "≈ ")
 
 
 class Showing(NamedTuple):
