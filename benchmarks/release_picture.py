@@ -15,7 +15,8 @@ from typing import NamedTuple
 from drawing import line, picture, text
 
 import dpgap
-from dpgap.releases.findings import plural, title_of
+from dpgap.printable import plural
+from dpgap.releases.findings import title_of
 from dpgap.releases.page import Scale
 from dpgap.releases.release import TableRelease
 from dpgap.releases.text import Row, rows_of

@@ -12,7 +12,7 @@ import pytest
 import dpgap
 from dpgap.budget.ledger import Ledger
 from dpgap.releases.ledger_page import ledger_page
-from dpgap.releases.page import CONTENT_POLICY, STYLE, notebook, page
+from dpgap.releases.page import CONTENT_POLICY, STYLE, page
 from dpgap.research.claims import Claim
 from dpgap.research.page import as_html
 from releases_to_show import NAMES, SESSION, released, session
@@ -82,11 +82,37 @@ SHOWN: dict[str, Callable[[Path], str]] = {
     ),
     "an array": lambda _: page(dpgap.NoisyTopK(3, 1).release([10, 200, 5, 80])),
     "values": lambda _: page(dpgap.Laplace(1).release([10**6, 200])),
-    "a notebook": lambda _: DARK_NOTEBOOK + notebook(released(10)),
+    "a titled page": lambda _: released(3).to_html(title="What sold best, " * 6),
+    "a notebook": lambda _: DARK_NOTEBOOK + released(10)._repr_html_(),
+    "a notebook with a session": lambda _: DARK_NOTEBOOK + session()._repr_html_(),
     "a ledger": _ledger,
     "no ledger": lambda _: ledger_page([]),
     "the paper": _reproduction,
 }
+
+
+JUPYTER = """html { font-size: 10px; } body { font: 13px/2 serif; }
+.cell { color: #777; font-size: 14px; line-height: 2; text-align: right; white-space: pre-wrap; }
+.cell :is(h1, h2, h3) { font-weight: normal; font-style: italic; margin: 1em 0; color: red; }
+.cell h2 { font-size: 28px; } .cell p { text-align: left; margin: 0 0 1em; color: #777; }
+.cell ul:not(.list-inline) { padding-left: 2em; list-style: square; margin-bottom: 1em; }
+.cell table { border: 1px solid; color: black; font-size: 12px; table-layout: fixed;
+  margin-left: auto; margin-right: auto; }
+.cell thead { border-bottom: 1px solid black; } .cell tr { line-height: normal; }
+.cell:not(.markdown) :is(td, th, tr) { vertical-align: middle; padding: .5em; text-align: center;
+  white-space: normal; border: 1px solid; max-width: 9px; }
+.cell tbody tr:nth-child(odd) { background: #f5f5f5; }
+.cell dl dt { float: left; width: 20%; font-weight: bold; } .cell dd { margin-left: 2em; }
+.cell svg { max-width: 50%; } .cell figure { margin: 1em 40px; text-align: center; }
+.cell details { border: 1px solid; padding: 1em; } .cell summary { font-size: 30px; }
+"""
+"""Rules such as those of JupyterLab and of the classic notebook, and worse ones."""
+
+LOOKS = """[...document.querySelectorAll('.dpgap, .dpgap *')].map(it => {
+  const {x, y, width, height} = it.getBoundingClientRect(), style = getComputedStyle(it);
+  return [it.tagName, x, y, width, height, ...['color', 'fontSize', 'fontFamily', 'fontWeight',
+    'fontStyle', 'lineHeight', 'textAlign', 'backgroundColor', 'borderTopWidth', 'listStyleType',
+    'whiteSpace', 'float'].map(name => style[name])].join(' '); })"""
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +297,7 @@ def test_a_screen_reader_finds_the_title_the_table_and_its_headings(
         for prop in node.get("properties", ())
         if prop["name"] == "level" and node["role"]["value"] == "heading"
     ]
-    assert headings[0] == ("The 3 products with the most customers", 1)
+    assert headings[0] == ("Top 3: product, by customer count", 1)
     assert {level for _, level in headings[1:]} == {2}
 
 
@@ -287,3 +313,20 @@ def test_headings_are_in_order_and_every_link_leads_to_one(
     links = tab.evaluate(f"[...document.querySelectorAll('a')].map(it => {target})")
     assert len(links) == (20 if shows == "20 groups" else 26)
     assert all(links)
+
+
+@pytest.mark.parametrize("width", WIDTHS[::2])
+def test_the_styles_of_a_notebook_change_nothing_in_a_cell(
+    tab: Any, show: Callable[..., list[str]], width: int
+) -> None:
+    tab.set_viewport_size({"width": width, "height": 800})
+    cell = released(3)._repr_html_().replace("<details>", "<details open>")
+    looks = []
+    for style in ("", JUPYTER):
+        show(f"<!DOCTYPE html><style>{style}</style><body><div class=cell>{cell}</div>")
+        looks.append(tab.evaluate(LOOKS))
+    plain, inside = looks
+    assert len(plain) > 100
+    assert [pair for pair in zip(plain, inside, strict=True) if pair[0] != pair[1]] == []
+    outside = "getComputedStyle(document.querySelector('.cell')).fontSize"
+    assert tab.evaluate(outside) == "14px"

@@ -47,3 +47,49 @@ def in_a_cell(value: object) -> object:
     ("'=1+2", "fig;'=1+2", 'well-known', -2)
     """
     return printable(_FORMULA.sub(r"\1'\2", value)) if isinstance(value, str) else value
+
+
+# --------------------------------------------------------------------------------------------------
+# What the values of a column are called in a sentence.
+
+
+_WORDS = re.compile(r"[^\W\d_]+([ -][^\W\d_]+)*")
+_ENDING = re.compile(r"[ _](id|name|key|code|no)$", re.IGNORECASE)
+
+
+def column_name(column: str) -> str:
+    """A column's name as words, if it has words.
+
+    >>> column_name("user_id"), column_name("q7")
+    ('user', 'q7')
+    """
+    words = _ENDING.sub("", column).replace("_", " ")
+    return words if _WORDS.fullmatch(words) else visible(column)
+
+
+def singular(column: str) -> str:
+    """What one value of a column is called.
+
+    >>> singular("user_id"), singular("q7")
+    ('user', 'value of “q7”')
+    """
+    words = column_name(column)
+    return words if _WORDS.fullmatch(words) else f"value of “{words}”"
+
+
+def plural(column: str) -> str:
+    """What several values of a column are called.
+
+    >>> [plural(name) for name in ("product", "user_id", "country", "URL", "visits", "q7")]
+    ['products', 'users', 'countries', 'URLs', 'visits', 'values of “q7”']
+    """
+    one = singular(column)
+    if one.startswith("value of “"):
+        return one.replace("value", "values", 1)
+    if re.search("person$", one):
+        return one.removesuffix("person") + "people"
+    if re.search("([^aeiou]y)$", one):
+        return one.removesuffix("y") + "ies"
+    if re.search("(ss|us|x|z|ch|sh)$", one):
+        return one + "es"
+    return one + "s" if re.search("[A-Za-rt-z]$", one) else one

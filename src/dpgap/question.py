@@ -50,7 +50,7 @@ from dpgap.exact.parameters import (
     readable_up,
     share,
 )
-from dpgap.printable import printable
+from dpgap.printable import plural, printable, singular
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
@@ -1037,10 +1037,10 @@ class Question:
         if not self.is_private:
             return (
                 "NOT differentially private: the items were read from the private data itself "
-                f"(domain {OBSERVED!r}), so that an item being shown at all can give a unit away. "
+                f"(domain {OBSERVED!r}), so an item that is shown can reveal that a unit is there. "
                 f"The noise is that of ε = {readable(self.epsilon)}, but the result is not "
-                "ε-private. For exploration by those who may see the data; state a public domain "
-                "to release it."
+                "private. Use it only where people may see the data. To release it, state a public "
+                "domain."
             )
         return " ".join((self.promise_of(self.epsilon, self.delta), *self.conditions()))
 
@@ -1057,8 +1057,8 @@ class Question:
         return (
             f"Differential privacy with ε = {readable_up(epsilon)} and δ = {chance}: if one unit "
             f"{change}, nothing shown here would become more than {times} times as likely or "
-            f"unlikely; but for a chance of at most {chance} that an item is shown which that unit "
-            "alone has."
+            f"unlikely, except that with a chance of at most {chance} an item is shown that only "
+            "this unit has."
         )
 
     def doubts(self) -> Iterator[str]:
@@ -1075,19 +1075,28 @@ class Question:
         """Why all counts may be near 0 although the table is large."""
         if not self.unknown:
             groups = "" if self.by is None else " and groups"
-            yield f"If you expected more: items{groups} must be written as they are in the table."
+            yield f"If you expected more: write items{groups} exactly as they are in the table."
 
     def cuts(self) -> Iterator[str]:
-        """How a unit is cut and which rows count, a short line for each."""
+        """How a unit is cut and which rows count, a short sentence for each."""
         if self.by is not None:
-            yield f"an answer for each {self.by}; a unit counts in {self.max_groups} at most"
+            yield f"One answer per {singular(self.by)}."
+            yield f"Each {singular(self.unit)} counts in {self._few_groups}."
         if self.sum is not None:
             ends = f"{self.at_least} to {self.at_most}"
-            yield f"sums of {self.sum}, a unit's total clipped to {ends}"
+            yield f"Sums of {self.sum}; the total of each {singular(self.unit)} is cut to {ends}."
         if self.max_items is not None:
-            yield f"at most {self.max_items} items of each unit"
+            yield f"At most {self.max_items} items of each {singular(self.unit)} count."
         if self.where is not None:
-            yield f"only rows with {self.where}"
+            yield f"Only rows with {self.where}."
+
+    @property
+    def _few_groups(self) -> str:
+        """In how many groups a unit counts."""
+        by = self.by or "group"
+        if self.max_groups == 1:
+            return f"one {singular(by)} only"
+        return f"at most {self.max_groups} {plural(by)}"
 
     def conditions(self) -> Iterator[str]:
         """What a unit is, how much of it counts, and what is public, sentence by sentence."""
@@ -1098,36 +1107,30 @@ class Question:
             unit = "one row"
         yield f"A unit is {unit}."
         if self.sum is None:
-            yield "Counts are of distinct units."
+            yield "Each unit counts once for an item."
         else:
             least, most = readable(self.at_least), readable(self.at_most)
             total = "total" if self.is_of_all else "total for an item"
             yield printable(
-                f"What is added up is column {self.sum!r}, each row rounded to "
-                f"{readable(self.step)}, and a unit's {total} cut off below {least} and above "
-                f"{most}."
+                f"Column {self.sum!r} is added up. Each row is rounded to {readable(self.step)}, "
+                f"and a unit's {total} is cut off below {least} and above {most}."
             )
         if self.by is not None:
-            many = "one group" if self.max_groups == 1 else f"{self.max_groups} groups at most"
-            yield printable(
-                f"A unit counts in {many} of column {self.by!r}; which, a secret order decides."
-            )
+            yield f"Each {singular(self.unit)} counts in {self._few_groups}, drawn at random."
         if self.max_items is not None and not self.has_one_item_each:
             many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
-            yield (
-                f"A unit counts for at most {many}; which, a secret order decides, and the others "
-                "are left out."
-            )
+            yield f"Each {singular(self.unit)} counts for at most {many}, drawn at random."
         if self.where is not None:
             yield printable(f"Only rows count where {self.where}.")
         has_domain = not (self.unknown or self.is_of_all)
         domain = f"the domain ({printable(self.domain)}), " if has_domain else ""
         groups = "" if self.by is None else f"the {self.groups} groups, "
         columns = f"the names and types of the columns{_CHANGES[self.neighbours][1]}"
-        yield f"Public are {domain}{groups}{columns} and all parameters."
+        public = f"{domain}{groups}{columns} and all parameters are public."
+        yield public[0].upper() + public[1:]
         yield "Everything else about the table is private."
         if has_domain:
-            yield "The domain must be public: values taken from the table would void this."
+            yield "The domain must be public: if it comes from the table, this is not guaranteed."
 
 
 @functools.cache

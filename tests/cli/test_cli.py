@@ -77,10 +77,10 @@ def test_top_k_prints_a_table_the_budget_and_the_guarantee(folder: Path) -> None
     assert re.search(r"2\s+pea\s+[23],\d{3}\.\d", said)
     assert "lead over" in said
     assert said.startswith(
-        "The 2 whats with the most whos\nBoth belong among the top two (p < 0.001).\n"
+        "Top 2: what, by who count\nBoth belong among the top two (p < 0.001).\n"
         "The order of both is sure.\n"
     )
-    assert "ε spent 1   ε left 0" in said
+    assert "ε spent 1\n" in said
     assert "Pure differential privacy with ε = 1 and no δ" in said
     assert "column 'who'" in " ".join(said.split())
     assert "a file of 5 items" in " ".join(said.split())
@@ -88,14 +88,14 @@ def test_top_k_prints_a_table_the_budget_and_the_guarantee(folder: Path) -> None
 
 def test_top_k_says_which_route_it_took_and_shows_no_gaps_of_a_set(folder: Path) -> None:
     said = " ".join(_run("top-k", *ASK, "-k", "2").split())
-    assert "0.012 of ε to look; joint: 0.15 of ε to select, 0.838 of ε to measure." in said
+    assert "ε went: 1.2 % to look ahead, 15 % to choose the two, 83.8 % to measure them." in said
     assert "gap to next" not in said
     found = json.loads(_run("top-k", *ASK, "-k", "2", "--json"))
     assert found["route"] == "joint"
     assert [rank for rank, _ in found["looked"]] == [2, 5]
     assert found["lead"] > 0
     ranked = _run("top-k", *ASK, "-k", "2", "--method", "ranked", "--split", "0.3")
-    assert "ranked: 0.3 of ε to select, 0.7 of ε to measure." in " ".join(ranked.split())
+    assert "ε went: 30 % to rank the two, 70 % to measure them." in " ".join(ranked.split())
 
 
 def test_an_odd_domain_is_a_note_and_no_error(folder: Path) -> None:
@@ -213,7 +213,7 @@ def test_an_observed_domain_says_loudly_that_it_is_not_private(folder: Path) -> 
     words = [*ASK, "-k", "1", "--domain", "observed-not-private"]
     assert "NOT differentially private" in _run("top-k", *words)
     said = json.loads(_run("top-k", *words, "--json", "--html", "page.html"))
-    assert "not ε-private" in said["guarantee"]
+    assert "the result is not private" in said["guarantee"]
     assert said["private"] is False
     assert "<h2>Not private</h2>" in Path("page.html").read_text(encoding="utf-8")
 
@@ -489,7 +489,7 @@ def test_no_line_that_looks_like_ours_can_be_forged(folder: Path) -> None:
 
 
 def test_without_a_ledger_it_is_said_that_nobody_keeps_count(folder: Path) -> None:
-    said = "ε spent 1   ε left 0 of this run (no ledger keeps count: runs add up)\n"
+    said = "ε spent 1\nNothing remembers this ε: add your runs up, or use --ledger.\n"
     assert said in _run("top-k", *ASK, "-k", "2")
     ledger = ["--ledger", f"sqlite:///{folder}/budget.db"]
     _run("ledger", "create", *ledger, "--dataset", "sales", "--epsilon", "3")

@@ -149,3 +149,17 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line(file: str, folder: Pa
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("dpgap: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_a_page_has_the_heading_that_is_asked_for(folder: Path) -> None:
+    document, title = str(KEPT / "table-top-k.json"), "Figs & <peas>"
+    assert _show(document, "--html", "out.html", "--title", title).exit_code == 0
+    assert "<h1>Figs &amp; &lt;peas&gt;</h1>" in Path("out.html").read_text("utf-8")
+    alone = _show(document, "--title", title)
+    assert (alone.exit_code, alone.stdout) == (1, "")
+    assert "--title is the heading of a page: give --html as well" in alone.stderr
+    ledger = ["--ledger", f"sqlite:///{folder}/budget.db"]
+    for words in (["create", "--dataset", "a", "--epsilon", "1"], ["page", "--title", title]):
+        said = CliRunner().invoke(app, ["ledger", words[0], *ledger, *words[1:]])
+        assert said.exit_code == 0
+    assert "<h1>Figs &amp; &lt;peas&gt;</h1>" in said.stdout

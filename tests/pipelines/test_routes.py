@@ -29,7 +29,7 @@ def test_a_joint_release_is_a_set_in_the_order_of_its_estimates() -> None:
     leads = release.to_frame()["lead over next"].tolist()
     assert leads[:2] == (-np.diff(release.estimates)).tolist()
     assert "gap" not in str(release).split("\n")[0]
-    assert "joint: 0.25 of ε to select, 0.75 of ε to measure. As a set they lead" in str(release)
+    assert "ε went: 25 % to choose the three, 75 % to measure them. The set leads" in str(release)
 
 
 def test_labels_and_numbers_stay_together_where_measurements_change_the_order() -> None:
@@ -48,7 +48,7 @@ def test_a_ranking_is_in_the_order_of_selection_which_its_gaps_refer_to(method: 
     assert release.indices.tolist() == [1, 5, 3]
     assert release.gaps == pytest.approx([90, 110, 580], abs=10)
     assert (release.lead, release.looked) == (None, ())
-    assert f"{method}: 0.5 of ε to select, 0.5 of ε to measure." in str(release)
+    assert "ε went: 50 % to rank the three, 50 % to measure them." in str(release)
 
 
 def test_every_route_can_be_asked_of_a_table_and_is_charged_once() -> None:

@@ -1,5 +1,6 @@
 """The look and the rule: what is looked at, how exactly, and that released numbers alone decide."""
 
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -56,7 +57,9 @@ def test_a_release_accounts_for_all_steps_and_shows_its_look(counts: np.ndarray,
     assert tuple(rank for rank, _ in release.looked) == ranks_for(k, counts.size)
     assert release.route == ("joint" if counts is FALLING else "ranked")
     assert (release.lead is None) == (release.route == "ranked")
-    assert f"{float(terms_for(k).look)} of ε to look; {release.route}" in str(release)
+    assert f"ε went: {float(100 * terms_for(k).look):.3g} % to look ahead, " in str(release)
+    verb = "choose" if release.route == "joint" else "rank"
+    assert re.search(f"% to {verb} the .* % to measure them", str(release))
 
 
 def test_everything_is_paid_before_the_look_is_drawn() -> None:

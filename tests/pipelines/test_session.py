@@ -133,7 +133,7 @@ def test_a_misspelt_option_is_refused_before_anything_is_spent() -> None:
 
 def test_a_session_tells_nothing_of_its_table() -> None:
     session = dpgap.Session(SOLD, unit="who", epsilon=1)
-    assert repr(session) == "<session: 0 releases>"
+    assert repr(session) == "<session: 0 releases, ε = 0 spent, ε = 1 left>"
 
 
 def test_a_ledger_pays_for_a_session(tmp_path: Any) -> None:

@@ -71,7 +71,7 @@ def test_the_guarantee_says_unit_neighbours_and_what_is_public() -> None:
     assert "ε = 2/3" in said
     assert "added or taken away" in said
     assert "everything with the same value in column 'who'" in said
-    assert "Public are the domain (a list of 31 items)" in said
+    assert "The domain (a list of 31 items), the names and types of" in said
     rows = dpgap.top_k(SOLD, **TABLE | {"unit": "row"}, k=1, epsilon=1)
     assert "A unit is one row" in rows.guarantee
     replaced = dpgap.top_k(SOLD, **TABLE, k=1, epsilon=1, neighbours="replace")
@@ -82,7 +82,7 @@ def test_the_guarantee_says_unit_neighbours_and_what_is_public() -> None:
 def test_an_observed_domain_is_not_private_and_says_so() -> None:
     seen = dpgap.top_k(SOLD, **TABLE | {"domain": "observed-not-private"}, k=1, epsilon=4000)
     assert seen.labels == ("item 29",)
-    assert "not ε-private" in seen.guarantee
+    assert "the result is not private" in seen.guarantee
     assert "NOT differentially private" in str(seen) + seen._repr_html_()
 
 

@@ -26,29 +26,29 @@ ASKED: dict[str, Any] = {"unit": "customer", "item": "product", "domain": PRODUC
 BY = {"by": "country", "groups": LANDS}
 SUM = {"sum": "amount", "at_most": 200}
 UNKNOWN = {"domain": None, "delta": "1e-6"}
-LARGER = "true counts may be larger."
-OR_NEGATIVE = "true totals may be larger, or smaller where amounts are negative."
-SUMMED = "adds at least 0 and at most 200 to each product, whatever its amounts are"
+LOW = "so counts may be too low."
+OR_NEGATIVE = "so totals may be too low, or too high where amounts are negative."
+SUMMED = "adds at least 0 and at most 200 to each product"
 
 CUT = {
-    f"Each customer counts in one country only, drawn at random: {LARGER}": {**BY, "max_groups": 1},
-    f"Each customer counts in at most two countries, drawn at random: {LARGER}": {
+    f"Each customer counts in one country only, drawn at random, {LOW}": {**BY, "max_groups": 1},
+    f"Each customer counts in at most two countries, drawn at random, {LOW}": {
         **BY,
         "max_groups": 2,
     },
-    f"Each customer counts for one product only, drawn at random: {LARGER}": {"max_items": 1},
-    f"Each customer counts for at most two products, drawn at random: {LARGER}": {"max_items": 2},
-    f"Each customer counts for at most 20 products, drawn at random: {LARGER}": {
+    f"Each customer counts for one product only, drawn at random, {LOW}": {"max_items": 1},
+    f"Each customer counts for at most two products, drawn at random, {LOW}": {"max_items": 2},
+    f"Each customer counts for at most 20 products, drawn at random, {LOW}": {
         **UNKNOWN,
         "max_items": 20,
     },
     "Each customer counts in one country only and for at most two pairs of country and product, "
-    f"drawn at random: {LARGER}": {**BY, "max_groups": 1, "max_items": 2},
-    f"Each customer {SUMMED}: {OR_NEGATIVE}": SUM,
-    f"Each row {SUMMED}: {OR_NEGATIVE}": {**SUM, "unit": "row"},
-    "Each customer adds at least -5 and at most 1,000 to each product, whatever its amounts are: "
-    "true totals may be larger or smaller.": {**SUM, "at_most": 1000, "at_least": -5},
-    f"Each customer counts for one product only, drawn at random, and {SUMMED}: {OR_NEGATIVE}": {
+    f"drawn at random, {LOW}": {**BY, "max_groups": 1, "max_items": 2},
+    f"Each customer {SUMMED}, {OR_NEGATIVE}": SUM,
+    f"Each row {SUMMED}, {OR_NEGATIVE}": {**SUM, "unit": "row"},
+    "Each customer adds at least -5 and at most 1,000 to each product, "
+    "so totals may be too low or too high.": {**SUM, "at_most": 1000, "at_least": -5},
+    f"Each customer counts for one product only, drawn at random, and {SUMMED}, {OR_NEGATIVE}": {
         **SUM,
         "max_items": 1,
     },
@@ -78,9 +78,8 @@ def test_the_first_finding_says_what_was_cut_and_which_way_numbers_are_off(sente
     for each in (release, dpgap.read_release(release.to_json())):
         assert each.findings[0] == sentence
         assert each.to_dict()["findings"][0] == sentence
-        left = "of the totals after cutting" if "total" in sentence else "of the counts after cutti"
         assert _claims(each)
-        assert all(left in said.lower() for said in _claims(each))
+        assert all("with this limit" in said.lower() for said in _claims(each))
     for face in (str(release), shown(release, None), page(release), session_page([release], "")):
         text = " ".join(re.sub("<[^>]*>|&nbsp;", " ", face).split())
         assert text.count(sentence) == 1
@@ -90,15 +89,15 @@ def test_the_first_finding_says_what_was_cut_and_which_way_numbers_are_off(sente
 @pytest.mark.parametrize("more", UNCUT)
 def test_where_nothing_is_cut_nothing_is_said(more: dict[str, Any]) -> None:
     release = dpgap.top_k(SALES, **ASKED | {"k": 2} | more)
-    assert "after cutting" not in " ".join(release.findings)
-    assert not re.search("drawn at random|whatever its amounts", release.findings[0])
+    assert "With this limit" not in " ".join(release.findings)
+    assert not re.search("drawn at random|adds at least", release.findings[0])
 
 
 def test_what_is_above_a_line_says_it_too() -> None:
     for found in (100, 10**6):
         release = dpgap.above(SALES, **ASKED, threshold=found, k=2, max_items=1)
         assert release.findings[0].startswith("Each customer counts for one product only")
-        assert all("of the counts after cutting" in said.lower() for said in _claims(release))
+        assert all("with this limit" in said.lower() for said in _claims(release))
     assert "Nothing was found above 1,000,000." in release.findings
 
 
@@ -112,7 +111,7 @@ def test_of_cut_counts_the_words_are_true_where_the_numbers_are_not() -> None:
     """All 900 bought figs. Whoever bought anything else too counts for one of both."""
     release = dpgap.top_k(SALES, **ASKED, k=1, max_items=1)
     assert release.interval()[0, 1] < 900
-    assert release.findings[0].endswith("true counts may be larger.")
+    assert release.findings[0].endswith("so counts may be too low.")
 
 
 @pytest.fixture
@@ -127,9 +126,9 @@ def test_a_line_of_a_fimi_file_says_what_was_cut(unit: str | None, baskets: str)
     asked: dict[str, Any] = {"unit": unit, "domain": range(5), "k": 2, "epsilon": 50}
     release = dpgap.top_k(baskets, **asked, max_items=1)
     what = unit or "line"
-    assert release.findings[0] == f"Each {what} counts for one item only, drawn at random: {LARGER}"
+    assert release.findings[0] == f"Each {what} counts for one item only, drawn at random, {LOW}"
     assert "A unit is one line of the file." in release.guarantee
-    assert "A unit counts for at most 1 item;" in release.guarantee
+    assert f"Each {what} counts for at most 1 item, drawn at random." in release.guarantee
     assert "drawn at random" not in dpgap.top_k(baskets, **asked).findings[0]
 
 

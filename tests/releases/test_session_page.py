@@ -26,12 +26,12 @@ def test_every_question_has_its_part_and_all_have_one_guarantee() -> None:
     shown = session().to_html()
     titles = _headings(shown, 2)
     assert titles[: len(SESSION)] == [
-        "How many visitors there are, where country = 'CH'",
-        "The 3 pages with the largest total amount",
-        "The 4 pages with the most visitors",
-        "The 9 pages with the most visitors",
-        "Pages with more than 500 visitors",
-        "The 3 pages with the most visitors, by country",
+        "Count: visitor, in a part of the table",
+        "Top 3: page, by total amount",
+        "Top 4: page, by visitor count",
+        "Top 9: page, by visitor count",
+        "Above 500: page, by visitor count",
+        "Top 3: page, by visitor count, for each country",
     ]
     assert titles[len(SESSION) :] == [
         "What is guaranteed",
@@ -40,7 +40,7 @@ def test_every_question_has_its_part_and_all_have_one_guarantee() -> None:
     ]
     words = _words(shown)
     assert words.count("ifferential privacy with ε") == 1
-    assert words.count("p is how often") == words.count("A unit is everything") == 1
+    assert words.count("p: how often luck") == words.count("A unit is everything") == 1
     assert words.count("There are no p-values") == 2
     assert words.index("There are no p-values") < words.index("What is guaranteed")
     assert words.count("A dot is an estimate") == len(SESSION) - 1
@@ -57,7 +57,7 @@ def test_the_guarantee_is_of_what_all_questions_came_to_and_never_less() -> None
     assert asked.spent <= _promised(words) < asked.spent * Fraction(101, 100)
     assert asked.spent.denominator > 1000  # so that it was rounded
     assert "and δ = 10⁻⁶: if one unit" in words
-    assert words.count("A unit counts for at most 2 items") == 1
+    assert words.count("Each visitor counts for at most 2 items") == 1
 
 
 def test_a_release_that_is_shown_again_is_paid_for_once() -> None:
@@ -83,10 +83,10 @@ def test_a_session_of_no_question_says_so() -> None:
 def test_a_page_of_groups_explains_once_and_finds_for_each() -> None:
     groups: Any = session().releases[SESSION.index("20 groups")]
     words = _words(page(groups))
-    assert words.count("In each group, claims about who belongs hold") == 1
-    assert words.count("p is how often") == words.count("A dot is an estimate") == 1
+    assert words.count("In each group, claims about who belongs are all correct") == 1
+    assert words.count("p: how often luck") == words.count("A dot is an estimate") == 1
     assert _headings(page(groups), 3) == ["What may be believed", "The numbers"] * 20
-    cut = "Each visitor counts in one country only, drawn at random: true counts may be larger."
+    cut = "Each visitor counts in one country only, drawn at random, so counts may be too low."
     assert words.count(cut) == 1
     assert groups.findings[0] == cut
     for group, answer in groups.items():

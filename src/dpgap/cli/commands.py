@@ -179,6 +179,7 @@ def message_of(error: Exception) -> str:
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 CSVFile = Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")]
 HTMLFile = Annotated[Path | None, typer.Option("--html", help="Also write a report page.")]
+PageTitle = Annotated[str | None, typer.Option("--title", help="The heading of the page.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgap.cli.commands import AsJSON, say_error
+from dpgap.cli.commands import AsJSON, PageTitle, say_error
 from dpgap.cli.release import OutputFile, input_files
 from dpgap.printable import in_a_cell, printable
 
@@ -303,13 +303,14 @@ def export(
 
 
 @ledger_app.command()
-def page(ledger: URL, out: Out = None, force: Force = False) -> None:
+def page(ledger: URL, out: Out = None, title: PageTitle = None, force: Force = False) -> None:
     """Write one HTML page: what was spent, by data set, by person and over time."""
     from dpgap.budget.ledger import Ledger
     from dpgap.releases.ledger_page import ledger_page
 
     store = Ledger(ledger)
-    _write(ledger_page([store.outline(name) for name in store.datasets()]), out, ledger, force)
+    books = [store.outline(name) for name in store.datasets()]
+    _write(ledger_page(books, title), out, ledger, force)
 
 
 def _steward(ledger: str, dataset: str) -> "Steward":

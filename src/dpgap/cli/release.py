@@ -24,6 +24,7 @@ from dpgap.cli.commands import (
     CSVFile,
     Force,
     HTMLFile,
+    PageTitle,
     keyword_option,
     let_go_if_broken,
     message_of,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 # Names are taken as they are: `~` at their beginning is for the shell to expand.
 
 
+Render = Callable[[], str]
 _BESIDE_A_DATABASE = ("", "-journal", "-wal", "-shm", ".wal")
 
 
@@ -111,24 +113,41 @@ class OutputFile:
             temporary.unlink(missing_ok=True)
 
 
-def output_files(
-    csv: Path | None, html: Path | None, force: bool, inputs: Callable[[], Sequence[Input]]
-) -> dict[str, OutputFile]:
-    """The files to make of a release, by kind, none of which may be one that is read.
+class Output(NamedTuple):
+    """What is printed, and which files are made of a release."""
 
-    What must not or cannot be written is refused before anything is counted or paid.
-    """
-    files: dict[str, OutputFile] = {}
-    for kind, path in (("csv", csv), ("html", html)):
-        if path is not None:
-            files[kind] = OutputFile(f"--{kind}", path, inputs(), force)
-            files[kind].require_writable()
-    paths = [file.path for file in files.values() if not _is_stream(file.path)]
-    if len(paths) == 2 and _is_same(*paths):
-        raise ValueError(
-            "--csv and --html must be two files, whose names differ in more than capitals"
-        )
-    return files
+    json: AsJSON = False
+    csv: CSVFile = None
+    html: HTMLFile = None
+    title: PageTitle = None
+    force: Force = False
+
+    def files(self, inputs: Callable[[], Sequence[Input]]) -> dict[str, OutputFile]:
+        """The files by kind, none of which may be one that is read.
+
+        What must not or cannot be written is refused before anything is counted or paid.
+        """
+        if self.title is not None and self.html is None:
+            raise ValueError("--title is the heading of a page: give --html as well")
+        files: dict[str, OutputFile] = {}
+        for kind, path in (("csv", self.csv), ("html", self.html)):
+            if path is not None:
+                files[kind] = OutputFile(f"--{kind}", path, inputs(), self.force)
+                files[kind].require_writable()
+        paths = [file.path for file in files.values() if not _is_stream(file.path)]
+        if len(paths) == 2 and _is_same(*paths):
+            raise ValueError(
+                "--csv and --html must be two files, whose names differ in more than capitals"
+            )
+        return files
+
+    def rendered(self, kind: str, release: "Release") -> str:
+        """What to write into a file of this kind."""
+        if kind == "html":
+            return release.to_html(title=self.title)
+        from dpgap.releases.text import to_csv
+
+        return to_csv(release)
 
 
 def input_files(table: str, domain: str, ledger: str | None) -> list[Input]:
@@ -254,20 +273,6 @@ def _name_if_free(temporary: Path, target: Path) -> None:
 # read it there, a message says where it is, and the exit code is 1. `dpgap show` reads it.
 
 
-Render = Callable[[], str]
-
-
-def rendered(kind: str, release: "Release") -> str:
-    """What to write into a file of this kind."""
-    if kind == "csv":
-        from dpgap.releases.text import to_csv
-
-        return to_csv(release)
-    from dpgap.releases.page import page
-
-    return page(release)
-
-
 def deliver(files: Sequence[tuple[OutputFile, Render]], shown: Render, complete: Render) -> None:
     """Write the files and print what is shown; if any of it fails, keep what is complete."""
     failed = []
@@ -316,6 +321,7 @@ def _kept(complete: Render) -> str:
 _STANDARD_INPUT = "-"
 
 
+@with_options()
 def show(
     file: Annotated[
         str,
@@ -323,22 +329,19 @@ def show(
             metavar="FILE", help="A release document, as --json prints it; - is standard input."
         ),
     ],
-    json: AsJSON = False,
-    csv: CSVFile = None,
-    html: HTMLFile = None,
-    force: Force = False,
+    output: Output,
 ) -> None:
     """Show a release again from its document. Nothing is counted, drawn or charged."""
     inputs = [] if file == _STANDARD_INPUT else [Input("the document", Path(file))]
-    files = output_files(csv, html, force, lambda: inputs)
+    files = output.files(lambda: inputs)
     from dpgap.releases.document import read_release
     from dpgap.releases.text import shown
 
     release = read_release(_content(file))
-    for kind, output in files.items():
-        output.write(rendered(kind, release))
+    for kind, target in files.items():
+        target.write(output.rendered(kind, release))
     remaining = release.epsilon - getattr(release, "spent", release.epsilon)
-    say(release.to_json() if json else shown(release, remaining))
+    say(release.to_json() if output.json else shown(release, remaining))
     if (entry := release.made.ledger) is not None:
         say_error(
             f"note: the document says that entry {entry.entry} of data set {entry.dataset!r} paid "
@@ -366,7 +369,7 @@ _NO_DOMAIN = (
     "say which items there are: --domain FILE (public, one on each line); or, if nobody listed "
     "them, --max-items 3 --delta 1e-6"
 )
-_NO_LEDGER = "of this run (no ledger keeps count: runs add up)"
+_NO_LEDGER = "Nothing remembers this ε: add your runs up, or use --ledger."
 
 _MAIN = ("unit", "item", "domain", "neighbours")
 TABLE = Annotated[
@@ -420,15 +423,6 @@ class Payer(NamedTuple):
         return Ledger(self.ledger).account(self.dataset).of(reason=self.reason, key=self.key)
 
 
-class Output(NamedTuple):
-    """What is printed, and which files are written."""
-
-    json: AsJSON = False
-    csv: CSVFile = None
-    html: HTMLFile = None
-    force: Force = False
-
-
 def _groups(stated: str) -> list[Any]:
     """Groups from a list in one word, or from a file."""
     if "," in stated or not Path(stated).is_file():
@@ -451,8 +445,7 @@ def _release(kind: str, file: str, stated: dict[str, Any], payer: Payer, output:
     is_of_all = kind in ("count", "total")
     if not is_of_all and "domain" not in said and not is_bounded:
         raise ValueError(_NO_DOMAIN)
-    inputs = partial(input_files, file, said.get("domain", ""), payer.ledger)
-    files = output_files(output.csv, output.html, output.force, inputs)
+    files = output.files(partial(input_files, file, said.get("domain", ""), payer.ledger))
     for name, read in (("groups", _groups), ("domain", _domain)):
         if name in said:
             said[name] = read(said[name])
@@ -475,11 +468,12 @@ def _release(kind: str, file: str, stated: dict[str, Any], payer: Payer, output:
     with notes():
         release = errors_without_answers(tables.ask)(kind, answers, stated | paying)
     remaining = release.epsilon - release.spent if account is None else _left(account)
-    whose = _NO_LEDGER if account is None else f"for you in data set {account.dataset!r}"
+    whose = "" if account is None else f"for you in data set {account.dataset!r}"
+    note = _NO_LEDGER if account is None else ""
     as_object = partial(to_json, release, remaining)
     deliver(
-        [(each, partial(rendered, kind, release)) for kind, each in files.items()],
-        shown=as_object if output.json else partial(shown, release, remaining, whose),
+        [(each, partial(output.rendered, kind, release)) for kind, each in files.items()],
+        shown=as_object if output.json else partial(shown, release, remaining, whose, note),
         complete=as_object,
     )
 

@@ -32,7 +32,6 @@ from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
 from dpgap.desk.questions import FilledForm, prospects, text_of
 from dpgap.desk.queue import NEVER_BEGAN, Desk, Page
 from dpgap.releases.ledger_page import ledger_values
-from dpgap.releases.page import page
 from dpgap.releases.text import to_csv
 
 router = APIRouter(include_in_schema=False)
@@ -230,7 +229,7 @@ def _file(desk: Desk, data: ListedData, number: int, ending: str) -> Response:
         content = desk.document(data, number)
     else:
         found = desk.release(data, number)
-        content = page(found) if ending == "html" else to_csv(found)
+        content = found.to_html() if ending == "html" else to_csv(found)
     name = f"{data.name}-{number}.{ending}"
     headers = {
         "content-disposition": f'attachment; filename="{name}"',

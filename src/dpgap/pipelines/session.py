@@ -31,8 +31,9 @@ from dpgap.question import (
     stated_counting,
     takes,
 )
+from dpgap.releases import page
 from dpgap.releases.by_group import ReleasesByGroup, Total, UnitCount
-from dpgap.releases.release import TableRelease
+from dpgap.releases.release import Place, TableRelease
 
 Answered = Answer | Total
 R = TypeVar("R", bound=Answered)
@@ -244,14 +245,15 @@ class Session:
         self.releases += (release,)
         return release
 
-    def to_html(self) -> str:
-        """All releases as one page."""
-        from dpgap.releases.page import session_page
+    def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
+        """The text of one page of all releases; with a `path`, it is written there.
 
-        return session_page(self.releases, self._came_to())
+        See `to_html` of a release.
+        """
+        return page.session_page(self.releases, self._came_to(), title, path)
 
     def _repr_html_(self) -> str:
-        return "".join(release._repr_html_() for release in self.releases)
+        return page.cell(*self.releases, words=self._came_to())
 
     def __str__(self) -> str:
         return "\n\n".join((*map(str, self.releases), self._came_to()))
@@ -261,7 +263,7 @@ class Session:
         return f"{_epsilon(self.spent)} spent{left}."
 
     def __repr__(self) -> str:
-        return f"<session: {len(self.releases)} releases>"
+        return f"<session: {len(self.releases)} releases, {self._came_to()[:-1]}>"
 
     def close(self) -> None:
         """Let go of what engines keep. What was released stays."""

@@ -11,7 +11,10 @@ release.Table.showing = release.Showing(
     drawn=document.drawn,
     columns=text.columns_of,
     findings=findings.findings,
-    notebook=page.notebook,
+    title=findings.title_of,
+    page=page.page,
+    cell=page.cell,
+    plot=page.plot,
     table=page.rows_alone,
     shares=by_group.shares_of,
 )

@@ -14,14 +14,13 @@ import numpy as np
 from dpgap.estimates.errors import ends_of_quotients
 from dpgap.exact.parameters import confidence_level
 from dpgap.exact.reals import Floats
-from dpgap.printable import printable, visible
+from dpgap.printable import plural, printable, visible
 from dpgap.question import Question
 from dpgap.releases.findings import (
     cut_in_words,
     general_findings,
-    measure_of,
+    measured_in,
     own_findings,
-    plural,
     question_of,
 )
 from dpgap.releases.plain import plain
@@ -94,7 +93,8 @@ class UnitCount(Total):
         low, high = self.interval().tolist()
         part = "" if self.question.where is None else " that the filter keeps"
         units = plural(self.question.unit)
-        return (f"There are {low:,.0f} to {high:,.0f} {units}{part} (95 % confidence).",)
+        ends = " to ".join(dict.fromkeys((f"{low:,.0f}", f"{high:,.0f}")))
+        return (f"There are {ends} {units}{part} (95 % confidence).",)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -214,8 +214,8 @@ def _require_whole(part: Question, whole: Question) -> None:
     """Refuse a whole of other units, rows or amounts, as far as both questions tell."""
     kind = "count" if part.sum is None else "total"
     if whole.kind != kind:
-        how = measure_of(part)
-        raise ValueError(f"of must be a {kind}, not a {whole.kind}: items are compared {how}")
+        how = f"items are compared by {measured_in(part)}"
+        raise ValueError(f"of must be a {kind}, not a {whole.kind}: {how}")
     if part.by is not None:
         raise ValueError("shares need an answer without groups: ask about one group with where=")
     for name in ("table", "address", "columns"):  # a frame has no name, a document no address

@@ -75,7 +75,7 @@ from dpgap.releases.release import (
     TableRelease,
     TopKRelease,
 )
-from dpgap.releases.text import rows_of
+from dpgap.releases.text import finite, rows_of
 
 # --------------------------------------------------------------------------------------------------
 # Labels in a document: what an item is called, of the type that it had.
@@ -858,17 +858,12 @@ def document(release: Release) -> dict[str, Any]:
 
 def drawn(release: Release) -> dict[str, Any]:
     """The same without the fields in `SHOWN`: what was drawn, before any word is made of it."""
-    name = _name_of(release)
-    header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "kind": name}
-    header["delta"] = exact_text(release.promise.delta)
-    return {**header, **_RECORDS[name].write(release)}
-
-
-def _name_of(release: Release) -> str:
     name = _NAMES.get(type(release))
     if name is None:
         raise TypeError(f"a release of class {type(release).__name__} is no kind of document")
-    return name
+    header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "kind": name}
+    header["delta"] = exact_text(release.promise.delta)
+    return {**header, **_RECORDS[name].write(release)}
 
 
 def _shown(release: Release) -> dict[str, Any]:
@@ -878,27 +873,15 @@ def _shown(release: Release) -> dict[str, Any]:
         fields["findings"] = lambda: list(release.findings)
     if isinstance(release, TableRelease):
         fields["private"] = lambda: release.question.is_private
-        fields["items"] = lambda: _rows(release)
+        fields["items"] = lambda: [
+            {name: finite(cell) for name, cell in row._asdict().items()} for row in rows_of(release)
+        ]
     elif isinstance(release, Measured | MeasuredValues):
-        fields["interval"] = lambda: _ends(release)
+        fields["interval"] = lambda: [
+            [*map(finite, ends)] for ends in release.interval().reshape(-1, 2).tolist()
+        ]
     made = {name: attempted(name, make, None) for name, make in fields.items()}
     return {name: each for name, each in made.items() if each is not None}
-
-
-def _rows(release: TableRelease) -> list[dict[str, Any]]:
-    return [
-        {name: _finite(cell) for name, cell in row._asdict().items()} for row in rows_of(release)
-    ]
-
-
-def _ends(release: Measured | MeasuredValues) -> list[list[Any]]:
-    ends = release.interval().reshape(-1, 2).tolist()
-    return [[_finite(low), _finite(high)] for low, high in ends]
-
-
-def _finite(cell: Any) -> Any:
-    """JSON has no infinity: an interval without an end has null there."""
-    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 @public

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately
-from dpgap.printable import printable
+from dpgap.printable import column_name, plural, printable, singular
 from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.plain import (
     attempted,
@@ -58,9 +58,6 @@ _OF_ARRAYS: dict[type[Release], str] = {
     MeasuredValues: "Measured values",
     Measured: "Selected answers with estimates",
 }
-_LONGEST = 60
-_WORDS = re.compile(r"[^\W\d_]+([ -][^\W\d_]+)*")
-_ENDING = re.compile(r"[ _](id|name|key|code|no)$", re.IGNORECASE)
 
 
 def question_of(release: Release) -> Question | None:
@@ -69,90 +66,42 @@ def question_of(release: Release) -> Question | None:
     return asked
 
 
-def title_of(release: Release) -> str:
+def is_private(release: Release) -> bool:
+    """Whether its guarantee holds: items were stated, and not read from the table."""
+    question = question_of(release)
+    return question is None or question.is_private
+
+
+def title_of(release: Any) -> str:
     """The title, as plain text in which no name can do harm."""
     question = question_of(release)
     if question is None:
-        return _OF_ARRAYS[type(release)]
+        return _OF_ARRAYS.get(type(release), "what to expect of each method")
     return attempted("title", lambda: _of_question(question), "A release")
 
 
 def _of_question(question: Question) -> str:
+    """Columns stand as they are named: nobody knows the plural of every word in every language."""
     if question.kind == "count":
-        return f"How many {plural(question.unit)} there are{_where(question)}"
-    if question.sum is not None and question.is_of_all:
-        return f"The total {singular(question.sum)}{_where(question)}"
-    most = f"the most {units_of(question)}"
-    if question.sum is not None:
-        most = f"the largest total {singular(question.sum)}"
-    if question.threshold is not None:
-        items = plural(question.item)
-        more = f"more than {line_text(question)} {units_of(question)}"
-        if question.sum is not None:
-            more = f"a total {singular(question.sum)} above {line_text(question)}"
-        title = f"{items[0].upper()}{items[1:]} with {more}"
-    elif question.k == 1:
-        title = f"The {singular(question.item)} with {most}"
+        title = f"Count: {column_name(question.unit)}"
+    elif question.is_of_all:
+        title = f"Total: {column_name(question.sum or '')}"
     else:
-        title = f"The {question.k:,} {plural(question.item)} with {most}"
+        line = question.threshold
+        which = f"Top {question.k:,}" if line is None else f"Above {separated(line)}"
+        title = f"{which}: {column_name(question.item)}, by {measured_in(question)}"
+    if question.by is not None:
+        title += f", for {'each ' if question.group is None else ''}{column_name(question.by)}"
     if question.group is not None:
-        return f"{title}{_where(question)}: {printable(str(question.group))}"
-    by = "" if question.by is None else f", by {singular(question.by)}"
-    return f"{title}{by}{_where(question)}"
+        title += f" {printable(str(question.group))}"
+    return title if question.where is None else f"{title}, in a part of the table"
 
 
-def _where(question: Question) -> str:
-    """Which rows counted, if not all did; a long filter is shown below the title only."""
-    if question.where is None:
-        return ""
-    filtered = printable(str(question.where))
-    return f", where {filtered}" if len(filtered) <= _LONGEST else ", in a part of the table"
-
-
-def units_of(question: Question) -> str:
-    """What values count."""
-    column = question.sum
-    return plural(question.unit) if column is None else singular(column)
-
-
-def measure_of(question: Question) -> str:
-    """What items are compared by, in words."""
-    if question.sum is not None:
-        return f"by the total {singular(question.sum)} of each"
-    return f"by how many different {plural(question.unit)} each has"
-
-
-def line_text(question: Question) -> str:
-    """The threshold for people; nothing where there is none."""
-    return "" if question.threshold is None else separated(question.threshold)
-
-
-def singular(column: str) -> str:
-    """What one value of a column is called.
-
-    >>> singular("user_id"), singular("q7")
-    ('user', 'value of “q7”')
-    """
-    words = _ENDING.sub("", column).replace("_", " ")
-    return words if _WORDS.fullmatch(words) else f"value of “{printable(column)}”"
-
-
-def plural(column: str) -> str:
-    """What several values of a column are called.
-
-    >>> [plural(name) for name in ("product", "user_id", "country", "URL", "visits", "q7")]
-    ['products', 'users', 'countries', 'URLs', 'visits', 'values of “q7”']
-    """
-    one = singular(column)
-    if one.startswith("value of “"):
-        return one.replace("value", "values", 1)
-    if re.search("person$", one):
-        return one.removesuffix("person") + "people"
-    if re.search("([^aeiou]y)$", one):
-        return one.removesuffix("y") + "ies"
-    if re.search("(ss|us|x|z|ch|sh)$", one):
-        return one + "es"
-    return one + "s" if re.search("[A-Za-rt-z]$", one) else one
+def measured_in(question: Question) -> str:
+    """What the numbers are, such as "customer count" or "total amount"."""
+    if question.kind == "count" or question.sum is None:
+        return f"{column_name(question.unit)} count"
+    return f"total {column_name(question.sum)}"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -177,20 +126,18 @@ def of_what_is_left(release: Release, sentence: str) -> str:
     question = question_of(release)
     if question is None or not _CLAIM.search(sentence) or not [*_clauses(question)]:
         return sentence
-    what = "counts" if question.sum is None else "totals"
-    return f"Of the {what} after cutting, {sentence[0].lower()}{sentence[1:]}"
+    return f"With this limit, {sentence[0].lower()}{sentence[1:]}"
 
 
 def _sentence(question: Question) -> Iterator[str]:
     clauses = [*_clauses(question)]
     if not clauses:
         return
-    may_be = "true counts may be larger"
+    off = "counts may be too low"
     if question.sum is not None:
-        smaller = "or smaller" if question.at_least else "or smaller where amounts are negative"
-        totals = "the true total" if question.is_of_all else "true totals"
-        may_be = f"{totals} may be larger{'' if question.at_least else ','} {smaller}"
-    yield f"Each {singular(question.unit)} {', and '.join(clauses)}: {may_be}."
+        high = " or too high" if question.at_least else ", or too high where amounts are negative"
+        off = f"{'the total' if question.is_of_all else 'totals'} may be too low{high}"
+    yield f"Each {singular(question.unit)} {', and '.join(clauses)}, so {off}."
 
 
 def _clauses(question: Question) -> Iterator[str]:
@@ -201,7 +148,7 @@ def _clauses(question: Question) -> Iterator[str]:
     if question.sum is not None:
         least, most = separated(question.at_least), separated(question.at_most)
         to = "" if question.is_of_all else f" to each {singular(question.item)}"
-        yield f"adds at least {least} and at most {most}{to}, whatever its amounts are"
+        yield f"adds at least {least} and at most {most}{to}"
 
 
 def _kept(question: Question) -> Iterator[str]:
@@ -235,23 +182,20 @@ Bools = NDArray[np.bool_]
 Kind = Callable[[Any], Iterable[str]]
 """A kind of sentence: what makes it of a release. Its name is in the log where it fails."""
 
-_MEANING = "p is how often noise alone would give a lead this long to an item that does not belong."
-_ALL_AT_ONCE = "Claims about {} hold all at once with 95 % confidence"
-_OF_VALUES = "; so do claims about order and size"
+_MEANING = "p: how often luck alone would put an outsider this far ahead."
+_ALL_AT_ONCE = "Claims about {} are all correct with 95 % confidence"
+_OF_VALUES = "; so are claims about order and size"
 _EACH_OF_TWO = 0.975
 """The confidence of each of two ways to prove something that is to hold with 95 %."""
-_WHY_NOT = (
-    "There are no p-values: {} noise can be negative, so that a lead proves nothing about who "
-    "belongs."
-)
+_WHY_NOT = "There are no p-values: {} noise can be negative, so a lead does not prove who belongs."
 _WHY_NOT_READ_OFF = (
-    "There are no p-values, because the largest of all noisy values were read off: what may be "
-    "believed are the intervals, which allow for that, and nothing about items that are not shown."
+    "There are no p-values: every item got noise, and the largest noisy values are shown. The "
+    "intervals allow for that. They say nothing about items that are not shown."
 )
-_NOBODY_LOST = "There are no p-values, because all items are shown: none of them had to win."
+_NOBODY_LOST = "There are no p-values: all items are shown, so none of them had to win."
 _DROPPED = (
     "This was made before version 0.2.1. Its document held a number that told more than ε allows. "
-    "That number is left out here, so that intervals near the line are longer than they were."
+    "That number is left out here, so intervals near the line are longer than they were."
 )
 _MOST_EPSILON = 10
 """No more than so many times the ε that was spent is ever advised."""
@@ -306,7 +250,7 @@ def _kinds(release: Selected) -> tuple[Kind, ...]:
     if not isinstance(release, Measured):
         return (_members,)
     if _nothing_is_sure(release):
-        return (_doubts, _little, _doubts_of_names, _outside)
+        return (_doubts, _little, _outside)
     return (_doubts, _members, _order, _without_value, _outside)
 
 
@@ -316,12 +260,6 @@ def _doubts(release: Selected) -> Iterator[str]:
         return
     if not release.indices.size or _half_are_near_zero(release):
         yield from release.question.doubts()
-
-
-def _doubts_of_names(release: Measured) -> Iterator[str]:
-    """That items may be written otherwise, where nothing can be told from 0."""
-    if isinstance(release, TableRelease) and _near_zero(release).all():
-        yield from release.question.doubts_of_names()
 
 
 def _claims_something(release: Selected) -> bool:
@@ -359,91 +297,85 @@ def _nothing(release: Selected) -> Iterator[str]:
 
 def _little(release: Measured) -> Iterator[str]:
     """That nothing is sure."""
-    yield _why_little(release)
-    yield "Ask with more ε, or for fewer items."
-
-
-def _why_little(release: Measured) -> str:
     count = release.indices.size
     said = [] if _sure(release) is None else [_unsure(release)]
     if count > 1:
         said.append("their order is not sure")
-    if not _half_are_near_zero(release):
-        return f"Little is sure here: {', and '.join(said)}."
-    close = int(_near_zero(release).sum())
-    whole = f"{in_words(close)} of the {in_words(count)} values cannot"
-    if close == count:
-        whole = "its value cannot" if count == 1 else _none_of(count, "values ")
-    before = f"{', '.join(said)}, and " if said else ""
-    return f"This is mostly noise: {before}{whole} be told from 0."
+    if _half_are_near_zero(release):
+        close = int(_near_zero(release).sum())
+        whole = f"{in_words(close)} of the {in_words(count)} values"
+        if close == count:
+            whole = {1: "its value", 2: "both values"}.get(count, f"all {in_words(count)} values")
+        before = f"{', '.join(said)}, and " if said else ""
+        yield f"This is mostly noise: {before}{whole} may be 0."
+    else:
+        yield f"Little is sure here: {', and '.join(said)}."
+    yield "Ask with more ε, or for fewer items."
+    if isinstance(release, TableRelease) and _near_zero(release).all():
+        yield from release.question.doubts_of_names()
 
 
 def _members(release: Selected) -> Iterator[str]:
     """Who belongs."""
     sure, count, line = _sure(release), release.indices.size, release.line
     if sure is None:
-        yield from _lucky(release)
+        near = _may_be_luck(release)
+        if near.any():
+            yield f"{_capital(_ranks_where(release, near))} may be here by luck."
         return
     if release.nobody_lost:
-        yield "Everything there was to choose from was selected, so that all of it belongs."
+        yield "Everything was selected, so all of it belongs."
         return
-    belongs = f"among the top {in_words(count)}" if line is None else f"above {separated(line)}"
-    if isinstance(release, HybridRelease):
-        belongs += f" and among the top {in_words(count)}" if count > 1 else " and the largest"
+    belongs = _belonging(release)
     if sure.all():
         p_value = _with_p(release) if _sure_by_leads(release).all() else ""
-        yield f"{_all_belong(count, belongs, line)}{p_value}."
+        whole = "Both" if count == 2 else f"All {in_words(count)}"
+        verb = "belong" if line is None else "are truly"
+        yield f"{'It is truly' if count == 1 else f'{whole} {verb}'} {belongs}{p_value}."
         return
     if not sure.any():
         p_value = _with_p(release) if release.is_proved_as_a_set else ""
         yield f"{_capital(_unsure(release))}{p_value}."
         return
     many = int(sure.sum())
-    verb = ("surely belong", "surely belongs") if line is None else ("are surely", "is surely")
+    verb = (
+        ("surely belongs" if many == 1 else "surely belong")
+        if line is None
+        else ("is surely" if many == 1 else "are surely")
+    )
     ranks = _ranks_where(release, sure)
-    some = f"{_capital(in_words(many))} of the {in_words(count)} {verb[many == 1]} {belongs}"
+    some = f"{_capital(in_words(many))} of the {in_words(count)} {verb} {belongs}"
     yield f"{some}: {ranks}." if ranks else f"{some}."
     if ranks and line is not None:
-        others = _ranks_where(release, ~sure)
-        yield f"{_capital(others)} cannot be told from {_what_is_below(release, line)}."
+        are = "is" if many == count - 1 else "are"
+        yield f"It is not sure that {_ranks_where(release, ~sure)} {are} {belongs}."
 
 
-def _lucky(release: Selected) -> Iterator[str]:
+def _may_be_luck(release: Selected) -> Bools:
     """Who may have been read off a histogram by luck: whose interval has no lower end."""
-    if not isinstance(release, Measured):
-        return
-    near = _may_be_luck(release)
-    if near.any():
-        whose = "their place" if near.sum() > 1 else "its place"
-        yield f"{_capital(_ranks_where(release, near))} may owe {whose} to luck."
-
-
-def _may_be_luck(release: Measured) -> Bools:
-    is_read_off = isinstance(release.measuring_error, HistogramError)
-    near: Bools = np.isneginf(release.ends_of_all()[:, 0]) & is_read_off
+    if not isinstance(release, Measured) or not isinstance(release.measuring_error, HistogramError):
+        return np.zeros(release.indices.size, dtype=bool)
+    near: Bools = np.isneginf(release.ends_of_all()[:, 0])
     return near
 
 
 def _unsure(release: Selected) -> str:
     """That nobody is sure to belong."""
-    count, line = release.indices.size, release.line
-    if line is not None:
-        return f"{_none_of(count)} be told from {_what_is_below(release, line)}"
-    if release.is_proved_as_a_set and count > 1:
+    count = release.indices.size
+    if release.line is None and release.is_proved_as_a_set and count > 1:
         return f"it is not sure that these are the top {in_words(count)}"
-    return f"{_none_of(count)} be told from items that are not shown"
+    some = {1: "it", 2: "either of the two"}.get(count, f"any of the {in_words(count)}")
+    return f"it is not sure that {some} is {_belonging(release)}"
 
 
-def _what_is_below(release: Selected, line: Fraction) -> str:
-    more = " or from items that are not shown" if isinstance(release, HybridRelease) else ""
-    return f"the line of {separated(line)}{more}"
-
-
-def _all_belong(count: int, belongs: str, line: Fraction | None) -> str:
-    if count == 1:
-        return "It is truly the largest" if line is None else f"It is truly {belongs}"
-    whole = "Both" if count == 2 else f"All {in_words(count)}"
-    return f"{whole} {'belong' if line is None else 'are truly'} {belongs}"
+def _belonging(release: Selected) -> str:
+    """Where the selected items belong, if they do."""
+    count = release.indices.size
+    top = f"among the top {in_words(count)}" if count > 1 else "the largest"
+    if release.line is None:
+        return top
+    above = f"above {separated(release.line)}"
+    return f"{above} and {top}" if isinstance(release, HybridRelease) else above
 
 
 def _with_p(release: Selected) -> str:
@@ -460,12 +392,12 @@ def _with_p(release: Selected) -> str:
 
 def _sure(release: Selected) -> Bools | None:
     """Which surely belong; None where that cannot be said of any."""
-    has_leads = release.p_values is not None
+    by_leads = None if release.p_values is None else _sure_by_leads(release)
     if not _is_measured_against_a_line(release):
-        return _sure_by_leads(release) if has_leads else None
-    if not has_leads:
-        return _sure_by_measuring(release, 0.95)
-    return _sure_by_leads(release) | _sure_by_measuring(release, _EACH_OF_TWO)
+        return by_leads
+    ends = release.ends_of_all(0.95 if by_leads is None else _EACH_OF_TWO)
+    measured: Bools = ends[:, 0] > float(release.line or 0)
+    return measured if by_leads is None else by_leads | measured
 
 
 def _is_measured_against_a_line(release: Selected) -> TypeGuard[Measured]:
@@ -478,24 +410,20 @@ def _sure_by_leads(release: Selected) -> Bools:
     return release.belong(_EACH_OF_TWO if _is_measured_against_a_line(release) else 0.95)
 
 
-def _sure_by_measuring(release: Measured, level: float) -> Bools:
-    """What was measured to be above the line, all of it at once."""
-    above: Bools = release.ends_of_all(level)[:, 0] > float(release.line or 0)
-    return above
-
-
 def _order(release: Measured) -> Iterator[str]:
     """Which are larger than which."""
     count, groups = release.indices.size, release.groups()
     if count == 1:
         return
     if release.measuring_error is None:
-        yield "Nothing is claimed about their order: what that takes was not kept."
+        yield "Their order is not known: the document does not hold what that needs."
         return
     if len(groups) == count:
         every = "both" if count == 2 else f"all {in_words(count)}"
         shown = f"Among the {in_words(count)} shown, the order is sure."
-        yield f"The order of {every} is sure." if _all_are_sure(release) else shown
+        sure = ~_may_be_luck(release) if (proved := _sure(release)) is None else proved
+        all_are_sure = release.nobody_lost or sure.all()
+        yield f"The order of {every} is sure." if all_are_sure else shown
         return
     alone = next(place for place, group in enumerate(groups) if len(group) > 1)
     if alone == 1:
@@ -505,21 +433,9 @@ def _order(release: Measured) -> Iterator[str]:
     close = [group for group in groups if len(group) > 1]
     *first, last = (ranks_in_words(group) for group in close)
     names = f"{', '.join(first)}, and {last}" if first else last
-    apart = "apart" if _is_together(release, close) else "from their neighbours"
-    yield f"{_capital(names)} cannot be told {apart}{_advice(release, close)}."
-
-
-def _all_are_sure(release: Measured) -> bool:
-    """Whether nothing is said against any that it belongs."""
-    sure = _sure(release)
-    if sure is None:
-        return not _may_be_luck(release).any()
-    return release.nobody_lost or bool(sure.all())
-
-
-def _is_together(release: Measured, groups: Sequence[Sequence[int]]) -> bool:
-    """Whether no two of a group can be told apart, be they neighbours or not."""
-    return len(groups) == 1 and not release.tells_apart(np.array(groups[0]))
+    is_together = not first and not release.tells_apart(np.array(close[0]))
+    of = "of" if is_together else "of neighbours in"
+    yield f"The order {of} {names} is not sure{_advice(release, close)}."
 
 
 def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:
@@ -554,11 +470,12 @@ def _rounded_up(value: float) -> str:
 def _without_value(release: Measured) -> Iterator[str]:
     close = _near_zero(release)
     if release.line is None and release.measuring_error is not None and close.any():
-        yield f"{_capital(_ranks_where(release, close))} cannot be told from 0."
+        values = "value" if close.sum() == 1 else "values"
+        yield f"The true {values} of {_ranks_where(release, close)} may be 0."
 
 
 def _near_zero(release: Measured) -> Bools:
-    """What noise alone may have made of 0. Luck in being read off is another matter."""
+    """Values whose interval includes 0, ignoring selection."""
     low, high = release.ends_of_all().T
     error = release.measuring_error
     if isinstance(error, HistogramError):
@@ -580,11 +497,11 @@ def _outside(release: Measured) -> Iterator[str]:
         return
     whose, alone = _ranks_where(release, outside), int(outside.sum()) == 1
     yield (
-        f"The estimate of {whose} is outside its interval: the interval comes from the "
-        "measurement alone, the estimate from the leads as well."
+        f"The estimate of {whose} is outside its interval: the interval uses the measurement "
+        "alone, and the estimate also uses the leads."
         if alone
-        else f"The estimates of {whose} are outside their intervals: intervals come from the "
-        "measurement alone, estimates from the leads as well."
+        else f"The estimates of {whose} are outside their intervals: intervals use the "
+        "measurement alone, and estimates also use the leads."
     )
 
 
@@ -612,13 +529,6 @@ def _ranks_where(release: Selected, chosen: Bools) -> str:
     elif not isinstance(release, TopKRelease):
         return ""
     return ranks_in_words((np.flatnonzero(chosen) + 1).tolist())
-
-
-def _none_of(count: int, things: str = "") -> str:
-    if count == 1:
-        return "it cannot"
-    none = "neither" if count == 2 else "none"
-    return f"{none} of the {in_words(count)} {things}can"
 
 
 def _capital(words: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpgap.budget.account import NOTHING, Amount
 from dpgap.budget.requests import is_one_table
-from dpgap.releases.page import rendered
+from dpgap.releases.page import heading, rendered
 
 if TYPE_CHECKING:
     from dpgap.budget.entries import Entry
@@ -37,9 +37,10 @@ class Part(NamedTuple):
         return round(float(value / whole) * 100, 2)
 
 
-def ledger_page(books: "list[Outline]") -> str:
+def ledger_page(books: "list[Outline]", title: str | None = None) -> str:
     """The whole page, as HTML."""
-    return rendered("ledger.html", title="What was spent", **ledger_values(books))
+    title = heading(title, "What was spent")
+    return rendered("ledger.html", title=title, **ledger_values(books))
 
 
 def ledger_values(books: "list[Outline]") -> dict[str, Any]:

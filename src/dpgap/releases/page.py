@@ -5,6 +5,7 @@ is here are words, numbers and places in drawings, as plain text.
 """
 
 import base64
+import errno
 import hashlib
 import math
 import re
@@ -15,37 +16,44 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from dpgap._package import how_to_get
 from dpgap.exact.parameters import approximately, exact_text, few_digits_up, readable
-from dpgap.printable import printable, visible
+from dpgap.printable import plural, printable, visible
 from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
     cut_in_words,
     general_findings,
     is_mostly_noise,
-    measure_of,
+    is_private,
+    measured_in,
     own_findings,
-    plural,
     question_of,
     title_of,
-    units_of,
     why_no_p_values,
 )
-from dpgap.releases.plain import attempted, sentences
+from dpgap.releases.plain import attempted, plain, sentences
 from dpgap.releases.release import (
     AGAIN,
     NAMES,
+    JointRelease,
     Measured,
+    MeasuredValues,
     MechanismUsed,
+    Place,
     Release,
     Selected,
     TableRelease,
+    TopKRelease,
 )
 from dpgap.releases.text import Row, cells_of, rows_of
 
 if TYPE_CHECKING:  # Jinja2 is loaded when a page is made
     from jinja2 import Environment
     from markupsafe import Markup
+    from matplotlib.axes import Axes
 
 # --------------------------------------------------------------------------------------------------
 # A page that stands alone: one stylesheet, and a policy that forbids whatever is not on the page.
@@ -57,6 +65,17 @@ if TYPE_CHECKING:  # Jinja2 is loaded when a page is made
 
 STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 """The one stylesheet, for a `<style>` element."""
+
+_RESET = """.dpgap { all: initial; display: block; }
+.dpgap :where(:not(svg *)) { all: revert; }
+"""
+CELL_STYLE = re.sub(
+    r"([\d.]+)rem",
+    lambda size: f"{16 * float(size[1]):g}px",
+    _RESET + STYLE.replace("@page { margin: 14mm; }", ""),
+).replace(".dpgap", ":is(#dpgap, .dpgap)")
+"""The same for a notebook, whose own styles come to nothing: `#dpgap`, which no element is called,
+lends every rule the weight of a name. Letters are as large whatever the notebook's are."""
 
 _TOGETHER = re.compile(r"(?<=[εδp]) (?=[=<≈])|(?<=[εδp] [=<≈]) |(?<=\d) (?=%)")
 
@@ -95,7 +114,9 @@ _NEAR_ZERO = 0.1
 _NARROW = 270
 """How many pixels wide the drawing is at least: its axis has room on a phone."""
 _LETTER = 7.5
-_DOTS = "A dot is an estimate, the band around it its 95% interval."
+_LABEL = 20
+"""How many letters of a name a plot shows; of a longer one the beginning and the end."""
+_DOTS = "A dot is an estimate. The band around it is its 95 % interval."
 
 
 class Scale(NamedTuple):
@@ -173,31 +194,119 @@ def picture(release: Measured, is_first: bool = True) -> Picture:
     line = None if release.line is None else float(release.line)
     ends = [end for row in rows for end in (row.low, row.estimate, row.high) if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
-    units = units_of(release.question) if isinstance(release, TableRelease) else ""
+    units = measured_in(release.question) if isinstance(release, TableRelease) else ""
     brackets = [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
     caption = [_DOTS] if is_first else []
     if len(brackets) < len(rows):
         caption.append("The order of rows in a bracket is not sure.")
     if line is not None:
-        caption.append("The dashed line is what items had to exceed.")
+        caption.append("The dashed line is the threshold.")
     if scale is not None and scale.low > 0:
         caption.append(f"The scale begins at {scale.value(scale.low)}, not at 0.")
     return Picture(scale, line, units, brackets, caption)
 
 
+def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
+    """The same with Matplotlib: estimates with intervals, else gaps; the largest is on top."""
+    units, bars = _bars(release)
+    if not bars:
+        raise ValueError("there is nothing to draw: this release has no numbers")
+    if ax is None:
+        try:
+            from matplotlib import pyplot
+        except ModuleNotFoundError:
+            how = how_to_get("paper")
+            raise ModuleNotFoundError(f"plot() needs Matplotlib: {how}") from None
+        size = (7, 1.2 + 0.3 * len(bars))
+        _, ax = pyplot.subplots(figsize=size, layout="constrained")  # a notebook shows it
+    texts, values, ends = zip(*bars, strict=True)
+    places = range(len(bars))
+    names = [text if len(text) <= _LABEL else f"{text[:11]}…{text[-8:]}" for text in texts]
+    if ends[0] is None:
+        ax.barh(places, values, height=0.6, color="#7ba6e3")
+    else:
+        least = min([*values, *(low for low, _ in ends if low is not None)])
+        low, high = np.array([(least if low is None else low, high) for low, high in ends]).T
+        half = (high - low) / 2
+        ax.errorbar(low + half, places, xerr=half, fmt="none", ecolor="#7ba6e3", elinewidth=5)
+        ax.plot(values, places, "o", color="#1d5cb8", markersize=4)
+        question = question_of(release)
+        line = getattr(release, "line", None) if question is None else question.threshold
+        if line is not None:
+            ax.axvline(float(line), color="#a8500a", linestyle="--", linewidth=1)
+    ax.set_yticks(places, names, parse_math=False)
+    ax.set_ylim(len(bars) - 0.5, -0.5)
+    ax.set_xlabel(units, parse_math=False)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    if ax.get_xscale() == "linear":
+        inches = ax.get_window_extent().width / ax.figure.dpi
+        ax.locator_params(axis="x", nbins=max(2, int(0.8 * inches)))
+    return ax
+
+
+def _bars(release: Release) -> tuple[str, list[Any]]:
+    """What a plot shows: the units, and of each row its name, its value and the ends, if any."""
+    question = question_of(release)
+    units = "answer" if question is None else measured_in(question)
+    if isinstance(release, ReleasesByGroup):
+        parts = [(visible(group), bar) for group, each in release.items() for bar in _bars(each)[1]]
+        return units, [(f"{group}: {name}", *rest) for group, (name, *rest) in parts]
+    if isinstance(release, MeasuredValues):
+        ends = release.interval().reshape(-1, 2).tolist()
+        called = (f"answer {at}" if question is None else units for at in range(len(ends)))
+        return units, [*zip(called, release.values.tolist(), ends, strict=True)]
+    if isinstance(release, JointRelease):
+        return "lead over every other set", [("the set", release.lead, None)]
+    if not isinstance(release, Selected):
+        return "", []
+    called = (f"answer {at}" for at in release.indices.tolist())
+    names = [*called] if release.labels is None else [visible(plain(it)) for it in release.labels]
+    if isinstance(release, Measured):
+        rows = zip(release.order.tolist(), rows_of(release), strict=True)
+        return units, [(names[at], row.estimate, (row.low, row.high)) for at, row in rows]
+    units = "lead over the next" if isinstance(release, TopKRelease) else "above the threshold by"
+    gaps: list[float] = getattr(release, "gaps", np.empty(0)).tolist()
+    return units, [(name, gap, None) for name, gap in zip(names, gaps, strict=False)]
+
+
 # --------------------------------------------------------------------------------------------------
 
 
-def page(release: Release) -> str:
-    """The whole document, which stands alone."""
+def page(release: Release, title: str | None = None, path: Place | None = None) -> str:
+    """The whole document, which stands alone: its text, or the path that it is written to."""
     question = question_of(release)
     made = release.made.words(None if question is None else question.table)
-    return rendered("page.html", release=release, title=title_of(release), made=made)
+    title = heading(title, title_of(release))
+    return _handed_out(rendered("page.html", release=release, title=title, made=made), path)
 
 
-def notebook(release: Release) -> str:
-    """The same for a notebook's cell: with the stylesheet, without a page around it."""
-    return rendered("notebook.html", release=release)
+def heading(title: object, otherwise: str) -> str:
+    """What a page is called: any text in which no letter can do harm."""
+    if title is None:
+        return otherwise
+    if not isinstance(title, str):
+        raise TypeError(f"title must be text, not {type(title).__name__}")
+    return visible(title)
+
+
+def _handed_out(text: str, path: Place | None) -> str:
+    """The text; or the path of the file that it is written to, which every error names."""
+    if path is None:
+        return text
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        number, why = getattr(error, "errno", errno.EINVAL), getattr(error, "strerror", str(error))
+        raise OSError(number, why, str(path)) from None
+    return str(path)
+
+
+def cell(*releases: Release, words: str = "") -> str:
+    """What a notebook shows of releases: findings, picture and table. The rest is folded.
+
+    `words` say what several of them came to.
+    """
+    return rendered("notebook.html", releases=releases, words=words)
 
 
 def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
@@ -225,12 +334,12 @@ def _looked_at(release: Release, question: Question) -> Iterator[str]:
     items = plural(question.item)
     of = "" if question.items is None else f" of {question.items:,}"
     if isinstance(release, TableRelease):
-        yield f"{release.indices.size:,}{of} {items}, {measure_of(question)}. "
+        yield f"{release.indices.size:,}{of} {items}. "
     elif isinstance(release, ReleasesByGroup):
         most = f"{question.k:,}{of} " if question.threshold is None else ""
         words = f"{most}{items} in each of {len(release):,} {plural(question.by or 'group')}"
-        yield f"{words[0].upper()}{words[1:]}, {measure_of(question)}. "
-    if question.where is not None and visible(question.where) not in title_of(release):
+        yield f"{words[0].upper()}{words[1:]}. "
+    if question.where is not None:
         yield f"Only rows where {visible(question.where)}. "
 
 
@@ -245,40 +354,36 @@ class Guarantee(NamedTuple):
 
 
 def _guarantee(release: Release) -> Guarantee:
-    question, words = question_of(release), printable(release.guarantee)
-    is_private = question is None or question.is_private
-    return Guarantee([] if is_private else [words], words, {})
+    words = printable(release.guarantee)
+    return Guarantee([] if is_private(release) else [words], words, {})
 
 
 _BEFORE_SELECTION = (
-    "An interval accounts for all noise that was added, but not for having looked only at the "
-    "winners: where neighbours are nearly equal, the estimates of winners tend to be a little too "
-    "high."
+    "An interval covers all noise that was added. It does not cover that only winners are shown: "
+    "where items are nearly equal, the estimates of winners are often a little too high."
 )
-_AFTER_SELECTION = (
-    "An interval accounts for all noise that was added, also after selecting the winners."
-)
+_AFTER_SELECTION = "An interval covers all noise that was added, and the choice of the winners."
 _EACH_ALONE = (
-    "Each interval is about one value. What may be believed is about all values at once, so that "
-    "it claims a little less."
+    "Each interval is about one value. “What may be believed” is about all values at once, so it "
+    "claims a little less."
 )
 _LEADS = (
-    "“lead over next” is by how much an estimate is above the next one; “give or take”, how far "
-    "that may be off, for all leads at once."
+    "“lead over next” says how far an estimate is above the next one. “give or take” says how far "
+    "this lead may be off, for all leads at once."
 )
-_GAPS = "The gaps that the selection found are part of the release, and cost no extra privacy."
+_GAPS = "The gaps that the selection found are part of the release. They cost no extra ε."
 _OTHERS = (
-    "Items were asked in a random order until the budget was used, so that others may be above the "
-    "line as well."
+    "Items were asked in a random order until the budget was used, so other items may be above "
+    "the threshold too."
 )
-_SET = "The items were chosen as one set, which takes less noise than ranking them."
-_MORE = "Items far above the line cost less ε, so that there may be more than were asked for."
+_SET = "The items were chosen as one set, which needs less noise than ranking them."
+_MORE = "Items far above the threshold cost less ε, so there may be more items than you asked for."
 _READ_OFF = (
-    "Every item got its own noise, and these were the largest. An item just above the rest may owe "
-    "its place to luck; then its interval has no lower end (“≤ …”), and its lead no “give or "
-    "take”."
+    "Every item got its own noise, and the largest noisy values are shown. An item just above the "
+    "rest may be here by luck. Then its interval has no lower end (“≤ …”), and its lead has no "
+    "“give or take”."
 )
-_AGAIN = "Asking again gives other noise, and costs its ε again."
+_AGAIN = "If you ask again, you get new noise and pay ε again."
 
 
 def _reading_of(release: Release) -> list[str]:
@@ -362,24 +467,22 @@ def _asked(question: Question) -> dict[str, str]:
 # made. What a question has of its own is said under its title.
 
 
-def session_page(releases: Sequence[Release], words: str) -> str:
-    """All releases as one document; `words` say what they came to."""
+def session_page(
+    releases: Sequence[Release], words: str, title: str | None = None, path: Place | None = None
+) -> str:
+    """All releases as one document, as `page` does it; `words` say what they came to."""
+    tables = {asked.table for release in releases if (asked := question_of(release))}
+    table = tables.pop() if len(tables) == 1 else None
+    many = {0: "No question", 1: "1 question"}.get(len(releases), f"{len(releases):,} questions")
     said = (sentences("reading", partial(_session_reading, release)) for release in releases)
-    return rendered(
+    text = rendered(
         "session.html",
         releases=releases,
-        title=_title(releases),
+        title=heading(title, many if table is None else f"{many} about {printable(table)}"),
         words=words,
         reading=list(dict.fromkeys(chain.from_iterable(said))),
     )
-
-
-def _title(releases: Sequence[Release]) -> str:
-    asked = [question for release in releases if (question := question_of(release))]
-    tables = {question.table for question in asked}
-    many = {0: "No question", 1: "1 question"}.get(len(releases), f"{len(releases):,} questions")
-    table = tables.pop() if len(tables) == 1 else None
-    return many if table is None else f"{many} about {printable(table)}"
+    return _handed_out(text, path)
 
 
 def _session_reading(release: Release) -> Iterator[str]:
@@ -404,24 +507,20 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
     for (title, _), each in zip(asked, said, strict=True):
         if rest := " ".join(sentence for sentence in each if sentence not in common):
             own.setdefault(rest, []).append(title)
-    promise = f"All of this page together: {_promise(releases, questions)}"
+    # A release that is shown again counts once.
+    paid = {release.made.ledger or place: release for place, release in enumerate(releases)}
+    epsilon = sum((getattr(each, "spent", each.epsilon) for each in paid.values()), Fraction(0))
+    delta = sum((each.promise.delta for each in paid.values()), Fraction(0))
+    chance = Fraction(few_digits_up(delta)) if delta else delta
+    asked_most = max(questions, key=lambda question: not question.is_of_all)
+    promise = asked_most.promise_of(Fraction(few_digits_up(epsilon)), chance)
+    promise = f"All of this page together: {promise[0].lower()}{promise[1:]}"
     return Guarantee([], " ".join([promise, *common]), own)
 
 
 def _common(lists: Sequence[Sequence[Any]]) -> list[Any]:
     """What stands in all of the lists."""
     return [each for each in lists[0] if all(each in other for other in lists)]
-
-
-def _promise(releases: Sequence[Release], asked: Sequence[Question]) -> str:
-    """What the ε of all questions come to. A release that is shown again counts once."""
-    paid = {release.made.ledger or place: release for place, release in enumerate(releases)}
-    epsilon = sum((getattr(each, "spent", each.epsilon) for each in paid.values()), Fraction(0))
-    delta = sum((each.promise.delta for each in paid.values()), Fraction(0))
-    chance = Fraction(few_digits_up(delta)) if delta else delta
-    said = max(asked, key=lambda question: not question.is_of_all)
-    promise = said.promise_of(Fraction(few_digits_up(epsilon)), chance)
-    return promise[0].lower() + promise[1:]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -449,6 +548,7 @@ def environment(*packages: str) -> "Environment":
         "attempt": lambda part, caller: attempted(part, caller, ""),
         "content_policy": content_policy,
         "names": (*NAMES, "index"),
+        "cell_style": Markup(CELL_STYLE),
         "style": Markup(STYLE),
         "zip": zip,
     }
@@ -456,6 +556,7 @@ def environment(*packages: str) -> "Environment":
         "by_group": lambda release: isinstance(release, ReleasesByGroup),
         "measured": lambda release: isinstance(release, Measured),
         "mostly_noise": is_mostly_noise,
+        "private": is_private,
     }
     made.filters |= {
         "cells": cells_of,

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpgap.exact.parameters import exact_text, readable
+from dpgap.exact.parameters import approximately, exact_text, readable
 from dpgap.printable import DocumentError
 from dpgap.question import HISTOGRAM
 
@@ -163,7 +163,7 @@ def sentences(part: str, make: Callable[[], Iterable[str]]) -> tuple[str, ...]:
 
 
 # --------------------------------------------------------------------------------------------------
-# How a top k was found, in words: the route, and what each step on it took of ε.
+# How a top k was found, in words: what each step took of ε.
 
 
 ROUTES = ("joint", "ranked", "paper", HISTOGRAM, "hybrid")
@@ -172,25 +172,26 @@ ones above a line."""
 
 
 def way_in_words(
-    route: str | None,
-    parts: Sequence[tuple[str, Fraction]],
-    epsilon: Fraction,
-    lead: float | None,
+    route: str | None, shares: dict[str, Fraction], count: int, lead: float | None
 ) -> str:
-    """The route, the share of ε that each step took, and how far a set leads; nothing if none.
+    """The share of ε that each step took, and how far a set leads; nothing without a route.
 
-    >>> parts = ("look", Fraction("0.1")), ("select", Fraction("0.3"))
-    >>> way_in_words("joint", parts, Fraction(2), 12.5)
-    '0.05 of ε to look; joint: 0.15 of ε to select. As a set they lead every other by 12.5.'
+    >>> shares = {"look": Fraction(1, 20), "select": Fraction(3, 20), "measure": Fraction(4, 5)}
+    >>> way_in_words("joint", shares, 10, None)
+    'ε went: 5 % to look ahead, 15 % to choose the ten, 80 % to measure them.'
     """
     if route is None:
         return ""
-    said = {step: f"{readable(part / epsilon)} of ε to {step}" for step, part in parts}
-    look = f"{said.pop('look')}; " if "look" in said else ""
-    if route == HISTOGRAM:
-        return f"{look}histogram: every item got its own noise, and the largest were read off."
-    leads = "" if lead is None else f" As a set they lead every other by {lead:.1f}."
-    return f"{look}{route}: {', '.join(said.values())}.{leads}"
+    them, it = ("the winner", "it") if count == 1 else (f"the {in_words(count)}", "them")
+    steps = {
+        "look": "look ahead",
+        "select": f"{'choose' if route in ('joint', 'hybrid') else 'rank'} {them}",
+        "measure": "add noise to every item" if route == HISTOGRAM else f"measure {it}",
+    }
+    said = (f"{approximately(100 * part, 3)} % to {steps[step]}" for step, part in shares.items())
+    more = "" if lead is None else f" The set leads every other set by {lead:.1f}."
+    more = " The largest noisy values are shown." if route == HISTOGRAM else more
+    return f"ε went: {', '.join(said)}.{more}"
 
 
 # --------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -43,8 +44,13 @@ from dpgap.printable import printable, visible
 from dpgap.question import Question
 from dpgap.releases.plain import attempted, exact_value, plain, sentences, way_in_words, written
 
-if TYPE_CHECKING:  # both stand above this module
+if TYPE_CHECKING:  # the second stands above this module
+    from matplotlib.axes import Axes
+
     from dpgap.releases.by_group import Shares, Total
+
+Place = str | PathLike[str]
+"""Where a file is."""
 
 # --------------------------------------------------------------------------------------------------
 # When and how a release was made: the time, the version, the ledger's entry, the mechanisms.
@@ -156,17 +162,17 @@ class Promise(NamedTuple):
             if self.reach == 1:
                 which = "at most one answer, and that"
         kind, delta, but = "Pure differential privacy", "no δ", ""
-        public = "How many answers there are, their labels and all parameters are public."
+        public = "The number of answers, their labels and all parameters are public."
         if self.delta:
             kind, delta = "Differential privacy", f"δ = {with_power(few_digits_up(self.delta))}"
-            but = ", but for a chance of at most δ that an item shows which that person alone has"
-            public = "All parameters are public; which items there are is not."
+            but = ", except that with a chance of at most δ an item is shown that only they have"
+            public = "All parameters are public. Which items there are is private."
         return (
             f"{kind} with ε = {readable_up(self.epsilon)} and {delta}: if one person's data were "
             "added or taken away, nothing shown here would become more than "
-            f"{factor(self.epsilon)} times as likely or unlikely{but}. This holds provided that "
-            f"one person changes {which} by at most {readable(self.sensitivity)}{direction}; "
-            f"that is for you to see to. {public}"
+            f"{factor(self.epsilon)} times as likely or unlikely{but}. This holds if one person "
+            f"changes {which} by at most {readable(self.sensitivity)}{direction}. You must make "
+            f"sure of that. {public}"
         )
 
 
@@ -174,19 +180,15 @@ def _refuse_attribute(release: object, name: str, value: object = None) -> NoRet
     raise FrozenInstanceError(f"cannot change {name!r} of a release")
 
 
-def _repr(release: Any) -> str:
-    shown = []
-    for name in (each.name for each in fields(release) if each.repr):
-        value = getattr(release, name)
-        try:
-            shown.append(f"{name}={value!r}")
-        except ValueError:
-            shown.append(f"{name}=<{type(value).__name__} with too many digits>")
-    return f"{type(release).__name__}({', '.join(shown)})"
+def _line(table: Any) -> str:
+    """What `repr` shows."""
+    epsilon = f"; ε = {readable(table.epsilon)}" if hasattr(table, "epsilon") else ""
+    title = table.showing.title(table)
+    return f"<{type(table).__name__}: {title}{epsilon}>".replace("= ≈", "≈ ")
 
 
 class Showing(NamedTuple):
-    """What makes documents, rows, sentences and pages of a release, and a table of rows alone.
+    """What makes documents, rows, sentences, pages and plots of a release.
 
     All of that knows every kind of release, so it stands above them: `dpgap.releases` enters it.
     """
@@ -195,7 +197,10 @@ class Showing(NamedTuple):
     drawn: Callable[[Any], dict[str, Any]]
     columns: Callable[[Any], dict[str, Sequence[Any]]]
     findings: Callable[[Any], tuple[str, ...]]
-    notebook: Callable[[Any], str]
+    title: Callable[[Any], str]
+    page: Callable[[Any, str | None, Place | None], str]
+    cell: Callable[..., str]
+    plot: Callable[[Any, "Axes | None"], "Axes"]
     table: Callable[[Any, Iterator[str]], str]
     shares: Callable[[Any, Any, float], "Shares"]
 
@@ -212,10 +217,9 @@ class Table(ABC):
         """Let nothing be attached to a release: OpenDP tries to attach the answers.
 
         What dataclasses say of an attribute that is no field is a TypeError where there are slots.
-        Their `repr` fails where a number has more digits than Python writes.
+        Their `repr` has lines of arrays, and fails where a number has too many digits to write.
         """
-        if is_dataclass(cls):
-            cls.__repr__ = _repr
+        cls.__repr__ = _line  # type: ignore[method-assign]
         if "__setattr__" in vars(cls):
             cls.__setattr__ = cls.__delattr__ = _refuse_attribute  # type: ignore[method-assign]
 
@@ -350,8 +354,24 @@ class Release(Table):
         """
         return written(self.showing.drawn(self))
 
+    def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
+        """The text of a page that shows this release and stands alone; with a `path`, the path.
+
+        Then the page is written to that file, which is replaced if it is there. `title` is the
+        heading of the page and may be any text. The release and its document do not hold it.
+        """
+        return self.showing.page(self, title, path)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the estimates with their 95 % intervals, or the gaps, with Matplotlib.
+
+        The drawing goes to the Axes `ax`, and nothing else is touched. Without `ax` pyplot makes a
+        figure, which a notebook shows, and which pyplot keeps until you close it.
+        """
+        return self.showing.plot(self, ax)
+
     def _repr_html_(self) -> str:
-        return self.showing.notebook(self)
+        return self.showing.cell(self)
 
     def again(self) -> Self:
         """The same release, shown again: it was paid for before."""
@@ -617,8 +637,9 @@ class Measured(Selected):
 
     @property
     def remark(self) -> str:
-        """Which route was taken, and what each step took of ε."""
-        return way_in_words(self.route, self.parts, self.epsilon, self.lead)
+        """What each step took of ε."""
+        shares = {step: part / self.epsilon for step, part in self.parts}
+        return way_in_words(self.route, shares, self.indices.size, self.lead)
 
     @np.errstate(all="ignore")
     def interval(self, level: float = 0.95) -> Floats:
@@ -789,7 +810,7 @@ class JointRelease(Selected):
     def remark(self) -> str:
         """How far it leads, and what that says."""
         return (
-            f"As a set it leads every other by {self.lead:.1f}; "
+            f"The set leads every other set by {self.lead:.1f}; "
             f"p = {self.p_value:.2g} for “this is not the true top set”."
         )
 

@@ -20,6 +20,7 @@ from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
     cut_in_words,
     is_mostly_noise,
+    is_private,
     own_findings,
     question_of,
     title_of,
@@ -75,33 +76,31 @@ def rows_of(release: Measured, level: float = 0.95) -> list[Row]:
     """The rows of a release, the largest estimate first."""
     order = release.order.tolist()
     ends = release.interval(level)[order].tolist()
-    estimates, leads, within = _leads(release, level)
+    estimates = release.estimates[order]
+    leads = (estimates[:-1] - estimates[1:]).tolist()
+    widths = release.half_widths_of_leads(level).tolist()
     names = release.indices.tolist() if release.labels is None else release.labels
     gaps = release.gaps.tolist() if release.gaps.size == len(order) else [None] * len(order)
     is_set = release.is_proved_as_a_set and len(order) > 1  # its one p-value is of no row
     p_values = None if is_set else release.p_values
     certain = [None] * len(order) if p_values is None else p_values.tolist()
     return [
-        Row(rank + 1, plain(names[at]), value, _end(low), high, gaps[at], lead, half, certain[at])
-        for rank, (at, (low, high), value, lead, half) in enumerate(
-            zip(order, ends, estimates, leads, within, strict=True)
+        Row(rank, plain(names[at]), value, finite(low), high, gaps[at], lead, half, certain[at])
+        for rank, at, (low, high), value, lead, half in zip(
+            range(1, len(order) + 1),
+            order,
+            ends,
+            estimates.tolist(),
+            [*leads, None][: len(order)],
+            [*map(finite, widths), None][: len(order)],
+            strict=True,
         )
     ]
 
 
-def _end(low: float) -> float | None:
-    return low if math.isfinite(low) else None
-
-
-def _leads(release: Measured, level: float) -> tuple[list[float], list[Any], list[Any]]:
-    """Estimates in order, their leads over the next, and how far these may be off."""
-    order = release.order
-    estimates = release.estimates[order]
-    leads = (estimates[:-1] - estimates[1:]).tolist()
-    widths = release.half_widths_of_leads(level).tolist()
-    within = [width if math.isfinite(width) else None for width in widths]
-    last = [None] * min(order.size, 1)
-    return estimates.tolist(), leads + last, within + last
+def finite(cell: Any) -> Any:
+    """The same, or nothing for a float without an end, which JSON has not either."""
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 def columns_of(release: Measured) -> dict[str, Sequence[Any]]:
@@ -160,19 +159,15 @@ def to_csv(release: Release) -> str:
     writer = csv.writer(out)
     columns = release.columns()
     rows = zip(*([plain(cell) for cell in column] for column in columns.values()), strict=True)
-    facts = (in_a_cell(_asked(release)), number(release.epsilon), release.made.time)
+    question = question_of(release)
+    asked = ", ".join(used.name for used in release.mechanisms)
+    if question is not None:
+        asked = question.purpose + ("" if question.is_private else " (NOT private)")
+    facts = (in_a_cell(asked), number(release.epsilon), release.made.time)
     writer.writerow((*columns, "question", "epsilon", "time"))
     for row in rows:
         writer.writerow((*map(in_a_cell, row), *facts))
     return out.getvalue()
-
-
-def _asked(release: Release) -> str:
-    """The question in one line; of a release without one, its mechanisms."""
-    question = getattr(release, "question", None)
-    if question is None:
-        return ", ".join(used.name for used in release.mechanisms)
-    return str(question.purpose) + ("" if question.is_private else " (NOT private)")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -196,17 +191,17 @@ class Column(NamedTuple):
     wraps: bool = False
 
 
-def shown(release: Release, remaining: Fraction | None, whose: str = "of this run") -> str:
+def shown(release: Release, remaining: Fraction | None, whose: str = "", note: str = "") -> str:
     """The release as this terminal shows it.
 
-    `whose` says of what `remaining` is left; how much may be unknown by now.
+    `whose` says whose ε is left; how much may be unknown by now. Without it nothing is said of 0.
+    A `note` stands below.
     """
     console = Console(highlight=False)
     question = question_of(release)
-    is_private = question is None or question.is_private
     with console.capture() as captured:
         if release.made.again:
-            console.print(Text(f"{AGAIN} Ask for fresh noise to pay anew.", style="bold"))
+            console.print(Text(f"{AGAIN} For new noise, pay again: --fresh.", style="bold"))
         console.print(Text(title_of(release), style="bold"))
         if isinstance(release, ReleasesByGroup):
             _print_sentences(cut_in_words(release), console)
@@ -216,15 +211,17 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "of this ru
             _print_sentences(release.general_findings, console)
         else:
             _print_answer(release, sentences("findings", lambda: release.findings), console)
-        console.print(
-            Text.assemble(
-                ("ε spent then " if release.made.again else "ε spent ", "dim"),
-                readable(getattr(release, "spent", release.epsilon)),
-                ("   ε left ", "dim"),
-                f"{'unknown' if remaining is None else readable(remaining)} {printable(whose)}",
-            )
-        )
-        style = "" if is_private else "bold red"
+        left = "unknown" if remaining is None else readable(remaining)
+        line: list[str | tuple[str, str]] = [
+            ("ε spent then " if release.made.again else "ε spent ", "dim"),
+            readable(getattr(release, "spent", release.epsilon)),
+        ]
+        if whose or remaining:
+            line += [("   ε left ", "dim"), f"{left} {printable(whose)}".rstrip()]
+        console.print(Text.assemble(*line))
+        if note:
+            console.print(Text(note))
+        style = "" if is_private(release) else "bold red"
         if remark := attempted("remark", lambda: release.remark, ""):
             console.print(Text(remark))
         if guarantee := attempted("guarantee", lambda: printable(release.guarantee), ""):
@@ -268,11 +265,12 @@ def fitted(columns: Sequence[Column], console: Console) -> Table:
     """A table that this console shows without cutting anything."""
     least, most = [], []
     for name, cells, wraps in columns:
-        head, *body = (_letters(str(text)) for text in (name, *cells))
-        most.append(max(whole for _, whole in (head, *body)))
-        least.append(
-            max([head[0], *(min(word, _LONG) if wraps else whole for word, whole in body)])
-        )
+        texts = [str(text) for text in (name, *cells)]
+        words = [max(map(cell_len, text.split()), default=0) for text in texts]
+        whole = [cell_len(text) for text in texts]
+        most.append(max(whole))
+        body = [min(word, _LONG) for word in words] if wraps else whole
+        least.append(max([words[0], *body[1:]]))
     room = console.width - (_BETWEEN * len(columns) - 1) - sum(least)
     if room < 0:
         return _as_blocks(columns)
@@ -298,11 +296,6 @@ def _widths(
             widths[at] += (most[at] - least[at]) * given // max(wishes, 1)
         room -= given
     return widths
-
-
-def _letters(text: str) -> tuple[int, int]:
-    """How wide the longest word is, and how wide all of it."""
-    return max(map(cell_len, text.split()), default=0), cell_len(text)
 
 
 def _as_blocks(columns: Sequence[Column]) -> Table:
