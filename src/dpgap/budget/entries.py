@@ -384,12 +384,13 @@ _OF_ONE = (
 def _short(charge: Amount, words: str, amounts: list[Amount], **names: str) -> str:
     """The words with the figures of ε or δ if what is left, the last amount, does not cover it.
 
-    What is left is rounded down, and all else up.
+    What there is and what is left are rounded down, and all else up.
     """
-    *taken, left = amounts
+    total, *taken, left = amounts
     return "; ".join(
         words.format(
             symbol,
+            readable_down(getattr(total, part)),
             *(readable_up(getattr(amount, part)) for amount in taken),
             readable_down(getattr(left, part)),
             readable_up(getattr(charge, part)),

@@ -88,6 +88,7 @@ _BALANCE = ("total", "spent", "reserved", "remaining")
 _SHOWN = ("number", "kind", "reservation", "epsilon", "delta", "purpose", "reason")
 _PEOPLE = ("person", "actor", "who", "at", "key", "hash")
 _WITHOUT_AMOUNT = ("close", "bind", "migrate")
+_CHARGES = ("reserve", "settle", "write-off")
 _FEW = 10
 _LONGEST = 60
 
@@ -401,7 +402,7 @@ def _people(store: "Ledger", last: "Entry") -> list[str]:
 
     lines = []
     for mine in store.people(last.dataset):
-        most = "none" if mine.allowance is None else mine.allowance
+        most = "none" if mine.allowance is None else mine.allowance.at_least
         amounts = f"spent or reserved {mine.person_spent}; allowance {most}"
         lines.append(f"  {mine.person}: {amounts}; left {Balance(last, mine).left.at_least}")
     return ["", "people", *lines] if lines else []
@@ -413,15 +414,18 @@ def _words(
     from dpgap.exact.parameters import readable_down, readable_up
 
     last = book[-1]
-    rounded = dict.fromkeys(_BALANCE, readable_up) | {"remaining": readable_down}
+    rounded = {"spent": readable_up, "reserved": readable_up}
     notes = {"reserved": "   (under way or broken off; counts as spent)"}
     earlier = book[0].number
     left, total = last.left.delta, last.granted.delta
     lines = [
         f"data set   {last.dataset}{'   (closed)' if last.closed else ''}",
         *purpose,
-        *(f"{it:<9}  {rounded[it](getattr(last, it))}{notes.get(it, '')}" for it in _BALANCE),
-        *([f"δ left     {readable_down(left)} of {readable_up(total)}"] if total else []),
+        *(
+            f"{it:<9}  {rounded.get(it, readable_down)(getattr(last, it))}{notes.get(it, '')}"
+            for it in _BALANCE
+        ),
+        *([f"δ left     {readable_down(left)} of {readable_down(total)}"] if total else []),
         f"head       {last.hash}",
         *people,
         "",
@@ -433,7 +437,8 @@ def _words(
 
 def _line(entry: "Entry", longest: int | None) -> str:
     ended = "" if entry.reservation is None else f" of {entry.reservation}"
-    amount = "" if entry.kind in _WITHOUT_AMOUNT else f" {entry.charge}"
+    charged = entry.charge if entry.kind in _CHARGES else entry.charge.at_least
+    amount = "" if entry.kind in _WITHOUT_AMOUNT else f" {charged}"
     concerned = f" for {entry.person}" if entry.kind == "allow" else ""
     reason = f" ({entry.reason})" if entry.reason else ""
     said = f"{entry.purpose}{reason}".strip()
