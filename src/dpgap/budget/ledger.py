@@ -35,6 +35,7 @@ from dpgap.budget.entries import (
     UnreadableEntry,
     flaws,
     hash_of,
+    new_period,
     opening,
     reserving,
     settling,
@@ -158,6 +159,7 @@ class Ledger:
         """
         names = self.datasets() if dataset is None else [requests.require_name(dataset)]
         found: list[str] = []
+        newest: dict[str, str] = {}
         is_there = False
         for name in names:
             try:
@@ -168,8 +170,15 @@ class Ledger:
             lost = requests.edited_documents(self._store, name, book)
             found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
             is_there = is_there or any(entry.hash == head for entry in book)
+            if book and book[-1].period is not None:
+                newest[name] = book[-1].period.since
         with self._store.reading() as rows:
-            orphans = rows.orphans(None if dataset is None else names[0])
+            orphans, today = rows.orphans(None if dataset is None else names[0]), rows.now()[:10]
+        for name in (name for name, since in newest.items() if since > today):
+            found.append(
+                f"{name}: the newest period began on {newest[name]}, which is still to come by the "
+                "database's clock"
+            )
         for name, number in orphans:
             found.append(f"{name}: entry {number} is missing, though its document is there")
         if head is not None and not is_there:
@@ -206,6 +215,20 @@ class Ledger:
         last = require_entry(found, dataset, self._store.where)
         mine = [entry for entry in found if person and entry.person == person]
         return Balance(last, mine[-1] if mine else None), found
+
+    def _as_of_now(self, rows: Rows, balance: Balance, actor: str | None = None) -> Balance:
+        """The balance after the new period that has begun by the database's clock, if one has."""
+        if balance.last.renewal is None:
+            return balance
+        author = self._author("", actor=actor)._replace(at=rows.now())
+        return balance._replace(last=new_period(balance.last, author) or balance.last)
+
+    def _renewed(self, rows: Rows, balance: Balance, actor: str | None) -> Balance:
+        """The balance as of now; the entry of a new period is written."""
+        now = self._as_of_now(rows, balance, actor)
+        if now.last is not balance.last:
+            rows.append(now.last)
+        return now
 
     def _user(self) -> str:
         """Whose request it is unless somebody says so: the database's user, else the system's."""
@@ -278,6 +301,7 @@ class LedgerAccount:
             requests.refuse_contradiction(name, stated, request.facts)
             if self.quota is not None:
                 requests.refuse_beyond(rows, balance.last, person, self.quota)
+            balance = ledger._renewed(rows, balance, person)
             author = ledger._author(person, self.reason, person)
             extra = requests.asked_by(request)
             entry = reserving(balance, charge.up(), request.purpose, author, key, extra)
@@ -329,13 +353,13 @@ class LedgerAccount:
 
     @property
     def balance(self) -> Entry:
-        """The last entry: `total`, `spent`, `reserved` and `remaining` as of now, and `hash`."""
+        """The last entry: `total`, `spent`, `reserved`, `remaining` after it, and its `hash`."""
         return self.ledger._last(self.dataset)
 
     @property
     def total(self) -> Fraction:
-        """The ε that all releases together may cost."""
-        return self.balance.total
+        """The ε that all releases together may cost, since the budget was opened."""
+        return self._now().last.total
 
     @property
     def spent(self) -> Fraction:
@@ -350,14 +374,16 @@ class LedgerAccount:
     @property
     def left(self) -> Amount:
         """The ε and δ that this person can still reserve: no more than their allowance."""
-        ledger, person = self.ledger, self.person or self.ledger._user()
-        with ledger._store.reading() as rows:
-            return ledger._balance(rows, self.dataset, person)[0].left
+        return self._now().left
 
     @property
     def remaining(self) -> Fraction:
         """The ε that this person can still reserve; `balance.remaining` is that of everybody."""
         return self.left.epsilon
+
+    def _now(self) -> Balance:
+        steward = Steward(self.ledger, self.dataset)
+        return steward.balance_of(self.person or self.ledger._user())
 
     @property
     def head(self) -> str:

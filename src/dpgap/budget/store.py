@@ -450,6 +450,10 @@ class Rows:
         requests, characters = self._connection.execute(_USAGE, given).one()
         return requests, characters or 0
 
+    def now(self) -> str:
+        """The time by the database's clock, as entries write it."""
+        return str(self._connection.scalar(_CLOCKS[self._connection.dialect.name]))
+
     def lock(self, dataset: str) -> None:
         """Let no other writer to this data set in until the end of the transaction."""
         if self._connection.dialect.name == "postgresql":  # SQLite has locked it all already
@@ -595,7 +599,7 @@ class Store:
         except IntegrityError:
             raise LedgerError(
                 f"the ledger {self.where} has this entry already: a data set is created once, a "
-                "request charged once, and a reservation settled once"
+                "request charged once, a reservation settled once, and a period begun once"
             ) from None
         except SQLAlchemyError as error:
             raise LedgerError(
@@ -652,6 +656,15 @@ _USAGE = sql.select(
     _ENTRIES.c.at >= sql.bindparam("since"),
     _ENTRIES.c.at < sql.bindparam("until"),
 )
+
+
+_CLOCKS = {
+    "sqlite": sql.text("SELECT strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')"),
+    "postgresql": sql.text(
+        "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC',"
+        """ 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"""
+    ),
+}
 
 
 def _findable(number: int) -> int:

@@ -127,17 +127,21 @@ def show(
     names = store.datasets() if dataset is None else [store.steward(dataset).dataset]
     few = None if all_entries or json else _FEW
     books = [store.entries(name, last=few) for name in names]
+    balances = [
+        store.steward(book[-1].dataset).balance_of("").last if book[-1].renewal else book[-1]
+        for book in books
+    ]
     if not json:
         texts = (
-            _words(book, _purpose_of_budget(store, book), few, _people(store, book[-1]))
-            for book in books
+            _words(book, _purpose_of_budget(store, book), few, _people(store, now), now)
+            for book, now in zip(books, balances, strict=True)
         )
         typer.echo("\n\n".join(texts) or "The ledger has no data sets yet.")
         return
     shown = [
-        _summary(book)
+        _summary(book, now)
         | {"people": [*map(_person, store.people(name))], "beside": store.beside(name)}
-        for name, book in zip(names, books, strict=True)
+        for name, book, now in zip(names, books, balances, strict=True)
     ]
     typer.echo(json_format.dumps({"datasets": shown} if dataset is None else shown[0], indent=2))
 
@@ -225,6 +229,32 @@ def allow(
     """Say how much of the total one person may spend."""
     entry = _steward(ledger, dataset).allow(person, epsilon, delta=delta, reason=reason)
     _tell(entry, json)
+
+
+@ledger_app.command()
+def renew(
+    ledger: URL,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The data set, if not --dataset.")
+    ] = None,
+    dataset: AnyDataset = None,
+    every: Annotated[str | None, typer.Option(help="day, week or month, in UTC.")] = None,
+    epsilon: Annotated[str, typer.Option(help="What each period may cost, exact.")] = "0",
+    carry: Annotated[
+        bool, typer.Option("--carry", help="Keep what was left; else it lapses.")
+    ] = False,
+    off: Annotated[bool, typer.Option("--off", help="Renew the budget no more.")] = False,
+    reason: Reason = "",
+    json: AsJSON = False,
+) -> None:
+    """Grant ε anew every day, week or month, at the first charge; δ stays as it is."""
+    if (name is None) == (dataset is None):
+        raise ValueError("either NAME or --dataset must say which data set is renewed")
+    if off == (every is not None):
+        raise ValueError("either --every must be day, week or month, or --off stops renewing")
+    steward = _steward(ledger, name or dataset or "")
+    said = steward.renew(every=every or "never", epsilon=epsilon, carry=carry, reason=reason)
+    _tell(said, json)
 
 
 @ledger_app.command()
@@ -345,23 +375,24 @@ def _write(text: str, out: Path | None, ledger: str, force: bool) -> None:
 
 def _tell(last: "Entry", json: bool) -> None:
     if json:
-        typer.echo(json_format.dumps(_summary([last]), indent=2))
+        typer.echo(json_format.dumps(_summary([last], last), indent=2))
     else:
-        typer.echo(_words([last], [], None))
+        typer.echo(_words([last], [], None, [], last))
 
 
-def _summary(book: "list[Entry]") -> dict[str, Any]:
+def _summary(book: "list[Entry]", now: "Entry") -> dict[str, Any]:
+    """For programs: the last entries, and where the budget stands now."""
     from dpgap.budget.account import readable_text
 
-    last = book[-1]
     exact = ("epsilon", "delta")
     return {
-        "dataset": last.dataset,
-        **{name: readable_text(getattr(last, name)) for name in _BALANCE},
-        "delta_total": readable_text(last.granted.delta),
-        "delta_remaining": readable_text(last.left.delta),
-        "closed": last.closed,
-        "head": last.hash,
+        "dataset": now.dataset,
+        **{name: readable_text(getattr(now, name)) for name in _BALANCE},
+        "delta_total": readable_text(now.granted.delta),
+        "delta_remaining": readable_text(now.left.delta),
+        "closed": now.closed,
+        **({} if now.renewal is None else {"renewal": now.renewal.exact()}),
+        "head": book[-1].hash,
         "entries": [
             {name: getattr(entry, name) for name in (*_SHOWN, *_PEOPLE)}
             | {name: readable_text(getattr(entry, name)) for name in exact}
@@ -406,20 +437,22 @@ def _people(store: "Ledger", last: "Entry") -> list[str]:
 
 
 def _words(
-    book: "list[Entry]", purpose: list[str], few: int | None, people: Sequence[str] = ()
+    book: "list[Entry]", purpose: list[str], few: int | None, people: Sequence[str], now: "Entry"
 ) -> str:
+    """For people: where the budget stands now, and the last entries."""
     from dpgap.exact.parameters import readable
 
-    last = book[-1]
+    renewal = now.renewal
     notes = {"reserved": "   (under way or broken off; counts as spent)"}
     earlier = book[0].number
-    left, total = last.left.delta, last.granted.delta
+    left, total = now.left.delta, now.granted.delta
     lines = [
-        f"data set   {last.dataset}{'   (closed)' if last.closed else ''}",
+        f"data set   {now.dataset}{'   (closed)' if now.closed else ''}",
         *purpose,
-        *(f"{it:<9}  {readable(getattr(last, it))}{notes.get(it, '')}" for it in _BALANCE),
+        *(f"{it:<9}  {readable(getattr(now, it))}{notes.get(it, '')}" for it in _BALANCE),
         *([f"δ left     {readable(left)} of {readable(total)}"] if total else []),
-        f"head       {last.hash}",
+        *([f"renewed    {renewal}; next on {renewal.next}"] if renewal else []),
+        f"head       {book[-1].hash}",
         *people,
         "",
         *([f"  …  {earlier} earlier entries: --all shows them"] if few and earlier else []),
@@ -433,7 +466,10 @@ def _line(entry: "Entry", longest: int | None) -> str:
     amount = "" if entry.kind in _WITHOUT_AMOUNT else f" {entry.charge}".replace("= ≈", "≈ ")
     concerned = f" for {entry.person}" if entry.kind == "allow" else ""
     reason = f" ({entry.reason})" if entry.reason else ""
-    said = f"{entry.purpose}{reason}".strip()
+    period = f"from {entry.period.since}" if entry.kind == "new-period" and entry.period else ""
+    if entry.kind == "renew":
+        amount = f" {entry.period}"
+    said = f"{entry.purpose}{period}{reason}".strip()
     if longest is not None and len(said) > longest:
         said = said[: longest - 1] + "…"
     concerns_another = entry.kind in ("allow", "write-off")  # older entries name only them
