@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dpgap.budget.account import Amount, BudgetExhausted
 from dpgap.budget.entries import (
-    NEW_PERIOD,
     NEVER,
+    NEW_PERIOD,
     Author,
     Balance,
     Entry,
@@ -224,9 +224,11 @@ def test_a_period_begins_once_by_the_database_s_own_index(
     account.reserve(QUARTER, "the first charge")
     begun, last = account.ledger.entries("sales")[-2:]
     again = replace(begun, number=last.number + 1, previous=last.hash).sealed()
-    with pytest.raises(LedgerError, match="a period begun once"):
-        with account.ledger._store.writing("sales") as rows:
-            rows.append(again)
+    with (
+        pytest.raises(LedgerError, match="a period begun once"),
+        account.ledger._store.writing("sales") as rows,
+    ):
+        rows.append(again)
     assert account.ledger.verify() == []
 
 
@@ -279,8 +281,10 @@ def test_a_period_that_has_not_begun_is_a_flaw(
     account.reserve(QUARTER, "in a week that is yet to come")
     clock("2026-11-25")
     assert account.ledger.verify() == [
-        "sales: the newest period began on 2027-01-04, which is still to come by the database's "
-        "clock"
+        (
+            "sales: the newest period began on 2027-01-04, which is still to come by the database's "
+            "clock"
+        )
     ]
 
 
@@ -338,9 +342,7 @@ def test_periods_begin_and_end_in_utc(every: str, day: str, start: str, then: st
     ),
 )
 @settings(max_examples=60, deadline=None)
-def test_a_book_agrees_with_a_simple_model(
-    carry: bool, steps: list[tuple[int, int, int]]
-) -> None:
+def test_a_book_agrees_with_a_simple_model(carry: bool, steps: list[tuple[int, int, int]]) -> None:
     """Each step moves the clock, asks for some eighths, and settles the oldest for some."""
     day = date(2026, 11, 18)
     author = Author("ann@lab", day.isoformat())

@@ -204,6 +204,11 @@ class Answered:
     """What was released, if it was archived."""
 
 
+def tells_too_much(document: str) -> bool:
+    """Whether a document may hold a float coin, as dpgap before 0.2.1 wrote it."""
+    return '"coin"' in document
+
+
 class Reservation(Protocol):
     """An ε set aside for one release."""
 

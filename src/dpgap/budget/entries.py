@@ -477,8 +477,9 @@ def settling(
 ) -> Entry:
     """The entry that replaces what was reserved by what was spent.
 
-    The rest is credited, unless the period that it was reserved in is over and its rest lapsed. If a document is archived, "document" in `extra` is its hash, and "length" says how many
-    characters it has.
+    The rest is credited, unless the period that it was reserved in is over and its rest lapsed. If
+    a document is archived, "document" in `extra` is its hash, and "length" says how many characters
+    it has.
     """
     charge = reservation.charge
     if not NOTHING.fits(spent) or not spent.fits(charge):
@@ -566,9 +567,7 @@ def binding(balance: Balance, extra: Mapping[str, Any], author: Author) -> Entry
     return _next(balance, BIND, author, bound=balance.last.number + 1, extra=extra)
 
 
-def renewing(
-    balance: Balance, every: str, epsilon: Fraction, carry: bool, author: Author
-) -> Entry:
+def renewing(balance: Balance, every: str, epsilon: Fraction, carry: bool, author: Author) -> Entry:
     """The entry that says how the budget is renewed from the next period on.
 
     The time of its author is that of the database.
@@ -602,7 +601,9 @@ def new_period(last: Entry, author: Author) -> Entry | None:
         charge=Amount(period.epsilon),
         granted=Amount(last.spent + last.reserved + kept + period.epsilon, last.granted.delta),
         key=f"period\t{since}",
-        period=replace(period, since=since, lapsed=period.lapsed if period.carry else last.number + 1),
+        period=replace(
+            period, since=since, lapsed=period.lapsed if period.carry else last.number + 1
+        ),
     )
 
 
@@ -644,22 +645,36 @@ def _next(balance: Balance, kind: str, author: Author, **changes: Any) -> Entry:
 
 def flaws(book: Iterable[Entry]) -> list[str]:
     """Everything that is wrong with one data set's book; nothing if it is intact."""
+    return checked(book)[0]
+
+
+def checked(book: Iterable[Entry], first: int = 0) -> tuple[list[str], list[int]]:
+    """Everything that is wrong with a book, or with its part from the entry `first` on.
+
+    Then the numbers of entries whose sums cannot be checked without those before: the first, the
+    first of each person, and those that end a reservation from before.
+    """
     found: list[str] = []
-    replay = _Replay()
+    unchecked: list[int] = []
+    replay = _Replay(first)
     for entry in book:
         if entry.hash != entry.seal():
             found.append(f"entry {entry.number} was edited: it does not match its hash")
         found += replay.break_in_chain(entry)
-        if not replay.could_make(entry):
+        if replay.depends_on_earlier(entry):
+            unchecked.append(entry.number)
+        elif not replay.could_make(entry):
             found.append(f"entry {entry.number} does not add up")
         replay.follow(entry)
-    return found if replay.last is not None else ["there are no entries"]
+    return found if replay.last is not None else ["there are no entries"], unchecked
 
 
 @dataclass(slots=True)
 class _Replay:
     """What entries so far say: enough to make the next one again."""
 
+    first: int = 0
+    """The number of the first one."""
     last: Entry | None = None
     people: dict[str, Entry] = field(default_factory=dict)
     waiting: dict[int, Entry] = field(default_factory=dict)
@@ -667,12 +682,21 @@ class _Replay:
 
     def break_in_chain(self, entry: Entry) -> list[str]:
         last = self.last
-        number, previous = (0, "") if last is None else (last.number + 1, last.hash)
+        unknown = entry.previous if self.first else ""
+        number, previous = (self.first, unknown) if last is None else (last.number + 1, last.hash)
         if entry.number != number:
             return [f"entry {number} is missing: entry {entry.number} was found instead"]
         if entry.previous != previous:
             return [f"entry {number} does not follow the entry before it"]
         return []
+
+    def depends_on_earlier(self, entry: Entry) -> bool:
+        """Whether the entry follows from some that came before the first one."""
+        if not self.first:
+            return False
+        is_new_person = bool(entry.person) and entry.person not in self.people
+        ends = self.first if entry.reservation is None else entry.reservation
+        return self.last is None or is_new_person or ends < self.first
 
     def could_make(self, entry: Entry) -> bool:
         """Whether the entry is the one that its kind makes from the one before it."""

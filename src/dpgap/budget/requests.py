@@ -5,8 +5,8 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, parse_qsl, quote, urlencode, urlsplit
 
@@ -270,6 +270,14 @@ def require_words(name: str, words: object) -> str:
     return words
 
 
+def require_day(name: str, day: object) -> str:
+    """A day such as 2026-10-01, which can be compared with the times of entries as text."""
+    try:
+        return date.fromisoformat(str(day)).isoformat()
+    except ValueError:
+        raise ValueError(f"{name} must be a day such as 2026-10-01, not {day!r}") from None
+
+
 def asked_by(request: Request) -> dict[str, Any]:
     """What an entry keeps of a request besides its cost and its line of words."""
     facts = request.facts or {}
@@ -343,29 +351,44 @@ def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
     return kept.document
 
 
-def edited_documents(store: Store, dataset: str, book: list[Entry]) -> list[str]:
-    """Documents that were edited, put to another entry, or removed.
+def documents_of(store: Store, dataset: str, first: int = 0) -> Iterator[Document]:
+    """The documents of a data set, from the entry `first` on.
 
     A few are read at a time: who writes to SQLite waits for whoever reads.
     """
-    by_number = {entry.number: entry for entry in book}
-    archived = {entry.number for entry in book if "document" in entry.extra}
-    found: list[str] = []
-    after = -1
+    after = first - 1
     while True:
         with store.reading() as rows:
             several = rows.documents(dataset, after, _AT_ONCE)
-            if any(kept.number not in by_number for kept in several):  # younger than the book
-                by_number = {entry.number: entry for entry in rows.book(dataset)}
         if not several:
-            return found + [f"the document of entry {number} is missing" for number in archived]
-        for kept in several:
-            after = kept.number
-            archived.discard(after)
-            settlement = by_number.get(after)
-            ended = -1 if settlement is None else settlement.reservation or -1
-            if settlement is not None and not _matches(kept, settlement, by_number.get(ended)):
-                found.append(f"the document of entry {after} was edited, or contradicts it")
+            return
+        yield from several
+        after = several[-1].number
+
+
+def edited_documents(
+    documents: Iterable[Document], book: list[Entry], left_out: Iterable[int] = ()
+) -> list[str]:
+    """Documents that were edited, put to another entry, or removed.
+
+    Those that are younger than the book are passed over. One whose reservation came before the
+    book's first entry is compared with its hash alone.
+    """
+    by_number = {entry.number: entry for entry in book}
+    archived = {entry.number for entry in book if "document" in entry.extra} - {*left_out}
+    found: list[str] = []
+    for kept in documents:
+        archived.discard(kept.number)
+        if (settlement := by_number.get(kept.number)) is None:
+            continue
+        ended = -1 if settlement.reservation is None else settlement.reservation
+        if 0 <= ended < book[0].number:
+            is_same = settlement.extra.get("document") == hash_of(str(kept.document))
+        else:
+            is_same = _matches(kept, settlement, by_number.get(ended))
+        if not is_same:
+            found.append(f"the document of entry {kept.number} was edited, or contradicts it")
+    return found + [f"the document of entry {number} is missing" for number in sorted(archived)]
 
 
 def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:

@@ -293,7 +293,7 @@ class Document(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """A long book in a few of its entries."""
+    """A long book in a few of its entries, as it was after the last of them."""
 
     last: Entry
     settled: int
@@ -305,7 +305,9 @@ class Outline(NamedTuple):
     unnamed: list[Entry]
     """Reservations, and what ended them, from before entries named people."""
     spread: list[Entry]
-    """Some hundred entries from the first to the last, and the one that states the table."""
+    """Some hundred entries up to the last: also the first, and the one that states the table."""
+    earlier: "Outline | None" = None
+    """The book as it was before a range of dates, if the outline is of one."""
 
 
 class Rows:
@@ -321,9 +323,14 @@ class Rows:
         return list(self._connection.scalars(sql.select(column).distinct().order_by(column)))
 
     def book(
-        self, dataset: str, last: int | None = None, before: int | None = None, **wanted: Any
+        self,
+        dataset: str,
+        last: int | None = None,
+        before: int | None = None,
+        first: int = 0,
+        **wanted: Any,
     ) -> list[Entry]:
-        """The entries of one data set, oldest first: all, or the last few before a number.
+        """The entries of one data set, oldest first: all, or from a number on, before another.
 
         `kind` or `reservation` say which ones: those of some kinds, or that end some reservations.
         """
@@ -332,6 +339,8 @@ class Rows:
             found = found.order_by(entry.number.desc()).limit(last)
         if before is not None:
             found = found.where(entry.number < min(before, _MOST))
+        if first:
+            found = found.where(entry.number >= first)
         for name, values in wanted.items():
             found = found.where(entry[name].in_(values))
         return sorted(self._read(found), key=lambda entry: entry.number)
@@ -358,34 +367,52 @@ class Rows:
         rows = self._connection.execute(statement, {"dataset": dataset, **given})
         return [_entry(row, self.layout) for row in rows]
 
-    def waiting(self, dataset: str) -> list[Entry]:
-        """The reservations that nothing ended, oldest first."""
-        entry, ending = self._table.c, self._table.alias().c
-        ended = sql.exists().where(ending.dataset == dataset, ending.reservation == entry.number)
-        found = self._of(dataset).where(entry.kind == RESERVE, ~ended).order_by(entry.number)
-        return self._read(found)
+    def place(self, dataset: str, time: str) -> int:
+        """How many entries come before a time.
 
-    def outline(self, dataset: str) -> Outline:
-        """What a page shows of a book, however long it is."""
-        entry, last = self._table.c, self.find(dataset)[-1]
-        settled = sql.select(sql.func.count()).where(entry.dataset == dataset, entry.kind == SETTLE)
+        Those from the first one on that is of this time or later do not: a settlement has the time
+        of its charge, so times may go back.
+        """
+        entry = self._table.c
+        later = sql.select(sql.func.min(entry.number)).where(
+            entry.dataset == dataset, entry.at >= time
+        )
+        found = self._connection.scalar(later)
+        return self.find(dataset)[-1].number + 1 if found is None else int(found)
+
+    def waiting(self, dataset: str, end: int = _MOST) -> list[Entry]:
+        """The reservations before a number that nothing before it ended, oldest first."""
+        entry, ending = self._table.c, self._table.alias().c
+        ended = sql.exists().where(
+            ending.dataset == dataset, ending.reservation == entry.number, ending.number < end
+        )
+        found = self._of(dataset).where(entry.kind == RESERVE, entry.number < end, ~ended)
+        return self._read(found.order_by(entry.number))
+
+    def outline(self, dataset: str, first: int = 0, end: int = _MOST) -> Outline:
+        """What a page shows of a book, however long it is: all, or from a number up to another."""
+        entry, last = self._table.c, self.book(dataset, 1, end)[-1]
+        settled = sql.select(sql.func.count()).where(
+            entry.dataset == dataset, entry.kind == SETTLE, entry.number < end
+        )
         unnamed: dict[str, Any] = {"person": [""]} if "person" in entry else {}
-        spread = {*range(0, last.number, last.number // _SPREAD + 1), last.bound or 0}
+        spread = {*range(first, last.number, (last.number - first) // _SPREAD + 1), 0}
         return Outline(
             last,
             self._connection.scalar(settled) or 0,
-            self.waiting(dataset),
-            self.people(dataset),
-            self.book(dataset, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
-            [*self.book(dataset, number=spread - {last.number}), last],
+            self.waiting(dataset, end),
+            self.people(dataset, end),
+            self.book(dataset, before=end, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
+            [*self.book(dataset, number=(spread | {last.bound or 0}) - {last.number}), last],
+            self.outline(dataset, end=first) if first else None,
         )
 
-    def people(self, dataset: str) -> list[Entry]:
-        """The last entry of each person, by their names."""
+    def people(self, dataset: str, end: int = _MOST) -> list[Entry]:
+        """The last entry of each person before a number, by their names."""
         entry = self._table.c
         if "person" not in entry:
             return []
-        named = (entry.dataset == dataset) & (entry.person != "")
+        named = (entry.dataset == dataset) & (entry.person != "") & (entry.number < end)
         newest = sql.select(sql.func.max(entry.number)).where(named).group_by(entry.person)
         found = self._read(self._of(dataset).where(entry.number.in_(newest)))
         return sorted(found, key=lambda entry: entry.person)

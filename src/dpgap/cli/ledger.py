@@ -2,9 +2,9 @@
 
 import csv
 import io
-import json
 import json as json_format
 from collections.abc import Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,21 +21,11 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------
-# A ledger for other programs: JSON that can be verified, CSV for a spreadsheet.
+# A ledger for a spreadsheet.
 
 
 _TEXTS = ("person", "actor", "kind", "reservation", "purpose", "reason", "key", "who")
 _NUMBERS = ("epsilon", "delta", "total", "spent", "reserved", "remaining")
-
-
-def to_json(books: "list[list[Entry]]") -> str:
-    """Every entry: its version, its body as it was sealed, and the hash of exactly this text."""
-    entries = [
-        {"version": entry.version, "body": entry.body(), "hash": entry.hash}
-        for book in books
-        for entry in book
-    ]
-    return json.dumps({"dpgap": "ledger", "entries": entries}, indent=1) + "\n"
 
 
 def to_csv(books: "list[list[Entry]]") -> str:
@@ -81,6 +71,9 @@ Relation = Annotated[
 Beside = Annotated[
     str | None, typer.Option(help="The data set whose budget is for the same table and unit.")
 ]
+Month = Annotated[str | None, typer.Option(help="Only this month, such as 2026-10, in UTC.")]
+From = Annotated[str | None, typer.Option("--from", help="Only from this day on: 2026-10-01.")]
+To = Annotated[str | None, typer.Option("--to", help="Only up to this day, which counts.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; else print.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
@@ -148,7 +141,13 @@ def show(
 
 @ledger_app.command()
 def verify(
-    ledger: URL,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="What `export` wrote; else --ledger."),
+    ] = None,
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", help="The ledger, if not a file.")
+    ] = None,
     dataset: AnyDataset = None,
     head: Annotated[
         str | None, typer.Option(help="A head noted earlier, which must still be in the chain.")
@@ -156,16 +155,25 @@ def verify(
     json: AsJSON = False,
 ) -> None:
     """Check every entry and document; exit code 1 if any was edited, removed or put in."""
-    from dpgap.budget.ledger import Ledger
+    from dpgap.budget.ledger import Ledger, verify_export
 
-    flaws = Ledger(ledger).verify(dataset, head=head)
+    notes: list[str] = []
+    if (file is None) == (ledger is None) or (file is not None and dataset is not None):
+        raise ValueError("either FILE or --ledger must say what is verified; a file is for all")
+    if file is not None:
+        flaws, notes = verify_export(_text_of(file), head=head)
+    else:
+        flaws = Ledger(ledger or "").verify(dataset, head=head)
     if json:
-        typer.echo(json_format.dumps({"intact": not flaws, "flaws": flaws}, indent=2))
+        said = {"intact": not flaws, "flaws": flaws} | ({"unchecked": notes} if file else {})
+        typer.echo(json_format.dumps(said, indent=2))
     elif flaws:
         for flaw in flaws:
             say_error(flaw)
     else:
-        typer.echo("The ledger is intact.")
+        typer.echo("The ledger is intact." if file is None else "Everything in the file is intact.")
+        for note in notes:
+            typer.echo(printable(note))
     if flaws:
         raise typer.Exit(1)
 
@@ -320,26 +328,79 @@ def export(
     ledger: URL,
     dataset: AnyDataset = None,
     csv: Annotated[bool, typer.Option("--csv", help="As CSV; else as JSON, with hashes.")] = False,
+    documents: Annotated[
+        bool, typer.Option("--documents", help="Also what was released, in the JSON.")
+    ] = False,
+    month: Month = None,
+    start: From = None,
+    end: To = None,
     out: Out = None,
     force: Force = False,
 ) -> None:
-    """Write every entry as JSON that can be verified, or as CSV for a spreadsheet."""
+    """Write entries as JSON, which `verify` reads without the ledger, or as CSV."""
     from dpgap.budget.ledger import Ledger
 
-    store = Ledger(ledger)
-    names = store.datasets() if dataset is None else [store.steward(dataset).dataset]
-    books = [store.entries(name) for name in names]
-    _write(to_csv(books) if csv else to_json(books), out, ledger, force)
+    store, (days, _) = Ledger(ledger), _days(month, start, end)
+    if csv and documents:
+        raise ValueError("--documents goes into JSON: leave out --csv")
+    if csv:
+        names = store.datasets() if dataset is None else [store.steward(dataset).dataset]
+        text = to_csv([store.entries(name, **days) for name in names])
+    else:
+        text = store.export(dataset, documents=documents, **days)
+    _write(text, out, ledger, force)
 
 
 @ledger_app.command()
-def page(ledger: URL, out: Out = None, force: Force = False) -> None:
+def page(
+    ledger: URL,
+    month: Month = None,
+    start: From = None,
+    end: To = None,
+    out: Out = None,
+    force: Force = False,
+) -> None:
     """Write one HTML page: what was spent, by data set, by person and over time."""
     from dpgap.budget.ledger import Ledger
     from dpgap.releases.ledger_page import ledger_page
 
-    store = Ledger(ledger)
-    _write(ledger_page([store.outline(name) for name in store.datasets()]), out, ledger, force)
+    store, (days, when) = Ledger(ledger), _days(month, start, end)
+    outlines = [store.outline(name, **days) for name in store.datasets()]
+    _write(ledger_page(outlines, when), out, ledger, force)
+
+
+def _days(month: str | None, start: str | None, end: str | None) -> tuple[dict[str, Any], str]:
+    """The first day of a range and the first after it, if they are given, and the range in words.
+
+    >>> _days("2026-12", None, None)
+    ({'since': '2026-12-01', 'until': '2027-01-01'}, 'in 2026-12')
+    >>> _days(None, "2026-10-01", "2026-10-31")
+    ({'since': '2026-10-01', 'until': '2026-11-01'}, 'from 2026-10-01 to 2026-10-31')
+    """
+    if month is not None and (start or end):
+        raise ValueError("either --month or --from and --to must say which days, not both")
+    try:
+        if month is not None:
+            first = date.fromisoformat(f"{month}-01")
+            after = (first + timedelta(31)).replace(day=1)
+            return {"since": first.isoformat(), "until": after.isoformat()}, f"in {month}"
+        days = {"since": start and date.fromisoformat(start).isoformat()}
+        days["until"] = end and (date.fromisoformat(end) + timedelta(1)).isoformat()
+    except ValueError:
+        raise ValueError(
+            "--month must be a month such as 2026-10, --from and --to days such as 2026-10-01"
+        ) from None
+    if start and end and start > end:
+        raise ValueError("--from must not be later than --to")
+    words = (f"from {start}" if start else "", f"to {end}" if end else "")
+    return days, " ".join(filter(None, words))
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        raise ValueError(f"the file {str(file)!r} cannot be read as UTF-8 text") from None
 
 
 def _steward(ledger: str, dataset: str) -> "Steward":
