@@ -94,14 +94,14 @@ def test_a_whole_export_is_verified_without_the_ledger(account: LedgerAccount) -
     assert flaws == []
     assert notes == [
         (
-            "sales: the last entry in the file is 8. Compare its hash with the ledger or with a head "
-            f"that you noted: {account.head}"
+            "sales: the last entry in the file is 8. Compare its hash with the ledger or with a "
+            f"head that you noted: {account.head}"
         )
     ]
     assert verify_export(text, head="0" * 64)[0] == [
         (
-            f"no entry has the hash {'0' * 64}: the ledger was rewritten, truncated or restored from "
-            "an older copy"
+            f"no entry has the hash {'0' * 64}: the ledger was rewritten, truncated or restored "
+            "from an older copy"
         )
     ]
 

@@ -158,6 +158,21 @@ def test_a_raised_total_does_not_lapse_with_the_week_before(
     assert account.ledger.verify() == []
 
 
+def test_a_total_that_lapsed_altogether_breaks_nothing(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    old = account.reserve(HALF, "over the week's end")
+    clock("2026-11-24")
+    steward.lower_to(HALF, reason="nothing more this week")
+    old.settle(Fraction(0))
+    assert (account.total, account.remaining) == (0, 0)
+    steward.allow("ann", HALF)
+    clock("2026-12-01")
+    assert account.of("ann").remaining == HALF
+    assert account.ledger.verify() == []
+
+
 def test_delta_and_allowances_are_not_renewed_and_a_closed_budget_is_not(
     url: str, clock: Clock
 ) -> None:
@@ -282,8 +297,8 @@ def test_a_period_that_has_not_begun_is_a_flaw(
     clock("2026-11-25")
     assert account.ledger.verify() == [
         (
-            "sales: the newest period began on 2027-01-04, which is still to come by the database's "
-            "clock"
+            "sales: the newest period began on 2027-01-04, which is still to come by the "
+            "database's clock"
         )
     ]
 

@@ -100,9 +100,9 @@ def test_show_fits_a_screen_and_all_shows_everything() -> None:
 WRONG: dict[str, tuple[list[str], str]] = {
     "table": (
         ["log.csv", *ASK[1:]],
-        "is for the table '.*sold.csv', and this asks with '.*log.csv",
+        "is for the table '.*sold.csv', and this release has the table '.*log.csv",
     ),
-    "unit": ([*ASK, "--unit", "row"], "is for the unit 'who', and this asks with 'row'"),
+    "unit": ([*ASK, "--unit", "row"], "is for the unit 'who', and this release has the unit 'row'"),
     "neighbours": ([*ASK, "--neighbours", "replace"], "is for the neighbours 'add-or-remove', and"),
     "not private": ([*ASK, "--domain", "observed-not-private"], "would not be private"),
 }
@@ -124,7 +124,7 @@ def test_a_table_that_has_other_columns_by_now_is_refused_until_it_is_stated_ane
     lines = Path("sold.csv").read_text().splitlines()
     Path("sold.csv").write_text("\n".join([f"{lines[0]},where", *(f"{it},x" for it in lines[1:])]))
     said = _refusal("top-k", *ASK, "--epsilon", "1", *BUDGET)
-    assert "states nothing more, and this asks a table with where (text) instead" in said
+    assert "in that table: none. Only in the table of this release: where (text). So use" in said
     assert len(_book()) == 1
     _run("ledger", "bind", *BUDGET, "--table", "sold.csv", "--unit", "who", *WHY)
     _run("top-k", *ASK, "--epsilon", "1", *BUDGET)
@@ -166,8 +166,8 @@ def test_an_allowance_a_closed_budget_and_an_empty_one_refuse_a_release_before_a
 
 
 REFUSED = {
-    "raise --epsilon 1 --reason r": "a raised one must be larger",
-    "lower --epsilon 3 --reason r": "a lowered one must be smaller",
+    "raise --epsilon 1 --reason r": "to raise it, state a larger one",
+    "lower --epsilon 3 --reason r": "to lower it, state a smaller one",
     "lower --epsilon 0.1 --reason r": "has spent and reserved ε = 0.25",
     "close --reason ''": "reason must say why",
     "allow --person ann --epsilon -1": "must not be less than 0",
@@ -179,18 +179,18 @@ REFUSED = {
     "write-off --entry 99999999999999999999 --reason r": "is no reservation",
     "archive --entry 99999999999999999999": "has no document",
     "archive --entry 1": "has no document",
-    "renew": "either --every must be day, week or month, or --off stops renewing",
-    "renew --every week --off --epsilon 1": "either --every must be day, week or month, or --off",
+    "renew": "state --every day, week or month, or --off to stop renewing",
+    "renew --every week --off --epsilon 1": "state --every day, week or month, or --off",
     "renew --every year --epsilon 1": "every must be one of 'day', 'week', 'month'",
     "renew --every week": "epsilon must be more than 0",
     "renew --off": "is not renewed now",
-    "renew sales --every week --epsilon 1": "either NAME or --dataset",
+    "renew sales --every week --epsilon 1": "state the data set once",
     "export --month 2026-13": "--month must be a month such as 2026-10",
     "export --from yesterday": "--from and --to days such as 2026-10-01",
     "export --from 2026-10-02 --to 2026-10-01": "--from must not be later than --to",
-    "export --month 2026-10 --to 2026-10-01": "either --month or --from and --to",
+    "export --month 2026-10 --to 2026-10-01": "state either --month or --from and --to",
     "export --csv --documents": "--documents goes into JSON",
-    "verify ledger.json": "either FILE or --ledger",
+    "verify ledger.json": "state either FILE or --ledger",
 }
 
 

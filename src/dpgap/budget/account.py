@@ -285,8 +285,8 @@ def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> 
         return
     with suppress(UnsettledWarning):  # not even as an error may it stop what was paid for
         warnings.warn(
-            "the account could not be told what this release did cost: all that was reserved "
-            "for it stays charged",
+            "the account could not record what this release cost: all that was reserved for it "
+            "stays charged",
             UnsettledWarning,
             stacklevel=3,
         )

@@ -484,8 +484,8 @@ def settling(
     charge = reservation.charge
     if not NOTHING.fits(spent) or not spent.fits(charge):
         raise ValueError(
-            f"epsilon must lie between 0 and the {readable(charge.epsilon)} reserved, "
-            f"not {readable(spent.epsilon)}"
+            f"epsilon must be at least 0 and at most the {readable(charge.epsilon)} that was "
+            f"reserved, not {readable(spent.epsilon)}"
         )
     extra = extra or {}
     length = extra.get("length", 0)
@@ -526,7 +526,8 @@ def raising(balance: Balance, total: Amount, author: Author) -> Entry:
     if last.closed or not last.granted.fits(total) or total == last.granted:
         raise ValueError(
             f"data set {last.dataset!r} has a total of {last.granted}"
-            f"{' and is closed' if last.closed else ''}: a raised one must be larger, not {total}"
+            f"{' and is closed' if last.closed else ''}: to raise it, state a larger one, not "
+            f"{total}"
         )
     return _next(balance, RAISE, author, charge=total, granted=total)
 
@@ -536,8 +537,8 @@ def lowering(balance: Balance, total: Amount, author: Author) -> Entry:
     last = balance.last
     if not total.fits(last.granted) or total == last.granted:
         raise ValueError(
-            f"data set {last.dataset!r} has a total of {last.granted}: a lowered one must be "
-            f"smaller, not {total}"
+            f"data set {last.dataset!r} has a total of {last.granted}: to lower it, state a "
+            f"smaller one, not {total}"
         )
     gone = last.used + last.held
     if not gone.fits(total):

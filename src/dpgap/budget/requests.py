@@ -98,7 +98,7 @@ ANY = "any"
 
 _PORTS = {"postgresql": "5432", "mysql": "3306"}
 _IN_FILES = ("duckdb", "sqlite")
-_MEND = "use the budget of what is asked, or state the table anew with `dpgap ledger bind`"
+_MEND = "use another budget, or change what this one is for with `dpgap ledger bind`"
 
 
 def stated_facts(
@@ -216,8 +216,8 @@ def refuse_contradiction(
         agree = _is_same_table if name == "table" else str.__eq__
         if said is not None and wanted is not None and not agree(said, wanted):
             raise RefusedRequest(
-                f"the budget of data set {dataset!r} is for the {name} {said!r}, and this "
-                f"asks with {wanted!r}: {_MEND}"
+                f"the budget of data set {dataset!r} is for the {name} {said!r}, and this release "
+                f"has the {name} {wanted!r}: {_MEND}"
             )
     _refuse_other_columns(dataset, stated.get("columns"), asked.get("columns"))
 
@@ -242,9 +242,9 @@ def _refuse_other_columns(dataset: str, stated: Any, asked: Any) -> None:
     if said == wanted:
         return
     raise RefusedRequest(
-        f"the budget of data set {dataset!r} is for a table with other columns: it states "
-        f"{_listed(said - wanted)}, and this asks a table with {_listed(wanted - said)} instead: "
-        f"{_MEND}"
+        f"the budget of data set {dataset!r} is for a table with other columns. Only in that "
+        f"table: {_listed(said - wanted)}. Only in the table of this release: "
+        f"{_listed(wanted - said)}. So {_MEND}"
     )
 
 
@@ -252,7 +252,7 @@ def _listed(columns: set[tuple[str, str]]) -> str:
     """A few columns with the families of their types."""
     few = [f"{name} ({kind})" for name, kind in sorted(columns)]
     rest = f" and {len(few) - 4} more" if len(few) > 5 else ""
-    return ", ".join(few[: 4 if rest else 5]) + rest if few else "nothing more"
+    return ", ".join(few[: 4 if rest else 5]) + rest if few else "none"
 
 
 _RELEASE = "dpgap release"
@@ -324,10 +324,10 @@ def require_meant(others: list[str], meant: str | None) -> None:
             "is meant"
         )
     if meant is not None and meant not in others:
-        known = f": {', '.join(map(repr, others))}" if others else ", and there is none"
+        known = ", ".join(map(repr, others)) or "none"
         raise ValueError(
-            f"beside must name a data set whose budget is for the same table and unit{known}; it "
-            f"is {meant!r}"
+            f"beside must name a data set whose budget is for the same table and unit, not "
+            f"{meant!r}: there is {known}"
         )
 
 
@@ -462,7 +462,7 @@ def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
         if is_recent and (entry.kind, entry.extra.get("identity")) == (RESERVE, identity):
             answered = answered_by(rows, entry)
             if answered.document is not None or answered.state == UNDER_WAY:
-                words = f"entry {entry.number} asks the same, and is {answered.state}"
+                words = f"entry {entry.number} asks the same question and is {answered.state}"
                 raise AlreadyCharged(f"{words}: it is not charged again", answered)
 
 

@@ -97,7 +97,7 @@ class Steward:
         whole = rational("epsilon", epsilon)
         part = None if delta is None else rational("delta", delta)
         if whole < 0 or (part or 0) < 0:
-            raise ValueError("an allowance must not be less than 0")
+            raise ValueError("epsilon and delta of an allowance must not be less than 0")
 
         def act(_: Rows, balance: Balance, author: Author) -> Entry:
             given = _same_share(balance, whole) if part is None else part
@@ -199,7 +199,7 @@ def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
     last, mine = balance
     if mine is not None and mine.allowance is not None:
         return mine.allowance.delta
-    return last.granted.delta * min(Fraction(1), epsilon / last.total)
+    return last.granted.delta * (min(Fraction(1), epsilon / last.total) if last.total else 1)
 
 
 def _moment(before: str) -> str:

@@ -103,12 +103,14 @@ def _sqlite(url: sql.URL) -> Address:
     name, options = url.database or "", dict(url.query)
     mode, timeout = options.pop("mode", "rwc"), options.pop("timeout", str(BUSY_SECONDS))
     if not name or ":memory:" in name or "\0" in name:
-        raise ValueError("ledger must name a file: a budget in memory is forgotten")
+        raise ValueError(
+            "ledger must name a file: a budget in memory is lost when the program ends"
+        )
     if name.startswith("file:"):
         raise ValueError("ledger must be a path, not a URI: write sqlite:////srv/budget.db")
     if options or mode not in ("ro", "rw", "rwc") or not isinstance(timeout, str):
         raise ValueError(
-            "ledger must say nothing but mode (ro, rw or rwc) and timeout in its URL, each once"
+            "ledger must have no options in its URL but mode (ro, rw or rwc) and timeout, each once"
         )
     file = Path(name).absolute()
     opened = f"{file.as_uri()}?mode={'ro' if mode == 'ro' else 'rw'}"
@@ -189,7 +191,7 @@ _TROUBLES = {
     "lock timeout": "is busy with other releases",
     "not a database": "is damaged or no ledger at all",
     "malformed": "is damaged or no ledger at all",
-    "column": "was given another layout meanwhile",
+    "column": "got another layout in the meantime",
     "unable to open": "cannot be opened",
     "depend on it": "has tables that views of yours depend on: drop those views first",
     "permission denied": "does not let you do this",

@@ -66,7 +66,8 @@ Table = Annotated[
 ]
 Unit = Annotated[str | None, typer.Option(help="The column that says whose row it is.")]
 Relation = Annotated[
-    str | None, typer.Option("--neighbours", help="add-or-remove, or replace another.")
+    str | None,
+    typer.Option("--neighbours", help="How neighbouring tables differ: add-or-remove, or replace."),
 ]
 Beside = Annotated[
     str | None, typer.Option(help="The data set whose budget is for the same table and unit.")
@@ -159,7 +160,7 @@ def verify(
 
     notes: list[str] = []
     if (file is None) == (ledger is None) or (file is not None and dataset is not None):
-        raise ValueError("either FILE or --ledger must say what is verified; a file is for all")
+        raise ValueError("state either FILE or --ledger; --dataset goes with --ledger only")
     if file is not None:
         flaws, notes = verify_export(_text_of(file), head=head)
     else:
@@ -229,7 +230,7 @@ def allow(
     person: Annotated[str, typer.Option(help="Whose allowance it is.")],
     epsilon: Annotated[str, typer.Option(help="The most that this person may spend in all.")],
     delta: Annotated[
-        str | None, typer.Option(help="The most δ; else it stays, or is the same share as of ε.")
+        str | None, typer.Option(help="The most δ. Without it δ stays, or is the same share as ε.")
     ] = None,
     reason: Reason = "",
     json: AsJSON = False,
@@ -257,9 +258,9 @@ def renew(
 ) -> None:
     """Grant ε anew every day, week or month, at the first charge; δ stays as it is."""
     if (name is None) == (dataset is None):
-        raise ValueError("either NAME or --dataset must say which data set is renewed")
+        raise ValueError("state the data set once: as NAME or as --dataset")
     if off == (every is not None):
-        raise ValueError("either --every must be day, week or month, or --off stops renewing")
+        raise ValueError("state --every day, week or month, or --off to stop renewing")
     steward = _steward(ledger, name or dataset or "")
     said = steward.renew(every=every or "never", epsilon=epsilon, carry=carry, reason=reason)
     _tell(said, json)
@@ -294,7 +295,7 @@ def write_off(
     """Count reservations that nobody will settle as spent. Nothing is credited."""
     steward = _steward(ledger, dataset)
     if (entry is None or not entry) == (before is None):
-        raise ValueError("either --entry or --before must say which reservations to write off")
+        raise ValueError("state which reservations to write off: either --entry or --before")
     numbers = entry or [stale.number for stale in steward.stale(before)]
     for number in numbers:
         written = steward.write_off(number, reason=reason)
@@ -378,7 +379,7 @@ def _days(month: str | None, start: str | None, end: str | None) -> tuple[dict[s
     ({'since': '2026-10-01', 'until': '2026-11-01'}, 'from 2026-10-01 to 2026-10-31')
     """
     if month is not None and (start or end):
-        raise ValueError("either --month or --from and --to must say which days, not both")
+        raise ValueError("state either --month or --from and --to, not both")
     try:
         if month is not None:
             first = date.fromisoformat(f"{month}-01")
