@@ -339,7 +339,9 @@ def test_a_question_that_somebody_else_asks_just_now_can_be_joined(account: Ledg
     asked = Request(HALF, "top 1", identity="f00d")
     reservation = account.of("ann", key="one").reserve_for(asked)
     joining = account.of("bob", key="two", joins=True)
-    with pytest.raises(AlreadyCharged, match="entry 1 asks the same, and is under way") as before:
+    with pytest.raises(
+        AlreadyCharged, match="entry 1 asks the same question and is under way"
+    ) as before:
         joining.reserve_for(asked)
     assert (before.value.answered.entry, before.value.answered.document) == (1, None)
     reservation.settle(HALF, "a document")

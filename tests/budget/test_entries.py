@@ -210,7 +210,7 @@ def test_an_empty_book_is_not_intact() -> None:
 def test_what_is_settled_lies_within_what_was_reserved(spent: Fraction) -> None:
     book = [opening("sales", Amount(Fraction(3)), _author())]
     book.append(reserving(_balance(book), Amount(Fraction(1)), "a release", _author()))
-    with pytest.raises(ValueError, match="between 0 and the 1 reserved"):
+    with pytest.raises(ValueError, match="at most the 1 that was reserved"):
         settling(_balance(book), book[1], Amount(spent), _author())
 
 

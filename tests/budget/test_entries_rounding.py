@@ -90,7 +90,7 @@ def test_what_is_settled_may_be_nothing_but_never_less_or_more_than_was_reserved
     account = Ledger(url).create("sales", 1)
     reservation = account.reserve(Fraction(1, 2), "a release")
     for wrong in (-UNIT / 2, Fraction(1, 2) + UNIT / 2):
-        with pytest.raises(ValueError, match=r"between 0 and the 0\.5 reserved"):
+        with pytest.raises(ValueError, match=r"at most the 0\.5 that was reserved"):
             reservation.settle(wrong)
     reservation.settle(Fraction(0))
     assert account.remaining == 1

@@ -187,9 +187,9 @@ def test_a_written_off_reservation_counts_as_spent_and_is_settled_by_nobody(
 
 
 REFUSED: dict[str, tuple[Callable[[Steward], object], str]] = {
-    "raise to less": (lambda it: it.raise_to(HALF, reason="r"), "a raised one must be larger"),
-    "raise to as much": (lambda it: it.raise_to(1, reason="r"), "a raised one must be larger"),
-    "lower to more": (lambda it: it.lower_to(2, reason="r"), "a lowered one must be smaller"),
+    "raise to less": (lambda it: it.raise_to(HALF, reason="r"), "to raise it, state a larger one"),
+    "raise to as much": (lambda it: it.raise_to(1, reason="r"), "to raise it, state a larger one"),
+    "lower to more": (lambda it: it.lower_to(2, reason="r"), "to lower it, state a smaller one"),
     "lower to nothing": (lambda it: it.lower_to(0, reason="r"), "greater than 0"),
     "no reason": (lambda it: it.close(reason=" "), "reason must say why"),
     "a negative allowance": (lambda it: it.allow("ann", -1), "must not be less than 0"),

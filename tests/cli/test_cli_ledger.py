@@ -3,6 +3,7 @@
 import csv
 import getpass
 import hashlib
+import html
 import io
 import json
 import re
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 import dpgap
 from dpgap.budget.ledger import Ledger
+from dpgap.budget.store import Rows
 from dpgap.cli.main import app
 from dpgap.releases.ledger_page import ledger_page
 
@@ -98,9 +100,9 @@ def test_show_fits_a_screen_and_all_shows_everything() -> None:
 WRONG: dict[str, tuple[list[str], str]] = {
     "table": (
         ["log.csv", *ASK[1:]],
-        "is for the table '.*sold.csv', and this asks with '.*log.csv",
+        "is for the table '.*sold.csv', and this release has the table '.*log.csv",
     ),
-    "unit": ([*ASK, "--unit", "row"], "is for the unit 'who', and this asks with 'row'"),
+    "unit": ([*ASK, "--unit", "row"], "is for the unit 'who', and this release has the unit 'row'"),
     "neighbours": ([*ASK, "--neighbours", "replace"], "is for the neighbours 'add-or-remove', and"),
     "not private": ([*ASK, "--domain", "observed-not-private"], "would not be private"),
 }
@@ -122,7 +124,7 @@ def test_a_table_that_has_other_columns_by_now_is_refused_until_it_is_stated_ane
     lines = Path("sold.csv").read_text().splitlines()
     Path("sold.csv").write_text("\n".join([f"{lines[0]},where", *(f"{it},x" for it in lines[1:])]))
     said = _refusal("top-k", *ASK, "--epsilon", "1", *BUDGET)
-    assert "states nothing more, and this asks a table with where (text) instead" in said
+    assert "in that table: none. Only in the table of this release: where (text). So use" in said
     assert len(_book()) == 1
     _run("ledger", "bind", *BUDGET, "--table", "sold.csv", "--unit", "who", *WHY)
     _run("top-k", *ASK, "--epsilon", "1", *BUDGET)
@@ -164,8 +166,8 @@ def test_an_allowance_a_closed_budget_and_an_empty_one_refuse_a_release_before_a
 
 
 REFUSED = {
-    "raise --epsilon 1 --reason r": "a raised one must be larger",
-    "lower --epsilon 3 --reason r": "a lowered one must be smaller",
+    "raise --epsilon 1 --reason r": "to raise it, state a larger one",
+    "lower --epsilon 3 --reason r": "to lower it, state a smaller one",
     "lower --epsilon 0.1 --reason r": "has spent and reserved ε = 0.25",
     "close --reason ''": "reason must say why",
     "allow --person ann --epsilon -1": "must not be less than 0",
@@ -177,6 +179,18 @@ REFUSED = {
     "write-off --entry 99999999999999999999 --reason r": "is no reservation",
     "archive --entry 99999999999999999999": "has no document",
     "archive --entry 1": "has no document",
+    "renew": "state --every day, week or month, or --off to stop renewing",
+    "renew --every week --off --epsilon 1": "state --every day, week or month, or --off",
+    "renew --every year --epsilon 1": "every must be one of 'day', 'week', 'month'",
+    "renew --every week": "epsilon must be more than 0",
+    "renew --off": "is not renewed now",
+    "renew sales --every week --epsilon 1": "state the data set once",
+    "export --month 2026-13": "--month must be a month such as 2026-10",
+    "export --from yesterday": "--from and --to days such as 2026-10-01",
+    "export --from 2026-10-02 --to 2026-10-01": "--from must not be later than --to",
+    "export --month 2026-10 --to 2026-10-01": "state either --month or --from and --to",
+    "export --csv --documents": "--documents goes into JSON",
+    "verify ledger.json": "state either FILE or --ledger",
 }
 
 
@@ -324,6 +338,67 @@ def test_budgets_for_one_table_are_refused_unless_meant_and_then_shown_together(
     assert "1 <small>of 5 (one table, so they add up)</small>" in page
     _run(*bind, "--beside", "sales")
     assert "<bdi>another + sales + survey</bdi>" in _run("ledger", "page", "--ledger", "budget.db")
+
+
+def test_a_budget_is_renewed_from_the_command_line_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _create()
+    monkeypatch.setattr(Rows, "now", lambda _: "2026-11-18T12:00:00.000000+00:00")
+    said = _run("ledger", "renew", "sales", *BUDGET[:2], "--every", "week", "--epsilon", "0.5")
+    words = "ε = 0.5 every week; what is left lapses"
+    assert f"renewed    {words}; next on 2026-11-23\n" in said
+    assert said.endswith(f"  renew {words}\n")
+    Ledger("budget.db").account("sales").reserve(Fraction(1), "top 1")
+    monkeypatch.setattr(Rows, "now", lambda _: "2026-11-26T12:00:00.000000+00:00")
+    assert "remaining  0.5\n" in _run("ledger", "show", *BUDGET)
+    assert json.loads(_run("ledger", "show", *BUDGET, "--json"))["remaining"] == "1/2"
+    Ledger("budget.db").account("sales").reserve(Fraction(1, 4), "top 2")
+    said = _run("ledger", "show", *BUDGET)
+    assert re.search(r"  new-period ε = 0\.5  from 2026-11-23\n", said)
+    page = " ".join(_run("ledger", "page", *BUDGET[:2]).split())
+    assert "<bdi>sales</bdi>: E = 0.5 a week. Since the budget was opened, on " in page
+    assert ", 1.25 was spent or reserved." in page
+    assert (
+        "What a week's answers tell about a person is bounded by E; what n weeks tell, by n times "
+        "E, unless each week's table has other people or other events. What is left of a week "
+        "lapses."
+    ) in html.unescape(page)
+    _run("ledger", "renew", *BUDGET, "--off")
+    assert "renewed" not in _run("ledger", "show", *BUDGET)
+    assert "Budgets that renew" not in _run("ledger", "page", *BUDGET[:2])
+
+
+def test_a_month_is_exported_with_its_documents_and_verified_without_the_ledger() -> None:
+    _create()
+    _run("top-k", *ASK, "--epsilon", "1", *BUDGET)
+    month = _book()[-1].at[:7]
+    _run("ledger", "export", *BUDGET, "--month", month, "--documents", "--out", "month.json")
+    Path("budget.db").unlink()
+    said = _run("ledger", "verify", "month.json", "--head", json.loads(_read())[-1]["hash"])
+    assert said.startswith("Everything in the file is intact.\nsales: the last entry in the ")
+    noted = json.loads(_run("ledger", "verify", "month.json", "--json"))
+    assert (noted["intact"], len(noted["unchecked"])) == (True, 1)
+    Path("month.json").write_text(Path("month.json").read_text().replace("sold.csv", "old.csv"))
+    done = CliRunner().invoke(app, ["ledger", "verify", "month.json"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "entry 1 was edited" in done.stderr
+    assert "cannot be read" in _refusal("ledger", "verify", "nothing.json")
+
+
+def _read() -> str:
+    return json.dumps(json.loads(Path("month.json").read_text())["entries"])
+
+
+def test_a_page_of_some_days_names_them_and_leaves_out_what_was_not_there_yet() -> None:
+    _create()
+    _run("top-k", *ASK, "--epsilon", "1", *BUDGET)
+    page = _run("ledger", "page", *BUDGET[:2], "--from", "2020-01-01", "--to", "2020-01-31")
+    assert "<h1>What was spent from 2020-01-01 to 2020-01-31</h1>" in page
+    assert "<dt>data sets</dt><dd>0</dd>" in page
+    page = _run("ledger", "page", *BUDGET[:2], "--month", _book()[-1].at[:7])
+    assert "<dt>data sets</dt><dd>1</dd>" in page
+    assert '<p class="lead">1 data set. Last entry: ' in page
 
 
 def test_an_empty_ledger_has_a_page_as_well() -> None:

@@ -220,6 +220,11 @@ class Answered:
     """What was released, if it was archived."""
 
 
+def tells_too_much(document: str) -> bool:
+    """Whether a document may hold a float coin, as dpgap before 0.2.1 wrote it."""
+    return '"coin"' in document
+
+
 class Reservation(Protocol):
     """An ε set aside for one release."""
 
@@ -296,8 +301,8 @@ def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> 
         return
     with suppress(UnsettledWarning):  # not even as an error may it stop what was paid for
         warnings.warn(
-            "the account could not be told what this release did cost: all that was reserved "
-            "for it stays charged",
+            "the account could not record what this release cost: all that was reserved for it "
+            "stays charged",
             UnsettledWarning,
             stacklevel=3,
         )

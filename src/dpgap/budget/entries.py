@@ -6,8 +6,9 @@ the entry before, so entries form a chain.
 
 There are three versions of the body. The first, a JSON list, has an ε and a few words. The second,
 an object with sorted keys and no spaces, also has a δ, the person, a request key, a reason and
-whatever its kind needs. The third also says who acted, and has room for renewal, ranges of dates
-and other accounting. Entries keep the version in which they were written, and their hash, for ever.
+whatever its kind needs. The third also says who acted and how the budget is renewed, and has room
+for ranges of dates and other accounting. Entries keep the version in which they were written, and
+their hash, for ever.
 New entries are of the third. An entry of a later version, or of the third with a value that this
 dpgap does not know, is refused: it was made by a later dpgap.
 
@@ -28,8 +29,9 @@ dpgap does not know, is refused: it was made by a later dpgap.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import date, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from types import NoneType
@@ -42,6 +44,7 @@ from dpgap.exact.parameters import readable_down, readable_up
 CREATE, RESERVE, SETTLE = "create", "reserve", "settle"
 RAISE, LOWER, CLOSE = "raise", "lower", "close"
 ALLOW, WRITE_OFF, BIND, MIGRATE = "allow", "write-off", "bind", "migrate"
+RENEW, NEW_PERIOD = "renew", "new-period"
 
 FIRST, SECOND, THIRD = 1, 2, 3
 """Versions of entries, and layouts of ledgers. Only the third is written."""
@@ -59,6 +62,54 @@ class LedgerError(RuntimeError):
 
 class UnreadableEntry(LedgerError):  # noqa: N818 - it says what is wrong
     """An entry is there, but it cannot be read."""
+
+
+PERIODS: dict[str, tuple[Callable[[date], date], int]] = {
+    "day": (lambda day: day, 1),
+    "week": (lambda day: day - timedelta(day.weekday()), 7),
+    "month": (lambda day: day.replace(day=1), 31),
+}
+"""How often a budget can be renewed: the first day of a period, and the most days that it has."""
+NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """How a budget is renewed: with so much ε at the first charge of every period, in UTC.
+
+    >>> Renewal("month", Fraction(1), False, "2026-11-01", None).next
+    '2026-12-01'
+    """
+
+    every: str
+    """"day", "week", "month", or "never" if a steward stopped it."""
+    epsilon: Fraction
+    carry: bool
+    """Whether what was left is kept; else it lapses."""
+    since: str
+    """The first day of the newest period that has begun. Only a later one renews the budget."""
+    lapsed: int | None
+    """The newest entry at which what was left lapsed. What is credited for before lapses too."""
+
+    def start(self, at: str) -> str:
+        """The first day of the period of a time."""
+        return PERIODS[self.every][0](date.fromisoformat(at[:10])).isoformat()
+
+    @property
+    def next(self) -> str:
+        """The first day of the next period."""
+        begun, days = date.fromisoformat(self.start(self.since)), PERIODS[self.every][1]
+        return self.start((begun + timedelta(days)).isoformat())
+
+    def exact(self) -> dict[str, Any]:
+        """What is stored and sealed."""
+        return asdict(self) | {"epsilon": str(self.epsilon)}
+
+    def __str__(self) -> str:
+        if self.every == NEVER:
+            return NEVER
+        left = "is kept" if self.carry else "lapses"
+        return f"ε = {readable_down(self.epsilon)} every {self.every}; what is left {left}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +153,8 @@ class Entry:
     closed: bool = False
     archived: int = 0
     """How many characters all archived documents have, this entry's included."""
-    period: None = None
-    """When the budget is renewed; None: never."""
+    period: Renewal | None = None
+    """How the budget is renewed; None: it never was."""
     range: None = None
     """The dates of the rows that the budget is for; None: all."""
     accounting: str = PURE
@@ -147,6 +198,12 @@ class Entry:
         """The ε that can still be reserved."""
         return self.left.epsilon
 
+    @property
+    def renewal(self) -> Renewal | None:
+        """How the budget is renewed from now on, if it is."""
+        is_over = self.closed or self.period is None or self.period.every == NEVER
+        return None if is_over else self.period
+
     def body(self) -> str:
         """All of the entry but its hash, as one canonical text."""
         if self.version == FIRST:
@@ -155,7 +212,7 @@ class Entry:
         content = {}
         for stored, name in _STORED[self.version].items():
             value = getattr(self, name)
-            content[stored] = value.exact() if isinstance(value, Amount) else value
+            content[stored] = value.exact() if isinstance(value, Amount | Renewal) else value
         return canonical(content)
 
     def seal(self) -> str:
@@ -259,16 +316,34 @@ def _read(version: int, content: Any, hash: str) -> Entry:
             raise ValueError
     if not all(isinstance(value, _TYPES.get(name, object)) for name, value in said.items()):
         raise TypeError
-    known = {"period": None, "range": None, "accounting": PURE, "currency": EPSILON_DELTA}
+    if said.get("period") is not None:
+        said["period"] = _read_renewal(said["period"])
+    known = {"range": None, "accounting": PURE, "currency": EPSILON_DELTA}
     for name in known if version == THIRD else ():
         if said[name] != known[name]:
-            raise UnreadableEntry(
-                f"was made by a later dpgap, which knows another {name}: update dpgap to read it"
-            )
+            raise UnreadableEntry(_OF_LATER.format(name))
     for name in (name for name in _AMOUNTS if name in said):
         if said[name] is not None or name != "allowance":
             said[name] = _read_amount(*said[name])
     return Entry(**said, hash=hash)
+
+
+_OF_LATER = "was made by a later dpgap, which knows another {}: update dpgap to read it"
+
+
+def _read_renewal(content: Any) -> Renewal:
+    """What `Renewal.exact` states."""
+    if content.keys() != {each.name for each in fields(Renewal)}:
+        raise UnreadableEntry(_OF_LATER.format("period"))
+    found = Renewal(**content | {"epsilon": read_number(content["epsilon"])})
+    if found.every not in (*PERIODS, NEVER):
+        raise UnreadableEntry(_OF_LATER.format("period"))
+    is_number = found.lapsed is None or type(found.lapsed) is int
+    if not (type(found.carry) is bool and is_number):
+        raise TypeError
+    if date.fromisoformat(found.since).isoformat() != found.since:
+        raise ValueError
+    return found
 
 
 # --------------------------------------------------------------------------------------------------
@@ -276,8 +351,9 @@ def _read(version: int, content: Any, hash: str) -> Entry:
 #
 # A data set's book opens with its total (ε, δ). A release first *reserves* the most it can cost and
 # then *settles* to what it did cost. A steward raises, lowers or closes the total, gives people
-# allowances, writes off reservations that nobody will settle, and states the table that the budget
-# is for. Each of these is one function, which makes the next entry from the last one or refuses.
+# allowances, writes off reservations that nobody will settle, states the table that the budget is
+# for, and says how it is renewed. The first charge of a period renews it. Each of these is one
+# function, which makes the next entry from the last one or refuses.
 #
 # Every entry carries the balance after it and the hash of the entry before it. `flaws` makes every
 # entry again from the one before, so one that is edited, removed or put in shows.
@@ -355,6 +431,8 @@ def reserving(
         raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
     amounts = [last.granted, last.used, last.held, last.left]
     if short := _short(charge, _OF_ALL, amounts):
+        if last.renewal is not None:
+            short += f". The next {last.renewal.every} begins on {last.renewal.next}, in UTC"
         raise BudgetExhausted(f"data set {last.dataset!r} cannot cover this release: {short}")
     if before.allowance is not None:
         amounts = [before.allowance, before.person_spent, balance.left]
@@ -410,14 +488,15 @@ def settling(
 ) -> Entry:
     """The entry that replaces what was reserved by what was spent.
 
-    If a document is archived, "document" in `extra` is its hash, and "length" says how many
-    characters it has.
+    The rest is credited, unless the period that it was reserved in is over and its rest lapsed. If
+    a document is archived, "document" in `extra` is its hash, and "length" says how many characters
+    it has.
     """
     charge = reservation.charge
     if not NOTHING.fits(spent) or not spent.fits(charge):
         raise ValueError(
-            f"epsilon must lie between 0 and the {readable_down(charge.epsilon)} reserved, "
-            f"not {readable_up(spent.epsilon)}"
+            f"epsilon must be at least 0 and at most the {readable_down(charge.epsilon)} that was "
+            f"reserved, not {readable_up(spent.epsilon)}"
         )
     extra = extra or {}
     length = extra.get("length", 0)
@@ -426,6 +505,9 @@ def settling(
     changes: dict[str, Any] = {"extra": extra, "archived": balance.last.archived + length}
     if reservation.person:
         changes["person_spent"] = _before(balance).person_spent - charge + spent
+    period = balance.last.period
+    if period is not None and period.lapsed is not None and reservation.number < period.lapsed:
+        changes["granted"] = balance.last.granted - Amount(charge.epsilon - spent.epsilon)
     return _replacing(balance, SETTLE, reservation, spent, author, **changes)
 
 
@@ -455,7 +537,8 @@ def raising(balance: Balance, total: Amount, author: Author) -> Entry:
     if last.closed or not last.granted.fits(total) or total == last.granted:
         raise ValueError(
             f"data set {last.dataset!r} has a total of {last.granted}"
-            f"{' and is closed' if last.closed else ''}: a raised one must be larger, not {total}"
+            f"{' and is closed' if last.closed else ''}: to raise it, state a larger one, not "
+            f"{total}"
         )
     return _next(balance, RAISE, author, charge=total, granted=total)
 
@@ -465,8 +548,8 @@ def lowering(balance: Balance, total: Amount, author: Author) -> Entry:
     last = balance.last
     if not total.fits(last.granted) or total == last.granted:
         raise ValueError(
-            f"data set {last.dataset!r} has a total of {last.granted}: a lowered one must be "
-            f"smaller, not {total}"
+            f"data set {last.dataset!r} has a total of {last.granted}: to lower it, state a "
+            f"smaller one, not {total}"
         )
     gone = last.used + last.held
     if not gone.fits(total):
@@ -494,6 +577,46 @@ def binding(balance: Balance, extra: Mapping[str, Any], author: Author) -> Entry
     if "facts" not in extra:
         raise ValueError("facts must be stated")
     return _next(balance, BIND, author, bound=balance.last.number + 1, extra=extra)
+
+
+def renewing(balance: Balance, every: str, epsilon: Fraction, carry: bool, author: Author) -> Entry:
+    """The entry that says how the budget is renewed from the next period on.
+
+    The time of its author is that of the database.
+    """
+    last, before = balance.last, balance.last.period
+    if last.closed:
+        raise ValueError(f"the budget of data set {last.dataset!r} is closed: it is not renewed")
+    if every == NEVER and last.renewal is None:
+        raise ValueError(f"the budget of data set {last.dataset!r} is not renewed now")
+    since, lapsed = ("", None) if before is None else (before.since, before.lapsed)
+    found = Renewal(every, epsilon, carry, since, lapsed)
+    if every != NEVER:
+        found = replace(found, since=max(since, found.start(author.at)))
+    return _next(balance, RENEW, author, charge=Amount(epsilon), period=found)
+
+
+def new_period(last: Entry, author: Author) -> Entry | None:
+    """The entry that renews the budget, if the time of its author lies in a later period.
+
+    That time is the database's. The key lets a period begin once; no request can have it, as it is
+    not printable. δ stays as it is.
+    """
+    period = last.renewal
+    if period is None or (since := period.start(author.at)) <= period.since:
+        return None
+    kept = last.remaining if period.carry else Fraction(0)
+    return _next(
+        Balance(last, None),
+        NEW_PERIOD,
+        author,
+        charge=Amount(period.epsilon),
+        granted=Amount(last.spent + last.reserved + kept + period.epsilon, last.granted.delta),
+        key=f"period\t{since}",
+        period=replace(
+            period, since=since, lapsed=period.lapsed if period.carry else last.number + 1
+        ),
+    )
 
 
 def migrating(last: Entry, author: Author, version: int = THIRD, archived: int = 0) -> Entry:
@@ -534,22 +657,36 @@ def _next(balance: Balance, kind: str, author: Author, **changes: Any) -> Entry:
 
 def flaws(book: Iterable[Entry]) -> list[str]:
     """Everything that is wrong with one data set's book; nothing if it is intact."""
+    return checked(book)[0]
+
+
+def checked(book: Iterable[Entry], first: int = 0) -> tuple[list[str], list[int]]:
+    """Everything that is wrong with a book, or with its part from the entry `first` on.
+
+    Then the numbers of entries whose sums cannot be checked without those before: the first, the
+    first of each person, and those that end a reservation from before.
+    """
     found: list[str] = []
-    replay = _Replay()
+    unchecked: list[int] = []
+    replay = _Replay(first)
     for entry in book:
         if entry.hash != entry.seal():
             found.append(f"entry {entry.number} was edited: it does not match its hash")
         found += replay.break_in_chain(entry)
-        if not replay.could_make(entry):
+        if replay.depends_on_earlier(entry):
+            unchecked.append(entry.number)
+        elif not replay.could_make(entry):
             found.append(f"entry {entry.number} does not add up")
         replay.follow(entry)
-    return found if replay.last is not None else ["there are no entries"]
+    return found if replay.last is not None else ["there are no entries"], unchecked
 
 
 @dataclass(slots=True)
 class _Replay:
     """What entries so far say: enough to make the next one again."""
 
+    first: int = 0
+    """The number of the first one."""
     last: Entry | None = None
     people: dict[str, Entry] = field(default_factory=dict)
     waiting: dict[int, Entry] = field(default_factory=dict)
@@ -557,12 +694,21 @@ class _Replay:
 
     def break_in_chain(self, entry: Entry) -> list[str]:
         last = self.last
-        number, previous = (0, "") if last is None else (last.number + 1, last.hash)
+        unknown = entry.previous if self.first else ""
+        number, previous = (self.first, unknown) if last is None else (last.number + 1, last.hash)
         if entry.number != number:
             return [f"entry {number} is missing: entry {entry.number} was found instead"]
         if entry.previous != previous:
             return [f"entry {number} does not follow the entry before it"]
         return []
+
+    def depends_on_earlier(self, entry: Entry) -> bool:
+        """Whether the entry follows from some that came before the first one."""
+        if not self.first:
+            return False
+        is_new_person = bool(entry.person) and entry.person not in self.people
+        ends = self.first if entry.reservation is None else entry.reservation
+        return self.last is None or is_new_person or ends < self.first
 
     def could_make(self, entry: Entry) -> bool:
         """Whether the entry is the one that its kind makes from the one before it."""
@@ -611,5 +757,9 @@ class _Replay:
             return closing(balance, author)
         if entry.kind == BIND:
             return binding(balance, entry.extra, author)
+        if entry.kind == NEW_PERIOD and (begun := new_period(self.last, author)):
+            return begun
+        if entry.kind == RENEW and (said := entry.period):
+            return renewing(balance, said.every, said.epsilon, said.carry, author)
         amounts = {RAISE: raising, LOWER: lowering, ALLOW: allowing}
         return amounts[entry.kind](balance, entry.charge, author)

@@ -17,6 +17,7 @@ budget: `dpgap.budget.steward`.
 (Fraction(1, 2), [])
 """
 
+import json
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -26,16 +27,26 @@ from typing import Any
 
 from dpgap._package import public
 from dpgap.budget import requests
-from dpgap.budget.account import Amount, Answered, Request, granted, rounded_up
+from dpgap.budget.account import (
+    Amount,
+    Answered,
+    Request,
+    granted,
+    rounded_up,
+    tells_too_much,
+)
 from dpgap.budget.entries import (
     RESERVE,
     Author,
     Balance,
     Entry,
     UnreadableEntry,
+    checked,
     flaws,
     hash_of,
+    new_period,
     opening,
+    read_entry,
     reserving,
     settling,
 )
@@ -136,19 +147,48 @@ class Ledger:
             return requests.beside(rows, name, requests.facts_of(rows, found))
 
     def entries(
-        self, dataset: str, *, last: int | None = None, before: int | None = None
+        self,
+        dataset: str,
+        *,
+        last: int | None = None,
+        before: int | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> list[Entry]:
         """The whole book of the data set called `dataset`, or its `last` few entries.
 
-        The oldest entry comes first. With `before`, only entries of a smaller number count.
+        The oldest entry comes first. With `before`, only entries of a smaller number count. With
+        `since` or `until`, only those that were written from one day, up to the day before another,
+        such as "2026-10-01", in UTC.
         """
+        name = requests.require_name(dataset)
         with self._store.reading() as rows:
-            return rows.book(requests.require_name(dataset), last, before)
+            first, end = self._places(rows, name, since, until)
+            ends = [number for number in (before, end) if number is not None]
+            return rows.book(name, last, min(ends, default=None), first)
 
-    def outline(self, dataset: str) -> Outline:
-        """The book of a data set in some hundred of its entries, however long it is."""
+    def outline(
+        self, dataset: str, *, since: str | None = None, until: str | None = None
+    ) -> Outline | None:
+        """A book in some hundred of its entries, however long it is; None if it had none yet."""
+        name = requests.require_name(dataset)
         with self._store.reading() as rows:
-            return rows.outline(requests.require_name(dataset))
+            first, end = self._places(rows, name, since, until)
+            if end is None:
+                return rows.outline(name, first)
+            return rows.outline(name, first, end) if end else None
+
+    def _places(
+        self, rows: Rows, dataset: str, since: str | None, until: str | None
+    ) -> tuple[int, int | None]:
+        """The number of the first entry of a range of days, and of the first after it, if any."""
+        if since is None and until is None:
+            return 0, None
+        self._store.require_current()
+        first = 0 if since is None else rows.place(dataset, requests.require_day("since", since))
+        if until is None:
+            return first, None
+        return first, max(first, rows.place(dataset, requests.require_day("until", until)))
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
@@ -158,6 +198,7 @@ class Ledger:
         """
         names = self.datasets() if dataset is None else [requests.require_name(dataset)]
         found: list[str] = []
+        newest: dict[str, str] = {}
         is_there = False
         for name in names:
             try:
@@ -165,19 +206,58 @@ class Ledger:
             except UnreadableEntry as error:
                 found.append(f"{name}: {error}")
                 continue
-            lost = requests.edited_documents(self._store, name, book)
+            lost = requests.edited_documents(requests.documents_of(self._store, name), book)
             found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
             is_there = is_there or any(entry.hash == head for entry in book)
+            if book and book[-1].period is not None:
+                newest[name] = book[-1].period.since
         with self._store.reading() as rows:
-            orphans = rows.orphans(None if dataset is None else names[0])
-        for name, number in orphans:
-            found.append(f"{name}: entry {number} is missing, though its document is there")
-        if head is not None and not is_there:
+            orphans, today = rows.orphans(None if dataset is None else names[0]), rows.now()[:10]
+        for name in (name for name, since in newest.items() if since > today):
             found.append(
-                f"no entry has the hash {head}: the ledger was rewritten, truncated or restored "
-                "from an older copy"
+                f"{name}: the newest period began on {newest[name]}, which is still to come by the "
+                "database's clock"
             )
+        found += [f"{name}: {_ORPHAN.format(number)}" for name, number in orphans]
+        if head is not None and not is_there:
+            found.append(_NO_HEAD.format(head))
         return found
+
+    def export(
+        self,
+        dataset: str | None = None,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        documents: bool = False,
+    ) -> str:
+        """One book, or all of them, as JSON that `verify_export` reads without the ledger.
+
+        Each entry is there with its version, its body as it was sealed, and the hash of exactly
+        this text. `since` and `until` are days, as in `entries`. With `documents`, what was
+        released is there, too, but for documents of dpgap before 0.2.1 that tell too much.
+        """
+        names = self.datasets() if dataset is None else [self.account(dataset).dataset]
+        books = {name: self.entries(name, since=since, until=until) for name in names}
+        said: dict[str, Any] = {"dpgap": "ledger", "format": _FORMAT}
+        said |= {"since": since, "until": until}
+        said["entries"] = [
+            {"version": entry.version, "body": entry.body(), "hash": entry.hash}
+            for book in books.values()
+            for entry in book
+        ]
+        if documents:
+            kept = [
+                {"dataset": name, **it._asdict()}
+                for name, book in books.items()
+                for it in requests.documents_of(self._store, name, book[0].number if book else 0)
+                if book and it.number <= book[-1].number
+            ]
+            said["documents"] = [it for it in kept if not tells_too_much(it["document"])]
+            said["left_out"] = [
+                [it["dataset"], it["number"]] for it in kept if tells_too_much(it["document"])
+            ]
+        return json.dumps(said, indent=1) + "\n"
 
     def migrate(self) -> list[str]:
         """Give a ledger of an older layout the third, for good; the data sets that it has.
@@ -207,6 +287,20 @@ class Ledger:
         mine = [entry for entry in found if person and entry.person == person]
         return Balance(last, mine[-1] if mine else None), found
 
+    def _as_of_now(self, rows: Rows, balance: Balance, actor: str | None = None) -> Balance:
+        """The balance after the new period that has begun by the database's clock, if one has."""
+        if balance.last.renewal is None:
+            return balance
+        author = self._author("", actor=actor)._replace(at=rows.now())
+        return balance._replace(last=new_period(balance.last, author) or balance.last)
+
+    def _renewed(self, rows: Rows, balance: Balance, actor: str | None) -> Balance:
+        """The balance as of now; the entry of a new period is written."""
+        now = self._as_of_now(rows, balance, actor)
+        if now.last is not balance.last:
+            rows.append(now.last)
+        return now
+
     def _user(self) -> str:
         """Whose request it is unless somebody says so: the database's user, else the system's."""
         return self._store.user or requests.system_user()
@@ -215,6 +309,74 @@ class Ledger:
         who = f"{requests.system_user()}@{platform.node()}"
         at = datetime.now(UTC).isoformat(timespec="microseconds")
         return Author(who, at, person, reason, actor or self._user())
+
+
+_FORMAT = 2
+"""The format of exports. The first said nothing of it, had no documents, and held whole books."""
+_ORPHAN = "entry {} is missing, though its document is there"
+_NO_HEAD = (
+    "no entry has the hash {}: the ledger was rewritten, truncated or restored from an older copy"
+)
+
+
+def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], list[str]]:
+    """Everything that is wrong with an export, and what cannot be checked by the export alone."""
+    try:
+        said = json.loads(text)
+        if said["dpgap"] != "ledger" or not isinstance(said.get("format", 1), int):
+            raise ValueError
+        rows = [(it["version"], it["body"], it["hash"]) for it in said["entries"]]
+        kept = [(it.pop("dataset"), Document(**it)) for it in said.get("documents", [])]
+        left_out = [(str(name), int(number)) for name, number in said.get("left_out", [])]
+        if not all(type(it[0]) is int and {*map(type, it[1:])} == {str} for it in rows):
+            raise ValueError
+        if not all(type(name) is str and type(it.number) is int for name, it in kept):
+            raise ValueError
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise ValueError("the file must be JSON that `dpgap ledger export` wrote") from None
+    if said.get("format", 1) > _FORMAT:
+        raise ValueError(
+            f"the file has format {said['format']}, which a later dpgap wrote: update dpgap"
+        )
+    found: list[str] = []
+    books: dict[str, list[Entry]] = {name: [] for name, _ in kept}
+    for place, row in enumerate(rows, 1):
+        try:
+            entry = read_entry(*row)
+        except UnreadableEntry as error:
+            found.append(f"the entry in place {place} of the file {error}")
+        else:
+            books.setdefault(entry.dataset, []).append(entry)
+    notes = [] if rows else ["the file has no entries"]
+    for name, book in books.items():
+        first = book[0].number if book and said.get("since") else 0
+        wrong, unchecked = checked(book, first)
+        own = [document for dataset, document in kept if dataset == name]
+        numbers = {entry.number for entry in book}
+        wrong += [_ORPHAN.format(it.number) for it in own if it.number not in numbers]
+        if "documents" in said:
+            absent = [number for dataset, number in left_out if dataset == name]
+            wrong += requests.edited_documents(own, book, absent)
+            if absent:
+                listed = ", ".join(map(str, absent))
+                notes.append(f"{name}: the documents of these entries were left out: {listed}")
+        elif any("document" in entry.extra for entry in book):
+            notes.append(f"{name}: the file has no documents, so they were not checked")
+        found += [f"{name}: {flaw}" for flaw in wrong]
+        if first:
+            listed = ", ".join(map(str, unchecked))
+            notes.append(
+                f"{name}: entries 0 to {first - 1} are not in the file. So the sums of these "
+                f"entries were not checked, only their hashes: {listed}"
+            )
+        if book:
+            notes.append(
+                f"{name}: the last entry in the file is {book[-1].number}. Compare its hash with "
+                f"the ledger or with a head that you noted: {book[-1].hash}"
+            )
+    if head is not None and all(entry.hash != head for book in books.values() for entry in book):
+        found.append(_NO_HEAD.format(head))
+    return found, notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +440,7 @@ class LedgerAccount:
             requests.refuse_contradiction(name, stated, request.facts)
             if self.quota is not None:
                 requests.refuse_beyond(rows, balance.last, person, self.quota)
+            balance = ledger._renewed(rows, balance, person)
             author = ledger._author(person, self.reason, person)
             extra = requests.asked_by(request)
             entry = reserving(balance, charge.up(), request.purpose, author, key, extra)
@@ -329,13 +492,13 @@ class LedgerAccount:
 
     @property
     def balance(self) -> Entry:
-        """The last entry: `total`, `spent`, `reserved` and `remaining` as of now, and `hash`."""
+        """The last entry: `total`, `spent`, `reserved`, `remaining` after it, and its `hash`."""
         return self.ledger._last(self.dataset)
 
     @property
     def total(self) -> Fraction:
-        """The ε that all releases together may cost."""
-        return self.balance.total
+        """The ε that all releases together may cost, since the budget was opened."""
+        return self._now().last.total
 
     @property
     def spent(self) -> Fraction:
@@ -350,14 +513,16 @@ class LedgerAccount:
     @property
     def left(self) -> Amount:
         """The ε and δ that this person can still reserve: no more than their allowance."""
-        ledger, person = self.ledger, self.person or self.ledger._user()
-        with ledger._store.reading() as rows:
-            return ledger._balance(rows, self.dataset, person)[0].left
+        return self._now().left
 
     @property
     def remaining(self) -> Fraction:
         """The ε that this person can still reserve; `balance.remaining` is that of everybody."""
         return self.left.epsilon
+
+    def _now(self) -> Balance:
+        steward = Steward(self.ledger, self.dataset)
+        return steward.balance_of(self.person or self.ledger._user())
 
     @property
     def head(self) -> str:

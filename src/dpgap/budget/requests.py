@@ -5,8 +5,8 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, parse_qsl, quote, urlencode, urlsplit
 
@@ -98,7 +98,7 @@ ANY = "any"
 
 _PORTS = {"postgresql": "5432", "mysql": "3306"}
 _IN_FILES = ("duckdb", "sqlite")
-_MEND = "use the budget of what is asked, or state the table anew with `dpgap ledger bind`"
+_MEND = "use another budget, or change what this one is for with `dpgap ledger bind`"
 
 
 def stated_facts(
@@ -216,8 +216,8 @@ def refuse_contradiction(
         agree = _is_same_table if name == "table" else str.__eq__
         if said is not None and wanted is not None and not agree(said, wanted):
             raise RefusedRequest(
-                f"the budget of data set {dataset!r} is for the {name} {said!r}, and this "
-                f"asks with {wanted!r}: {_MEND}"
+                f"the budget of data set {dataset!r} is for the {name} {said!r}, and this release "
+                f"has the {name} {wanted!r}: {_MEND}"
             )
     _refuse_other_columns(dataset, stated.get("columns"), asked.get("columns"))
 
@@ -242,9 +242,9 @@ def _refuse_other_columns(dataset: str, stated: Any, asked: Any) -> None:
     if said == wanted:
         return
     raise RefusedRequest(
-        f"the budget of data set {dataset!r} is for a table with other columns: it states "
-        f"{_listed(said - wanted)}, and this asks a table with {_listed(wanted - said)} instead: "
-        f"{_MEND}"
+        f"the budget of data set {dataset!r} is for a table with other columns. Only in that "
+        f"table: {_listed(said - wanted)}. Only in the table of this release: "
+        f"{_listed(wanted - said)}. So {_MEND}"
     )
 
 
@@ -252,7 +252,7 @@ def _listed(columns: set[tuple[str, str]]) -> str:
     """A few columns with the families of their types."""
     few = [f"{name} ({kind})" for name, kind in sorted(columns)]
     rest = f" and {len(few) - 4} more" if len(few) > 5 else ""
-    return ", ".join(few[: 4 if rest else 5]) + rest if few else "nothing more"
+    return ", ".join(few[: 4 if rest else 5]) + rest if few else "none"
 
 
 _RELEASE = "dpgap release"
@@ -268,6 +268,14 @@ def require_words(name: str, words: object) -> str:
     if not (isinstance(words, str) and 0 < len(words) <= _LONGEST and words.isprintable()):
         raise ValueError(f"{name} must be 1 to {_LONGEST} printable characters")
     return words
+
+
+def require_day(name: str, day: object) -> str:
+    """A day such as 2026-10-01, which can be compared with the times of entries as text."""
+    try:
+        return date.fromisoformat(str(day)).isoformat()
+    except ValueError:
+        raise ValueError(f"{name} must be a day such as 2026-10-01, not {day!r}") from None
 
 
 def asked_by(request: Request) -> dict[str, Any]:
@@ -316,10 +324,10 @@ def require_meant(others: list[str], meant: str | None) -> None:
             "is meant"
         )
     if meant is not None and meant not in others:
-        known = f": {', '.join(map(repr, others))}" if others else ", and there is none"
+        known = ", ".join(map(repr, others)) or "none"
         raise ValueError(
-            f"beside must name a data set whose budget is for the same table and unit{known}; it "
-            f"is {meant!r}"
+            f"beside must name a data set whose budget is for the same table and unit, not "
+            f"{meant!r}: there is {known}"
         )
 
 
@@ -343,29 +351,44 @@ def document_of(rows: Rows, dataset: str, **wanted: Any) -> str | None:
     return kept.document
 
 
-def edited_documents(store: Store, dataset: str, book: list[Entry]) -> list[str]:
-    """Documents that were edited, put to another entry, or removed.
+def documents_of(store: Store, dataset: str, first: int = 0) -> Iterator[Document]:
+    """The documents of a data set, from the entry `first` on.
 
     A few are read at a time: who writes to SQLite waits for whoever reads.
     """
-    by_number = {entry.number: entry for entry in book}
-    archived = {entry.number for entry in book if "document" in entry.extra}
-    found: list[str] = []
-    after = -1
+    after = first - 1
     while True:
         with store.reading() as rows:
             several = rows.documents(dataset, after, _AT_ONCE)
-            if any(kept.number not in by_number for kept in several):  # younger than the book
-                by_number = {entry.number: entry for entry in rows.book(dataset)}
         if not several:
-            return found + [f"the document of entry {number} is missing" for number in archived]
-        for kept in several:
-            after = kept.number
-            archived.discard(after)
-            settlement = by_number.get(after)
-            ended = -1 if settlement is None else settlement.reservation or -1
-            if settlement is not None and not _matches(kept, settlement, by_number.get(ended)):
-                found.append(f"the document of entry {after} was edited, or contradicts it")
+            return
+        yield from several
+        after = several[-1].number
+
+
+def edited_documents(
+    documents: Iterable[Document], book: list[Entry], left_out: Iterable[int] = ()
+) -> list[str]:
+    """Documents that were edited, put to another entry, or removed.
+
+    Those that are younger than the book are passed over. One whose reservation came before the
+    book's first entry is compared with its hash alone.
+    """
+    by_number = {entry.number: entry for entry in book}
+    archived = {entry.number for entry in book if "document" in entry.extra} - {*left_out}
+    found: list[str] = []
+    for kept in documents:
+        archived.discard(kept.number)
+        if (settlement := by_number.get(kept.number)) is None:
+            continue
+        ended = -1 if settlement.reservation is None else settlement.reservation
+        if 0 <= ended < book[0].number:
+            is_same = settlement.extra.get("document") == hash_of(str(kept.document))
+        else:
+            is_same = _matches(kept, settlement, by_number.get(ended))
+        if not is_same:
+            found.append(f"the document of entry {kept.number} was edited, or contradicts it")
+    return found + [f"the document of entry {number} is missing" for number in sorted(archived)]
 
 
 def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bool:
@@ -439,7 +462,7 @@ def refuse_if_under_way(rows: Rows, found: list[Entry], identity: str) -> None:
         if is_recent and (entry.kind, entry.extra.get("identity")) == (RESERVE, identity):
             answered = answered_by(rows, entry)
             if answered.document is not None or answered.state == UNDER_WAY:
-                words = f"entry {entry.number} asks the same, and is {answered.state}"
+                words = f"entry {entry.number} asks the same question and is {answered.state}"
                 raise AlreadyCharged(f"{words}: it is not charged again", answered)
 
 

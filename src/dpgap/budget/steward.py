@@ -21,8 +21,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpgap.budget import entries
-from dpgap.budget.account import Amount, granted
-from dpgap.budget.entries import RESERVE, WRITE_OFF, Author, Balance, Entry
+from dpgap.budget.account import NOTHING, Amount, granted
+from dpgap.budget.entries import NEVER, PERIODS, RESERVE, WRITE_OFF, Author, Balance, Entry
 from dpgap.budget.requests import require_words, stated_facts, stating
 from dpgap.budget.store import Rows
 from dpgap.exact.parameters import Rational, rational
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpgap.budget.ledger import Ledger
 
 Act = Callable[[Rows, Balance, Author], Entry]
+Change = Callable[[Balance, Amount, Author], Entry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +49,35 @@ class Steward:
 
     def raise_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant more: a larger total ε, and δ if it is given."""
-        return self._act(
-            lambda _, at, author: entries.raising(at, _total(at, epsilon, delta), author), reason
-        )
+        return self._set_total(entries.raising, epsilon, delta, reason)
 
     def lower_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant less: a smaller total, though never less than is spent and reserved."""
-        return self._act(
-            lambda _, at, author: entries.lowering(at, _total(at, epsilon, delta), author), reason
-        )
+        return self._set_total(entries.lowering, epsilon, delta, reason)
+
+    def renew(
+        self, *, every: str, epsilon: Rational = 0, carry: bool = False, reason: str = ""
+    ) -> Entry:
+        """Grant `epsilon` anew `every` "day", "week" or "month"; "never" stops it.
+
+        The first charge of a period adds it, once, by the database's clock, in UTC; weeks begin on
+        Monday. What was left lapses, unless it is to `carry`. This begins with the next period:
+        until then the budget has what it has now. δ and allowances are not renewed.
+        """
+        whole = rational("epsilon", epsilon)
+        if every not in (*PERIODS, NEVER):
+            known = ", ".join(map(repr, PERIODS))
+            raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
+        if (every == NEVER) != (whole == 0) or whole < 0:
+            raise ValueError("epsilon must be more than 0, and is left out if every is 'never'")
+        added = NOTHING if every == NEVER else granted(whole, 0)
+
+        def act(rows: Rows, balance: Balance, author: Author) -> Entry:
+            balance = self.ledger._renewed(rows, balance, self.person)
+            author = author._replace(at=rows.now())
+            return entries.renewing(balance, every, added.epsilon, carry, author)
+
+        return self._act(act, reason or None)
 
     def close(self, *, reason: str) -> Entry:
         """Let nothing more be reserved, for good. What is under way can still be settled."""
@@ -76,13 +97,13 @@ class Steward:
         whole = rational("epsilon", epsilon)
         part = None if delta is None else rational("delta", delta)
         if whole < 0 or (part or 0) < 0:
-            raise ValueError("an allowance must not be less than 0")
+            raise ValueError("epsilon and delta of an allowance must not be less than 0")
 
         def act(_: Rows, balance: Balance, author: Author) -> Entry:
             given = _same_share(balance, whole) if part is None else part
             return entries.allowing(balance, Amount(whole, given).down(), author)
 
-        return self._act(act, reason, person)
+        return self._act(act, reason or None, person)
 
     def bind(
         self,
@@ -126,9 +147,12 @@ class Steward:
         return self._act(act, reason)
 
     def balance_of(self, person: str) -> Balance:
-        """The last entry, and the last of a person: what they spent is in `person_spent`."""
+        """Where the budget stands now, and the last entry of a person, with `person_spent`.
+
+        If a new period has begun, its entry is the last one, though the first charge writes it.
+        """
         with self.ledger._store.reading() as rows:
-            return self.ledger._balance(rows, self.dataset, person)[0]
+            return self.ledger._as_of_now(rows, self.ledger._balance(rows, self.dataset, person)[0])
 
     def stale(self, before: str | None = None) -> list[Entry]:
         """Reservations that were never settled; if a time is given, those made before it.
@@ -145,19 +169,29 @@ class Steward:
         with self.ledger._store.reading() as rows:
             return rows.book(self.dataset, last, kind=[WRITE_OFF])
 
-    def _act(self, act: Act, reason: str, concerned: str = "", *, alone: bool = False) -> Entry:
-        if not (concerned or reason.strip()):
+    def _set_total(
+        self, change: Change, epsilon: Rational, delta: Rational | None, reason: str
+    ) -> Entry:
+        def act(rows: Rows, balance: Balance, author: Author) -> Entry:
+            # Else the first charge of a new period would undo what is done here.
+            balance = self.ledger._renewed(rows, balance, self.person)
+            same = balance.last.granted.delta
+            return change(balance, granted(epsilon, same if delta is None else delta), author)
+
+        return self._act(act, reason)
+
+    def _act(
+        self, act: Act, reason: str | None, concerned: str = "", *, alone: bool = False
+    ) -> Entry:
+        """Write the entry of an act; None: this act needs no reason."""
+        if reason is not None and not reason.strip():
             raise ValueError("reason must say why: it is kept in the ledger")
         ledger = self.ledger
         with ledger._store.writing(self.dataset, alone) as rows:
             balance, _ = ledger._balance(rows, self.dataset, concerned)
-            entry = act(rows, balance, ledger._author(concerned, reason, self.person))
+            entry = act(rows, balance, ledger._author(concerned, reason or "", self.person))
             rows.append(entry)
         return entry
-
-
-def _total(balance: Balance, epsilon: Rational, delta: Rational | None) -> Amount:
-    return granted(epsilon, balance.last.granted.delta if delta is None else delta)
 
 
 def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
@@ -165,7 +199,7 @@ def _same_share(balance: Balance, epsilon: Fraction) -> Fraction:
     last, mine = balance
     if mine is not None and mine.allowance is not None:
         return mine.allowance.delta
-    return last.granted.delta * min(Fraction(1), epsilon / last.total)
+    return last.granted.delta * (min(Fraction(1), epsilon / last.total) if last.total else 1)
 
 
 def _moment(before: str) -> str:

@@ -103,12 +103,14 @@ def _sqlite(url: sql.URL) -> Address:
     name, options = url.database or "", dict(url.query)
     mode, timeout = options.pop("mode", "rwc"), options.pop("timeout", str(BUSY_SECONDS))
     if not name or ":memory:" in name or "\0" in name:
-        raise ValueError("ledger must name a file: a budget in memory is forgotten")
+        raise ValueError(
+            "ledger must name a file: a budget in memory is lost when the program ends"
+        )
     if name.startswith("file:"):
         raise ValueError("ledger must be a path, not a URI: write sqlite:////srv/budget.db")
     if options or mode not in ("ro", "rw", "rwc") or not isinstance(timeout, str):
         raise ValueError(
-            "ledger must say nothing but mode (ro, rw or rwc) and timeout in its URL, each once"
+            "ledger must have no options in its URL but mode (ro, rw or rwc) and timeout, each once"
         )
     file = Path(name).absolute()
     opened = f"{file.as_uri()}?mode={'ro' if mode == 'ro' else 'rw'}"
@@ -189,7 +191,7 @@ _TROUBLES = {
     "lock timeout": "is busy with other releases",
     "not a database": "is damaged or no ledger at all",
     "malformed": "is damaged or no ledger at all",
-    "column": "was given another layout meanwhile",
+    "column": "got another layout in the meantime",
     "unable to open": "cannot be opened",
     "depend on it": "has tables that views of yours depend on: drop those views first",
     "permission denied": "does not let you do this",
@@ -293,7 +295,7 @@ class Document(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """A long book in a few of its entries."""
+    """A long book in a few of its entries, as it was after the last of them."""
 
     last: Entry
     settled: int
@@ -305,7 +307,9 @@ class Outline(NamedTuple):
     unnamed: list[Entry]
     """Reservations, and what ended them, from before entries named people."""
     spread: list[Entry]
-    """Some hundred entries from the first to the last, and the one that states the table."""
+    """Some hundred entries up to the last: also the first, and the one that states the table."""
+    earlier: "Outline | None" = None
+    """The book as it was before a range of dates, if the outline is of one."""
 
 
 class Rows:
@@ -321,9 +325,14 @@ class Rows:
         return list(self._connection.scalars(sql.select(column).distinct().order_by(column)))
 
     def book(
-        self, dataset: str, last: int | None = None, before: int | None = None, **wanted: Any
+        self,
+        dataset: str,
+        last: int | None = None,
+        before: int | None = None,
+        first: int = 0,
+        **wanted: Any,
     ) -> list[Entry]:
-        """The entries of one data set, oldest first: all, or the last few before a number.
+        """The entries of one data set, oldest first: all, or from a number on, before another.
 
         `kind` or `reservation` say which ones: those of some kinds, or that end some reservations.
         """
@@ -332,6 +341,8 @@ class Rows:
             found = found.order_by(entry.number.desc()).limit(last)
         if before is not None:
             found = found.where(entry.number < min(before, _MOST))
+        if first:
+            found = found.where(entry.number >= first)
         for name, values in wanted.items():
             found = found.where(entry[name].in_(values))
         return sorted(self._read(found), key=lambda entry: entry.number)
@@ -358,34 +369,52 @@ class Rows:
         rows = self._connection.execute(statement, {"dataset": dataset, **given})
         return [_entry(row, self.layout) for row in rows]
 
-    def waiting(self, dataset: str) -> list[Entry]:
-        """The reservations that nothing ended, oldest first."""
-        entry, ending = self._table.c, self._table.alias().c
-        ended = sql.exists().where(ending.dataset == dataset, ending.reservation == entry.number)
-        found = self._of(dataset).where(entry.kind == RESERVE, ~ended).order_by(entry.number)
-        return self._read(found)
+    def place(self, dataset: str, time: str) -> int:
+        """How many entries come before a time.
 
-    def outline(self, dataset: str) -> Outline:
-        """What a page shows of a book, however long it is."""
-        entry, last = self._table.c, self.find(dataset)[-1]
-        settled = sql.select(sql.func.count()).where(entry.dataset == dataset, entry.kind == SETTLE)
+        Those from the first one on that is of this time or later do not: a settlement has the time
+        of its charge, so times may go back.
+        """
+        entry = self._table.c
+        later = sql.select(sql.func.min(entry.number)).where(
+            entry.dataset == dataset, entry.at >= time
+        )
+        found = self._connection.scalar(later)
+        return self.find(dataset)[-1].number + 1 if found is None else int(found)
+
+    def waiting(self, dataset: str, end: int = _MOST) -> list[Entry]:
+        """The reservations before a number that nothing before it ended, oldest first."""
+        entry, ending = self._table.c, self._table.alias().c
+        ended = sql.exists().where(
+            ending.dataset == dataset, ending.reservation == entry.number, ending.number < end
+        )
+        found = self._of(dataset).where(entry.kind == RESERVE, entry.number < end, ~ended)
+        return self._read(found.order_by(entry.number))
+
+    def outline(self, dataset: str, first: int = 0, end: int = _MOST) -> Outline:
+        """What a page shows of a book, however long it is: all, or from a number up to another."""
+        entry, last = self._table.c, self.book(dataset, 1, end)[-1]
+        settled = sql.select(sql.func.count()).where(
+            entry.dataset == dataset, entry.kind == SETTLE, entry.number < end
+        )
         unnamed: dict[str, Any] = {"person": [""]} if "person" in entry else {}
-        spread = {*range(0, last.number, last.number // _SPREAD + 1), last.bound or 0}
+        spread = {*range(first, last.number, (last.number - first) // _SPREAD + 1), 0}
         return Outline(
             last,
             self._connection.scalar(settled) or 0,
-            self.waiting(dataset),
-            self.people(dataset),
-            self.book(dataset, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
-            [*self.book(dataset, number=spread - {last.number}), last],
+            self.waiting(dataset, end),
+            self.people(dataset, end),
+            self.book(dataset, before=end, kind=[RESERVE, SETTLE, WRITE_OFF], **unnamed),
+            [*self.book(dataset, number=(spread | {last.bound or 0}) - {last.number}), last],
+            self.outline(dataset, end=first) if first else None,
         )
 
-    def people(self, dataset: str) -> list[Entry]:
-        """The last entry of each person, by their names."""
+    def people(self, dataset: str, end: int = _MOST) -> list[Entry]:
+        """The last entry of each person before a number, by their names."""
         entry = self._table.c
         if "person" not in entry:
             return []
-        named = (entry.dataset == dataset) & (entry.person != "")
+        named = (entry.dataset == dataset) & (entry.person != "") & (entry.number < end)
         newest = sql.select(sql.func.max(entry.number)).where(named).group_by(entry.person)
         found = self._read(self._of(dataset).where(entry.number.in_(newest)))
         return sorted(found, key=lambda entry: entry.person)
@@ -449,6 +478,10 @@ class Rows:
         given = {"dataset": dataset, "person": person, "since": since, "until": until}
         requests, characters = self._connection.execute(_USAGE, given).one()
         return requests, characters or 0
+
+    def now(self) -> str:
+        """The time by the database's clock, as entries write it."""
+        return str(self._connection.scalar(_CLOCKS[self._connection.dialect.name]))
 
     def lock(self, dataset: str) -> None:
         """Let no other writer to this data set in until the end of the transaction."""
@@ -595,7 +628,7 @@ class Store:
         except IntegrityError:
             raise LedgerError(
                 f"the ledger {self.where} has this entry already: a data set is created once, a "
-                "request charged once, and a reservation settled once"
+                "request charged once, a reservation settled once, and a period begun once"
             ) from None
         except SQLAlchemyError as error:
             raise LedgerError(
@@ -652,6 +685,15 @@ _USAGE = sql.select(
     _ENTRIES.c.at >= sql.bindparam("since"),
     _ENTRIES.c.at < sql.bindparam("until"),
 )
+
+
+_CLOCKS = {
+    "sqlite": sql.text("SELECT strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')"),
+    "postgresql": sql.text(
+        "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC',"
+        """ 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"""
+    ),
+}
 
 
 def _findable(number: int) -> int:

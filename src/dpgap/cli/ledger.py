@@ -2,9 +2,9 @@
 
 import csv
 import io
-import json
 import json as json_format
 from collections.abc import Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,21 +21,11 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------
-# A ledger for other programs: JSON that can be verified, CSV for a spreadsheet.
+# A ledger for a spreadsheet.
 
 
 _TEXTS = ("person", "actor", "kind", "reservation", "purpose", "reason", "key", "who")
 _NUMBERS = ("epsilon", "delta", "total", "spent", "reserved", "remaining")
-
-
-def to_json(books: "list[list[Entry]]") -> str:
-    """Every entry: its version, its body as it was sealed, and the hash of exactly this text."""
-    entries = [
-        {"version": entry.version, "body": entry.body(), "hash": entry.hash}
-        for book in books
-        for entry in book
-    ]
-    return json.dumps({"dpgap": "ledger", "entries": entries}, indent=1) + "\n"
 
 
 def to_csv(books: "list[list[Entry]]") -> str:
@@ -76,11 +66,15 @@ Table = Annotated[
 ]
 Unit = Annotated[str | None, typer.Option(help="The column that says whose row it is.")]
 Relation = Annotated[
-    str | None, typer.Option("--neighbours", help="add-or-remove, or replace another.")
+    str | None,
+    typer.Option("--neighbours", help="How neighbouring tables differ: add-or-remove, or replace."),
 ]
 Beside = Annotated[
     str | None, typer.Option(help="The data set whose budget is for the same table and unit.")
 ]
+Month = Annotated[str | None, typer.Option(help="Only this month, such as 2026-10, in UTC.")]
+From = Annotated[str | None, typer.Option("--from", help="Only from this day on: 2026-10-01.")]
+To = Annotated[str | None, typer.Option("--to", help="Only up to this day, which counts.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file; else print.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
 
@@ -128,24 +122,34 @@ def show(
     names = store.datasets() if dataset is None else [store.steward(dataset).dataset]
     few = None if all_entries or json else _FEW
     books = [store.entries(name, last=few) for name in names]
+    balances = [
+        store.steward(book[-1].dataset).balance_of("").last if book[-1].renewal else book[-1]
+        for book in books
+    ]
     if not json:
         texts = (
-            _words(book, _purpose_of_budget(store, book), few, _people(store, book[-1]))
-            for book in books
+            _words(book, _purpose_of_budget(store, book), few, _people(store, now), now)
+            for book, now in zip(books, balances, strict=True)
         )
         typer.echo("\n\n".join(texts) or "The ledger has no data sets yet.")
         return
     shown = [
-        _summary(book)
+        _summary(book, now)
         | {"people": [*map(_person, store.people(name))], "beside": store.beside(name)}
-        for name, book in zip(names, books, strict=True)
+        for name, book, now in zip(names, books, balances, strict=True)
     ]
     typer.echo(json_format.dumps({"datasets": shown} if dataset is None else shown[0], indent=2))
 
 
 @ledger_app.command()
 def verify(
-    ledger: URL,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="What `export` wrote; else --ledger."),
+    ] = None,
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", help="The ledger, if not a file.")
+    ] = None,
     dataset: AnyDataset = None,
     head: Annotated[
         str | None, typer.Option(help="A head noted earlier, which must still be in the chain.")
@@ -153,16 +157,25 @@ def verify(
     json: AsJSON = False,
 ) -> None:
     """Check every entry and document; exit code 1 if any was edited, removed or put in."""
-    from dpgap.budget.ledger import Ledger
+    from dpgap.budget.ledger import Ledger, verify_export
 
-    flaws = Ledger(ledger).verify(dataset, head=head)
+    notes: list[str] = []
+    if (file is None) == (ledger is None) or (file is not None and dataset is not None):
+        raise ValueError("state either FILE or --ledger; --dataset goes with --ledger only")
+    if file is not None:
+        flaws, notes = verify_export(_text_of(file), head=head)
+    else:
+        flaws = Ledger(ledger or "").verify(dataset, head=head)
     if json:
-        typer.echo(json_format.dumps({"intact": not flaws, "flaws": flaws}, indent=2))
+        said = {"intact": not flaws, "flaws": flaws} | ({"unchecked": notes} if file else {})
+        typer.echo(json_format.dumps(said, indent=2))
     elif flaws:
         for flaw in flaws:
             say_error(flaw)
     else:
-        typer.echo("The ledger is intact.")
+        typer.echo("The ledger is intact." if file is None else "Everything in the file is intact.")
+        for note in notes:
+            typer.echo(printable(note))
     if flaws:
         raise typer.Exit(1)
 
@@ -218,7 +231,7 @@ def allow(
     person: Annotated[str, typer.Option(help="Whose allowance it is.")],
     epsilon: Annotated[str, typer.Option(help="The most that this person may spend in all.")],
     delta: Annotated[
-        str | None, typer.Option(help="The most δ; else it stays, or is the same share as of ε.")
+        str | None, typer.Option(help="The most δ. Without it δ stays, or is the same share as ε.")
     ] = None,
     reason: Reason = "",
     json: AsJSON = False,
@@ -226,6 +239,32 @@ def allow(
     """Say how much of the total one person may spend."""
     entry = _steward(ledger, dataset).allow(person, epsilon, delta=delta, reason=reason)
     _tell(entry, json)
+
+
+@ledger_app.command()
+def renew(
+    ledger: URL,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The data set, if not --dataset.")
+    ] = None,
+    dataset: AnyDataset = None,
+    every: Annotated[str | None, typer.Option(help="day, week or month, in UTC.")] = None,
+    epsilon: Annotated[str, typer.Option(help="What each period may cost, exact.")] = "0",
+    carry: Annotated[
+        bool, typer.Option("--carry", help="Keep what was left; else it lapses.")
+    ] = False,
+    off: Annotated[bool, typer.Option("--off", help="Renew the budget no more.")] = False,
+    reason: Reason = "",
+    json: AsJSON = False,
+) -> None:
+    """Grant ε anew every day, week or month, at the first charge; δ stays as it is."""
+    if (name is None) == (dataset is None):
+        raise ValueError("state the data set once: as NAME or as --dataset")
+    if off == (every is not None):
+        raise ValueError("state --every day, week or month, or --off to stop renewing")
+    steward = _steward(ledger, name or dataset or "")
+    said = steward.renew(every=every or "never", epsilon=epsilon, carry=carry, reason=reason)
+    _tell(said, json)
 
 
 @ledger_app.command()
@@ -257,7 +296,7 @@ def write_off(
     """Count reservations that nobody will settle as spent. Nothing is credited."""
     steward = _steward(ledger, dataset)
     if (entry is None or not entry) == (before is None):
-        raise ValueError("either --entry or --before must say which reservations to write off")
+        raise ValueError("state which reservations to write off: either --entry or --before")
     numbers = entry or [stale.number for stale in steward.stale(before)]
     for number in numbers:
         written = steward.write_off(number, reason=reason)
@@ -291,27 +330,80 @@ def export(
     ledger: URL,
     dataset: AnyDataset = None,
     csv: Annotated[bool, typer.Option("--csv", help="As CSV; else as JSON, with hashes.")] = False,
+    documents: Annotated[
+        bool, typer.Option("--documents", help="Also what was released, in the JSON.")
+    ] = False,
+    month: Month = None,
+    start: From = None,
+    end: To = None,
     out: Out = None,
     force: Force = False,
 ) -> None:
-    """Write every entry as JSON that can be verified, or as CSV for a spreadsheet."""
+    """Write entries as JSON, which `verify` reads without the ledger, or as CSV."""
     from dpgap.budget.ledger import Ledger
 
-    store = Ledger(ledger)
-    names = store.datasets() if dataset is None else [store.steward(dataset).dataset]
-    books = [store.entries(name) for name in names]
-    _write(to_csv(books) if csv else to_json(books), out, ledger, force)
+    store, (days, _) = Ledger(ledger), _days(month, start, end)
+    if csv and documents:
+        raise ValueError("--documents goes into JSON: leave out --csv")
+    if csv:
+        names = store.datasets() if dataset is None else [store.steward(dataset).dataset]
+        text = to_csv([store.entries(name, **days) for name in names])
+    else:
+        text = store.export(dataset, documents=documents, **days)
+    _write(text, out, ledger, force)
 
 
 @ledger_app.command()
-def page(ledger: URL, out: Out = None, title: PageTitle = None, force: Force = False) -> None:
+def page(
+    ledger: URL,
+    month: Month = None,
+    start: From = None,
+    end: To = None,
+    out: Out = None,
+    title: PageTitle = None,
+    force: Force = False,
+) -> None:
     """Write one HTML page: what was spent, by data set, by person and over time."""
     from dpgap.budget.ledger import Ledger
     from dpgap.releases.ledger_page import ledger_page
 
-    store = Ledger(ledger)
-    books = [store.outline(name) for name in store.datasets()]
-    _write(ledger_page(books, title), out, ledger, force)
+    store, (days, when) = Ledger(ledger), _days(month, start, end)
+    outlines = [store.outline(name, **days) for name in store.datasets()]
+    _write(ledger_page(outlines, when, title), out, ledger, force)
+
+
+def _days(month: str | None, start: str | None, end: str | None) -> tuple[dict[str, Any], str]:
+    """The first day of a range and the first after it, if they are given, and the range in words.
+
+    >>> _days("2026-12", None, None)
+    ({'since': '2026-12-01', 'until': '2027-01-01'}, 'in 2026-12')
+    >>> _days(None, "2026-10-01", "2026-10-31")
+    ({'since': '2026-10-01', 'until': '2026-11-01'}, 'from 2026-10-01 to 2026-10-31')
+    """
+    if month is not None and (start or end):
+        raise ValueError("state either --month or --from and --to, not both")
+    try:
+        if month is not None:
+            first = date.fromisoformat(f"{month}-01")
+            after = (first + timedelta(31)).replace(day=1)
+            return {"since": first.isoformat(), "until": after.isoformat()}, f"in {month}"
+        days = {"since": start and date.fromisoformat(start).isoformat()}
+        days["until"] = end and (date.fromisoformat(end) + timedelta(1)).isoformat()
+    except ValueError:
+        raise ValueError(
+            "--month must be a month such as 2026-10, --from and --to days such as 2026-10-01"
+        ) from None
+    if start and end and start > end:
+        raise ValueError("--from must not be later than --to")
+    words = (f"from {start}" if start else "", f"to {end}" if end else "")
+    return days, " ".join(filter(None, words))
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        raise ValueError(f"the file {str(file)!r} cannot be read as UTF-8 text") from None
 
 
 def _steward(ledger: str, dataset: str) -> "Steward":
@@ -348,23 +440,24 @@ def _write(text: str, out: Path | None, ledger: str, force: bool) -> None:
 
 def _tell(last: "Entry", json: bool) -> None:
     if json:
-        typer.echo(json_format.dumps(_summary([last]), indent=2))
+        typer.echo(json_format.dumps(_summary([last], last), indent=2))
     else:
-        typer.echo(_words([last], [], None))
+        typer.echo(_words([last], [], None, [], last))
 
 
-def _summary(book: "list[Entry]") -> dict[str, Any]:
+def _summary(book: "list[Entry]", now: "Entry") -> dict[str, Any]:
+    """For programs: the last entries, and where the budget stands now."""
     from dpgap.budget.account import readable_text
 
-    last = book[-1]
     exact = ("epsilon", "delta")
     return {
-        "dataset": last.dataset,
-        **{name: readable_text(getattr(last, name)) for name in _BALANCE},
-        "delta_total": readable_text(last.granted.delta),
-        "delta_remaining": readable_text(last.left.delta),
-        "closed": last.closed,
-        "head": last.hash,
+        "dataset": now.dataset,
+        **{name: readable_text(getattr(now, name)) for name in _BALANCE},
+        "delta_total": readable_text(now.granted.delta),
+        "delta_remaining": readable_text(now.left.delta),
+        "closed": now.closed,
+        **({} if now.renewal is None else {"renewal": now.renewal.exact()}),
+        "head": book[-1].hash,
         "entries": [
             {name: getattr(entry, name) for name in (*_SHOWN, *_PEOPLE)}
             | {name: readable_text(getattr(entry, name)) for name in exact}
@@ -409,24 +502,25 @@ def _people(store: "Ledger", last: "Entry") -> list[str]:
 
 
 def _words(
-    book: "list[Entry]", purpose: list[str], few: int | None, people: Sequence[str] = ()
+    book: "list[Entry]", purpose: list[str], few: int | None, people: Sequence[str], now: "Entry"
 ) -> str:
+    """For people: where the budget stands now, and the last entries."""
     from dpgap.exact.parameters import readable_down, readable_up
 
-    last = book[-1]
-    rounded = {"spent": readable_up, "reserved": readable_up}
+    renewal, rounded = now.renewal, {"spent": readable_up, "reserved": readable_up}
     notes = {"reserved": "   (under way or broken off; counts as spent)"}
     earlier = book[0].number
-    left, total = last.left.delta, last.granted.delta
+    left, total = now.left.delta, now.granted.delta
     lines = [
-        f"data set   {last.dataset}{'   (closed)' if last.closed else ''}",
+        f"data set   {now.dataset}{'   (closed)' if now.closed else ''}",
         *purpose,
         *(
-            f"{it:<9}  {rounded.get(it, readable_down)(getattr(last, it))}{notes.get(it, '')}"
+            f"{it:<9}  {rounded.get(it, readable_down)(getattr(now, it))}{notes.get(it, '')}"
             for it in _BALANCE
         ),
         *([f"δ left     {readable_down(left)} of {readable_down(total)}"] if total else []),
-        f"head       {last.hash}",
+        *([f"renewed    {renewal}; next on {renewal.next}"] if renewal else []),
+        f"head       {book[-1].hash}",
         *people,
         "",
         *([f"  …  {earlier} earlier entries: --all shows them"] if few and earlier else []),
@@ -441,7 +535,10 @@ def _line(entry: "Entry", longest: int | None) -> str:
     amount = "" if entry.kind in _WITHOUT_AMOUNT else f" {charged}"
     concerned = f" for {entry.person}" if entry.kind == "allow" else ""
     reason = f" ({entry.reason})" if entry.reason else ""
-    said = f"{entry.purpose}{reason}".strip()
+    period = f"from {entry.period.since}" if entry.kind == "new-period" and entry.period else ""
+    if entry.kind == "renew":
+        amount = f" {entry.period}"
+    said = f"{entry.purpose}{period}{reason}".strip()
     if longest is not None and len(said) > longest:
         said = said[: longest - 1] + "…"
     concerns_another = entry.kind in ("allow", "write-off")  # older entries name only them

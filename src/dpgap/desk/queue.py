@@ -468,7 +468,8 @@ def shares(left: Left) -> Mapping[str, Fraction]:
     """Shares of a budget for its bar: spent, held and left."""
     last = left.last
     parts = {"spent": last.spent, "held": last.reserved, "left": last.remaining}
-    return {name: each / last.total for name, each in parts.items()}
+    whole = last.total or Fraction(1)  # all of a total can lapse
+    return {name: each / whole for name, each in parts.items()}
 
 
 # --------------------------------------------------------------------------------------------------

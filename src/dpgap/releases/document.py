@@ -47,6 +47,7 @@ from uuid import UUID
 import numpy as np
 
 from dpgap._package import __version__, public
+from dpgap.budget.account import tells_too_much
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import COINS, GapErrors, HistogramError, LaplaceSum, MeasurementError
 from dpgap.exact.geometric import GeometricNoise
@@ -916,7 +917,7 @@ def handed_out(text: str) -> str:
     Versions before 0.2.1 wrote a float coin, which told too much: reading drops it,
     and a document that has one is not handed out unread.
     """
-    if '"coin"' in text:
+    if tells_too_much(text):
         return read_archived(text).to_json()
     return attempted("document", lambda: read_archived(text).to_json(), text)
 

@@ -4,7 +4,7 @@ No scripts, no fonts, no images, nothing from outside. Every name is made visibl
 ε of different data sets protect different people and do not add up, so no sum is shown over them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from fractions import Fraction
 from itertools import accumulate, groupby
@@ -30,6 +30,7 @@ class Part(NamedTuple):
     held: Fraction
     limit: Fraction
     note: str
+    person: str = ""
 
     def share(self, value: Fraction) -> float:
         """How long a part of the bar is, in per cent."""
@@ -37,25 +38,28 @@ class Part(NamedTuple):
         return round(float(value / whole) * 100, 2)
 
 
-def ledger_page(books: "list[Outline]", title: str | None = None) -> str:
-    """The whole page, as HTML."""
-    title = heading(title, "What was spent")
+def ledger_page(books: "Iterable[Outline | None]", when: str = "", title: str | None = None) -> str:
+    """The whole page, as HTML. `when` says which days it is about, if not all."""
+    title = heading(title, f"What was spent {when}".rstrip())
     return rendered("ledger.html", title=title, **ledger_values(books))
 
 
-def ledger_values(books: "list[Outline]") -> dict[str, Any]:
+def ledger_values(outlines: "Iterable[Outline | None]") -> dict[str, Any]:
     """What the template asks for; the desk has a page of its own around it."""
+    books = [book for book in outlines if book is not None]
+    settled = (book.settled - (book.earlier.settled if book.earlier else 0) for book in books)
+    people = list(_of_people(books))
     facts = {
         "data sets": len(books),
-        "people": len({who for book in books for who in _spent_by_person(book)}),
-        "releases settled": sum(book.settled for book in books),
+        "people": len({part.person for part in people}),
+        "releases settled": sum(settled),
         "under way or broken off": sum(len(book.waiting) for book in books),
     }
     return {
         "books": books,
         "facts": facts,
         "of_datasets": list(_of_datasets(books)),
-        "of_people": list(_of_people(books)),
+        "of_people": people,
         "over_time": list(map(_over_time, books)),
     }
 
@@ -80,10 +84,9 @@ def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
 
 
 def _of_dataset(book: "Outline") -> Part:
-    last = book.last
-    return Part(
-        last.dataset, last.spent, last.reserved, last.total, "closed" if last.closed else ""
-    )
+    last, before = book.last, book.earlier.last.spent if book.earlier else Fraction(0)
+    note = "closed" if last.closed else ""
+    return Part(last.dataset, last.spent - before, last.reserved, last.total, note)
 
 
 def _stated(book: "Outline") -> dict[str, Any]:
@@ -96,16 +99,26 @@ def _of_people(books: "list[Outline]") -> Iterator[Part]:
     """What each person spent and holds of each data set, the largest first."""
     for book in books:
         allowances = {entry.person: entry.allowance for entry in book.people}
-        held: dict[str, Amount] = {}
-        for entry in book.waiting:
-            held[_person(entry)] = held.get(_person(entry), NOTHING) + entry.charge
-        gone = _spent_by_person(book)
+        held, gone = _held_by_person(book), _spent_by_person(book)
+        before = _spent_by_person(book.earlier) if book.earlier else {}
+        held_before = _held_by_person(book.earlier) if book.earlier else {}
         for who in sorted(gone, key=lambda it: -gone[it].epsilon):
             own, reserved = allowances.get(who), held.get(who, NOTHING)
             limit = book.last.total if own is None else own.epsilon
             note = "" if own is None else "allowance"
-            used = gone[who] - reserved
-            yield Part(f"{who} · {book.last.dataset}", used.epsilon, reserved.epsilon, limit, note)
+            earlier = before.get(who, NOTHING) - held_before.get(who, NOTHING)
+            used = gone[who] - reserved - earlier
+            if book.earlier is None or {used, reserved} != {NOTHING}:
+                name = f"{who} · {book.last.dataset}"
+                yield Part(name, used.epsilon, reserved.epsilon, limit, note, who)
+
+
+def _held_by_person(book: "Outline") -> dict[str, Amount]:
+    """What each person reserved, and nobody settled."""
+    held: dict[str, Amount] = {}
+    for entry in book.waiting:
+        held[_person(entry)] = held.get(_person(entry), NOTHING) + entry.charge
+    return held
 
 
 def _spent_by_person(book: "Outline") -> dict[str, Amount]:
@@ -129,7 +142,8 @@ def _person(entry: "Entry") -> str:
 
 def _over_time(outline: "Outline") -> dict[str, str]:
     """One data set as paths: a line of steps for the total, and one for what is gone."""
-    book = outline.spread
+    before = outline.earlier.last.number if outline.earlier else -1
+    book = [it for it in outline.spread if it.number > before] or [outline.last]
     stamps = (datetime.fromisoformat(entry.at).timestamp() for entry in book)
     times = list(accumulate(stamps, max))  # a settlement has the time of its charge
     first, last = min(times), max(times)
@@ -146,4 +160,5 @@ def _over_time(outline: "Outline") -> dict[str, str]:
         return f"M0 {height(values[0])}{''.join(point for point, _ in groupby(points))}H{_WIDE}"
 
     gone = [entry.spent + entry.reserved for entry in book]
-    return {"total": steps([entry.total for entry in book]), "gone": steps(gone)}
+    days = {"first": book[0].at[:10], "last": book[-1].at[:10]}
+    return {"total": steps([entry.total for entry in book]), "gone": steps(gone), **days}

@@ -22,20 +22,23 @@ FACTS = {
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "table": (
         {"table": "postgresql://host/shop?schema=public&table=log"},
-        r"is for the table 'postgresql://.*=sales'.*asks with .*=log'.*`dpgap ledger bind`",
+        r"is for the table 'postgresql://.*=sales'.*has the table .*=log'.*`dpgap ledger bind`",
     ),
-    "unit": ({"unit": "row"}, "is for the unit 'customer', and this asks with 'row': use the"),
+    "unit": (
+        {"unit": "row"},
+        "is for the unit 'customer', and this release has the unit 'row': use",
+    ),
     "neighbours": (
         {"neighbours": "replace"},
-        "is for the neighbours 'add-or-remove', and this asks with 'replace'",
+        "is for the neighbours 'add-or-remove', and this release has the neighbours 'replace'",
     ),
     "a column more": (
         {"columns": [*FACTS["columns"], ["price", "float"]]},
-        r"states nothing more, and this asks a table with price \(float\) instead",
+        r"Only in that table: none\. Only in the table of this release: price \(float\)\. So use",
     ),
     "another type": (
         {"columns": [["product", "text"], ["customer", "text"]]},
-        r"states customer \(integer\), and this asks a table with customer \(text\)",
+        r"that table: customer \(integer\)\. Only in the table of this release: customer \(text\)",
     ),
     "not private": ({"private": False}, "would not be private.* state a public domain"),
 }
@@ -61,9 +64,9 @@ def _ask(account: LedgerAccount, **facts: Any) -> None:
 def test_a_column_that_does_not_state_its_type_contradicts_none(account: LedgerAccount) -> None:
     _ask(account, columns=[["product", "any"], ["customer", "any"]])
     _ask(account, columns=[["product", "any"], ["customer", "integer"]])
-    with pytest.raises(RefusedRequest, match=r"asks a table with price \(any\) instead"):
+    with pytest.raises(RefusedRequest, match=r"Only in the table of this release: price \(any\)"):
         _ask(account, columns=[["product", "any"], ["customer", "any"], ["price", "any"]])
-    with pytest.raises(RefusedRequest, match=r"states product \(text\), and this asks"):
+    with pytest.raises(RefusedRequest, match=r"in that table: product \(text\)"):
         _ask(account, columns=[["customer", "any"]])
 
 
@@ -188,7 +191,7 @@ def test_a_second_budget_for_the_same_table_and_unit_is_refused_unless_it_is_mea
     ):
         ledger.create("survey", 1, table=table, unit=unit)
     with pytest.raises(
-        ValueError, match=r"beside must name .* same table and unit: 'sales'; it is"
+        ValueError, match=r"beside must name .* same table and unit, not 'clinic': there is 'sales'"
     ):
         ledger.create("survey", 1, table=table, unit=unit, beside="clinic")
     assert ledger.datasets() == ["sales"]
@@ -213,7 +216,7 @@ def test_budgets_for_other_tables_or_units_and_for_frames_stand_alone(
     facts = {"table": FACTS["table"], "unit": "customer"} | OTHERS[other]
     account.ledger.create("survey", 1, **facts)
     assert account.ledger.beside("survey") == []
-    with pytest.raises(ValueError, match="same table and unit, and there is none; it is 'sales'"):
+    with pytest.raises(ValueError, match="same table and unit, not 'sales': there is none"):
         account.ledger.create("another", 1, table="elsewhere", beside="sales")
 
 

@@ -1,0 +1,396 @@
+"""Budgets that renew: once a period, by the database's clock, whoever charges first."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+
+import pytest
+import spenders
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpgap.budget.account import Amount, BudgetExhausted
+from dpgap.budget.entries import (
+    NEVER,
+    NEW_PERIOD,
+    Author,
+    Balance,
+    Entry,
+    Renewal,
+    UnreadableEntry,
+    canonical,
+    flaws,
+    new_period,
+    opening,
+    read_entry,
+    renewing,
+    reserving,
+    settling,
+)
+from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerError
+from dpgap.budget.steward import Steward
+from dpgap.budget.store import Rows
+
+HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
+Clock = Callable[[str], None]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Set the database's clock to noon of a day."""
+
+    def turn(day: str) -> None:
+        monkeypatch.setattr(Rows, "now", lambda _: f"{day}T12:00:00.000000+00:00")
+
+    turn("2026-11-18")  # a Wednesday
+    return turn
+
+
+@pytest.fixture
+def account(url: str) -> LedgerAccount:
+    return Ledger(url).create("sales", 1)
+
+
+@pytest.fixture
+def steward(account: LedgerAccount, clock: Clock) -> Steward:
+    return account.ledger.steward("sales")
+
+
+def _kinds(account: LedgerAccount) -> list[str]:
+    return [entry.kind for entry in account.ledger.entries("sales")]
+
+
+def test_the_first_charge_of_a_week_renews_the_budget_once_and_what_was_left_lapses(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1, reason="a report a week")
+    account.reserve(QUARTER, "in the first week").settle(QUARTER)
+    clock("2026-11-22")
+    assert account.remaining == Fraction(3, 4)
+    clock("2026-11-23")
+    assert (account.remaining, account.total) == (1, Fraction(5, 4))
+    assert NEW_PERIOD not in _kinds(account), "only a charge renews"
+    account.reserve(HALF, "the first charge")
+    account.reserve(QUARTER, "the second")
+    assert _kinds(account)[4:] == [NEW_PERIOD, "reserve", "reserve"]
+    begun = account.ledger.entries("sales")[4]
+    assert begun.at == "2026-11-23T12:00:00.000000+00:00", "the time is the database's"
+    assert (begun.charge, begun.person) == (Amount(Fraction(1)), "")
+    assert (account.remaining, account.total) == (QUARTER, Fraction(5, 4))
+    with pytest.raises(BudgetExhausted, match=r"requested 1\. The next week begins on 2026-11-30"):
+        account.reserve(Fraction(1), "more than the week has")
+    assert account.ledger.verify() == []
+
+
+def test_what_was_left_is_kept_if_it_is_to_carry_and_a_week_without_a_charge_adds_nothing(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=HALF, carry=True)
+    reservation = account.reserve(Fraction(1), "under way")
+    clock("2026-12-09")  # three weeks later
+    account.reserve(QUARTER, "the first charge since")
+    assert account.remaining == QUARTER
+    reservation.settle(HALF)
+    assert account.remaining == Fraction(3, 4), "what comes back is kept, too"
+    assert account.ledger.verify() == []
+
+
+def test_what_an_older_period_gives_back_lapses(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    old = account.of("ann").reserve(Fraction(3, 4), "over the week's end")
+    clock("2026-11-24")
+    new = account.of("ann").reserve(HALF, "of the new week")
+    assert account.remaining == HALF
+    old.settle(QUARTER)
+    assert account.remaining == HALF, "it lapsed with the week that it was reserved in"
+    assert account.ledger.people("sales")[0].person_spent == Amount(Fraction(3, 4))
+    new.settle(QUARTER)
+    assert account.remaining == Fraction(3, 4)
+    assert (account.spent, account.reserved) == (HALF, 0)
+    assert account.ledger.verify() == []
+
+
+def test_what_lapsed_does_not_come_back_when_renewal_stops(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    old = account.reserve(Fraction(3, 4), "over the week's end")
+    clock("2026-11-24")
+    account.reserve(HALF, "of the new week")
+    assert str(steward.renew(every=NEVER, reason="enough").period) == NEVER
+    old.settle(QUARTER)
+    clock("2026-12-24")
+    assert account.remaining == HALF
+    with pytest.raises(ValueError, match="is not renewed now"):
+        steward.renew(every=NEVER)
+    assert account.ledger.verify() == []
+
+
+def test_a_clock_that_goes_back_renews_nothing(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="day", epsilon=1)
+    for day in ("2026-11-19", "2026-11-18", "2026-10-01", "2026-11-19"):
+        clock(day)
+        account.reserve(QUARTER, "a charge")
+        assert _kinds(account).count(NEW_PERIOD) == 1
+    assert account.remaining == 0
+    clock("2026-11-01")
+    steward.renew(every="week", epsilon=1)
+    clock("2026-11-19")
+    with pytest.raises(BudgetExhausted):
+        account.reserve(QUARTER, "a new rhythm, set by a clock that went back, renews no sooner")
+
+
+def test_a_raised_total_does_not_lapse_with_the_week_before(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    account.reserve(Fraction(1), "all of it").settle(Fraction(1))
+    clock("2026-11-23")
+    assert steward.raise_to(3, reason="twice as much this week").remaining == 2
+    account.reserve(Fraction(2), "all of this week")
+    clock("2026-11-30")
+    assert account.remaining == 1
+    assert account.ledger.verify() == []
+
+
+def test_a_total_that_lapsed_altogether_breaks_nothing(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    old = account.reserve(HALF, "over the week's end")
+    clock("2026-11-24")
+    steward.lower_to(HALF, reason="nothing more this week")
+    old.settle(Fraction(0))
+    assert (account.total, account.remaining) == (0, 0)
+    steward.allow("ann", HALF)
+    clock("2026-12-01")
+    assert account.of("ann").remaining == HALF
+    assert account.ledger.verify() == []
+
+
+def test_delta_and_allowances_are_not_renewed_and_a_closed_budget_is_not(
+    url: str, clock: Clock
+) -> None:
+    account = Ledger(url).create("sales", 1, delta="1e-6")
+    steward = account.ledger.steward("sales")
+    steward.renew(every="month", epsilon=1)
+    steward.allow("ann", HALF)
+    account.of("ann").reserve(HALF, "all that she may")
+    clock("2026-12-01")
+    assert account.of("bob").left == Amount(Fraction(1), Fraction(1, 10**6))
+    with pytest.raises(BudgetExhausted, match="'ann' may spend"):
+        account.of("ann").reserve(QUARTER, "more")
+    steward.close(reason="it is over")
+    assert account.left == Amount(Fraction(0))
+    with pytest.raises(ValueError, match="is closed: it is not renewed"):
+        steward.renew(every="week", epsilon=1)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"every": "year", "epsilon": 1}, "every must be one of 'day', 'week', 'month' or 'never'"),
+        ({"every": "week"}, "epsilon must be more than 0"),
+        ({"every": "week", "epsilon": -1}, "epsilon must be more than 0"),
+        ({"every": NEVER, "epsilon": 1}, "is left out if every is 'never'"),
+    ],
+)
+def test_what_cannot_be_renewed_is_refused(
+    steward: Steward, said: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        steward.renew(**said)  # type: ignore[arg-type]
+    assert len(steward.ledger.entries("sales")) == 1
+
+
+def test_the_clock_is_that_of_the_database_in_utc(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create("sales", 1)
+    with ledger._store.reading() as rows:
+        told = rows.now()
+    moment = datetime.fromisoformat(told)
+    assert moment.isoformat(timespec="microseconds") == told
+    assert abs(moment - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_processes_at_the_start_of_a_period_renew_once(
+    url: str, account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    clock("2020-01-01")  # the processes have the real clock
+    steward.renew(every="month", epsilon=1)
+    with spenders.fresh_processes().Pool(2) as pool:
+        released = pool.starmap(spenders.spend, [(url, 6, Fraction(1, 8))] * 2)
+    assert _kinds(account).count(NEW_PERIOD) == 1
+    assert sum(map(len, released)) == 8, "one ε for all of them"
+    assert account.ledger.entries("sales")[-1].remaining == 0
+    assert flaws(account.ledger.entries("sales")) == []
+
+
+def test_a_period_begins_once_by_the_database_s_own_index(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    clock("2026-11-25")
+    account.reserve(QUARTER, "the first charge")
+    begun, last = account.ledger.entries("sales")[-2:]
+    again = replace(begun, number=last.number + 1, previous=last.hash).sealed()
+    with (
+        pytest.raises(LedgerError, match="a period begun once"),
+        account.ledger._store.writing("sales") as rows,
+    ):
+        rows.append(again)
+    assert account.ledger.verify() == []
+
+
+def _renewed_book() -> list[Entry]:
+    """A book that is opened, renewed weekly, charged, and begins a new week."""
+    author = Author("ann@lab", "2026-11-18T12:00:00.000000+00:00")
+    book = [opening("sales", Amount(Fraction(1)), author)]
+    book.append(renewing(Balance(book[-1], None), "week", HALF, False, author))
+    book.append(reserving(Balance(book[-1], None), Amount(QUARTER), "top 1", author))
+    later = author._replace(at="2026-11-25T12:00:00.000000+00:00")
+    begun = new_period(book[-1], later)
+    assert begun is not None
+    return [*book, begun]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"granted": Amount(Fraction(2))},
+        {"charge": Amount(Fraction(1))},
+        {"key": "period\t2026-11-24"},
+        {"key": None},
+        {"period": Renewal("week", Fraction(1), False, "2026-11-23", 3)},
+        {"period": Renewal("week", HALF, True, "2026-11-23", 3)},
+        {"period": Renewal("week", HALF, False, "2026-11-16", 3)},
+        {"period": Renewal("week", HALF, False, "2026-11-23", None)},
+        {"at": "2026-11-18T12:00:00.000000+00:00"},
+        {"at": "2026-12-01T12:00:00.000000+00:00"},
+        {"kind": "raise"},
+    ],
+)
+def test_a_forged_renewal_does_not_add_up(forged: dict[str, object]) -> None:
+    book = _renewed_book()
+    assert flaws(book) == []
+    book[-1] = replace(book[-1], **forged).sealed()  # type: ignore[arg-type]
+    assert flaws(book) == ["entry 3 does not add up"]
+
+
+def test_a_period_that_begins_twice_does_not_add_up() -> None:
+    book = _renewed_book()
+    book.append(replace(book[-1], number=4, previous=book[-1].hash).sealed())
+    assert flaws(book) == ["entry 4 does not add up"]
+
+
+def test_a_period_that_has_not_begun_is_a_flaw(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    steward.renew(every="week", epsilon=1)
+    clock("2027-01-06")
+    account.reserve(QUARTER, "in a week that is yet to come")
+    clock("2026-11-25")
+    assert account.ledger.verify() == [
+        (
+            "sales: the newest period began on 2027-01-04, which is still to come by the "
+            "database's clock"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"every": "year"}, "later dpgap, which knows another period"),
+        ({"more": 1}, "later dpgap, which knows another period"),
+        ({"carry": 1}, "was edited"),
+        ({"lapsed": "3"}, "was edited"),
+        ({"epsilon": "2/4"}, "was edited"),
+        ({"since": "20261123"}, "was edited"),
+    ],
+)
+def test_a_renewal_is_read_as_it_is_written_and_nothing_else_is(
+    change: dict[str, object], words: str
+) -> None:
+    entry = _renewed_book()[-1]
+    assert entry.period is not None
+    assert read_entry(3, entry.body(), entry.hash) == entry
+    said = entry.period.exact()
+    stated = canonical(said)
+    assert stated in entry.body()
+    with pytest.raises(UnreadableEntry, match=words):
+        read_entry(3, entry.body().replace(stated, canonical(said | change)))
+
+
+def test_a_request_cannot_take_the_key_of_a_period(
+    account: LedgerAccount, steward: Steward, clock: Clock
+) -> None:
+    with pytest.raises(ValueError, match="key must be 1 to 200 printable characters"):
+        account.of(key="period\t2026-11-23")
+
+
+@pytest.mark.parametrize(
+    ("every", "day", "start", "then"),
+    [
+        ("day", "2026-12-31", "2026-12-31", "2027-01-01"),
+        ("week", "2026-12-31", "2026-12-28", "2027-01-04"),
+        ("week", "2027-01-03", "2026-12-28", "2027-01-04"),
+        ("month", "2028-02-29", "2028-02-01", "2028-03-01"),
+        ("month", "2026-12-31", "2026-12-01", "2027-01-01"),
+        ("month", "2027-01-30", "2027-01-01", "2027-02-01"),
+    ],
+)
+def test_periods_begin_and_end_in_utc(every: str, day: str, start: str, then: str) -> None:
+    renewal = Renewal(every, HALF, False, day, None)
+    assert (renewal.start(day), renewal.next) == (start, then)
+
+
+@given(
+    carry=st.booleans(),
+    steps=st.lists(
+        st.tuples(st.integers(-3, 5), st.integers(0, 8), st.integers(0, 8)), max_size=30
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_book_agrees_with_a_simple_model(carry: bool, steps: list[tuple[int, int, int]]) -> None:
+    """Each step moves the clock, asks for some eighths, and settles the oldest for some."""
+    day = date(2026, 11, 18)
+    author = Author("ann@lab", day.isoformat())
+    book = [opening("sales", Amount(Fraction(1)), author)]
+    book.append(renewing(Balance(book[-1], None), "week", Fraction(1), carry, author))
+    left, week, waiting = Fraction(1), day.isocalendar()[:2], []
+    charged = {week: Fraction(0)}
+    for days, asked, back in steps:
+        day += timedelta(days)
+        author = author._replace(at=day.isoformat())
+        now = new_period(book[-1], author)
+        begun, ask = day.isocalendar()[:2], Fraction(asked, 8)
+        renewed = max(begun, week) != week
+        rest = (left if carry or not renewed else Fraction(0)) + renewed
+        try:
+            entry = reserving(Balance(now or book[-1], None), Amount(ask), "top 1", author)
+        except BudgetExhausted:
+            assert ask > rest
+        else:
+            assert ask <= rest
+            book += [entry] if now is None else [now, entry]
+            left, week = rest - ask, max(begun, week)
+            charged[week] = charged.get(week, Fraction(0)) + ask
+            waiting.append((entry, week))
+        if waiting:
+            entry, of_week = waiting.pop(0)
+            spent = min(Fraction(back, 8), entry.epsilon)
+            book.append(settling(Balance(book[-1], None), entry, Amount(spent), author))
+            left += entry.epsilon - spent if carry or of_week == week else 0
+            charged[of_week] -= entry.epsilon - spent
+        assert book[-1].remaining == left
+        assert book[-1].spent + book[-1].reserved == sum(charged.values())
+    assert carry or all(each <= 1 for each in charged.values())
+    assert sum(charged.values()) <= len(charged)
+    assert flaws(book) == []
+    assert [read_entry(3, entry.body(), entry.hash) for entry in book] == book
