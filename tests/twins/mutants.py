@@ -383,6 +383,7 @@ _LOWER = _texts_as(lambda items: np.array([item.lower() for item in items], dtyp
 parallel = _read_by(_PARALLEL)
 """CSV files read in several parts, each of which guesses where a row begins."""
 
+
 def _strict_codecs() -> AbstractContextManager[Any]:
     """An encoding of which one byte refuses the file."""
     strict = {name: (codec, "strict") for name, (codec, _) in sources._CODECS.items()}
