@@ -71,7 +71,7 @@ def test_csv_files_without_a_header_or_with_broken_rows_are_refused(
         _counts(path, ["fig"])
 
 
-def test_columns_are_told_where_a_file_states_them(tmp_path: Path) -> None:
+def test_columns_are_told_where_it_is_known_that_they_are_names(tmp_path: Path) -> None:
     names = ["owned\x1b[2J", "long" * 99, *(f"column {place}" for place in range(23))]
     table = pandas.DataFrame({name: ["x"] for name in names})
     said = []
@@ -85,15 +85,18 @@ def test_columns_are_told_where_a_file_states_them(tmp_path: Path) -> None:
     )
     assert said[0].endswith("column 16, column 17 and 5 more")
     assert len(said[0]) < 400
-    assert said[1] == said[0]
+    assert said[1] == "there is no column 'what' in the table; look up what its columns are called"
+    table.assign(who="x").to_csv(tmp_path / "sold.csv", index=False)
+    with pytest.raises(ValueError, match=r"; it has owned\\x1b\[2J, longlong"):
+        _counts(tmp_path / "sold.csv", ["fig"])
 
 
-@pytest.mark.parametrize("row", ["ann,7", "ann@b.ch,fig", "2024-01-31,fig"])
+@pytest.mark.parametrize("row", ["ann,7", "ann,fig", "2024-01-31,ann"])
 def test_what_may_be_the_row_of_somebody_is_not_told_as_columns(tmp_path: Path, row: str) -> None:
     path = tmp_path / "sold.csv"
     path.write_text(f"{row}\nbob,3\n")
     for table in (path, pandas.read_csv(path)):
-        with pytest.raises(ValueError, match="does its first line say what its col") as refusal:
+        with pytest.raises(ValueError, match="look up what its columns are called") as refusal:
             _counts(table, ["fig"])
         assert "ann" not in str(refusal.value)
 

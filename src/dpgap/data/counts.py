@@ -202,7 +202,8 @@ def open_rows(
     columns = list(quietly(frame.collect_schema, UNREADABLE))
     if source.unit == "row" and "row" in {*columns, *dict(source.columns or ())}:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
-    require_columns(columns, *roles.values(), *filtered)
+    is_in_database = source.address is not None and source.database is None
+    require_columns(columns, *roles.values(), *filtered, is_stated=is_in_database)
     engine = engine_of(frame)
     if engine is not None and source.database is None:  # files have no collations
         engine.require_faithful()

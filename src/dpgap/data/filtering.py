@@ -102,7 +102,8 @@ def _families(frame: Frame, filter: Filter) -> dict[str, str]:
     for comparison in comparisons_of(filter.clause):
         name = comparison.column
         if name not in schema:
-            raise filter.error_at(comparison, no_column(name, list(schema)))
+            is_known = not schema.keys().isdisjoint(filter.columns)
+            raise filter.error_at(comparison, no_column(name, list(schema), is_known=is_known))
         families[name] = ANY if name in untold else _family(schema[name])
         if schema[name] == nw.Decimal(38, 0) and _database(frame) == "duckdb":
             families[name] = "huge"

@@ -76,7 +76,6 @@ _ROLES = {
     "item": "the column to count",
 }
 _MOST_NAMES, _MOST_LETTERS = 20, 60
-_IN_A_ROW = re.compile(r"[\W\d_]*|.*@.*", re.DOTALL)
 _NO_TABLE = "table must name a table in its address: postgresql://user@host/database?table=sales"
 _NOT_THERE = "there is no such table in the database: see to table= and schema= in its address"
 _UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
@@ -142,29 +141,31 @@ def require_given(unit: str | None, item: str | None) -> tuple[str, str]:
     raise TypeError(f"{' and '.join(missing)} must be given: {what}")
 
 
-def require_columns(columns: Sequence[str], *names: str) -> None:
-    """Refuse names that are not columns."""
+def require_columns(columns: Sequence[str], *names: str, is_stated: bool = False) -> None:
+    """Refuse names that are not columns; `is_stated` says that a schema states them."""
+    is_known = is_stated or not {*names}.isdisjoint(columns)
     for name in names:
         if name not in columns:
-            raise ValueError(no_column(name, columns))
+            raise ValueError(no_column(name, columns, is_known=is_known))
 
 
-def no_column(name: str, columns: Sequence[str]) -> str:
+def no_column(name: str, columns: Sequence[str], *, is_known: bool) -> str:
     """Says that there is no such column, which are near to it, and which there are.
 
-    If one of them has no letter, or an @, they may be somebody's row, of a text file without a
-    header: then none is shown.
+    The columns of a text file without a header, and of a frame that was read from it, are
+    somebody's row. So they are told only if it is known that they are names: if a schema states
+    them, if another name that was asked for is among them, or if one is near to this name.
 
-    >>> no_column("drugs", ["age", "drug"])
+    >>> no_column("drugs", ["age", "drug"], is_known=False)
     "there is no column 'drugs' in the table (did you mean drug?); it has age, drug"
-    >>> no_column("drugs", ["7", "drug"])
-    "there is no column 'drugs' in the table; does its first line say what its columns are called?"
+    >>> no_column("patient", ["7", "aspirin"], is_known=False)
+    "there is no column 'patient' in the table; look up what its columns are called"
     """
-    said = f"there is no column {name!r} in the table"
-    if any(_IN_A_ROW.fullmatch(each) for each in columns):
-        return f"{said}; does its first line say what its columns are called?"
     small = {each.lower(): each for each in reversed(columns)}
     near = [small[each] for each in difflib.get_close_matches(name.lower(), small)]
+    said = f"there is no column {name!r} in the table"
+    if not (is_known or near):
+        return f"{said}; look up what its columns are called"
     more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
     meant, known = (
         ", ".join(printable(each[:_MOST_LETTERS]) for each in some)
@@ -491,7 +492,7 @@ def _table(
         # A folder called "customer=5" is no column.
         reader = f"read_parquet({_literal(path)}, hive_partitioning = false)"
     table = quietly(lambda: database.sql(f"SELECT * FROM {reader}"), refusal)
-    require_columns(table.columns, *names.values())
+    require_columns(table.columns, *names.values(), is_stated=True)
     called = (f"{field.format(quoted(name))} AS {quoted(alias)}" for alias, name in names.items())
     columns = columns_of(nw.from_native(table))
     return table.select(", ".join(called)) if names else table, columns
