@@ -9,10 +9,9 @@ import pytest
 from dpgap.exact.laws import LaplaceNoise
 from dpgap.proof import Violation, prove
 from dpgap.proof.audit import frequency
-from dpgap.proof.auditing.winners import integrate
 from dpgap.proof.mutants.adaptive import TwoBranches
 from dpgap.proof.mutants.catalogue import catalogue, mutants
-from dpgap.proof.mutants.entry import ACCEPT, audit_mutant
+from dpgap.proof.mutants.entry import ACCEPT, audit_mutant, integrate
 from dpgap.proof.mutants.measuring import hull_releases_zero
 from dpgap.proof.mutants.noisy_max import Max
 from dpgap.proof.mutants.sparse_vectors import IndicesOnly

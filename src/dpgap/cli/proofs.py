@@ -250,9 +250,9 @@ def prove(claimed: Claimed, name: Name = None, as_json: AsJSON = False, smt: SMT
 
 @with_options()
 def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
-    """Bound the ε of everything from below by samples, and compare releases with their law.
+    """Search for what refutes the ε of anything that dpgap ships, and catch the mutants.
 
-    Or that of your own: `dpgap audit package.module:function --epsilon 1`.
+    Or audit your own in the same way: `dpgap audit package.module:function --epsilon 1`.
     """
     from dpgap.proof.auditing.finding import require_scipy
 
@@ -432,13 +432,13 @@ def _audit_verdict(row: Row) -> str:
 def _audit_columns(rows: Sequence[Row]) -> list[Column]:
     verdicts = [_coloured(_audit_verdict(row), _is_audited_well(row)) for row in rows]
     least = ["∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3g}" for row in rows]
-    fit = ["" if row["p_value"] is None else f"{row['p_value']:.2g}" for row in rows]
+    chances = ["" if row["p_value"] is None else f"{row['p_value']:.2g}" for row in rows]
     what = [f"{row['name']}: {row['variant']}; {row['source']}" for row in rows]
     return [
         Column("what", what, wraps=True),
         Column("samples", [f"{row['samples']:,}" if row["samples"] else "" for row in rows]),
         Column("claimed", [f"{row['bounds']} = {row['claimed']:.3g}" for row in rows]),
         Column("is at least", least),
-        Column("fit: p", fit),
+        Column("p", chances),
         Column("verdict", verdicts),
     ]

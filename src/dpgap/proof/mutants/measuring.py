@@ -1,12 +1,11 @@
 """Measurements gone wrong: too little noise, or noise for other neighbours."""
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
 from dpgap.exact.laws import LaplaceNoise, Scalar
 from dpgap.mechanisms.measuring import CountHull, Laplace
-from dpgap.proof.auditing.finding import MOST
-from dpgap.proof.auditing.measured import chances_of_pairs
 from dpgap.proof.mutants.entry import CatalogueEntry, Event
 
 
@@ -53,4 +52,6 @@ def _is_zero(values: Sequence[Scalar]) -> bool:
 
 def hull_releases_zero(answers: Sequence[int]) -> float:
     """The chance that two values are released as exactly 0, on whole steps with scale 1."""
-    return float(chances_of_pairs(CountHull(1, monotonic=True), answers)[MOST, MOST])
+    steps = range(-60, 61)
+    chances = {(x, y): math.exp(min(x, y, 0) - max(x, y, 0)) for x in steps for y in steps}
+    return chances[answers[0], answers[1]] / sum(chances.values())

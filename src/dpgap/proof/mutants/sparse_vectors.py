@@ -7,8 +7,15 @@ from typing import Any, ClassVar
 
 from dpgap.exact.laws import ExponentialNoise, Law, Noise, Scalar
 from dpgap.mechanisms.sparse_vector import SparseVector
-from dpgap.proof.auditing.winners import integrate
-from dpgap.proof.mutants.entry import Answers, CatalogueEntry, Event, Shifts, laplace, repeat
+from dpgap.proof.mutants.entry import (
+    Answers,
+    CatalogueEntry,
+    Event,
+    Shifts,
+    integrate,
+    laplace,
+    repeat,
+)
 
 Happens = Callable[[Iterable[Any]], bool]
 Outcome = tuple[int, Scalar]
