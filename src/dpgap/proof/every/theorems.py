@@ -84,13 +84,13 @@ def theorems_of(
 
     `share` is the part of its ε that is claimed, and without `losers` all answers win.
     """
-    if isinstance(mechanism, SparseVector):
+    if type(mechanism) in (SparseVector, AdaptiveSparseVector):
         return partial(prove_known_stream, mechanism, neighbours)
     if isinstance(mechanism, Measurement):
         return partial(prove_measurement, partial(altered, mechanism), neighbours)
     if hasattr(mechanism, "align_step"):
         return partial(prove_steps, mechanism, neighbours, ties=True)
-    if isinstance(mechanism, NoisyTopK) or getattr(mechanism, "only_indices", False):
+    if type(mechanism) is NoisyTopK or getattr(mechanism, "only_indices", False):
         return partial(prove_known_ranking, mechanism, neighbours, ties, share, losers)
     return None
 
