@@ -192,6 +192,15 @@ class Scaled(Sum):
         super().__init__(scale)
 
 
+class Fails(Sum):
+    def run(self, answers, noise):
+        return 1 / 0
+
+
+def any_scale(unknown):
+    return Sum()
+
+
 def half_the_noise():
     return Sum(Fraction(1, 2))
 
@@ -252,6 +261,7 @@ def test_a_method_is_audited_on_what_its_mechanism_says(of_others):
     [
         ("Sum", 0, "Sum: PROVED, n = 2\n"),
         ("half_the_noise", 1, "half_the_noise: REFUTED, n = 2\n"),
+        ("any_scale", 0, "any_scale: PROVED, n = 2\n"),
         ("Above", 0, "Above: PROVED, every n\n"),
     ],
 )
@@ -269,6 +279,10 @@ def test_mechanisms_of_others_are_proved_or_refuted(of_others, name, code, endin
         ("audit", "{mine}:refuses", 2, "the function took none of the answers that were tried"),
         ("audit", "{mine}:number", 2, "{mine}:number is not callable: it is of type int"),
         ("prove", "{mine}:Scaled", 2, "{mine}:Scaled needs arguments"),
+        ("prove", "{mine}:leaks", 2, "{mine}:leaks is not a mechanism: name a class or a value"),
+        ("prove", "{mine}:number", 2, "{mine}:number is not a mechanism: name a class"),
+        ("prove", "{mine}:counts", 2, "{mine}:counts is not a mechanism: name a class"),
+        ("prove", "{mine}:Fails", 2, "run failed: ZeroDivisionError"),
         ("prove", "broken_{mine}:f", 1, "broken_{mine} cannot be imported: ZeroDivisionError"),
         ("audit", "NoisyMax", 2, "--epsilon is for what is named as package.module:name"),
     ],

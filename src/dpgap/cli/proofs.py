@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
+from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -89,18 +90,38 @@ def is_address(name: str | None, options: NamedTuple) -> bool:
 
 def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
     """Prove or refute the mechanism at an address."""
-    from dpgap.proof import Stepwise, prove, prove_every
+    from dpgap.proof import BadProgram, Stepwise, prove, prove_every
 
     mechanism = _made(address)
+    _require_mechanism(address, mechanism)
     with _progress("Proving", None, as_json):
-        if isinstance(mechanism, Stepwise):
-            proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
-        else:
-            proof = prove(mechanism, **claimed._asdict())
-            many = f"n = {claimed.n}"
+        try:
+            if isinstance(mechanism, Stepwise):
+                proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
+            else:
+                proof = prove(mechanism, **claimed._asdict())
+                many = f"n = {claimed.n}"
+        except (BadProgram, TypeError, ValueError) as error:  # nothing was proved
+            raise UsageError(str(error)) from None
     summary = {"address": address, "n": many, "verdict": proof.verdict, "reason": proof.reason}
     typer.echo(json.dumps(summary) if as_json else f"{proof}\n{address}: {proof.verdict}, {many}")
     raise typer.Exit(int(proof.verdict == "REFUTED"))
+
+
+def _require_mechanism(address: str, thing: Any) -> None:
+    """Refuse what cannot be proved; a function may make a mechanism from unknown parameters."""
+    made = thing
+    if callable(thing) and not hasattr(thing, "run"):
+        try:
+            made = thing(lambda name: Fraction(1))
+        except Exception:
+            made = None
+    if not all(callable(getattr(made, name, None)) for name in ("run", "align")):
+        raise UsageError(
+            f"{address} is not a mechanism: name a class or a value that has run(answers, noise), "
+            "align(answers, neighbour, noise, output) and epsilon, as in 'dpgap prove "
+            "package.module:MyMechanism -n 3'; for a plain function there is 'dpgap audit'"
+        )
 
 
 def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
