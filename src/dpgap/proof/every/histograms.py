@@ -20,7 +20,7 @@ from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Violation
 from dpgap.proof.every.measurements import is_free_of_noise, released
 from dpgap.proof.every.memory import require_uniform
-from dpgap.proof.every.theorem import Theorem
+from dpgap.proof.every.theorem import Theorem, recording
 
 _MANY = 5
 _REACHES = (1, 2, 3, 5, 8)
@@ -40,9 +40,7 @@ def prove_histogram(made: Make) -> list[Theorem]:
 
 
 def _prove(program: NoisyHistogram) -> Theorem:
-    from dpgap.proof.every.recording import Recording  # z3 takes its time to load
-
-    judge = Recording(None, ties=True)
+    judge = recording(None, ties=True)
     reach, others = judge.unknown("reach"), judge.unknown("others_size")
     answers = [judge.unknown(f"q{i}") for i in range(2)]
     moves = [judge.between(f"d{i}", -1, 1) for i in range(2)]
@@ -64,8 +62,7 @@ def _prove(program: NoisyHistogram) -> Theorem:
         over = Violation("cost", "all draws together cost more than the reach")
         judge.require_at_most(found.draws.laws, found.shifts, reach - others, over)
 
-    judge.explore(on_path)
-    return judge.theorem(f"{type(program).__name__}, any reach, two answers of any number")
+    return judge.proved(f"{type(program).__name__}, any reach, two answers of any number", on_path)
 
 
 def _require_own_draws(found: Trial, program: NoisyHistogram) -> None:
