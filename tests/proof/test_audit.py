@@ -37,17 +37,6 @@ def test_a_release_is_audited_as_others_are(factor, caught):
     assert (found.claimed, found.caught) == (1, caught)
 
 
-def test_a_release_that_raises_is_caught():
-    def raises(answers):
-        if sum(answers) > 2:
-            raise RuntimeError("never in a release")
-        return 0
-
-    found = audit_shipped(Audited("made up", "", DOCUMENT, raises, {"epsilon": 1}), 2_000)
-    assert found.p_value == 0
-    assert found.caught
-
-
 @pytest.mark.parametrize(("lower", "rejected"), [(0, False), (2, True)])
 def test_a_line_that_is_too_low_for_its_delta_is_found_untold(lower, rejected):
     line = HybridTopK.line_for(1, 1, "0.01", reach=1)

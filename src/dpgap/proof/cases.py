@@ -64,7 +64,8 @@ class Case:
 @lru_cache(maxsize=1)
 def cases() -> tuple[Case, ...]:
     """All there is to prove: for every number of answers, then as a second witness for few."""
-    return (*for_every_n(), *shipped(), *map(_listed, catalogue(ACCEPT)))
+    accepted = (Case(e.name, e.kind, e.variant, e.n, e.k, e.judge) for e in catalogue(ACCEPT))
+    return (*for_every_n(), *shipped(), *accepted)
 
 
 def for_every_n() -> Iterator[Case]:
@@ -120,10 +121,6 @@ def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
     if theorems is not None:
         return partial(judged, theorems, entry.variant, example=lambda: few().counterexample)
     return few if entry.kind == MUTANT else None
-
-
-def _listed(entry: CatalogueEntry) -> Case:
-    return Case(entry.name, entry.kind, entry.variant, entry.n, entry.k, entry.judge)
 
 
 def audits(
@@ -312,10 +309,7 @@ def _streams(
     variant = ", ".join([noise, neighbours, *(f"{key}={value}" for key, value in more.items())])
     made = partial(kind, 0, epsilon=1, monotonic=neighbours != GENERAL, noise=noise, **more)
     for n, k in _sizes(most):
-        family = partial(any_sparse_vector, lru_cache(16)(partial(_with_share, made, k)))
+        with_share = lru_cache(16)(lambda share, k=k: made(k=k, threshold_share=share))
+        family = partial(any_sparse_vector, with_share)
         judge = partial(prove, family, n, neighbours=neighbours, ties=True)
         yield Case(kind.__name__, SHIPPED, variant, n, k, judge)
-
-
-def _with_share(made: Callable[..., SparseVector], k: int, share: Fraction) -> SparseVector:
-    return made(k=k, threshold_share=share)

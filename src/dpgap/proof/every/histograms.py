@@ -15,7 +15,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.proof.checker.alignment import Trial, trial
+from dpgap.proof.checker.alignment import trial
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Violation
 from dpgap.proof.every.measurements import is_free_of_noise, released
@@ -55,7 +55,10 @@ def _prove(program: NoisyHistogram) -> Theorem:
 
     def on_path() -> None:
         found = trial(program, answers, neighbour, judge)
-        _require_own_draws(found, program)
+        if found.draws.laws != [program.law] * 2:
+            raise Violation("draws", "there must be one draw for each answer")
+        if not is_free_of_noise(found):
+            raise Violation("acyclic", "a shift depends on noise")
         for law, shift, size in zip(found.draws.laws, found.shifts, sizes, strict=True):
             far = Violation("cost", "a draw costs more than its answer moved")
             judge.require_at_most([law], [shift], size, far)
@@ -63,13 +66,6 @@ def _prove(program: NoisyHistogram) -> Theorem:
         judge.require_at_most(found.draws.laws, found.shifts, reach - others, over)
 
     return judge.proved(f"{type(program).__name__}, any reach, two answers of any number", on_path)
-
-
-def _require_own_draws(found: Trial, program: NoisyHistogram) -> None:
-    if found.draws.laws != [program.law] * 2:
-        raise Violation("draws", "there must be one draw for each answer")
-    if not is_free_of_noise(found):
-        raise Violation("acyclic", "a shift depends on noise")
 
 
 def _require_scales(made: Make) -> None:

@@ -183,8 +183,10 @@ def _on_path(
     shifts, counted = program.align_step(used, rise + before[0] - after[0], seal(outcome))
     if len(shifts) != len(draws.values):
         raise BadProgram("align_step must return one shift for every draw of its step")
+    asked = any(about for about, _ in forms.questions_of(judge.transcript))
     judge.require(
-        _is_free_of_noise(shifts, rise, judge), Violation("acyclic", "a shift depends on noise")
+        not asked and not any(map(forms.draws_of, (*shifts, rise))),
+        Violation("acyclic", "a shift depends on noise"),
     )
     for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
         out = Violation("support", "a shift takes noise out of its support")
@@ -200,11 +202,6 @@ def _on_path(
     judge.require_zero(counted - then + 0 * used, Violation("output", "align counts other units"))
     if len(again.taken) < len(draws.values):
         judge.require(False, Violation("draws", "the neighbour draws less often"))
-
-
-def _is_free_of_noise(shifts: Sequence[Scalar], rise: Scalar, judge: "Recording") -> bool:
-    asked = any(about for about, _ in forms.questions_of(judge.transcript))
-    return not asked and not any(map(forms.draws_of, (*shifts, rise)))
 
 
 def _require_shared(budget: Budget, rise: Scalar, judge: "Recording") -> None:
@@ -376,13 +373,8 @@ def _facts_of_noise(mechanism: SparseVector) -> dict[str, bool]:
             for way, move in itertools.product(ways, _MOVES)
         ),
         "Δ costs what it does for Δ = 1": all(
-            way.law.cost(delta * move) == _for_one(way.law, delta).cost(move)
+            way.law.cost(delta * move) == way.law.scaled(Fraction(1) / delta).cost(move)
             for way, move in itertools.product(ways, _MOVES)
         ),
         "the threshold's rise costs its share": mechanism.threshold_law.cost(delta) <= share,
     }
-
-
-def _for_one(law: Any, delta: Fraction) -> Any:
-    """The law in units of Δ."""
-    return law.scaled(Fraction(1) / delta)

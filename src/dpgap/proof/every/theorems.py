@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from dpgap.exact.laws import NOISES, REAL_NOISES, Law, Noise, Scalar, law_named
 from dpgap.mechanisms.histogram import NoisyHistogram
@@ -196,19 +196,8 @@ class Stepwise(ABC):
             if not self.live(used):
                 return
 
-    def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: Sequence[Any],
-    ) -> Iterator[Scalar]:
-        """The shifts of one step after another."""
-        yield (rise := self.rise(answers, neighbour))
-        used: Scalar = 0
-        for before, after, outcome in zip(answers, neighbour, output, strict=False):
-            shifts, used = self.align_step(used, rise + before - after, outcome)
-            yield from shifts
+    align: ClassVar[Any] = SparseVector.align
+    """The shifts of one step after another."""
 
 
 def prove_every(mechanism: Any, *, neighbours: str | None = None, ties: bool = False) -> Proof:

@@ -44,7 +44,8 @@ def edited(kind: Any, **changes: Any) -> Any:
             methods,
         )
         methods.pop("annotations")
-    return type(kind.__name__, (kind,), {"__slots__": (), **methods})
+    name = f"Edited{kind.__name__.removeprefix('Edited')}"
+    return type(name, (kind,), {"__slots__": (), **methods})
 
 
 @dataclass(frozen=True, slots=True)
