@@ -17,6 +17,8 @@ import dpgap
 from dpgap.exact import geometric, laws, reals
 from dpgap.exact.reals import Real
 from dpgap.mechanisms import top_k_kernel
+from dpgap.mechanisms.histogram_kernel import Wanted, best_of
+from dpgap.mechanisms.sparse_vector_kernel import sift
 
 MODULES = (reals, laws, geometric, top_k_kernel)
 
@@ -154,3 +156,80 @@ def _ends(law, name, word):
         else:
             floors.append(int(reals.decide(law.real([word], rest), np.floor)))
     return sorted(floors)
+
+
+class _Words(Keyed):
+    """Bits that hand out given words; what floats leave open reads further ones."""
+
+    def __init__(self, *columns):
+        super().__init__("further")
+        self.columns = iter(columns)
+
+    def words(self, *shape):
+        """The next given ones."""
+        return next(self.columns).reshape(shape)
+
+    def distinct(self, most, count):
+        """An order for what ties: any will do."""
+        return np.arange(count)
+
+
+class _Drawn:
+    """Noise that was drawn before."""
+
+    def __init__(self, values):
+        self.values = iter(values)
+
+    def draw(self, law):
+        """The next draw."""
+        return next(self.values)
+
+
+def _floors(law, name, width):
+    """For each word the floor of its draw; None where further bits decide it."""
+    ends = [_ends(law, name, word) for word in range(1 << width)]
+    return [low if low == high else None for low, high in ends]
+
+
+@pytest.mark.parametrize("width", [4, pytest.param(6, marks=pytest.mark.long)])
+@pytest.mark.parametrize("noise", ["exponential", "laplace"])
+def test_a_sparse_vector_says_what_its_program_says_on_all_words(noise, width, monkeypatch):
+    """A threshold and two answers: 2^12 runs, or 2^18 in `make long`."""
+    shorten(monkeypatch, width - (noise == "laplace"))
+    program, answers = dpgap.SparseVector(2, 1, 30, noise=noise).in_steps(), [1, 3]
+    words = _all_words(width, 3)[0]
+    with np.errstate(all="ignore"):
+        bits = _Words(words[:, 0], words[:, 1:])
+        said = sift(program, np.array(answers), len(words), bits)
+    found = zip(said.indices, said.branches, said.gaps, strict=True)
+    of_run = dict(zip(said.runs.tolist(), (tuple(map(int, each)) for each in found), strict=True))
+    laws_of = (program.threshold_law, *[program.ways[0].law] * 2)
+    floors = [_floors(law, noise, width) for law in laws_of]
+    compared = 0
+    for run, row in enumerate(words.tolist()):
+        drawn = [floor[word] for floor, word in zip(floors, row, strict=True)]
+        if None not in drawn:
+            outcomes = enumerate(program.run(answers, _Drawn(drawn)))
+            above = [(at, *outcome) for at, outcome in outcomes if outcome.branch]
+            assert ([of_run[run]] if run in of_run else []) == above
+            compared += 1
+    assert len(words) / 3 < compared < len(words)
+
+
+@pytest.mark.parametrize("width", [3, pytest.param(6, marks=pytest.mark.long)])
+@pytest.mark.parametrize("wanted", [Wanted(1, None), Wanted(2, 2), Wanted(None, 2)])
+def test_a_histogram_says_what_its_program_says_on_all_words(wanted, width, monkeypatch):
+    """Three answers: 2^9 draws, or 2^18 in `make long`; a word is a sign and a size."""
+    shorten(monkeypatch, width - 1)
+    mechanism, answers = dpgap.NoisyHistogram(4), [3, 1, 2]
+    floors, compared = _floors(mechanism.law, "geometric", width), 0
+    words = _all_words(width, 3)[0]
+    for row in words:
+        drawn = [floors[word] for word in row.tolist()]
+        if None not in drawn:
+            noisy = sorted(mechanism.run(answers, _Drawn(drawn)), reverse=True)
+            line = -np.inf if wanted.line is None else wanted.line
+            best = best_of(mechanism.law, np.array(answers), wanted, _Words(row))
+            assert best.values.tolist() == [value for value in noisy if value >= line][: wanted.k]
+            compared += 1
+    assert len(words) / 3 < compared

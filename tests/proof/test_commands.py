@@ -79,10 +79,9 @@ def test_audits_say_that_what_they_do_not_catch_is_not_proved(monkeypatch):
 
 
 def test_both_commands_know_every_mechanism_by_the_same_name():
-    from dpgap.proof.auditing.designs import designs
-    from dpgap.proof.cases import shipped
+    from dpgap.proof.cases import mechanisms, shipped
 
-    assert {design.name for design in designs()} == {case.name for case in shipped()}
+    assert {name for name, _, _ in mechanisms()} == {case.name for case in shipped()}
 
 
 @pytest.mark.parametrize("width", ["40", "60", "80"])
@@ -193,6 +192,15 @@ class Scaled(Sum):
         super().__init__(scale)
 
 
+class Fails(Sum):
+    def run(self, answers, noise):
+        return 1 / 0
+
+
+def any_scale(unknown):
+    return Sum()
+
+
 def half_the_noise():
     return Sum(Fraction(1, 2))
 
@@ -253,6 +261,7 @@ def test_a_method_is_audited_on_what_its_mechanism_says(of_others):
     [
         ("Sum", 0, "Sum: PROVED, n = 2\n"),
         ("half_the_noise", 1, "half_the_noise: REFUTED, n = 2\n"),
+        ("any_scale", 0, "any_scale: PROVED, n = 2\n"),
         ("Above", 0, "Above: PROVED, every n\n"),
     ],
 )
@@ -270,6 +279,10 @@ def test_mechanisms_of_others_are_proved_or_refuted(of_others, name, code, endin
         ("audit", "{mine}:refuses", 2, "the function took none of the answers that were tried"),
         ("audit", "{mine}:number", 2, "{mine}:number is not callable: it is of type int"),
         ("prove", "{mine}:Scaled", 2, "{mine}:Scaled needs arguments"),
+        ("prove", "{mine}:leaks", 2, "{mine}:leaks is not a mechanism: name a class or a value"),
+        ("prove", "{mine}:number", 2, "{mine}:number is not a mechanism: name a class"),
+        ("prove", "{mine}:counts", 2, "{mine}:counts is not a mechanism: name a class"),
+        ("prove", "{mine}:Fails", 2, "run failed: ZeroDivisionError"),
         ("prove", "broken_{mine}:f", 1, "broken_{mine} cannot be imported: ZeroDivisionError"),
         ("audit", "NoisyMax", 2, "--epsilon is for what is named as package.module:name"),
     ],

@@ -15,13 +15,13 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.proof import audit
 from dpgap.proof.auditing.outputs import leaves
-from dpgap.proof.cases import Document, audit_document, documents
+from dpgap.proof.cases import DOCUMENT, Audited, audit_shipped, audited
 from dpgap.releases.document import _KINDS
 from seams import bits_are, quick_in
 
 SAMPLES = 2_000
 """As few as an audit takes."""
-DOCUMENTS = {f"{each.name}, {each.variant}": each for each in documents()}
+DOCUMENTS = {f"{each.name}, {each.variant}": each for each in audited() if each.source == DOCUMENT}
 OFTEN = {"length of a text", "warning", "refusal after the charge", "field that is there or not"}
 """The leaks whose sound twins are tried in every run."""
 IN_WORDS = {
@@ -103,30 +103,30 @@ def test_the_result_says_what_was_tried_and_what_not_rejected_does_not_mean():
 
 
 def test_the_document_of_every_kind_of_release_is_audited():
-    shown = [each.release([9, 8, 7, 5]).to_dict()["kind"] for each in DOCUMENTS.values()]
+    shown = [each.function([9, 8, 7, 5]).to_dict()["kind"] for each in DOCUMENTS.values()]
     assert set(_KINDS) - set(shown) == {"indices"}  # those of the classical ones, for comparison
 
 
 def test_a_shipped_release_that_raises_is_caught():
-    lost = Document("made up", "ties", dividing_by_a_noisy_gap(5), {"reach": 1})
-    assert audit_document(lost, SAMPLES).caught
+    how = {"epsilon": 1, "reach": 1}
+    lost = Audited("made up", "ties", DOCUMENT, dividing_by_a_noisy_gap(5), how)
+    assert audit_shipped(lost, SAMPLES).caught
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_no_document_of_a_release_tells_more_than_its_epsilon(name):
     """At a level of 10⁻⁶, on neighbours that nobody named."""
-    found = audit_document(DOCUMENTS[name], 20_000)
+    found = audit_shipped(DOCUMENTS[name], 20_000)
     assert not found.caught
     assert found.lower_bound <= 1
 
 
 @pytest.mark.long
 def test_the_coin_of_a_table_is_found_in_its_document_on_the_counts_of_the_advisory():
-    (rows,) = (each for each in documents() if (each.name, each.variant) == ("top_k", "rows"))
     pair = [((1_536, 512), (1_537, 512))]
     with coin_as_a_float():
-        found = audit(rows.release, epsilon=1, samples=4_000, neighbours=pair)
+        found = audit(DOCUMENTS["top_k, rows"].function, epsilon=1, samples=4_000, neighbours=pair)
     assert found.rejected
     assert found.in_floats
     assert found.hits_neighbour == 0

@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 
 from dpgap.exact.laws import LaplaceNoise
+from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.proof import Violation, prove
 from dpgap.proof.audit import frequency
-from dpgap.proof.auditing.winners import integrate
-from dpgap.proof.mutants.adaptive import TwoBranches
-from dpgap.proof.mutants.catalogue import catalogue, mutants
-from dpgap.proof.mutants.entry import ACCEPT, audit_mutant
-from dpgap.proof.mutants.measuring import hull_releases_zero
-from dpgap.proof.mutants.noisy_max import Max
-from dpgap.proof.mutants.sparse_vectors import IndicesOnly
+from dpgap.proof.mutants.catalogue import (
+    INDICES_ONLY,
+    catalogue,
+    hull_releases_zero,
+    mutants,
+    stream,
+    top_k,
+    two_branches,
+)
+from dpgap.proof.mutants.entry import ACCEPT, audit_mutant, edited, integrate
 from seams import quick_in
 
 MUTANTS = {mutant.name: mutant for mutant in mutants()}
@@ -137,7 +141,20 @@ def test_sampling_takes_every_path_once():
 
 def test_the_same_mutants_pass_once_mended():
     """The refutations are not for want of trying: at the right scale the same programs pass."""
-    mended = IndicesOnly(FOUR, EIGHT, stop=3)
+    mended = stream(INDICES_ONLY, EIGHT, k=3, threshold_share=Fraction(1, 4))
     assert prove(mended, 3, ties=True).verdict == "PROVED"
-    assert prove(Max(FOUR, k=2), 3).verdict == "PROVED"
-    assert prove(TwoBranches(), 3, ties=True).verdict == "PROVED"
+    assert prove(top_k("None", k=2), 3).verdict == "PROVED"
+    assert prove(two_branches(), 3, ties=True).verdict == "PROVED"
+
+
+@pytest.mark.parametrize("old", ["used <= limits", "used"])
+def test_a_mutant_of_what_no_longer_ships_fails_loudly(old):
+    """The text to be changed is not there, or is there more than once."""
+    with pytest.raises(LookupError, match=r"SparseVector\.live must have 'used"):
+        edited(SparseVector, live=[(old, "False")])
+
+
+def test_a_mutant_is_what_ships_but_for_its_edits():
+    mutant = edited(SparseVector, live=[("used <= limit", "used < limit")])
+    assert (mutant.step, mutant.run) == (SparseVector.step, SparseVector.run)
+    assert (mutant(0, 2, 1).live(1), SparseVector(0, 2, 1).live(1)) == (0, 1)

@@ -21,14 +21,14 @@ from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.proof import audit
 from dpgap.proof.auditing.calling import NOT_ONE, Calls, changes_of_mind, pairs
-from dpgap.proof.auditing.designs import designs
 from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value, upper_chance
 from dpgap.proof.auditing.outputs import Codes, Outputs, leaves, lowest_bit, parts_of
 from dpgap.proof.auditing.searching import IS, Clause
+from dpgap.proof.cases import mechanisms
 from dpgap.proof.mutants.catalogue import mutants
 from seams import bits_are, quick_in
 
-DESIGNS = designs()
+SHIPPED = [mechanism for _, _, mechanism in mechanisms()]
 MUTANTS = {mutant.name: mutant for mutant in mutants()}
 TOO_RARE = {
     "sparse vector releasing the value",
@@ -666,9 +666,9 @@ def test_mutants_that_few_samples_give_away_are_found_untold(name):
         assert audit(function, samples=30_000, **claim).rejected
 
 
-@pytest.mark.parametrize("place", quick_in(range(0, len(DESIGNS), 4), {4, 12, 20}))
+@pytest.mark.parametrize("place", quick_in(range(0, len(SHIPPED), 4), {4, 12, 20}))
 def test_shipped_mechanisms_are_not_rejected(place):
-    function, claim = of_shipped(DESIGNS[place].mechanism)
+    function, claim = of_shipped(SHIPPED[place])
     with bits_are(InsecureSeededBits(place)):
         assert not audit(function, samples=10_000, **claim).rejected
 
@@ -684,9 +684,9 @@ def test_mutants_whose_event_has_a_chance_of_a_thousandth_are_found_untold(name)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", range(0, len(DESIGNS), 3))
+@pytest.mark.parametrize("place", range(0, len(SHIPPED), 3))
 def test_half_the_noise_is_found_untold(place):
-    mechanism = with_scales(DESIGNS[place].mechanism, Fraction(1, 2))
+    mechanism = with_scales(SHIPPED[place], Fraction(1, 2))
     function, claim = of_shipped(mechanism)
     with bits_are(InsecureSeededBits(11)):
         assert audit(function, samples=1_000_000, **claim | {"epsilon": 1}).rejected
@@ -697,7 +697,7 @@ def test_of_a_thousand_audits_of_what_is_private_hardly_any_rejects():
     """At a level of 10⁻³ one is expected, at most; seven would have a chance below 10⁻⁴."""
     rejected = 0
     for seed in range(1_000):
-        function, claim = of_shipped(DESIGNS[seed % len(DESIGNS)].mechanism)
+        function, claim = of_shipped(SHIPPED[seed % len(SHIPPED)])
         with bits_are(InsecureSeededBits(seed)):
             rejected += audit(function, samples=10_000, **claim).rejected
     assert rejected <= 6

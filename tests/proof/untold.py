@@ -22,7 +22,7 @@ def of_mutant(entry):
         return joint_noise(mechanism), claim | {"batch": True}
     if entry.event.bounds == "δ":
         claim |= {"delta": mechanism.delta(1), "monotonic": True, "reach": 1}
-        return Program(_without_absent(mechanism.run), on_grid=True), claim
+        return unknown_items(mechanism.run, on_grid=True), claim
     return Program(mechanism.run, on_grid=entry.event.on_grid), claim
 
 
@@ -43,10 +43,10 @@ def joint_noise(mechanism):
     return many
 
 
-def _without_absent(run):
-    """An item that nobody has is not there: it cannot be released."""
+def unknown_items(run, *, on_grid=False):
+    """A program for unknown items. One that nobody has is not there: it cannot be released."""
 
     def present(answers, noise):
         return run([answer for answer in answers if answer > 0], noise)
 
-    return present
+    return Program(present, on_grid=on_grid)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
+from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -109,18 +110,38 @@ def is_address(name: str | None, options: NamedTuple) -> bool:
 
 def prove_addressed(address: str, claimed: Claimed, as_json: bool) -> None:
     """Prove or refute the mechanism at an address."""
-    from dpgap.proof import Stepwise, prove, prove_every
+    from dpgap.proof import BadProgram, Stepwise, prove, prove_every
 
     mechanism = _made(address)
+    _require_mechanism(address, mechanism)
     with _progress("Proving", None, as_json):
-        if isinstance(mechanism, Stepwise):
-            proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
-        else:
-            proof = prove(mechanism, **claimed._asdict())
-            many = f"n = {claimed.n}"
+        try:
+            if isinstance(mechanism, Stepwise):
+                proof, many = prove_every(mechanism, ties=claimed.ties), "every n"
+            else:
+                proof = prove(mechanism, **claimed._asdict())
+                many = f"n = {claimed.n}"
+        except (BadProgram, TypeError, ValueError) as error:  # nothing was proved
+            raise UsageError(str(error)) from None
     summary = {"address": address, "n": many, "verdict": proof.verdict, "reason": proof.reason}
     typer.echo(json.dumps(summary) if as_json else f"{proof}\n{address}: {proof.verdict}, {many}")
     raise typer.Exit(int(proof.verdict == "REFUTED"))
+
+
+def _require_mechanism(address: str, thing: Any) -> None:
+    """Refuse what cannot be proved; a function may make a mechanism from unknown parameters."""
+    made = thing
+    if callable(thing) and not hasattr(thing, "run"):
+        try:
+            made = thing(lambda name: Fraction(1))
+        except Exception:
+            made = None
+    if not all(callable(getattr(made, name, None)) for name in ("run", "align")):
+        raise UsageError(
+            f"{address} is not a mechanism: name a class or a value that has run(answers, noise), "
+            "align(answers, neighbour, noise, output) and epsilon, as in 'dpgap prove "
+            "package.module:MyMechanism -n 3'; for a plain function there is 'dpgap audit'"
+        )
 
 
 def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
@@ -272,9 +293,9 @@ def prove(claimed: Claimed, name: Name = None, as_json: AsJSON = False, smt: SMT
 
 @with_options()
 def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
-    """Bound the ε of everything from below by samples, and compare releases with their law.
+    """Search for what refutes the ε of anything that dpgap ships, and catch the mutants.
 
-    Or that of your own: `dpgap audit package.module:function --epsilon 1`.
+    Or audit your own in the same way: `dpgap audit package.module:function --epsilon 1`.
     """
     from dpgap.proof.auditing.finding import require_scipy
 
@@ -454,13 +475,13 @@ def _audit_verdict(row: Row) -> str:
 def _audit_columns(rows: Sequence[Row]) -> list[Column]:
     verdicts = [_coloured(_audit_verdict(row), _is_audited_well(row)) for row in rows]
     least = ["∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3g}" for row in rows]
-    fit = ["" if row["p_value"] is None else f"{row['p_value']:.2g}" for row in rows]
+    chances = ["" if row["p_value"] is None else f"{row['p_value']:.2g}" for row in rows]
     what = [f"{row['name']}: {row['variant']}; {row['source']}" for row in rows]
     return [
         Column("what", what, wraps=True),
         Column("samples", [f"{row['samples']:,}" if row["samples"] else "" for row in rows]),
         Column("claimed", [f"{row['bounds']} = {row['claimed']:.3g}" for row in rows]),
         Column("is at least", least),
-        Column("fit: p", fit),
+        Column("p", chances),
         Column("verdict", verdicts),
     ]

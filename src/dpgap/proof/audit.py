@@ -9,7 +9,7 @@ What is not rejected is not proved. An audit sees leaks that happen often enough
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import groupby
@@ -82,6 +82,14 @@ class AuditResult:
     def __str__(self) -> str:
         claim = f"ε = {self.epsilon:.4g}" + (f" with δ = {self.delta:.4g}" if self.delta else "")
         said = f"REJECTED: not {claim}" if self.rejected else f"not rejected: {claim}"
+        few, many = self.sizes
+        sizes = _many(many, "answer") if few == many else f"{few} to {many} answers"
+        unsaid = (
+            f"This is no proof. It was tried on answers from {self.values[0]} to {self.values[1]}. "
+            "It says nothing of other answers and more of them,\n"
+            f"of what happens less often than about {_many(_HITS, 'time')} in {self.runs:,}, or of "
+            "what is no output: time, memory, logs.\n"
+        )
         return (
             f"{said} (p = {self.p_value:.2g}, level {self.level:.2g}). "
             f"ε is at least {self.lower_bound:.3g}.\n"
@@ -89,9 +97,9 @@ class AuditResult:
             f"event      {self.event}\n"
             f"answers    {_spelt(self.answers)}: {self.hits:,} times in {self.runs:,}\n"
             f"neighbour  {_spelt(self.neighbour)}: {self.hits_neighbour:,} times in {self.runs:,}\n"
-            f"tried      {_many(self.pairs, 'pair')} of {self._sizes()}\n"
+            f"tried      {_many(self.pairs, 'pair')} of {sizes}\n"
             f"{self._omissions()}"
-            f"{self._unsaid() * (not self.rejected)}"
+            f"{unsaid * (not self.rejected)}"
             f"{self.samples:,} calls in {self.seconds:.1f} s"
         )
 
@@ -109,18 +117,6 @@ class AuditResult:
             for name, times in self.raised.items()
         )
         return pairs * bool(self.left_out) + parts * bool(self.not_looked_at) + raised + rising
-
-    def _sizes(self) -> str:
-        few, many = self.sizes
-        return _many(many, "answer") if few == many else f"{few} to {many} answers"
-
-    def _unsaid(self) -> str:
-        return (
-            f"This is no proof. It was tried on answers from {self.values[0]} to {self.values[1]}. "
-            "It says nothing of other answers and more of them,\n"
-            f"of what happens less often than about {_many(_HITS, 'time')} in {self.runs:,}, or of "
-            "what is no output: time, memory, logs.\n"
-        )
 
 
 def _many(count: int, thing: str) -> str:
@@ -198,7 +194,9 @@ def audit(
     start = time.perf_counter()
     mechanism = getattr(function, "__self__", function)
     claimed = float(stated(mechanism, "epsilon", epsilon))
-    allowed = _delta(delta)
+    allowed = float(rational("delta", delta))
+    if not 0 <= allowed < 1:
+        raise ValueError("delta must be at least 0 and less than 1")
     most = positive_integer("samples", samples)
     if most < _FEWEST:
         raise ValueError(f"samples must be at least {_FEWEST:,}")
@@ -225,7 +223,7 @@ def audit(
     pair = found.answers, found.neighbour
     counted = [
         [found.event.count(side) for side in calls.both(pair, size, to_test=True)]
-        for size in _chunks(runs)
+        for size in (min(_AT_ONCE, runs - done) for done in range(0, runs, _AT_ONCE))
     ]
     hits, others = map(sum, zip(*counted, strict=True))
     sizes = [len(one) for one, _ in tried.pairs]
@@ -256,18 +254,6 @@ def audit(
     )
 
 
-def _delta(delta: Any) -> float:
-    exact = rational("delta", delta)
-    if not 0 <= exact < 1:
-        raise ValueError("delta must be at least 0 and less than 1")
-    return float(exact)
-
-
 def _plain(number: Fraction) -> int | float:
     """A whole number as such, for functions that take nothing else."""
     return number.numerator if number.denominator == 1 else float(number)
-
-
-def _chunks(runs: int) -> Iterator[int]:
-    for done in range(0, runs, _AT_ONCE):
-        yield min(_AT_ONCE, runs - done)

@@ -1,8 +1,7 @@
 """Everything there is to prove and to audit: what dpgap ships, mutants, and what must pass.
 
 To have a new mechanism proved, add its cases to `shipped`, and to `every.theorems` how it is proved
-for every number of answers; to have it audited, add it to
-`dpgap.proof.auditing.designs`, and its release to `documents`.
+for every number of answers; to have it audited, add it to `mechanisms`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,9 +26,7 @@ from dpgap.pipelines.arrays import MeasuredAbove, measured_above, measured_top_k
 from dpgap.pipelines.routes import JointRoute, RankedRoute
 from dpgap.pipelines.tables import above, answer, top_k
 from dpgap.proof.audit import audit
-from dpgap.proof.auditing.above_line import audit_delta
-from dpgap.proof.auditing.designs import designs
-from dpgap.proof.auditing.finding import LEVEL, Audit, audit_design
+from dpgap.proof.auditing.finding import LEVEL, Audit
 from dpgap.proof.checker.families import altered, any_sparse_vector
 from dpgap.proof.checker.lone_items import check_lone_items
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, prove
@@ -42,8 +39,7 @@ from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry, audit_muta
 from dpgap.question import Question, read_wanted
 
 SHIPPED = "shipped"
-RELEASED = ("laplace, general", "sets, general", "geometric, reach 2", "a line, general")
-"""The variants of which releases themselves are audited."""
+DOCUMENT, PROGRAM = "document", "program"
 
 _TOP_K_ANSWERS = 4
 _STREAM_ANSWERS = 4
@@ -68,7 +64,8 @@ class Case:
 @lru_cache(maxsize=1)
 def cases() -> tuple[Case, ...]:
     """All there is to prove: for every number of answers, then as a second witness for few."""
-    return (*for_every_n(), *shipped(), *map(_listed, catalogue(ACCEPT)))
+    accepted = (Case(e.name, e.kind, e.variant, e.n, e.k, e.judge) for e in catalogue(ACCEPT))
+    return (*for_every_n(), *shipped(), *accepted)
 
 
 def for_every_n() -> Iterator[Case]:
@@ -126,66 +123,83 @@ def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
     return few if entry.kind == MUTANT else None
 
 
-def _listed(entry: CatalogueEntry) -> Case:
-    return Case(entry.name, entry.kind, entry.variant, entry.n, entry.k, entry.judge)
-
-
 def audits(
-    *,
-    kernel_samples: int = 10_000_000,
-    release_samples: int = 100_000,
-    document_samples: int = 20_000,
+    *, document_samples: int = 20_000, program_samples: int = 200_000
 ) -> list[tuple[str, Callable[[], Audit]]]:
-    """All there is to audit, by name, what takes longest first.
-
-    `release` itself is sampled with Laplace noise, of sets, of a histogram, or with a line; the
-    kernel that it calls, with every noise. Of every kind of release the whole document is looked
-    at, for neighbours and an event that nobody named.
-    """
-    plain = [each for each in designs() if each.variant in RELEASED]
-    reaches = ((HybridTopK.__name__, partial(audit_delta, m, kernel_samples)) for m in (1, 10))
+    """All there is to audit, by name: what dpgap ships as if others had made it, then mutants."""
+    samples = {DOCUMENT: document_samples, PROGRAM: program_samples}
     return [
-        *((each.name, partial(audit_design, each, "release", release_samples)) for each in plain),
-        *((each.name, partial(audit_document, each, document_samples)) for each in documents()),
-        *((each.name, partial(audit_design, each, "kernel", kernel_samples)) for each in designs()),
-        *reaches,
+        *((each.name, partial(audit_shipped, each, samples[each.source])) for each in audited()),
         *((each.name, partial(audit_mutant, each)) for each in mutants()),
     ]
 
 
-class Document(NamedTuple):
-    """A release whose document is audited: all that is in it, whatever `run` returns."""
+class Audited(NamedTuple):
+    """What is audited without a word about how it works: a release, or the program behind it."""
 
     name: str
     variant: str
-    release: Callable[[list[int]], Any]
-    how: Mapping[str, Any]
+    source: str
+    """Whether all that is in the release's document is looked at, or what the program says."""
+    function: Any
+    how: Mapping[str, Any] = {}
     """Further arguments of the audit."""
 
 
-def documents() -> Iterator[Document]:
-    """Every kind of release, on answers or on the counts of a table's rows; ε is 1."""
-    for each in designs():
-        if each.variant in RELEASED:
-            yield Document(each.name, each.variant, each.mechanism.release, {})
-    counts: dict[str, Any] = {"monotonic": True}
+def audited() -> Iterator[Audited]:
+    """Every mechanism and every kind of release, on answers or on the counts of a table's rows."""
+    for name, variant, mechanism in mechanisms():
+        if not variant.endswith("monotonic"):
+            yield Audited(name, variant, DOCUMENT, mechanism.release)
     for method in ("best", "joint", "ranked", "paper"):
         winners = partial(measured_top_k, k=2, epsilon=1, monotonic=True, method=method)
-        yield Document("measured_top_k", method, winners, counts)
+        yield Audited("measured_top_k", method, DOCUMENT, winners, _COUNTS)
     over = partial(measured_above, threshold=4, k=2, epsilon=1, monotonic=True)
-    yield Document("measured_above", "best", over, counts)
-    rows = counts | {"reach": 1}
-    yield Document("top_k", "rows", lambda a: top_k(_counted(a), k=1, epsilon=1), rows)
-    lined = partial(above, threshold=4, k=2, epsilon=1)
-    yield Document("above", "rows", lambda a: lined(_counted(a)), rows)
-    unknown = partial(top_k, k=1, epsilon=1, delta="0.01")
-    lone = rows | {"delta": "0.01"}
-    yield Document("top_k", "unknown", lambda a: unknown(_counted(a, unknown=True)), lone)
-    yield Document("top_k", "groups", lambda a: top_k(_in_groups(a), k=1, epsilon=1), rows)
-    units = partial(answer, read_wanted("count", {"epsilon": 1}), account=None, fresh=True)
-    yield Document("count", "units", lambda a: units(_counted(a[:1])), rows)
-    adds = partial(answer, read_wanted("total", {"epsilon": 1}), account=None, fresh=True)
-    yield Document("total", "rows", lambda a: adds(_counted(a[:1], sum="paid")), rows)
+    yield Audited("measured_above", "best", DOCUMENT, over, _COUNTS)
+    top, lined = partial(top_k, k=1, epsilon=1), partial(above, threshold=4, k=2, epsilon=1)
+    units, adds = (
+        partial(answer, read_wanted(kind, {"epsilon": 1}), account=None, fresh=True)
+        for kind in ("count", "total")
+    )
+    for name, variant, released in (
+        ("top_k", "rows", lambda a: top(_counted(a))),
+        ("above", "rows", lambda a: lined(_counted(a))),
+        ("top_k", "groups", lambda a: top(_in_groups(a))),
+        ("count", "units", lambda a: units(_counted(a[:1]))),
+        ("total", "rows", lambda a: adds(_counted(a[:1], sum="paid"))),
+    ):
+        yield Audited(name, variant, DOCUMENT, released, _ROWS)
+    few = {"delta": "0.01"}
+    unknown = partial(top, **few)
+    yield Audited(
+        "top_k", "unknown", DOCUMENT, lambda a: unknown(_counted(a, unknown=True)), _ROWS | few
+    )
+    for name, variant, mechanism in mechanisms():
+        if not isinstance(mechanism, CountHull | Cube):  # noise that is not drawn one by one
+            yield Audited(name, variant, PROGRAM, mechanism)
+
+
+_COUNTS: dict[str, Any] = {"epsilon": 1, "monotonic": True}
+_ROWS: dict[str, Any] = _COUNTS | {"reach": 1}
+
+
+def mechanisms() -> Iterator[tuple[str, str, Any]]:
+    """Every mechanism that ships, with every noise: its name, which variant it is, and itself."""
+    yield "Laplace", "laplace", Laplace(1)
+    yield "CountHull", "hull", CountHull(1, monotonic=True)
+    yield "Cube", "cube", Cube(1)
+    yield "NoisyHistogram", "geometric", NoisyHistogram(1, reach=2)
+    for monotonic, kind in ((False, "general"), (True, "monotonic")):
+        claims: dict[str, Any] = {"epsilon": 1, "monotonic": monotonic}
+        yield "JointTopK", f"exponential, {kind}", JointTopK(2, **claims)
+        yield "HybridTopK", f"exponential, {kind}", HybridTopK(0, 2, **claims)
+        for noise in NOISES:
+            variant, given = f"{noise}, {kind}", claims | {"noise": noise}
+            yield "SparseVector", variant, SparseVector(0, 1, **given)
+            yield "AdaptiveSparseVector", variant, AdaptiveSparseVector(0, 1, **given)
+            if noise in REAL_NOISES:
+                yield "NoisyTopK", variant, NoisyTopK(2, **given)
+                yield "NoisyMax", variant, NoisyMax(**given)
 
 
 def _counted(
@@ -212,18 +226,18 @@ def _in_groups(answers: Sequence[int]) -> CountsByGroup:
     return CountsByGroup(("a", "b"), counts.__getitem__, origin)
 
 
-def audit_document(document: Document, samples: int) -> Audit:
-    """Audit all that a release holds. One that raises fits no law."""
-    found = audit(document.release, 1, samples=samples, level=LEVEL, **document.how)
+def audit_shipped(each: Audited, samples: int) -> Audit:
+    """Audit it as somebody else's. To raise is not what a release may do, so it is caught."""
+    found = audit(each.function, samples=samples, level=LEVEL, **each.how)
     return Audit(
-        document.name,
+        each.name,
         SHIPPED,
-        document.variant,
-        "document",
+        each.variant,
+        each.source,
         found.epsilon,
         found.lower_bound,
         found.samples,
-        0.0 if found.raised else None,
+        0.0 if found.raised else found.p_value,
         found.seconds,
     )
 
@@ -301,10 +315,7 @@ def _streams(
     variant = ", ".join([noise, neighbours, *(f"{key}={value}" for key, value in more.items())])
     made = partial(kind, 0, epsilon=1, monotonic=neighbours != GENERAL, noise=noise, **more)
     for n, k in _sizes(most):
-        family = partial(any_sparse_vector, lru_cache(16)(partial(_with_share, made, k)))
+        with_share = lru_cache(16)(lambda share, k=k: made(k=k, threshold_share=share))
+        family = partial(any_sparse_vector, with_share)
         judge = partial(prove, family, n, neighbours=neighbours, ties=True)
         yield Case(kind.__name__, SHIPPED, variant, n, k, judge)
-
-
-def _with_share(made: Callable[..., SparseVector], k: int, share: Fraction) -> SparseVector:
-    return made(k=k, threshold_share=share)

@@ -195,7 +195,6 @@ class PathSampler(PathExplorer):
         self._here = [self._everyone]
         self._laws: list[Law] = []
         self._drawn: dict[tuple[int, Law], Floats] = {}
-        self.happened = 0
 
     @property
     def here(self) -> Integers:
@@ -268,17 +267,15 @@ def frequency(
     >>> frequency(top.run, [900, 0, 0], lambda output: output[0] == (0,), runs=1000)
     1000
     """
-    happened = 0
+    happened: list[int] = []
+
+    def on_path(sampler: PathSampler) -> None:
+        happened.append(sampler.here.size if event(run(answers, sampler)) else 0)
+
     for done in range(0, runs, _AT_ONCE):
         sampler = PathSampler(min(_AT_ONCE, runs - done), on_grid=on_grid)
-
-        def body(sampler: PathSampler = sampler) -> None:
-            if event(run(answers, sampler)):
-                sampler.happened += sampler.here.size
-
-        sampler.explore(body)
-        happened += sampler.happened
-    return happened
+        sampler.explore(partial(on_path, sampler))
+    return sum(happened)
 
 
 class OneByOne:
@@ -323,15 +320,21 @@ def tabulate(
     `found` calls what it is given and takes apart what that returns. It is told whether to raise
     what that raises: numbers that stand for many runs may be the reason.
     """
+
+    def on_path(sampler: PathSampler, start: int, most: int, raises: bool) -> None:
+        if sampler.count >= most:
+            raise _TooManyPaths
+        output = found(partial(run, answers, sampler), raises)
+        outputs.put(sampler.here + start, output, sampler.values)
+
     for done in range(0, outputs.runs, _AT_ONCE):
         rows = range(done, min(done + _AT_ONCE, outputs.runs))
         if together is not False:
             raises = together is None
             most = len(rows) // _ON_A_PATH if raises else len(rows)
+            sampler = PathSampler(len(rows), on_grid=on_grid)
             try:
-                _tabulate_paths(
-                    run, answers, found, outputs, rows, most, on_grid=on_grid, raises=raises
-                )
+                sampler.explore(partial(on_path, sampler, done, most, raises))
                 continue
             except Exception:
                 if not raises:
@@ -342,29 +345,6 @@ def tabulate(
         for row in rows:
             outputs.put(row, found(partial(run, answers, noise), False))
     return together is not False
-
-
-def _tabulate_paths(
-    run: Callable[[Any, Noise], Any],
-    answers: Sequence[Scalar],
-    found: Callable[[Callable[[], Any], bool], Leaves],
-    outputs: Outputs,
-    rows: range,
-    most: int,
-    *,
-    on_grid: bool,
-    raises: bool,
-) -> None:
-    """Enter some runs path by path, if there are at most so many paths."""
-    sampler = PathSampler(len(rows), on_grid=on_grid)
-
-    def body() -> None:
-        if sampler.count >= most:
-            raise _TooManyPaths
-        output = found(partial(run, answers, sampler), raises)
-        outputs.put(sampler.here + rows.start, output, sampler.values)
-
-    sampler.explore(body)
 
 
 # --------------------------------------------------------------------------------------------------

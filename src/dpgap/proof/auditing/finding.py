@@ -5,21 +5,17 @@ Those of what dpgap ships are at a level of 1e-6: a sound mechanism fails one au
 
 import heapq
 import math
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dpgap._package import how_to_get
 from dpgap.estimates.normal import scipy_special
-from dpgap.exact.reals import Floats, Integers
 
 LEVEL = 1e-6
 EPSILON, DELTA = "ε", "δ"
-_LEAST_EXPECTED = 25.0
 _CELLS = 256
 """Into how many parts the bounds on a chance are cut at most."""
 BEYOND_COUNTS = 300.0
@@ -36,12 +32,12 @@ class Audit:
     kind: str
     variant: str
     source: str
-    """Where samples come from: `release`, the `kernel` that it calls, a `program`, or none."""
+    """Where samples come from: a release's `document`, a `program`, or none: it is `exact`."""
     claimed: float
     lower_bound: float
     samples: int
     p_value: float | None
-    """How likely so bad a fit to the exact law is; None where it was not compared."""
+    """How likely so strong evidence is, if the claim is true; None where the event was known."""
     seconds: float
     bounds: str = EPSILON
     """What is claimed, and bounded from below: ε, or δ."""
@@ -49,8 +45,8 @@ class Audit:
     @property
     def caught(self) -> bool:
         """Whether the claim is refuted."""
-        misfits = self.p_value is not None and self.p_value < LEVEL
-        return misfits or self.lower_bound > self.claimed
+        unlikely = self.p_value is not None and self.p_value <= LEVEL
+        return unlikely or self.lower_bound > self.claimed
 
 
 def require_scipy() -> None:
@@ -179,98 +175,3 @@ def upper_chance(hits: int, runs: int, level: float = LEVEL) -> float:
     beta = _laws().beta
 
     return float(beta.isf(level, hits + 1, runs - hits)) if hits < runs else 1.0
-
-
-def fit(counts: Integers, chances: Floats) -> float:
-    """The χ² p-value of counts against chances; rare cells are put together.
-
-    >>> fit(np.array([5000, 5000]), np.array([0.5, 0.5]))
-    1.0
-    """
-    chi2 = _laws().chi2
-    flat, expected = counts.ravel(), chances.ravel() * counts.sum()
-    common = expected >= _LEAST_EXPECTED
-    seen = np.append(flat[common], flat[~common].sum())
-    wanted = np.append(expected[common], expected[~common].sum())
-    if wanted[-1] < _LEAST_EXPECTED:  # fold what is left into the rarest common cell
-        rarest = int(np.argmin(wanted[:-1]))
-        seen[rarest] += seen[-1]
-        wanted[rarest] += wanted[-1]
-        seen, wanted = seen[:-1], wanted[:-1]
-    statistic = float(((seen - wanted) ** 2 / wanted).sum())
-    return float(chi2.sf(statistic, wanted.size - 1))
-
-
-# --------------------------------------------------------------------------------------------------
-# How a shipped mechanism is audited: what is sampled, on which answers, and against which law.
-
-
-MOST = 12
-"""Gaps that are at least this many steps over the least one share a cell; so do noisy values."""
-_AT_ONCE = 1_000_000
-
-Sampler = Callable[[Any, Sequence[int], int], Integers]
-"""How often each cell occurs for a mechanism, on answers, in so many runs."""
-
-
-class Design(NamedTuple):
-    """What to sample. A *cell* is what a release says, with large numbers put together."""
-
-    mechanism: Any
-    variant: str
-    answers: tuple[int, ...]
-    neighbour: tuple[int, ...]
-    event: Callable[[Integers], int]
-    """How often the event happened, given how often each cell occurred."""
-    law: Callable[[Any, Sequence[int]], Floats]
-    """The chance of each cell, for a mechanism on answers."""
-    kernel: Sampler
-    release: Sampler
-
-    @property
-    def name(self) -> str:
-        """The mechanism's name."""
-        return type(self.mechanism).__name__
-
-    def chances(self, answers: Sequence[int]) -> Floats:
-        """The chance of each cell on these answers."""
-        return self.law(self.mechanism, answers)
-
-
-def variant_of(mechanism: Any) -> str:
-    """Its noise and its kind of answers, in words."""
-    return f"{mechanism.noise}, {'monotonic' if mechanism.monotonic else 'general'}"
-
-
-def audit_design(design: Design, source: str, samples: int, *, real: Any = None) -> Audit:
-    """Audit a shipped mechanism on `samples` runs, half of them on each side.
-
-    `real` is what is sampled instead, to see whether a fault would be caught.
-    """
-    start = time.perf_counter()
-    sampler = design.kernel if source == "kernel" else design.release
-    sampled = design.mechanism if real is None else real
-    runs = samples // 2
-    sides = (design.answers, design.neighbour)
-    counts = [_sample(sampler, sampled, side, runs) for side in sides]
-    hits, hits_neighbour = map(design.event, counts)
-    fits = [fit(count, design.chances(side)) for count, side in zip(counts, sides, strict=True)]
-    return Audit(
-        design.name,
-        "shipped",
-        design.variant,
-        source,
-        float(design.mechanism.epsilon),
-        lower_bound(hits, hits_neighbour, runs),
-        samples,
-        min(1.0, 2 * min(fits)),
-        time.perf_counter() - start,
-    )
-
-
-def _sample(sampler: Sampler, mechanism: Any, answers: Sequence[int], runs: int) -> Integers:
-    parts = [
-        sampler(mechanism, answers, min(_AT_ONCE, runs - done)) for done in range(0, runs, _AT_ONCE)
-    ]
-    total: Integers = np.sum(parts, axis=0)
-    return total

@@ -18,6 +18,7 @@ of the paper, and what we add to it)
 the `Judge` that the caller brings knows which.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
@@ -153,6 +154,8 @@ class Given(tuple[Any, ...]):
 class Trial:
     """What one path of a mechanism and its alignment did."""
 
+    answers: Sequence[Scalar]
+    neighbour: Sequence[Scalar]
     draws: Draws
     output: Any
     skeleton: Skeleton
@@ -186,7 +189,7 @@ def run_and_align(
     shifts = _shifts(mechanism, "align", answers, neighbour, draws.values, output)
     told = [first, Told("align", skeleton, judge.transcript, [*map(forms.form_of, shifts)])]
     asked = forms.questions_of(judge.transcript)
-    return Trial(draws, output, skeleton, numbers, shifts, asked, told)
+    return Trial(answers, neighbour, draws, output, skeleton, numbers, shifts, asked, told)
 
 
 def trial(
@@ -208,12 +211,8 @@ def trial(
     for number, (law, value, shift) in enumerate(
         zip(draws.laws, draws.values, shifts, strict=True)
     ):
-        judge.require(
-            law.supports(value + shift),
-            Violation(
-                "support", f"shifting {forms.noise_name(number)} takes it out of its support"
-            ),
-        )
+        out = f"shifting {forms.noise_name(number)} takes it out of its support"
+        judge.require(law.supports(value + shift), Violation("support", out))
     if general and any(law.can_tie for law in draws.laws):
         raise BadProgram("general is for continuous noise: on a grid nothing is squeezed")
     extra = forms.squeeze(shifts) if general else 0
@@ -221,25 +220,20 @@ def trial(
         _require_joint_cost(mechanism, made, judge, judge.epsilon - extra)
     else:
         judge.require_cost(draws.laws, shifts, extra)
-    _require_same_again(mechanism, answers, neighbour, made, judge)
+    _require_same_again(mechanism, made, judge)
     if anew is not None:
-        made.told.append(require_undone(anew(), answers, neighbour, made, judge))
+        made.told.append(require_undone(anew(), made, judge))
     return made
 
 
-def _require_same_again(
-    mechanism: Any,
-    answers: Sequence[Scalar],
-    neighbour: Sequence[Scalar],
-    made: Trial,
-    judge: Judge,
-) -> None:
+def _require_same_again(mechanism: Any, made: Trial, judge: Judge) -> None:
     """Run on the neighbour and the shifted noise; raise a violation if something else is said.
 
     It is given new unknowns, and what they are is known to the judge alone. So it can only do what
     the first run did with its own numbers, and it must.
     """
     laws, drawn = made.draws.laws, made.draws.values
+    answers, neighbour = made.answers, made.neighbour
     shifted = [Affine.__add__(value, by) for value, by in zip(drawn, made.shifts, strict=True)]
     names: dict[forms.Unknown, forms.Unknown] = {f"ν{at}": at for at in range(len(drawn))}
     behind: dict[forms.Unknown, Affine] = dict(zip(names, shifted, strict=True))
@@ -261,9 +255,8 @@ def _require_same_again(
         raise Violation("output", f"the neighbour gives {skeleton}, not {made.skeleton}")
     for number, other in zip(made.numbers, numbers, strict=True):
         changed = forms.in_terms(other, behind)
-        judge.require_zero(
-            number - changed, Violation("output", f"the neighbour gives {changed}, not {number}")
-        )
+        differs = Violation("output", f"the neighbour gives {changed}, not {number}")
+        judge.require_zero(number - changed, differs)
     if len(again.taken) < len(drawn):
         raise Violation("draws", "on the neighbour, the shifted noise makes it draw less often")
     if known:  # at a single point answers are plain numbers, and runs cannot be compared
@@ -272,13 +265,7 @@ def _require_same_again(
         made.told.append(Told("run", None, asked, said))
 
 
-def require_undone(
-    mechanism: Any,
-    answers: Sequence[Scalar],
-    neighbour: Sequence[Scalar],
-    made: Trial,
-    judge: Judge,
-) -> Told:
+def require_undone(mechanism: Any, made: Trial, judge: Judge) -> Told:
     """Raise a violation unless `unalign` leads from the shifted noise back to what was drawn.
 
     The mechanism must not have run. It is given new unknowns: that they are the shifted noise is
@@ -292,17 +279,15 @@ def require_undone(
     judge.behind, judge.hidden = shifted, {*range(len(drawn))}
     judge.begin("unalign")
     seen = [forms.affine(judge, {name: 1}) for name in shifted]
-    back = _shifts(mechanism, "unalign", answers, neighbour, seen, made.output)
+    back = _shifts(mechanism, "unalign", made.answers, made.neighbour, seen, made.output)
     judge.behind, judge.hidden = {}, frozenset()
     told = Told("unalign", made.skeleton, judge.transcript, [*map(forms.form_of, back)])
     if any(map(forms.draws_of, back)):
         raise Violation("one-to-one", "unalign uses noise that it was not given")
     _require_whole(made, back)
     for at, (value, name, by) in enumerate(zip(drawn, shifted, back, strict=True)):
-        other = shifted[name] + forms.in_terms(by, shifted) - value
-        judge.require_zero(
-            other, Violation("one-to-one", f"unalign does not lead back to {forms.noise_name(at)}")
-        )
+        lost = Violation("one-to-one", f"unalign does not lead back to {forms.noise_name(at)}")
+        judge.require_zero(shifted[name] + forms.in_terms(by, shifted) - value, lost)
     return told
 
 
@@ -404,7 +389,8 @@ class Dependence:
                 f"the output {trial.skeleton} comes from {len(known)} draws or from "
                 f"{len(laws)}, or from other laws: the output must tell which",
             )
-        key = (trial.skeleton, _answers_before_noise(trial.questions))
+        before_noise = itertools.takewhile(lambda question: not question[0], trial.questions)
+        key = (trial.skeleton, tuple(answer for _, answer in before_noise))
         kind = self.kinds.setdefault(key, Aligned(trial.shifts, [set() for _ in trial.shifts]))
         for number, (shift, before) in enumerate(zip(trial.shifts, kind.shifts, strict=True)):
             kind.within[number] |= forms.draws_of(shift)
@@ -423,15 +409,6 @@ class Dependence:
             cycle = find_cycle(kind.needs())
             if cycle and not (general and not kind.varying):
                 yield cycle
-
-
-def _answers_before_noise(questions: Sequence[tuple[set[int], bool]]) -> tuple[bool, ...]:
-    answers = []
-    for about, answer in questions:
-        if about:
-            break
-        answers.append(answer)
-    return tuple(answers)
 
 
 class Functions:
@@ -581,7 +558,7 @@ def check(
     """
     allowed = forms.exact(mechanism.epsilon if epsilon is None else epsilon)  # type: ignore[attr-defined]
     fixed = [forms.exact(value) for value in noise]
-    before, after = [forms.exact(a) for a in answers], [forms.exact(a) for a in neighbour]
+    before, after = ([forms.exact(a) for a in side] for side in (answers, neighbour))
     point = Point(fixed, allowed)
     made = trial(mechanism, before, after, point, general=general)
     drawn = len(made.draws.laws)
@@ -591,25 +568,17 @@ def check(
     dependence.add(made)
     for number, (about, _) in enumerate(made.questions):
         if about:
-            dependence.add(
-                _otherwise(mechanism, before, after, made, Point(fixed, allowed), number)
-            )
+            dependence.add(_otherwise(mechanism, made, Point(fixed, allowed), number))
     for cycle in dependence.cycles(general=general):
         if not hasattr(mechanism, "unalign"):
             raise Violation("acyclic", cycle_message(cycle))
-        require_undone(deepcopy(mechanism), before, after, made, point)
+        require_undone(deepcopy(mechanism), made, point)
 
 
-def _otherwise(
-    mechanism: Mechanism,
-    before: Sequence[Exact],
-    after: Sequence[Exact],
-    made: Trial,
-    point: Point,
-    question: int,
-) -> Trial:
+def _otherwise(mechanism: Mechanism, made: Trial, point: Point, question: int) -> Trial:
     """The shifts of the alignment, had one of its questions been answered the other way."""
     point.contrary = question
     noise = Given(forms.affine(point, {number: 1}) for number in range(len(made.draws.laws)))
-    shifts = list(mechanism.align(Given(before), Given(after), noise, seal(made.output)))
+    sides = Given(made.answers), Given(made.neighbour)
+    shifts = list(mechanism.align(*sides, noise, seal(made.output)))
     return replace(made, shifts=shifts, questions=made.questions[: question + 1])

@@ -307,7 +307,9 @@ class Stop(Exception):  # noqa: N818 - not a fault: passes through the program u
 def guarded(what: str, seconds: float) -> Iterator[None]:
     """Run a part of the program. If it fails or never stops, a `BadProgram` says so."""
     try:
-        with _deadline(f"{what} never stops: it was still running after {seconds:g} s", seconds):
+        in_main = threading.current_thread() is threading.main_thread()
+        deadline = _by_signal if in_main and hasattr(signal, "setitimer") else _by_trace
+        with deadline(f"{what} never stops: it was still running after {seconds:g} s", seconds):
             yield
     except (BadNoise, BadProgram, Violation, Stop):
         raise
@@ -318,12 +320,6 @@ def guarded(what: str, seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def _deadline(message: str, seconds: float) -> Iterator[None]:
-    if threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer"):
-        return (yield from _by_signal(message, seconds))
-    return (yield from _by_trace(message, seconds))
-
-
 def _by_signal(message: str, seconds: float) -> Iterator[None]:
     armed = True
 
@@ -341,6 +337,7 @@ def _by_signal(message: str, seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@contextmanager
 def _by_trace(message: str, seconds: float) -> Iterator[None]:
     """Other threads get no signals; there, look at the clock on every line."""
     end = time.monotonic() + seconds

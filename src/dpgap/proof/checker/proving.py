@@ -271,26 +271,20 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     if violation is not None and not claim.general and not has_inverse:
         # A cycle is what is wrong first of all.
         _, dependence, _ = _explore(mechanism, kind, claim, run_and_align)
-    cyclic = _find_cyclic(dependence, general=claim.general)
-    if cyclic is not None:
-        violation, example = cyclic, None
+    for cycle in dependence.cycles(general=claim.general):
+        more = (
+            ", and it is not one affine map: it branches on noise"
+            if claim.general
+            else ". If it is affine, `general=True` charges for that instead"
+        )
+        violation, example = Violation("acyclic", cycle_message(cycle) + more), None
+        break
     seconds = time.perf_counter() - start
     if violation is None:
         return Proof(PROVED, kind, None, "", None, paths.count, seconds)
     return Proof(
         REFUTED, kind, violation.condition, violation.message, example, paths.count, seconds
     )
-
-
-def _find_cyclic(dependence: Dependence, *, general: bool) -> Violation | None:
-    for cycle in dependence.cycles(general=general):
-        more = (
-            ", and it is not one affine map: it branches on noise"
-            if general
-            else ". If it is affine, `general=True` charges for that instead"
-        )
-        return Violation("acyclic", cycle_message(cycle) + more)
-    return None
 
 
 def _example(point: Mapping[Unknown, Fraction], n: int) -> Counterexample:

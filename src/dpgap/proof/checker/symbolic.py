@@ -218,21 +218,22 @@ class Paths(PathExplorer):
         self._catch_up()
         self._solver.push()
         self._solver.add(claim)
-        point = self._solver.model() if self._satisfiable() else None
-        self._solver.pop()
-        return point
-
-    def _satisfiable(self) -> bool:
         verdict = self._solver.check()
         if verdict == z3.unknown:
             raise BadProgram("z3 cannot decide a question of this program")
-        return bool(verdict == z3.sat)
+        point = self._solver.model() if verdict == z3.sat else None
+        self._solver.pop()
+        return point
 
     def _claim(self, form: Affine, negative: bool) -> Any:
         term = self._term_of(form)
         if negative:
             return term < 0
         return term >= 0 if self.ties or not forms.draws_of(form) else term > 0
+
+    def _met(self, condition: Condition, *, is_met: bool = True) -> Any:
+        form, expected = forms.asked_form(condition), forms.expected_answer(condition)
+        return self._claim(form, expected is is_met)
 
     def _term(self, unknown: Unknown) -> Any:
         if unknown not in self._terms:
@@ -273,12 +274,8 @@ class Paths(PathExplorer):
                 self._raise_where(z3.BoolVal(True), violation)
             return
         implied = self.implied(forms.asked_form(condition))
-        if implied is forms.expected_answer(condition):
-            return
-        self._raise_where(
-            self._claim(forms.asked_form(condition), not forms.expected_answer(condition)),
-            violation,
-        )
+        if implied is not forms.expected_answer(condition):
+            self._raise_where(self._met(condition, is_met=False), violation)
 
     def require_zero(self, form: Affine, violation: Violation) -> None:
         """Raise the violation where the form is not zero."""
@@ -294,14 +291,12 @@ class Paths(PathExplorer):
         if at_most(laws, ranges, allowed):
             return
         measured = [
-            CostTerm(self._term_of(shift))
-            if isinstance(shift, Affine) and forms.terms_of(shift)
-            else shift
-            for shift in (_plain(shift) for shift in shifts)
+            CostTerm(self._term_of(shift)) if terms else constant
+            for shift, (terms, constant) in zip(shifts, map(forms.form_of, shifts), strict=True)
         ]
         totals = corners(laws, measured)
         over = [
-            (total.term > _number(allowed))
+            total.term > _number(allowed)
             if isinstance(total, CostTerm)
             else z3.BoolVal(total > allowed)
             for total in totals
@@ -319,19 +314,14 @@ class Paths(PathExplorer):
         """The numbers at which the last violation occurs."""
         if self._model is None:
             self._model = self._where(z3.BoolVal(True))
-        return {unknown: self._value(term) for unknown, term in self._terms.items()}
-
-    def _value(self, term: Any) -> Fraction:
-        value = self._model.eval(term, model_completion=True)
-        return Fraction(value.numerator_as_long(), value.denominator_as_long())
-
-
-def _plain(shift: Scalar) -> Scalar:
-    return (
-        forms.constant_of(shift)
-        if isinstance(shift, Affine) and not forms.terms_of(shift)
-        else shift
-    )
+        values = {
+            unknown: self._model.eval(term, model_completion=True)
+            for unknown, term in self._terms.items()
+        }
+        return {
+            unknown: Fraction(value.numerator_as_long(), value.denominator_as_long())
+            for unknown, value in values.items()
+        }
 
 
 def _direction(form: Affine) -> tuple[Any, ...]:

@@ -40,7 +40,7 @@ from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING
 from dpgap.proof.every.memory import require_uniform
 from dpgap.proof.every.rankings import FEW, ONE_WINS, require_restriction, require_scales
 from dpgap.proof.every.steps import Summed, require_no_loop, require_same_output
-from dpgap.proof.every.theorem import Theorem
+from dpgap.proof.every.theorem import Theorem, recording
 
 if TYPE_CHECKING:
     from dpgap.proof.every.recording import Recording
@@ -105,10 +105,8 @@ def _prove_of_any(sample: NoisyTopK, few: Sequence[tuple[int, int]]) -> list[The
 
 def prove_falls(sample: NoisyTopK, kind: str) -> Theorem:
     """Each answer falls behind the rise by 0 at least, and by the noise's scale for one winner."""
-    from dpgap.proof.every.recording import Recording  # z3 takes its time to load
-
     require_no_loop(type(sample).rise)
-    judge = Recording(None, ties=True)
+    judge = recording(None, ties=True)
     answer, rest, others = map(judge.unknown, ("answer", "rest", "others_move"))
     move = judge.between("move", *DIRECTIONS[kind])
     if kind != GENERAL:  # all move the same way
@@ -122,8 +120,7 @@ def prove_falls(sample: NoisyTopK, kind: str) -> Theorem:
         judge.require(rise - move >= 0, beyond)
         judge.require(rise - move <= most, beyond)
 
-    judge.explore(on_path)
-    return judge.theorem(f"{type(sample).__name__}, how far answers fall behind, {kind}")
+    return judge.proved(f"{type(sample).__name__}, how far answers fall behind, {kind}", on_path)
 
 
 _SHIFTING = ("extremes", "extremes_undone", "_distances", "_settled", "shift_of")
@@ -136,9 +133,7 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
     Winners 0 and 1 have the least noise before and after each makes up for its fall; losers 3 and 4
     are the best before and after.
     """
-    from dpgap.proof.every.recording import Recording
-
-    judge = Recording(None, ties=True)  # entries may coincide
+    judge = recording(None, ties=True)  # entries may coincide
     places, winners = range(3 + losers), (0, 1, 2)
     answers = [judge.unknown(f"q{i}") for i in places]
     falls = [judge.between(f"fall{i}", 0, 1) for i in places]
@@ -157,17 +152,17 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
         judge.begin("align")
         by = top_k.extremes(answers, falls, noise, winners)
         shifts = [top_k.shift_of(i, falls, winners, by) for i in places]
-        made = Trial(draws, winners, take_apart(winners)[0], [], shifts, [], [])
+        skeleton = take_apart(winners)[0]
+        made = Trial(answers, answers, draws, winners, skeleton, [], shifts, [], [])
         for value, shift in zip(noise, shifts, strict=True):
             _require_drawable(law, value, shift, judge)
         after = [value - fall + s for value, fall, s in zip(noisy, falls, shifts, strict=True)]
         _require_level(noisy, after, judge)
         _require_paid(made, judge)
-        made.told.append(alignment.require_undone(_Undoing(falls), answers, answers, made, judge))
+        made.told.append(alignment.require_undone(_Undoing(falls), made, judge))
         functions.add(made)
 
-    judge.explore(on_path)
-    return judge.theorem(f"one-sided noise, {law.name}, three winning, {losers} losing")
+    return judge.proved(f"one-sided noise, {law.name}, three winning, {losers} losing", on_path)
 
 
 @lru_cache(maxsize=16)
@@ -176,9 +171,7 @@ def prove_cut(law: Any, *_: object) -> Theorem:
 
     Each of these costs at most 1. Shifts depend on no noise, so they are acyclic.
     """
-    from dpgap.proof.every.recording import Recording
-
-    judge = Recording(None, ties=True)
+    judge = recording(None, ties=True)
     falls = [judge.between(f"fall{i}", 0, 1) for i in range(4)]
 
     def on_path() -> None:
@@ -194,8 +187,7 @@ def prove_cut(law: Any, *_: object) -> Theorem:
             judge.require_at_most([law], [shift], 1 if i < 3 else 0, over)
             _require_drawable(law, value, shift, judge)
 
-    judge.explore(on_path)
-    return judge.theorem(f"one-sided noise, {law.name}, the line cuts")
+    return judge.proved(f"one-sided noise, {law.name}, the line cuts", on_path)
 
 
 class _Undoing:
@@ -246,11 +238,9 @@ def _require_paid(made: Trial, judge: "Recording") -> None:
 @lru_cache(maxsize=64)
 def prove_kept(sample: NoisyTopK, few: tuple[int, int], *_: object) -> Theorem:
     """The program says the same where winners, and the best loser's level, move by the same."""
-    from dpgap.proof.every.recording import Recording
-
     winners, losers = few
     program = altered(sample, k=winners)
-    judge = Recording(None, ties=False)
+    judge = recording(None, ties=False)
     places = range(winners + losers)
     answers = [judge.unknown(f"q{i}") for i in places]
     neighbour = [judge.unknown(f"p{i}") for i in places]
@@ -277,17 +267,14 @@ def prove_kept(sample: NoisyTopK, few: tuple[int, int], *_: object) -> Theorem:
         one_each = draws.laws == [program.law] * len(places) and len(again.taken) == len(places)
         judge.require(one_each, Violation("draws", "there must be one draw for each answer"))
 
-    judge.explore(on_path)
-    return judge.theorem(
-        f"{type(sample).__name__} says the same, {winners} winning, {losers} losing"
+    return judge.proved(
+        f"{type(sample).__name__} says the same, {winners} winning, {losers} losing", on_path
     )
 
 
 def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
     """On the same noise the program says what another says."""
-    from dpgap.proof.every.recording import Recording
-
-    judge = Recording(None, ties=False)
+    judge = recording(None, ties=False)
     program = mechanism
     if isinstance(mechanism, HybridTopK):
         program = altered(mechanism, threshold=judge.unknown("line"))
@@ -298,9 +285,8 @@ def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
         said = collect(program.run(Given(answers), Source(draws)))
         require_same_output(said, other(program, answers, draws), judge)
 
-    judge.explore(on_path)
     name = type(mechanism).__name__
-    return judge.theorem(f"{name} is a noisy top-k, {n} answers, k = {mechanism.k}")
+    return judge.proved(f"{name} is a noisy top-k, {n} answers, k = {mechanism.k}", on_path)
 
 
 def _over_sets(program: JointTopK, answers: Any, draws: Draws) -> Any:
@@ -424,10 +410,8 @@ def prove_half_margins(made: Make, kind: str) -> list[Theorem]:
 
 def prove_range(mechanism: Any, few: tuple[int, int], kind: str, within: Range) -> Theorem:
     """Half-margins of so many answers in a set, and so many outside, move within this range."""
-    from dpgap.proof.every.recording import Recording
-
     inside, outside = few
-    judge = Recording(None, ties=True)
+    judge = recording(None, ties=True)
     answers = [judge.unknown(f"q{i}") for i in range(inside + outside)]
     moves = [judge.between(f"d{i}", *DIRECTIONS[kind]) for i in range(inside + outside)]
     neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
@@ -441,6 +425,5 @@ def prove_range(mechanism: Any, few: tuple[int, int], kind: str, within: Range) 
         judge.require(after - before >= low, beyond)
         judge.require(after - before <= high, beyond)
 
-    judge.explore(on_path)
     name = type(mechanism).__name__
-    return judge.theorem(f"{name}, half-margins, {inside} in, {outside} out, {kind}")
+    return judge.proved(f"{name}, half-margins, {inside} in, {outside} out, {kind}", on_path)

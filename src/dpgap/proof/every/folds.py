@@ -79,16 +79,13 @@ class _Heads:
             _require(len(self.done) == number, "answers are not taken one by one")
             frame = sys._getframe(1)
             if frame.f_code is self.code:
-                self.seen.append(self._snapshot(frame.f_locals))
+                self.seen.append({name: self._seen(each) for name, each in frame.f_locals.items()})
             yield item
 
     def require_same(self, what: str) -> None:
         """Raise a violation unless all rounds but the first begin alike."""
         if len(self.seen) < _ROUNDS or any(head != self.seen[1] for head in self.seen[2:]):
             raise _broken(f"{what} does not do the same with every answer")
-
-    def _snapshot(self, variables: dict[str, Any]) -> dict[str, Any]:
-        return {name: self._seen(value) for name, value in variables.items()}
 
     def _seen(self, value: Any) -> Any:
         """A variable as it looks at the head of a round: how long ago a mark was made, say."""
@@ -97,17 +94,14 @@ class _Heads:
         if isinstance(value, Mark):
             return value.name, len(self.seen) - value.number
         if isinstance(value, Affine):
-            kept = {name: by for name, by in forms.terms_of(value).items() if not _is_answer(name)}
+            terms = forms.terms_of(value).items()
+            kept = {name: by for name, by in terms if isinstance(name, int) or name[0] != "q"}
             return "a number", kept, forms.constant_of(value)
         if value is None or isinstance(value, int | Fraction):
             return value
         if isinstance(value, list | tuple):
             return [self._seen(each) for each in value]
         raise _broken(f"a loop keeps a {type(value).__name__}, which can hide what it counts")
-
-
-def _is_answer(name: object) -> bool:
-    return isinstance(name, str) and name.startswith("q")
 
 
 def _opaque(mechanism: Any, **methods: Callable[..., Any]) -> Any:

@@ -15,12 +15,12 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.proof.checker.alignment import Trial, trial
+from dpgap.proof.checker.alignment import trial
 from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import Violation
 from dpgap.proof.every.measurements import is_free_of_noise, released
 from dpgap.proof.every.memory import require_uniform
-from dpgap.proof.every.theorem import Theorem
+from dpgap.proof.every.theorem import Theorem, recording
 
 _MANY = 5
 _REACHES = (1, 2, 3, 5, 8)
@@ -40,9 +40,7 @@ def prove_histogram(made: Make) -> list[Theorem]:
 
 
 def _prove(program: NoisyHistogram) -> Theorem:
-    from dpgap.proof.every.recording import Recording  # z3 takes its time to load
-
-    judge = Recording(None, ties=True)
+    judge = recording(None, ties=True)
     reach, others = judge.unknown("reach"), judge.unknown("others_size")
     answers = [judge.unknown(f"q{i}") for i in range(2)]
     moves = [judge.between(f"d{i}", -1, 1) for i in range(2)]
@@ -57,22 +55,17 @@ def _prove(program: NoisyHistogram) -> Theorem:
 
     def on_path() -> None:
         found = trial(program, answers, neighbour, judge)
-        _require_own_draws(found, program)
+        if found.draws.laws != [program.law] * 2:
+            raise Violation("draws", "there must be one draw for each answer")
+        if not is_free_of_noise(found):
+            raise Violation("acyclic", "a shift depends on noise")
         for law, shift, size in zip(found.draws.laws, found.shifts, sizes, strict=True):
             far = Violation("cost", "a draw costs more than its answer moved")
             judge.require_at_most([law], [shift], size, far)
         over = Violation("cost", "all draws together cost more than the reach")
         judge.require_at_most(found.draws.laws, found.shifts, reach - others, over)
 
-    judge.explore(on_path)
-    return judge.theorem(f"{type(program).__name__}, any reach, two answers of any number")
-
-
-def _require_own_draws(found: Trial, program: NoisyHistogram) -> None:
-    if found.draws.laws != [program.law] * 2:
-        raise Violation("draws", "there must be one draw for each answer")
-    if not is_free_of_noise(found):
-        raise Violation("acyclic", "a shift depends on noise")
+    return judge.proved(f"{type(program).__name__}, any reach, two answers of any number", on_path)
 
 
 def _require_scales(made: Make) -> None:

@@ -134,12 +134,10 @@ def _require_function(function: FunctionType, seen: set[Any]) -> None:
             kept.append(function.__globals__[variable])
         elif variable in _REFUSED or not hasattr(builtins, variable):
             raise _remembers(f"{name} uses {variable!r}")
-    if not all(_is_module(each) or _is_fixed(each, seen) for each in kept):
-        raise _remembers(f"{name} reads something that can change")
-
-
-def _is_module(value: Any) -> bool:
-    return isinstance(value, ModuleType) and value.__name__ in _MODULES
+    for each in kept:
+        known = isinstance(each, ModuleType) and each.__name__ in _MODULES
+        if not known and not _is_fixed(each, seen):
+            raise _remembers(f"{name} reads something that can change")
 
 
 def peeks(code: CodeType) -> bool:

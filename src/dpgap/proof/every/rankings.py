@@ -18,7 +18,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpgap.exact.laws import Scalar
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker.alignment import Trial
 from dpgap.proof.checker.families import altered
@@ -95,13 +94,8 @@ def _losers_come_first(made: Trial) -> bool:
     losers = {draw for draw in draws if draw not in winners}
     needs = [draws_of(shift) for shift in made.shifts]
     asked: set[int] = set().union(*(about for about, _ in made.questions))
-    still = all(_is_zero(made.shifts[loser]) for loser in losers)
+    still = all(form_of(made.shifts[loser]) == ({}, 0) for loser in losers)
     return still and all(need <= losers for need in needs) and asked <= losers
-
-
-def _is_zero(shift: Scalar) -> bool:
-    terms, constant = form_of(shift)
-    return not terms and not constant
 
 
 _restricted: set[tuple[Any, ...]] = set()

@@ -35,7 +35,7 @@ class Recording(Paths):
 
     def given(self, condition: Condition) -> None:
         """Consider only what meets the condition."""
-        self._suppose(self._claim(forms.asked_form(condition), forms.expected_answer(condition)))
+        self._suppose(self._met(condition))
         self._tied.update(forms.terms_of(forms.asked_form(condition)))
         self._bound.update(forms.terms_of(forms.asked_form(condition)))
 
@@ -58,10 +58,7 @@ class Recording(Paths):
         if isinstance(condition, bool):
             super().require(condition, violation)
         else:
-            self._raise_where(
-                self._claim(forms.asked_form(condition), not forms.expected_answer(condition)),
-                violation,
-            )
+            self._raise_where(self._met(condition, is_met=False), violation)
 
     def require_zero(self, form: Affine, violation: Violation) -> None:
         self._failures.setdefault(violation.condition, [])  # a claim even where it is plain
@@ -81,7 +78,7 @@ class Recording(Paths):
         if isinstance(condition, bool):
             super().assume(condition)
             return
-        claim = self._claim(forms.asked_form(condition), forms.expected_answer(condition))
+        claim = self._met(condition)
         self._hypotheses.setdefault(claim.sexpr(), claim)
         self.take_for_granted(forms.asked_form(condition), forms.expected_answer(condition))
 
@@ -117,8 +114,9 @@ class Recording(Paths):
             total = law.cost(CostTerm(self._term_of(shift))) + total
         self._raise_where(total.term > self._term_of(most), violation)
 
-    def theorem(self, name: str) -> Theorem:
-        """All that was claimed."""
+    def proved(self, name: str, body: Callable[[], None]) -> Theorem:
+        """All that is claimed on all paths of the body; raises the first violation."""
+        self.explore(body)
         failures = [(label, z3.Or(*each)) for label, each in self._failures.items()]
         failures.append(("another path", z3.Not(z3.Or(*self._covered))))
         return theorem(name, self._hypotheses.values(), failures)

@@ -18,6 +18,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dpgap.exact.laws import Law, Scalar
@@ -28,7 +29,7 @@ from dpgap.proof.checker.families import Sealed, altered, collect, seal, take_ap
 from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Kept, Violation
 from dpgap.proof.checker.proving import DIRECTIONS, GENERAL
 from dpgap.proof.every.folds import Opening, require_fold, require_loop
-from dpgap.proof.every.theorem import Theorem
+from dpgap.proof.every.theorem import Theorem, recording
 
 if TYPE_CHECKING:
     from dpgap.proof.every.recording import Recording
@@ -132,12 +133,10 @@ def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
     Beside `run` and `align` it has `step`, `align_step`, `rise` and `live`, as `SparseVector` has
     them, and `capacity` units of `unit` each.
     """
-    from dpgap.proof.every.recording import Recording
-
     opening = require_fold(mechanism)
     share = forms.exact(mechanism.epsilon) - mechanism.capacity * forms.exact(mechanism.unit)
     budget = Budget(opening, share, mechanism.capacity, forms.exact(mechanism.unit), whole=True)
-    judge = Recording(forms.exact(mechanism.epsilon), ties=ties)
+    judge = recording(forms.exact(mechanism.epsilon), ties=ties)
     judge.given_whole(judge.unknown("used"))
     return [prove_step(type(mechanism).__name__, mechanism, budget, kind, judge)]
 
@@ -156,8 +155,8 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
         judge.given(others >= 0 if DIRECTIONS[kind][1] else others <= 0)
     sides = (answer, rest), (answer + move, rest + others)
     laws: dict[Any, list[Any]] = {}
-    judge.explore(lambda: _on_path(program, budget, judge, (used, shared), sides, laws))
-    return judge.theorem(f"{name}, {kind}: one step")
+    on_path = partial(_on_path, program, budget, judge, (used, shared), sides, laws)
+    return judge.proved(f"{name}, {kind}: one step", on_path)
 
 
 def _on_path(
@@ -184,8 +183,10 @@ def _on_path(
     shifts, counted = program.align_step(used, rise + before[0] - after[0], seal(outcome))
     if len(shifts) != len(draws.values):
         raise BadProgram("align_step must return one shift for every draw of its step")
+    asked = any(about for about, _ in forms.questions_of(judge.transcript))
     judge.require(
-        _is_free_of_noise(shifts, rise, judge), Violation("acyclic", "a shift depends on noise")
+        not asked and not any(map(forms.draws_of, (*shifts, rise))),
+        Violation("acyclic", "a shift depends on noise"),
     )
     for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
         out = Violation("support", "a shift takes noise out of its support")
@@ -201,11 +202,6 @@ def _on_path(
     judge.require_zero(counted - then + 0 * used, Violation("output", "align counts other units"))
     if len(again.taken) < len(draws.values):
         judge.require(False, Violation("draws", "the neighbour draws less often"))
-
-
-def _is_free_of_noise(shifts: Sequence[Scalar], rise: Scalar, judge: "Recording") -> bool:
-    asked = any(about for about, _ in forms.questions_of(judge.transcript))
-    return not asked and not any(map(forms.draws_of, (*shifts, rise)))
 
 
 def _require_shared(budget: Budget, rise: Scalar, judge: "Recording") -> None:
@@ -292,9 +288,7 @@ def _require_steps(mechanism: SparseVector) -> None:
 
 
 def _prove(mechanism: SparseVector, kind: str) -> Theorem:
-    from dpgap.proof.every.recording import Recording
-
-    judge = Recording(mechanism.epsilon, ties=True)
+    judge = recording(mechanism.epsilon, ties=True)
     program, capacity = _with_unknowns(mechanism, judge)
     at_one = replace(mechanism.threshold_law, scale=mechanism.sensitivity)
     budget = Budget(Opening(at_one, 1), 1, capacity, 1)
@@ -379,13 +373,8 @@ def _facts_of_noise(mechanism: SparseVector) -> dict[str, bool]:
             for way, move in itertools.product(ways, _MOVES)
         ),
         "Δ costs what it does for Δ = 1": all(
-            way.law.cost(delta * move) == _for_one(way.law, delta).cost(move)
+            way.law.cost(delta * move) == way.law.scaled(Fraction(1) / delta).cost(move)
             for way, move in itertools.product(ways, _MOVES)
         ),
         "the threshold's rise costs its share": mechanism.threshold_law.cost(delta) <= share,
     }
-
-
-def _for_one(law: Any, delta: Fraction) -> Any:
-    """The law in units of Δ."""
-    return law.scaled(Fraction(1) / delta)

@@ -8,11 +8,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpgap.proof.checker.alignment import Functions, Trial, trial
 from dpgap.proof.checker.numbers import Exact, Violation
 from dpgap.proof.checker.proving import DIRECTIONS
+
+if TYPE_CHECKING:
+    from dpgap.proof.every.recording import Recording
 
 # --------------------------------------------------------------------------------------------------
 # Two provers that read the same text: z3 and cvc5.
@@ -152,6 +155,13 @@ def close(each: Theorem) -> Closing:
 # `run`, `align` and `run` again, as the checker does it (`checker.alignment`), and written down.
 
 
+def recording(epsilon: Exact | None, *, ties: bool) -> "Recording":
+    """A judge that writes down what it is asked; without ε, costs are shown elsewhere."""
+    from dpgap.proof.every.recording import Recording  # z3 takes its time to load
+
+    return Recording(epsilon, ties=ties)
+
+
 def prove_few(
     name: str,
     program: Any,
@@ -166,9 +176,7 @@ def prove_few(
 
     `settled` says whether the shifts of a path depend on noise in an order that holds for every n.
     """
-    from dpgap.proof.every.recording import Recording
-
-    judge = Recording(allowed, ties=ties)
+    judge = recording(allowed, ties=ties)
     answers = [judge.unknown(f"q{i}") for i in range(n)]
     moves = [judge.between(f"d{i}", *DIRECTIONS[kind]) for i in range(n)]
     neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
@@ -185,5 +193,4 @@ def prove_few(
         cyclic = Violation("acyclic", "shifts depend on noise in a way that may be cyclic")
         judge.require(settled(made), cyclic)
 
-    judge.explore(on_path)
-    return judge.theorem(f"{name}, {kind}")
+    return judge.proved(f"{name}, {kind}", on_path)

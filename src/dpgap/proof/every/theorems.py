@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from dpgap.exact.laws import NOISES, REAL_NOISES, Law, Noise, Scalar, law_named
 from dpgap.mechanisms.histogram import NoisyHistogram
@@ -84,13 +84,13 @@ def theorems_of(
 
     `share` is the part of its ε that is claimed, and without `losers` all answers win.
     """
-    if isinstance(mechanism, SparseVector):
+    if type(mechanism) in (SparseVector, AdaptiveSparseVector):
         return partial(prove_known_stream, mechanism, neighbours)
     if isinstance(mechanism, Measurement):
         return partial(prove_measurement, partial(altered, mechanism), neighbours)
     if hasattr(mechanism, "align_step"):
         return partial(prove_steps, mechanism, neighbours, ties=True)
-    if isinstance(mechanism, NoisyTopK) or getattr(mechanism, "only_indices", False):
+    if type(mechanism) is NoisyTopK or getattr(mechanism, "only_indices", False):
         return partial(prove_known_ranking, mechanism, neighbours, ties, share, losers)
     return None
 
@@ -196,19 +196,8 @@ class Stepwise(ABC):
             if not self.live(used):
                 return
 
-    def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: Sequence[Any],
-    ) -> Iterator[Scalar]:
-        """The shifts of one step after another."""
-        yield (rise := self.rise(answers, neighbour))
-        used: Scalar = 0
-        for before, after, outcome in zip(answers, neighbour, output, strict=False):
-            shifts, used = self.align_step(used, rise + before - after, outcome)
-            yield from shifts
+    align: ClassVar[Any] = SparseVector.align
+    """The shifts of one step after another."""
 
 
 def prove_every(mechanism: Any, *, neighbours: str | None = None, ties: bool = False) -> Proof:

@@ -1,25 +1,489 @@
-"""The catalogue: every mutant, and every odd mechanism that must be accepted."""
+"""The catalogue: every mutant, and every odd mechanism that must be accepted.
 
-from dpgap.proof.mutants import (
-    adaptive,
-    histogram,
-    hybrid,
-    joint,
-    measuring,
-    noisy_max,
-    sparse_vectors,
-)
-from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry
+Noise is Laplace noise of the scale that ships, unless a line says otherwise; it proves Joint and
+Hybrid Top-K as well.
+"""
 
-_ROOMS = (sparse_vectors, noisy_max, joint, hybrid, adaptive, measuring, histogram)
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from dpgap.exact.bits import Bits
+from dpgap.exact.geometric import GeometricNoise
+from dpgap.exact.laws import LaplaceNoise, Law, Scalar
+from dpgap.exact.parameters import altered
+from dpgap.exact.reals import Integers
+from dpgap.mechanisms.histogram import NoisyHistogram
+from dpgap.mechanisms.hybrid import HybridTopK
+from dpgap.mechanisms.joint import JointTopK
+from dpgap.mechanisms.measuring import CountHull, Laplace
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.top_k import NoisyTopK
+from dpgap.proof.auditing.finding import DELTA
+from dpgap.proof.checker.lone_items import chance_to_reach
+from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry, Event, edited, integrate
+
+Answers = Sequence[Scalar]
+Shifts = list[Scalar]
 
 
 def catalogue(*kinds: str) -> list[CatalogueEntry]:
     """The entries of these kinds: by default mutants first, then what must be accepted."""
-    entries = [entry for room in _ROOMS for entry in room.entries()]
-    return [e for kind in kinds or (MUTANT, ACCEPT) for e in entries if e.kind == kind]
+    return [e for kind in kinds or (MUTANT, ACCEPT) for e in _entries() if e.kind == kind]
 
 
 def mutants() -> list[CatalogueEntry]:
     """What must be refuted."""
     return catalogue(MUTANT)
+
+
+@lru_cache(maxsize=1)
+def _entries() -> tuple[CatalogueEntry, ...]:
+    groups = _streams, _rankings, _sets, _lined, _branching, _measured
+    return tuple(each for group in groups for each in group())
+
+
+Entries = Iterator[CatalogueEntry]
+
+
+def listed(
+    name: str, mechanism: Any, event: Event | None = None, n: int = 2, k: int = 1, **how: Any
+) -> CatalogueEntry:
+    """An entry; `how` are further arguments of the proof."""
+    return CatalogueEntry(name, mechanism, event, n, k, how)
+
+
+def laplace(scale: int | Fraction) -> LaplaceNoise:
+    """Laplace noise of this scale."""
+    return LaplaceNoise(Fraction(scale))
+
+
+TWO, FOUR, EIGHT = map(laplace, (2, 4, 8))
+
+# --------------------------------------------------------------------------------------------------
+# Sparse Vectors: which answers are above a noisy threshold?
+
+
+FAR = 1000
+"""A threshold that no noise reaches."""
+_DRAW = "noise.draw(way.law)"
+_ABOVE, _BELOW = "Outcome(way.number, gap)", "Outcome(None, None)"
+_OPENING = "self.threshold + noise.draw(self.threshold_law)"
+_RISE = "(rise := self.rise(answers, neighbour))"
+_SHIFTS_BELOW, _SHIFTS_ABOVE = "[0] * self.live(used)", "[*[0] * (branch - 1), move]"
+
+# It says above or below and nothing else.
+INDICES_ONLY = edited(SparseVector, step=[(_ABOVE, "Outcome(1, None)")])
+
+
+def stream(kind: Any, law: Law | None = None, **more: Any) -> Any:
+    """A Sparse Vector whose threshold takes half of ε, with a margin of 0 and perhaps other noise.
+
+    The threshold's noise has scale 2 then, and that of answers scale 4 for k = 1.
+    """
+    made = kind(**{"threshold": 0, "k": 1, "epsilon": 1, "threshold_share": Fraction(1, 2)} | more)
+    way = made.ways[0]
+    return altered(made, ways=(way._replace(law=law or way.law, margin=0),))
+
+
+def outcomes_are(
+    wanted: Sequence[int], fits: Callable[[Scalar], Any] = lambda number: True
+) -> Callable[[Iterable[Any]], bool]:
+    """Whether outcomes are exactly as wanted, 0 for below, with numbers that fit where above."""
+
+    def happens(output: Iterable[Any]) -> bool:
+        seen = 0
+        for (branch, number), want in zip(output, wanted, strict=False):
+            if int(branch or 0) != want or (want and not fits(number)):
+                return False
+            seen += 1
+        return seen == len(wanted)
+
+    return happens
+
+
+def late(
+    below: int,
+    above: int,
+    *,
+    branch: int = 1,
+    fits: Callable[[Scalar], Any] = lambda number: True,
+    happens: Any = None,
+    **more: Any,
+) -> Event:
+    """An event in a stream: so many answers are below, then so many above, with fitting numbers.
+
+    On the neighbour those below have risen by 1, and those above have fallen by 1.
+    """
+    wanted = happens or outcomes_are([0] * below + [branch] * above, fits)
+    return Event((0,) * (below + above), (1,) * below + (-1,) * above, wanted, **more)
+
+
+def _low_then_high(output: Iterable[Any], lows: int) -> bool:
+    """Whether gaps released below a far threshold are first low, then high."""
+    return all(
+        not above and bool(gap + FAR >= 0) == (at >= lows) for at, (above, gap) in enumerate(output)
+    )
+
+
+def _below_then_above(answers: Sequence[int], above: int, law: Law) -> float:
+    """The chance that all are below a threshold of scale 2 but the last, which are above."""
+
+    def given(threshold: Any) -> Any:
+        clears = [law.tail(threshold - answer) for answer in answers]
+        return np.prod([1 - each for each in clears[:-above]] + clears[-above:], axis=0)
+
+    return integrate(given, TWO)
+
+
+def _values_low(answers: Sequence[int]) -> float:
+    """All below the threshold, scales 2 and 4; then a value that is above it but not above 0."""
+    *below, last = answers
+
+    def given(threshold: Any) -> Any:
+        value = (FOUR.tail(threshold - last) - FOUR.tail(-last)) * (threshold <= 0)
+        return value * np.prod([1 - FOUR.tail(threshold - each) for each in below], axis=0)
+
+    return integrate(given, TWO)
+
+
+def _streams() -> Entries:
+    # It releases the noisy answer itself instead of its gap.
+    value = edited(SparseVector, step=[(_ABOVE, "Outcome(way.number, gap + threshold)")])
+    low = late(5, 1, fits=lambda number: number <= 0, samples=20_000_000)
+    yield listed("sparse vector releasing the value", stream(value, TWO), low)
+    low = late(10, 1, fits=lambda number: number <= 0, chance=_values_low)
+    yield listed("sparse vector releasing the value, right scale", stream(value), low)
+
+    # Whoever may be above three times is given noise for once.
+    small = stream(INDICES_ONLY, laplace(Fraction(4, 3)), k=3, threshold_share=Fraction(1, 4))
+    yield listed("answer noise not scaled by k", small, late(2, 3), n=3, k=3)
+
+    # It trusts the noise of the threshold to hide the answers.
+    bare = [(f"+ {_DRAW} ", ""), (_ABOVE, "Outcome(1, None)")]
+    none = [(_SHIFTS_BELOW, "[]"), (_SHIFTS_ABOVE, "[]")]
+    crossing = Event((0, 1), (1, 0), outcomes_are([0, 1]))
+    yield listed(
+        "no answer noise", stream(edited(SparseVector, step=bare, align_step=none)), crossing
+    )
+
+    # It draws one noise and adds it to every answer.
+    shared = [(_OPENING, f"{_OPENING} - noise.draw(self.ways[0].law)")]
+    once = [("yield from shifts", "*_, last = shifts\n    yield last")]
+    one_draw = edited(SparseVector, run=shared, step=bare, align=once)
+    yield listed("one draw for all answers", stream(one_draw), crossing)
+
+    # It has no limit.
+    endless = edited(INDICES_ONLY, live=[("bool(used <= limit)", "True")])
+    yield listed("never stops paying", stream(endless, TWO), late(3, 3))
+
+    # It releases the gap of every answer, above or below.
+    all_gaps = edited(SparseVector, step=[(_BELOW, "Outcome(None, gap)")])
+    told = late(6, 6, happens=partial(_low_then_high, lows=6), samples=20_000_000)
+    yield listed("gaps below the threshold too", stream(all_gaps, threshold=FAR), told)
+
+    # It releases, for an answer above, a gap from fresh noise that nobody pays for.
+    again = [(_ABOVE, f"Outcome(way.number, answer + {_DRAW} - threshold)")]
+    fresh = edited(SparseVector, step=again, align_step=[("move]", "move, move]")])
+    high = late(8, 1, fits=lambda gap: gap >= 0, samples=4_000_000)
+    yield listed("gap from fresh uncharged noise", stream(fresh), high)
+
+    two_late = late(20, 2, chance=lambda answers: _below_then_above(answers, 2, FOUR))
+    half = SparseVector(0, 2, 1, monotonic=True, threshold_share=Fraction(1, 2))
+    name = "monotonic scale on general answers"
+    yield listed(name, half, two_late, n=3, k=2, neighbours="general")
+
+    # It goes on until it has spent more than ε.
+    one_more = edited(SparseVector, live=[("used <= limit", "used <= limit + 1")])
+    yield listed("stops only when the cost is above ε", stream(one_more), two_late)
+
+    # It takes one-sided noise off the threshold. To raise it by 1, less must be taken off.
+    less = [(_OPENING, _OPENING.replace("+", "-"))]
+    subtracted = edited(SparseVector, run=less, align=[(f"yield {_RISE}", f"yield -{_RISE}")])
+    never = Event((-1,), (0,), outcomes_are([0]))
+    yield listed("one-sided noise subtracted", stream(subtracted, noise="exponential"), never, n=1)
+
+    one_sided = SparseVector(0, 2, 1, noise="exponential")
+    yield listed("sparse vector with one-sided noise", one_sided, n=3, k=2, ties=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Noisy Max and Top-K: which answer is the largest, and by how much?
+
+
+def top_k(released: str, *, k: int = 1, **changes: Any) -> Any:
+    """A Noisy Top-K that releases something else beside the winners than their leads."""
+    return edited(NoisyTopK, run=[("tuple(leads)", released)], **changes)(k, 1)
+
+
+def _winners_fall(winners: int, losers: int, happens: Callable[[Any], bool]) -> Event:
+    """An event in which the first answers win: on the neighbour they fall, and all others rise."""
+    return Event((0,) * (winners + losers), (-1,) * winners + (1,) * losers, happens)
+
+
+def _first_wins(output: Any) -> bool:
+    return bool(output[0] == (0,))
+
+
+def _first_two_win(output: Any) -> bool:
+    return set(output[0]) == {0, 1}
+
+
+def _align_indices(
+    self: Any, answers: Answers, neighbour: Answers, noise: Answers, output: Any
+) -> Shifts:
+    """Winners rise by 1 on the neighbour, as much as any loser can, so all order is kept."""
+    winners, _ = output
+    return [answers[i] - neighbour[i] + 1 if i in winners else 0 for i in range(len(answers))]
+
+
+def _rankings() -> Entries:
+    # It releases the largest noisy answer itself.
+    low = Event((0,) * 5, (1,) * 5, lambda output: output[1] <= 0)
+    yield listed("noisy max releasing the value", top_k("noisy[ranking[0]]"), low, n=3)
+
+    first = _winners_fall(1, 4, _first_wins)
+    yield listed("noisy max at scale 1/ε", altered(NoisyTopK(1, 1), law=laplace(1)), first, n=3)
+    both = _winners_fall(2, 2, _first_two_win)
+    yield listed("top-k at the scale of noisy max", altered(NoisyTopK(2, 1), law=TWO), both, 3, 2)
+
+    # It names two, at the price of one.
+    two_named, both = altered(top_k("None", k=2), law=TWO), _winners_fall(2, 4, _first_two_win)
+    yield listed("noisy max naming the runner-up", two_named, both, n=3)
+
+    # It takes the gap from the winner's own true answer, so releases its noise.
+    own = top_k("noisy[ranking[0]] - answers[ranking[0]]")
+    low = _winners_fall(1, 4, lambda output: _first_wins(output) and output[1] <= 0)
+    yield listed("gap from the winner's own true answer", own, low, n=3)
+
+    # It takes the gap from the true answer of the runner-up, and names it.
+    next_one = top_k("(ranking[1], noisy[ranking[0]] - answers[ranking[1]])")
+    low = Event(
+        (0,) * 4, (0, -1, 1, 1), lambda out: out[0] == (0,) and out[1][0] == 1 and out[1][1] <= 0
+    )
+    yield listed("gap from the runner-up's true answer", next_one, low, n=3)
+
+    tied = Event(
+        (0,) * 4, (1, 1, -1, -1), lambda out: out[0] == (2,) and out[1][0] <= 0, on_grid=True
+    )
+    yield listed("ties to the lowest index, gap released", NoisyTopK(1, 1), tied, n=3, ties=True)
+
+    # It releases the runner-up's gap too, at the price of one.
+    two_gaps = top_k("tuple(noisy[i] - noisy[j] for i, j in zip(ranking[:2], ranking[1:3]))")
+    high = Event((0, 0, -8, -8), (-1, -1, -7, -7), lambda out: out[0] == (0,) and out[1][1] >= 8)
+    yield listed("noisy max with two gaps", two_gaps, high, n=3)
+
+    half, whole = Fraction(1, 2), NoisyTopK(3, 1)
+    yield listed("top-k of all answers at half the price", whole, n=3, k=3, epsilon=half)
+    for k in (1, 2):  # private even where noise ties and the lower index wins
+        indices = top_k("None", k=k, align=_align_indices, only_indices=True)
+        yield listed("index-only top-k with ties", indices, n=4, k=k, ties=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Joint Top-K: which set of k answers is the top set, and by how much?
+
+
+def _sets() -> Entries:
+    # It takes the margin itself, as if it moved by no more than half of it does.
+    whole = edited(JointTopK, half_margin=[("_HALF * (", "(")])
+    far = Event((8, 8, 0), (7, 7, 1), lambda out: out[0] == (0, 1) and out[1] >= 24)
+    yield listed("joint top-k by the margin, not halved", _joint(whole, 2), far, n=3, k=2)
+
+    # It measures from the last answer kept in place of the first one left out.
+    kept = "min([answers[i] for i in chosen if answers[i] > max(outside)] or [max(outside)])"
+    last_kept = _joint(edited(JointTopK, half_margin=[("max(outside)", kept)]), 2)
+    turned = Event((20, 5, 4), (20, 4, 5), lambda output: output[0] == (0, 1))
+    yield listed("joint top-k with the margin to the wrong neighbour", last_kept, turned, n=3, k=2)
+
+    # It counts sets up to the last rank but one: none that takes the lowest answer gets noise.
+    ranks = "range(len(answers))"
+    fewer = [(f"({ranks},", f"(sorted(sorted({ranks}, key=answers.__getitem__)[1:]),")]
+    without_lowest = _joint(edited(JointTopK, run=fewer, _over_sets=fewer), 1)
+    first = Event((1, 0, 2), (0, 1, 1), _first_wins)
+    name = "joint top-k with sets counted to the last rank but one"
+    yield listed(name, without_lowest, first, n=3)
+
+    for k in (1, 2):
+        yield listed("joint top-k with laplace noise", _joint(JointTopK, k), n=3, k=k)
+
+
+def _joint(kind: Any, k: int) -> Any:
+    return altered(kind(k, 1), law=TWO)
+
+
+# --------------------------------------------------------------------------------------------------
+# Hybrid Top-K: which answers are the largest, as far as they are above a line?
+
+
+def _hybrid(kind: Any, k: int, scale: int, **more: Any) -> Any:
+    return altered(kind(0, k, 1, **more), law=laplace(scale))
+
+
+def _align_first(
+    self: Any, answers: Answers, neighbour: Answers, noise: Answers, output: Any
+) -> Shifts:
+    """The draw makes up for the change of the first winner, and can for no other."""
+    winners, _ = output
+    return [answers[winners[0]] - neighbour[winners[0]] if winners else 0, 0]
+
+
+def _align_winners(
+    self: Any, answers: Answers, neighbour: Answers, noise: Answers, output: Any
+) -> Shifts:
+    """Winners make up for their own change, and nothing else can be done."""
+    winners, _ = output
+    return [answers[i] - neighbour[i] if i in winners else 0 for i in range(len(answers))]
+
+
+def _delta_of_more(self: Any, reach: int) -> Fraction:
+    """The chance that is accounted for: of one step more."""
+    further = float(self.threshold - self.sensitivity) + 1
+    return reach * Fraction(chance_to_reach(self.law, further, on_grid=True))
+
+
+def _lined() -> Entries:
+    noisy = "[answer + noise.draw(self.law) for answer in (*answers, self.threshold)]"
+
+    # It has one draw for all answers, at a scale without k: what the authors' `hybrid_svt` does.
+    draws = "noise.draw(self.law), noise.draw(self.law)"
+    shared = "[*(answer + shared for answer in answers), self.threshold + own]"
+    run = [(f"noisy = {noisy}", f"shared, own = {draws}\n    noisy = {shared}")]
+    one_draw = _hybrid(edited(HybridTopK, run=run, align=_align_first), 2, 2)
+    first = Event((1, 0), (0, 1), lambda output: output[0][:1] == (0,))
+    yield listed("hybrid top-k with one draw for all answers", one_draw, first, k=2)
+
+    # It compares with the line as it is.
+    run = [(noisy, "[*(answer + noise.draw(self.law) for answer in answers), self.threshold]")]
+    bare_line = _hybrid(edited(HybridTopK, run=run, align=_align_winners), 1, 2)
+    nobody = Event((0,) * 6, (1,) * 6, lambda output: output[0] == ())
+    yield listed("hybrid top-k with a line without noise", bare_line, nobody)
+
+    # It says after k answers whether the line comes next, at the price of the answers alone.
+    run = [("tuple(leads)", "tuple(leads), ranking[end] == len(answers)")]
+    three = [
+        ("winners, _ =", "winners, _, cut ="),
+        ("after, noise, output", "after, noise, output[:2]"),
+    ]
+    align = [*three, ("== self.k:", "== self.k and not cut:")]
+    unalign = [*three, ("< self.k:", "< self.k or cut:")]
+    not_paid = edited(HybridTopK, run=run, align=align, unalign=unalign)
+    cut = Event((0,) * 6, (0, *(1,) * 5), lambda output: _first_wins(output) and output[2])
+    name, cheap = (
+        "hybrid top-k that does not pay for the line",
+        _hybrid(not_paid, 1, 1, monotonic=True),
+    )
+    yield listed(name, cheap, cut, neighbours="rising")
+
+    # It releases what is at least the line, and accounts for what is greater, on a grid.
+    greater = edited(HybridTopK, delta=_delta_of_more)(5, 1, 1, monotonic=True)
+    shows = Event((1,), (), lambda output: output[0] != (), on_grid=True, bounds=DELTA)
+    name = "hybrid top-k with > for ≥ in the account of its line"
+    yield listed(name, greater, shows, n=1, on_grid=True)
+
+    for k in (1, 2, 3):
+        yield listed("hybrid top-k with laplace noise", _hybrid(HybridTopK, k, 2 * k), n=2, k=k)
+
+
+# --------------------------------------------------------------------------------------------------
+# Adaptive Sparse Vectors: two branches, the first cheaper and harder to clear.
+
+
+def two_branches(kind: Any = AdaptiveSparseVector, threshold: int = 0) -> Any:
+    """One like the paper's with k = 1: ε₀ = ε₂ = ½ and ε₁ = ¼, and a margin of 16 on top."""
+    made = kind(threshold, 1, 1, threshold_share=Fraction(1, 2))
+    top, middle = made.ways
+    return altered(made, ways=(top._replace(margin=16), middle))
+
+
+def _any_margin(unknown: Callable[[str], Scalar]) -> AdaptiveSparseVector:
+    """An adaptive Sparse Vector whose margins are any numbers, of any sign."""
+    mechanism = AdaptiveSparseVector(0, 1, 1)
+    ways = (way._replace(margin=unknown(f"margin{way.number}")) for way in mechanism.ways)
+    return altered(mechanism, ways=tuple(ways))
+
+
+def _reusing(noise: str, shifts: str) -> Any:
+    """The middle branch saves a draw: it uses the top branch's noise in some way."""
+    top = f"top = {_DRAW} if way.number == 1 else {noise}"
+    step = [("gap = answer", f"{top}\n        gap = answer"), (f"+ {_DRAW} - t", "+ top - t")]
+    shifted = [(_SHIFTS_BELOW, "[0]"), (_SHIFTS_ABOVE, shifts)]
+    return two_branches(edited(AdaptiveSparseVector, step=step, align_step=shifted))
+
+
+def _branching() -> Entries:
+    # It tells, with "below", by how much the top branch was missed.
+    missed = "missed = gap if way.number == 1 else missed\n        if gap >="
+    leak = edited(
+        AdaptiveSparseVector, step=[("if gap >=", missed), (_BELOW, "Outcome(None, missed)")]
+    )
+    chance = partial(_below_then_above, above=10, law=EIGHT)
+    told = late(10, 10, happens=partial(_low_then_high, lows=10), chance=chance)
+    yield listed("adaptive leaking the failed branch", two_branches(leak, FAR), told)
+
+    top, middle = two_branches().ways
+    cheap = altered(two_branches(), ways=(top, middle._replace(units=1)), limits=(1, 1))
+    twice = late(8, 2, branch=2, samples=12_000_000)
+    yield listed("adaptive middle branch charged as the top", cheap, twice)
+
+    high = late(8, 1, branch=2, fits=lambda gap: gap >= 5, samples=8_000_000)
+    half = _reusing("top / 2", "[branch * move]")
+    yield listed("middle branch reusing half the noise", half, high)
+    yield listed("middle branch reusing the noise as it is", _reusing("top", "[move]"), n=3)
+    yield listed("adaptive with any margins", _any_margin, n=3, ties=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Measurements and noisy histograms: too little noise, noise for other neighbours, folded noise.
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedNoise(GeometricNoise):
+    """A sign, and the floor of a size: 0 comes from both sides, and is twice as likely."""
+
+    def floors(self, bits: Bits, *shape: int) -> Integers:
+        """Laplace noise that is rounded towards 0."""
+        floors = LaplaceNoise(self.scale).floors(bits, *shape)
+        return np.where(floors < 0, floors + 1, floors)
+
+    def cost(self, shift: Scalar) -> Scalar:
+        """From 0 to 1 the law falls by ln 2 as well, which is a little more than this."""
+        return abs(shift) / self.scale + Fraction(69, 100)
+
+
+def hull_releases_zero(answers: Sequence[int]) -> float:
+    """The chance that two values are released as exactly 0, on whole steps with scale 1."""
+    steps = range(-60, 61)
+    chances = {(x, y): math.exp(min(x, y, 0) - max(x, y, 0)) for x in steps for y in steps}
+    return chances[answers[0], answers[1]] / sum(chances.values())
+
+
+def _are_zero(values: Sequence[Scalar]) -> bool:
+    return all(bool(value >= 0) and not bool(value >= 1) for value in values)
+
+
+def _measured() -> Entries:
+    # It measures all that an adaptive run found with noise for a single answer.
+    too_many = edited(Laplace, noise=[("count * scale", "scale")])
+    both = Event((0, 0), (-1, -1), lambda values: bool(values[0] >= 0) and bool(values[1] >= 0))
+    yield listed("measured with noise for fewer answers", too_many(1), both)
+
+    hull, zero = CountHull(1, monotonic=True), partial(Event, (0, 0), happens=_are_zero)
+    crossed = zero((1, -1), chance=hull_releases_zero)
+    name = "count hull on answers that move both ways"
+    yield listed(name, hull, crossed, k=2, neighbours="general")
+    far = zero((3, 3), chance=hull_releases_zero)
+    name = "count hull that ignores the sensitivity"
+    yield listed(name, hull, far, k=2, neighbours="rising", sensitivity=3)
+
+    one = NoisyHistogram(1)
+    small = altered(NoisyHistogram(1, reach=2), law=one.law)
+    yield listed("histogram with noise for a reach of one", small, both, ties=True)
+    folded = altered(one, law=FoldedNoise(Fraction(1)))
+    zero_alone = Event((0,), (-1,), _are_zero)
+    yield listed("histogram whose noise is folded at zero", folded, zero_alone, n=1, ties=True)

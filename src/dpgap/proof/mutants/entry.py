@@ -1,21 +1,51 @@
-"""What the catalogue says of a mechanism: how to prove or refute it, and what damns it."""
+"""What the catalogue says of a mechanism: how it differs from what ships, and what damns it."""
 
+import inspect
 import math
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
-from dpgap.exact.laws import LaplaceNoise, Scalar
+import numpy as np
+
+from dpgap.exact.laws import RealLaw
 from dpgap.proof.auditing.calling import frequency
-from dpgap.proof.auditing.finding import EPSILON, Audit, lower_bound
+from dpgap.proof.auditing.finding import DELTA, EPSILON, Audit, lower_bound, lower_chance
+from dpgap.proof.checker.lone_items import check_lone_items, require_delta
 from dpgap.proof.checker.proving import Counterexample, Proof, prove, replay
 
 MUTANT, ACCEPT = "mutant", "accept"
 
-Answers = Sequence[Scalar]
-Shifts = list[Scalar]
+
+def edited(kind: Any, **changes: Any) -> Any:
+    """A mechanism that ships with some methods changed.
+
+    A change is a list of texts, each with what stands in its place, or something else to have that
+    name. It fails if a text is not there just once: so a mutant is always one of what ships.
+    """
+    methods: dict[str, Any] = {}
+    for name, change in changes.items():
+        if not isinstance(change, list):
+            methods[name] = change
+            continue
+        shipped = inspect.getattr_static(kind, name)
+        function = getattr(shipped, "__func__", shipped)
+        source = textwrap.dedent(inspect.getsource(function))
+        for old, new in change:
+            if source.count(old) != 1:
+                raise LookupError(f"{kind.__name__}.{name} must have {old!r} once: change it here")
+            source = source.replace(old, new)
+        source = f"from __future__ import annotations\n{source}"
+        exec(
+            compile(source, f"<edited {kind.__name__}.{name}>", "exec"),
+            function.__globals__,
+            methods,
+        )
+        methods.pop("annotations")
+    name = f"Edited{kind.__name__.removeprefix('Edited')}"
+    return type(name, (kind,), {"__slots__": (), **methods})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +63,28 @@ class Event:
     on_grid: bool = False
     samples: int = 1_000_000
     """How many make it certain to be seen, half of them on each side."""
-
-    bounds: ClassVar[str] = EPSILON
-    """What it bounds from below."""
+    bounds: str = EPSILON
+    """What it bounds from below. δ: on the neighbour, which has no answers, it cannot happen."""
 
     def claimed(self, mechanism: Any) -> float:
         """What the mechanism claims that to be."""
-        return float(Fraction(mechanism.epsilon))
+        return float(mechanism.delta(1) if self.bounds == DELTA else mechanism.epsilon)
 
     def least(self, mechanism: Any) -> float:
-        """What the mechanism's ε is at least: exactly, or by samples of its program."""
+        """What the mechanism's ε or δ is at least: exactly, or by samples of its program."""
         sides = self.answers, self.neighbour
         if self.chance is not None:
             likely, unlikely = map(self.chance, sides)
             return math.log(likely / unlikely)
         runs = self.samples // 2
-        hits, hits_neighbour = (
+        hits = [
             frequency(mechanism.run, side, self.happens, runs, on_grid=self.on_grid)
             for side in sides
-        )
-        return lower_bound(hits, hits_neighbour, runs)
+            if side
+        ]
+        if self.bounds == DELTA:
+            return lower_chance(hits[0], runs)
+        return lower_bound(hits[0], hits[1], runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +103,21 @@ class CatalogueEntry:
     """Further arguments of the proof."""
 
     def judge(self) -> Proof:
-        """Prove it, or refute it."""
+        """Prove it, or refute it; by its δ where that is what its event bounds."""
+        if self._is_by_delta:
+            return check_lone_items(self.mechanism, self.n, **self.how)
         return prove(self.mechanism, self.n, **self.how)
 
     def replay(self, example: Counterexample) -> None:
         """Raise the `Violation` that is found at a counterexample's numbers."""
-        replay(self.mechanism, example)
+        if self._is_by_delta:
+            require_delta(self.mechanism, len(example.answers), **self.how)
+        else:
+            replay(self.mechanism, example)
+
+    @property
+    def _is_by_delta(self) -> bool:
+        return self.event is not None and self.event.bounds == DELTA
 
     @property
     def kind(self) -> str:
@@ -86,7 +127,11 @@ class CatalogueEntry:
     @property
     def variant(self) -> str:
         """Which neighbours it is judged on."""
-        return str(self.how.get("neighbours", "general"))
+        return (
+            "δ of unknown items"
+            if self._is_by_delta
+            else str(self.how.get("neighbours", "general"))
+        )
 
 
 def audit_mutant(entry: CatalogueEntry) -> Audit:
@@ -110,15 +155,16 @@ def audit_mutant(entry: CatalogueEntry) -> Audit:
     )
 
 
-def laplace(scale: int | Fraction) -> LaplaceNoise:
-    """Laplace noise of this scale."""
-    return LaplaceNoise(Fraction(scale))
+_NODES, _REACH = 24, 45
 
 
-def repeat(*runs: tuple[int, int]) -> tuple[int, ...]:
-    """So many answers of each value.
+def integrate(given: Callable[[Any], Any], law: RealLaw) -> float:
+    """The mean of `given` over noise whose density is smooth between whole numbers.
 
-    >>> repeat((1, 2), (-1, 1))
-    (1, 1, -1)
+    Gauss–Legendre nodes between these; tails are cut off where they are below 1e-19.
     """
-    return tuple(value for value, times in runs for _ in range(times))
+    places, weights = np.polynomial.legendre.leggauss(_NODES)
+    reach = int(_REACH * law.scale)
+    points = (np.arange(-reach, reach)[:, None] + (places + 1) / 2).ravel()
+    values = law.density(points) * given(points)
+    return float((values.reshape(-1, _NODES) @ weights / 2).sum())
