@@ -207,13 +207,13 @@ class NoisyHistogram(Measuring[MeasuredValues]):
             grid=self.grid,
             unknown=True,
         )
-        reach = getattr(answers, "reach", None)
         is_replaced = answers.origin is not None and answers.origin.neighbours is Neighbours.REPLACE
-        if reach is None and is_replaced:
+        if is_replaced and (answers.unknown or len(answers) > 1):
             raise ValueError(
                 "neighbours must be 'add-or-remove' for a noisy histogram: a unit that is "
                 "replaced moves twice as many answers"
             )
+        reach = getattr(answers, "reach", None)
         if reach is None:
             raise ValueError(
                 "answers must have a reach: state max_items, the most items of one unit"
