@@ -253,7 +253,7 @@ def test_unknown_items_are_released_by_name_and_not_by_their_place():
     assert release.indices.tolist() == [-1, -1]
     assert release.promise.delta == mechanism.delta(3) > 0
     assert "Differential privacy with ε = 3000 and δ = " in release.guarantee
-    assert "which that person alone has" in release.guarantee
+    assert "an item is shown that only they have" in release.guarantee
 
 
 def test_no_unknown_item_at_all_looks_like_none_above_the_line():

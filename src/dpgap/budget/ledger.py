@@ -287,6 +287,10 @@ class Ledger:
         mine = [entry for entry in found if person and entry.person == person]
         return Balance(last, mine[-1] if mine else None), found
 
+    def _now(self, dataset: str, person: str) -> Balance:
+        with self._store.reading() as rows:
+            return self._as_of_now(rows, self._balance(rows, dataset, person)[0])
+
     def _as_of_now(self, rows: Rows, balance: Balance, actor: str | None = None) -> Balance:
         """The balance after the new period that has begun by the database's clock, if one has."""
         if balance.last.renewal is None:
@@ -521,8 +525,7 @@ class LedgerAccount:
         return self.left.epsilon
 
     def _now(self) -> Balance:
-        steward = Steward(self.ledger, self.dataset)
-        return steward.balance_of(self.person or self.ledger._user())
+        return self.ledger._now(self.dataset, self.person or self.ledger._user())
 
     @property
     def head(self) -> str:

@@ -151,8 +151,7 @@ class Steward:
 
         If a new period has begun, its entry is the last one, though the first charge writes it.
         """
-        with self.ledger._store.reading() as rows:
-            return self.ledger._as_of_now(rows, self.ledger._balance(rows, self.dataset, person)[0])
+        return self.ledger._now(self.dataset, person)
 
     def stale(self, before: str | None = None) -> list[Entry]:
         """Reservations that were never settled; if a time is given, those made before it.
