@@ -91,7 +91,7 @@ def test_a_count_is_still_refused_where_units_are_replaced() -> None:
 def test_whole_steps_leave_the_kernel_and_the_value_is_the_float_next_to_them() -> None:
     with builds_kept() as built, bits_are(InsecureSeededBits(3)):
         release = dpgap.total(SOLD, unit="who", sum="paid", at_most=50, epsilon=1)
-    ((_, (drawn,)),) = built
+    ((_, ((drawn,),)),) = built
     assert drawn.values.dtype == np.int64
     assert release.estimate == float(Fraction(int(drawn.values[0]), 100))
 
@@ -108,10 +108,10 @@ def test_a_total_has_a_document_words_and_a_page() -> None:
     low, high = release.interval().tolist()
     assert low == 0.0  # no unit adds less
     cut, found, *_ = release.findings
-    assert cut.startswith("Each who adds at least 0 and at most 50, whatever its amounts are: ")
+    assert cut.startswith("Each who adds at least 0 and at most 50, so the total may be too low")
     assert found == f"The total is between {low:,.1f} and {high:,.1f} (95 % confidence)."
     assert list(release.to_frame().columns) == ["estimate", "95% low", "95% high"]
-    assert "The total paid" in release._repr_html_() + _page(release)
+    assert "Total: paid" in release._repr_html_() + _page(release)
     assert "cut off below 0 and above 50" in release.guarantee
 
 
@@ -143,7 +143,7 @@ def test_a_session_pays_for_a_total_and_keeps_it() -> None:
         release = session.total("paid", at_most=50, epsilon="1/3", where="what = 'fig'")
         assert (session.spent, session.releases) == (Fraction(1, 3), (release,))
         assert release.promise.sensitivity == 50
-        assert "The total paid" in session.to_html()
+        assert "Total: paid" in session.to_html()
         with pytest.raises(dpgap.BudgetExhausted):
             session.total("paid", at_most=50, epsilon=1)
 

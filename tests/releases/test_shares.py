@@ -11,7 +11,7 @@ from scipy import stats
 import dpgap
 from dpgap.data.counts import counts, units_of
 from dpgap.data.private_counts import CountsInMemory
-from dpgap.pipelines.tables import counted
+from dpgap.pipelines.tables import answer
 from dpgap.question import read_wanted
 from dpgap.releases.by_group import Shares, Total
 from dpgap.releases.release import TableRelease
@@ -54,7 +54,7 @@ def _runs(
     wanted = read_wanted(kind, {"epsilon": "0.1"})
     with bits_are(InsecureSeededBits(11)):
         made = [
-            (dpgap.top_k(items, k=k, epsilon=1), counted(wanted, units, None, True))
+            (dpgap.top_k(items, k=k, epsilon=1), answer(wanted, units, None, True))
             for _ in range(runs)
         ]
     true = items.expanded() / units.expanded()[0]

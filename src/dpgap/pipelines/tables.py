@@ -399,6 +399,8 @@ def total(
     epsilon: Rational,
     where: str | None = None,
     neighbours: str | None = None,
+    encoding: str | None = None,
+    decimal: str = ".",
     account: Account | None = None,
     fresh: bool = False,
 ) -> Total:
@@ -406,7 +408,7 @@ def total(
 
     Parameters
     ----------
-    table, unit, neighbours, account, fresh
+    table, unit, neighbours, encoding, decimal, account, fresh
         As for `dpgap.top_k`.
     sum
         The column whose amounts are added up.
@@ -428,6 +430,7 @@ def total(
     (58.0, [58.0, 58.0])
     """
     stated = {"epsilon": epsilon, "unit": unit, "where": where, "neighbours": neighbours}
+    stated |= {"encoding": encoding, "decimal": decimal}
     stated |= {"sum": sum, "at_most": at_most, "at_least": at_least, "step": step}
     return cast(Total, ask("total", table, {**stated, "account": account, "fresh": fresh}))
 
