@@ -138,7 +138,7 @@ def test_every_question_of_the_tutorial_takes_three_lines_and_has_an_answer(
     low, high = names["people"].interval(0.9999)
     assert low <= 6000 <= high
     page = Path("weblog.html").read_text(encoding="utf-8")
-    assert "The 3 pages with the largest total amount" in page
+    assert "Top 3: page, by total amount" in page
     assert "differential privacy" in capsys.readouterr().out
 
 

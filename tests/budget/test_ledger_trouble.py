@@ -199,3 +199,17 @@ def test_a_ledger_that_lost_a_table_says_which(account: LedgerAccount) -> None:
         connection.execute(sql.text("DROP TABLE dpgap_documents"))
     with pytest.raises(LedgerError, match="no table 'dpgap_documents'"):
         account.paid("a question")
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    anything: Any = 5
+    with pytest.raises(TypeError, match="reasons must be text"):
+        ledger.create("sales", 1, reason=anything)
+    ledger.create("sales", 1)
+    with pytest.raises(TypeError, match="nothing was written"):
+        ledger.account("sales").of("ann", reason=anything).reserve(Fraction(1, 2), "a question")
+    with pytest.raises(TypeError, match="carry must be True or False"):
+        ledger.steward("sales").renew(every="day", epsilon=1, carry=anything)
+    assert ledger.verify("sales") == []
+    assert ledger.account("sales").remaining == 1

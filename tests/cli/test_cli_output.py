@@ -110,8 +110,6 @@ def test_an_input_is_known_by_any_other_name(name: str, way: str, folder: Path) 
         "{here}/budget.db",
         "sqlite:////{here}/budget.db",
         "sqlite:///budget.db?mode=rw",
-        "sqlite:///file:budget.db?uri=true",
-        "sqlite:///file:b%75dget.db?mode=rw&uri=true",
         "sqlite:///link.db",
     ],
 )

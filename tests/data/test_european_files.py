@@ -177,9 +177,6 @@ def test_numbers_that_a_file_states_have_no_comma(tmp_path: Path) -> None:
     for name in ("Betrag", "Text"):
         summed = {"sum": name, "at_most": 20, "decimal": ","}
         assert _found(tmp_path / "verkauf.parquet", **summed) == [0, 0, 1950]
-    (tmp_path / "verkauf.jsonl").write_text('{"Kunde": 1, "Artikel": "Brot", "Betrag": "12,5"}\n')
-    summed = {"sum": "Betrag", "at_most": 20, "decimal": ","}
-    assert _found(tmp_path / "verkauf.jsonl", **summed) == [0, 0, 1250]
 
 
 def test_days_are_read_in_the_form_that_is_stated(tmp_path: Path) -> None:
@@ -279,3 +276,27 @@ def test_a_file_whose_name_has_a_comma_is_still_a_domain(tmp_path: Path) -> None
     asked = f"top-k {path} --unit Kunde --item Artikel -k 1 --epsilon 300 --domain {items} --json"
     ran = CliRunner().invoke(app, asked.split())
     assert json.loads(ran.output)["labels"] == ["Müsli"]
+
+
+def test_a_row_that_stands_for_names_is_not_told_however_near(tmp_path: Path) -> None:
+    path = _written(tmp_path, b"user42,Anna Muster,HIV positive,120.5\n" * 2)
+    for table in (path, pandas.read_csv(path)):
+        with pytest.raises(ValueError, match="no column 'user_id'") as refused:
+            dpgap.count(table, unit="user_id", epsilon=1)
+        assert not any(word in str(refused.value) for word in ("user42", "Anna", "HIV", "120"))
+
+
+def test_json_has_numbers_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "sales.jsonl"
+    path.write_text('{"who": 1, "paid": 1.125}\n')
+    with pytest.raises(ValueError, match="decimal must be left out for JSON"):
+        dpgap.total(path, unit="who", sum="paid", at_most=5, epsilon=1, decimal=",")
+
+
+def test_shares_are_of_a_whole_that_was_read_in_the_same_way(tmp_path: Path) -> None:
+    path = _written(tmp_path, b"Kunde;Artikel;Betrag\n1;x;10\n2;y;2,5\n")
+    asked: dict[str, Any] = {"unit": "Kunde", "sum": "Betrag", "at_most": 20, "epsilon": 900}
+    part = dpgap.top_k(path, item="Artikel", domain=["x", "y"], k=2, decimal=",", **asked)
+    with pytest.raises(ValueError, match="the same decimal as these items"):
+        part.shares(dpgap.total(path, **asked))
+    assert part.shares(dpgap.total(path, decimal=",", **asked)).items[0].estimate > 0.7

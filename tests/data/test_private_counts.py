@@ -149,7 +149,7 @@ def test_grouped_values_are_as_exact_as_plain_ones():
 def test_what_holds_private_numbers_on_the_way_shows_none():
     answers = dpgap.GroupedAnswers.of(np.array([7654321, 7654321]))
     candidates = dpgap.NoisyTopK(1, 1).prepare(answers, None)
-    drawn = dpgap.NoisyTopK(1, 1).draw(candidates)
+    drawn = dpgap.NoisyTopK(1, 1).draw_paid(candidates)
     stream = dpgap.SparseVector(1, 1, 1).prepare([7654321])
     held = (answers, answers.groups(), candidates, drawn, stream, next(stream.chunks))
     assert "7654321" not in "".join(map(repr, held))

@@ -28,7 +28,7 @@ def test_a_million_counts_in_an_engine_are_cut_at_the_line(sales):
     assert release.labels == (0, 1, 2)
     assert release.spent == 4
     assert release.gaps.tolist() == pytest.approx([1000, 1000, 500], abs=60)
-    drawn = mechanism.draw(mechanism.prepare(counts, None))
+    drawn = mechanism.draw_paid(mechanism.prepare(counts, None))
     assert drawn.private_answers.tolist() == [3001, 2001, 1001]
     nothing = dpgap.HybridTopK(10**6, 10, 10, monotonic=True).release(counts)
     assert (nothing.labels, nothing.spent) == ((), 1)

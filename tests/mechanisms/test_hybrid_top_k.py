@@ -202,7 +202,7 @@ def test_answers_on_a_grid_are_compared_with_the_line_rounded_up():
 def test_winners_bring_their_private_answers_for_whoever_measures_next():
     mechanism = dpgap.HybridTopK(50, 3, 3000)
     for answers in ([90, 10, 70], dpgap.GroupedAnswers.of([90, 10, 70])):
-        drawn = mechanism.draw(mechanism.prepare(answers, None))
+        drawn = mechanism.draw_paid(mechanism.prepare(answers, None))
         assert drawn.private_answers.tolist() == [90, 70]
         assert drawn.drawn.indices.tolist() == [0, 2]
         assert "90" not in repr(drawn)

@@ -120,7 +120,7 @@ def test_releases_have_the_law_of_noise_for_every_set(shape: str, answers: list[
     joint, runs = dpgap.JointTopK(k, 2, monotonic=True), 4_000
     candidates = joint.prepare(_candidates(joint, answers)[shape], None)
     with bits_are(InsecureSeededBits(6)):
-        drawn = [joint.draw(candidates) for _ in range(runs)]
+        drawn = [joint.draw_paid(candidates) for _ in range(runs)]
     found = [(*each.drawn.indices.tolist(), each.drawn.lead) for each in drawn]
     assert homogeneous_p(found, _written_out(joint, answers, runs, 7)) > LEVEL
     wrong = dpgap.JointTopK(k, "3/2", monotonic=True)
@@ -226,7 +226,7 @@ def test_a_table_in_an_engine_and_its_domain_are_asked_as_any_other():
 
 def test_a_draw_shows_nothing_of_its_answers():
     joint = dpgap.JointTopK(2, 1000, monotonic=True)
-    drawn = joint.draw(joint.prepare(ANSWERS, None))
+    drawn = joint.draw_paid(joint.prepare(ANSWERS, None))
     assert drawn.private_answers.tolist() == [500, 420]
     assert "500" not in repr(drawn)
 

@@ -63,38 +63,38 @@ def test_noise_grows_with_reach_and_sensitivity_in_whole_steps_of_the_grid():
 def test_the_largest_are_returned_with_the_line_and_what_values_may_be_off_by():
     mechanism = dpgap.NoisyHistogram(1000)
     answers, names = [5, 90, 7, 70], ["fig", "pea", "oat", "rye"]
-    drawn = mechanism.draw(mechanism.prepare(answers, names, k=2), k=2)
+    drawn = mechanism.draw_paid(mechanism.prepare(answers, names, k=2), k=2)
     assert drawn.indices.tolist() == [1, 3]
     assert drawn.labels == ("pea", "rye")
     assert drawn.values.tolist() == [90, 70]
     assert drawn.line == 7
     error = mechanism.error_of(drawn)
     assert (error.line, error.law, error.whole_coin) == (7, mechanism.law, drawn.coin)
-    above = mechanism.draw(mechanism.prepare(answers, names), at_least="6.5")
+    above = mechanism.draw_paid(mechanism.prepare(answers, names), at_least="6.5")
     assert (above.labels, above.line) == (("pea", "rye", "oat"), 7)
     assert mechanism.error_of(above) == HistogramError(mechanism.law, Fraction(1), 7, 0)
-    both = mechanism.draw(mechanism.prepare(answers, names), k=1, at_least=6)
+    both = mechanism.draw_paid(mechanism.prepare(answers, names), k=1, at_least=6)
     assert (both.labels, both.line) == (("pea",), 70)
-    fewer = mechanism.draw(mechanism.prepare(answers, names), k=3, at_least=60)
+    fewer = mechanism.draw_paid(mechanism.prepare(answers, names), k=3, at_least=60)
     assert (fewer.labels, fewer.line) == (("pea", "rye"), 60)
-    everything = mechanism.draw(mechanism.prepare(answers, names), k=4)
+    everything = mechanism.draw_paid(mechanism.prepare(answers, names), k=4)
     assert everything.line is None
     assert isinstance(mechanism.error_of(everything), MeasurementError)
 
 
 def test_a_grid_is_undone_in_values_and_in_the_line():
     mechanism = dpgap.NoisyHistogram(1000, grid="1/4")
-    drawn = mechanism.draw(mechanism.prepare([1.25, 8.5, 3.0], None), k=1)
+    drawn = mechanism.draw_paid(mechanism.prepare([1.25, 8.5, 3.0], None), k=1)
     values = mechanism.lengths(drawn.values)
     assert (values.tolist(), drawn.line) == ([8.5], 12)
     assert mechanism.error_of(drawn).ends(values, 0.95, 0.0).tolist() == [[8.5, 8.5]]
-    assert mechanism.draw(mechanism.prepare([1.25, 8.5], None), at_least=2).line == 8
+    assert mechanism.draw_paid(mechanism.prepare([1.25, 8.5], None), at_least=2).line == 8
 
 
 def test_counts_of_a_table_are_picked_from_by_groups_and_looked_up():
     mechanism = dpgap.NoisyHistogram(1000)
     counts = _counts([3, 500, 3, 80], size=10**12)
-    drawn = mechanism.draw(mechanism.prepare(counts, None, k=2), k=2)
+    drawn = mechanism.draw_paid(mechanism.prepare(counts, None, k=2), k=2)
     assert drawn.indices.tolist() == [1, 3]
     assert drawn.labels == (1, 3)
     assert drawn.line == 3
@@ -122,7 +122,7 @@ def test_an_item_of_one_unit_shows_with_the_exact_chance_of_at_most_delta(reach:
 
     def seen(line: int) -> int:
         candidates = mechanism.prepare(alone, None, at_least=line)
-        return mechanism.draw(candidates, at_least=line).values.size
+        return mechanism.draw_paid(candidates, at_least=line).values.size
 
     def p_value(seen: int, line: int) -> float:
         return float(stats.binomtest(seen, items, float(mechanism.law.tail(line - 1))).pvalue)
@@ -145,14 +145,14 @@ def test_items_that_are_only_those_present_need_a_line_for_their_delta():
         with pytest.raises(ValueError, match="at_least must be at least 15 for this delta"):
             mechanism.prepare(unknown, None, k=5, at_least=line, delta="1e-6")
     asked = {"k": 5, "at_least": 15}
-    drawn = mechanism.draw(mechanism.prepare(unknown, None, delta="1e-6", **asked), **asked)
+    drawn = mechanism.draw_paid(mechanism.prepare(unknown, None, delta="1e-6", **asked), **asked)
     assert (drawn.indices.tolist(), drawn.line) == ([-1], 15)
 
 
 def test_a_table_in_which_nobody_is_present_answers_like_any_other():
     mechanism, asked = dpgap.NoisyHistogram(1), {"k": 5, "at_least": 15}
     nobody = mechanism.prepare(_counts([], unknown=True), None, delta="1e-6", **asked)
-    assert mechanism.draw(nobody, **asked).values.size == 0
+    assert mechanism.draw_paid(nobody, **asked).values.size == 0
 
 
 def test_what_would_return_too_many_empty_items_is_refused_by_public_facts():

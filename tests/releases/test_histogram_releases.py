@@ -25,7 +25,7 @@ def _release(seed: int = 3, epsilon: Any = 1, **wanted: Any) -> Measured:
     """What a pipeline makes of a histogram."""
     mechanism = dpgap.NoisyHistogram(epsilon, reach=2)
     with bits_are(InsecureSeededBits(seed)):
-        drawn = mechanism.draw(mechanism.prepare(COUNTS, NAMES, **wanted), **wanted)
+        drawn = mechanism.draw_paid(mechanism.prepare(COUNTS, NAMES, **wanted), **wanted)
     values, error = mechanism.lengths(drawn.values), mechanism.error_of(drawn)
     return Measured(
         epsilon=mechanism.epsilon,
@@ -174,7 +174,7 @@ def test_every_number_of_a_release_beside_another_largest_count_is_the_same():
     for largest in (1_536, 1_537, 10**6 + 1):
         with bits_are(InsecureSeededBits(5)):
             counts = dpgap.NoisyHistogram(1)
-            drawn = counts.draw(counts.prepare([largest, 512], None, k=1), k=1)
+            drawn = counts.draw_paid(counts.prepare([largest, 512], None, k=1), k=1)
         shown.append((drawn.line, drawn.coin, int(drawn.values[0]) - largest))
     assert shown[0] == shown[1] == shown[2]
     assert shown[0][1] > 0

@@ -84,7 +84,7 @@ def _read_by(sql: str) -> Callable[[], AbstractContextManager[Any]]:
     """Files read by one expression of DuckDB's."""
 
     @contextmanager
-    def read_file(path: str, unit: str, item: str, more: Any = ()) -> Iterator[Source]:
+    def read_file(path: str, unit: str, item: str, *_: Any) -> Iterator[Source]:
         with duckdb.connect(config={"threads": 2}) as database:
             table = database.sql(f"SELECT * FROM {sql.format(path=path)}")
             yield Source(table, unit, item, columns=(), database=database)
@@ -228,7 +228,7 @@ def _coin_beside_the_largest() -> AbstractContextManager[Any]:
 
     return _all_of(
         mock.patch.object(_Contenders, "_loser", loser),
-        mock.patch.object(drawn, "_is_whole", return_value=True),
+        mock.patch.object(drawn.Drawn, "__post_init__", lambda _: None),
     )
 
 
@@ -258,13 +258,13 @@ def _after_drawing(do: Callable[[int], object]) -> Callable[[], AbstractContextM
     """Something that is done after the charge with a private number: the sum of all values."""
 
     def then(kind: Any) -> AbstractContextManager[Any]:
-        right = kind.draw
+        right = kind.draw_paid
 
-        def draw(pipeline: Any, candidates: Any) -> Any:
+        def draw_paid(pipeline: Any, candidates: Any) -> Any:
             do(int(candidates.private_answers.sum()))
             return right(pipeline, candidates)
 
-        return mock.patch.object(kind, "draw", draw)
+        return mock.patch.object(kind, "draw_paid", draw_paid)
 
     return lambda: _all_of(then(MeasuredTopK), then(Routed))
 
@@ -355,15 +355,15 @@ def _changed_by_total(
 
 def _above_by_answers(**change: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[Any]]:
     """Fields of what was drawn that are changed if the sum of the true winners is odd."""
-    right = SparseVector.draw
+    right = SparseVector.draw_paid
 
-    def draw(*arguments: Any) -> Any:
+    def draw_paid(*arguments: Any) -> Any:
         made = right(*arguments)
         is_odd = made.private_answers.sum() % 2
         fields = {name: each(getattr(made.drawn, name)) for name, each in change.items() if is_odd}
         return made._replace(drawn=replace(made.drawn, **fields))
 
-    return lambda: mock.patch.object(SparseVector, "draw", draw)
+    return lambda: mock.patch.object(SparseVector, "draw_paid", draw_paid)
 
 
 @contextmanager

@@ -425,8 +425,16 @@ class Rows:
         return next(iter(self.book(dataset, **listed)), None)
 
     def append(self, entry: Entry) -> None:
-        """Write one entry."""
-        self._connection.execute(_ENTRIES.insert(), _row(entry))
+        """Write one entry, unless it could not be read again: then nothing is written."""
+        row = _row(entry)
+        try:
+            read_entry(entry.version, row["body"], entry.hash)
+        except UnreadableEntry:
+            raise TypeError(
+                "nothing was written to the ledger, as it could not be read again: persons, "
+                "purposes and reasons must be text, carry must be True or False"
+            ) from None
+        self._connection.execute(_ENTRIES.insert(), row)
 
     def keep(self, dataset: str, kept: Document) -> None:
         """Write one document."""

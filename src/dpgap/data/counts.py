@@ -176,6 +176,10 @@ def find(
     """Find a table by its path or address; or take the frame that was given."""
     if isinstance(table, str | os.PathLike) and not is_url(table):
         path = os.fspath(table)
+        if asked.decimal != "." and kind_of(path) == "json":
+            raise ValueError(
+                "decimal must be left out for JSON lines, which have numbers of their own"
+            )
         opened = read_file(path, unit, item, asked.looked_at, asked.encoding)
         return with_domain(resources.enter_context(opened), domain)
     stated = {"encoding": asked.encoding is not None, "decimal": asked.decimal != "."}

@@ -154,18 +154,19 @@ def no_column(name: str, columns: Sequence[str], *, is_known: bool) -> str:
 
     The columns of a text file without a header, and of a frame that was read from it, are
     somebody's row. So they are told only if it is known that they are names: if a schema states
-    them, if another name that was asked for is among them, or if one is near to this name.
+    them, or if another name that was asked for is among them. A name that is only near proves
+    nothing: "patient 17" is near to "patient".
 
-    >>> no_column("drugs", ["age", "drug"], is_known=False)
+    >>> no_column("drugs", ["age", "drug"], is_known=True)
     "there is no column 'drugs' in the table (did you mean drug?); it has age, drug"
-    >>> no_column("patient", ["7", "aspirin"], is_known=False)
+    >>> no_column("patient", ["patient 17", "aspirin"], is_known=False)
     "there is no column 'patient' in the table; look up what its columns are called"
     """
+    said = f"there is no column {name!r} in the table"
+    if not is_known:
+        return f"{said}; look up what its columns are called"
     small = {each.lower(): each for each in reversed(columns)}
     near = [small[each] for each in difflib.get_close_matches(name.lower(), small)]
-    said = f"there is no column {name!r} in the table"
-    if not (is_known or near):
-        return f"{said}; look up what its columns are called"
     more = f" and {len(columns) - _MOST_NAMES} more" if len(columns) > _MOST_NAMES else ""
     meant, known = (
         ", ".join(printable(each[:_MOST_LETTERS]) for each in some)

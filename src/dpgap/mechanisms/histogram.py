@@ -175,7 +175,7 @@ class NoisyHistogram(Measuring[MeasuredValues]):
     ) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
 
-        `k`, `at_least` and `delta` are what `draw` will be asked for. Answers that count only
+        `k`, `at_least` and `delta` are what `draw_paid` will be asked for. Answers that count only
         items that are present (`unknown`) need a line from `line_for(delta)` on.
         """
         grid, wanted = Grid(self.grid), self._wanted(k, at_least)
@@ -253,7 +253,7 @@ class NoisyHistogram(Measuring[MeasuredValues]):
             raise ValueError("at_least must lie within ±2^60 grid steps")
         return Wanted(most, line)
 
-    def draw(
+    def draw_paid(
         self, candidates: Candidates, *, k: int | None = None, at_least: Rational | None = None
     ) -> ReadOff:
         """The k largest noisy answers, and none below `at_least`; the caller has paid.

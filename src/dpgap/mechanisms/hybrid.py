@@ -296,7 +296,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)
         return InGroups(steps, None, groups, answers.reach)
 
-    def draw(self, candidates: Candidates) -> Draw[Ranking]:
+    def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
         program, bits, answers = self.in_steps(), secure_bits(), candidates.private_answers
         if isinstance(candidates, InGroups):
@@ -309,7 +309,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         return Draw(Ranking(indices, named(indices, candidates.labels), leads), answers[indices])
 
     def _made(self, prepared: Candidates) -> HybridRelease:
-        return self.build(self.draw(prepared).drawn, self.delta_of(prepared))
+        return self.build(self.draw_paid(prepared).drawn, self.delta_of(prepared))
 
     def winners(self, drawn: Ranking, delta: Fraction = Fraction(0)) -> Winners:
         """What was drawn, in the units of answers, where the δ that was promised is this."""

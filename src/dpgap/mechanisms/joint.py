@@ -177,7 +177,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
             )
         return found
 
-    def draw(self, candidates: Candidates) -> Draw[TopSet]:
+    def draw_paid(self, candidates: Candidates) -> Draw[TopSet]:
         """Select; the caller has paid. Members are in an order that says nothing."""
         bits, (values, (_, sizes, find)) = secure_bits(), _by_value(candidates)
         classes = Classes(values, sizes, self.k)

@@ -127,7 +127,7 @@ class Measurement(Measuring[MeasuredValues], Generic[L]):
                 f"answers must lie within ±2^{most.bit_length() - 1} grid steps: rescale them"
             )
 
-    def draw(self, steps: Integers, finer: int = 1) -> Values:
+    def draw_paid(self, steps: Integers, finer: int = 1) -> Values:
         """Measure; the caller has paid. Steps may be those of a selection on a coarser grid."""
         return Values(steps * finer + self.draws(steps.size, 1, secure_bits())[0])
 

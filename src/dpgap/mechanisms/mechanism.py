@@ -4,10 +4,10 @@ A mechanism declares its parameters (`dpgap.exact.parameters`) and says how it w
 
 - `run` is the algorithm and `align` its proof. Both are for few answers, and for any noise.
 - `prepare` takes the private answers, or refuses them: nothing is charged yet.
-- `draw` runs the algorithm once on exact secure noise, by a kernel: whole numbers.
+- `draw_paid` runs the algorithm once on exact secure noise, by a kernel: whole numbers.
 - `build` makes the release of these and of the parameters.
 
-The rest is the same for all: what it can cost is charged after `prepare` and before `draw`,
+The rest is the same for all: what it can cost is charged after `prepare` and before `draw_paid`,
 and the release is archived before it is handed out. `Mechanism._release_prepared` does that.
 """
 
@@ -108,7 +108,7 @@ class Mechanism(ABC, Generic[P, R]):
         """The most that a release costs."""
 
     @abstractmethod
-    def draw(self, prepared: Any) -> Any:
+    def draw_paid(self, prepared: Any) -> Any:
         """Draw whole numbers; the caller has paid. Selections add the answers of the chosen."""
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Mechanism(ABC, Generic[P, R]):
 
     def _made(self, prepared: P) -> R:
         """Draw and build; the caller has paid."""
-        drawn = self.draw(prepared)
+        drawn = self.draw_paid(prepared)
         return self.build(drawn.drawn if isinstance(drawn, Draw) else drawn)
 
     def delta_of(self, prepared: P) -> Fraction:

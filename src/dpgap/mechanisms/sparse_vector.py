@@ -652,7 +652,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         array = Grid(self.grid).steps(answers)
         return Stream.of(array, require_labels(labels, array.size, answers))
 
-    def draw(self, stream: Stream) -> Draw[Above]:
+    def draw_paid(self, stream: Stream) -> Draw[Above]:
         """Go through the stream; the caller has paid."""
         sifting = Sifting(self.in_steps(), 1, secure_bits(), stream.most)
         parts = []

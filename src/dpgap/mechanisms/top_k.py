@@ -368,7 +368,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
             raise ValueError(f"k must be at most the number of answers, {found.size}, not {self.k}")
         return found
 
-    def draw(self, candidates: Candidates) -> Draw[Ranking]:
+    def draw_paid(self, candidates: Candidates) -> Draw[Ranking]:
         """Select; the caller has paid."""
         return candidates.choose(self.in_steps(), secure_bits())
 

@@ -153,14 +153,14 @@ class MeasuredTopK(Selecting[Candidates, Measured]):
     def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
         return self.route.prepare(answers, labels)
 
-    def draw(self, candidates: Candidates) -> Measuring[Any]:
+    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Look if the method does, select and measure; the caller has paid."""
         looking, n = self.looking, candidates.size
         if looking is None or self.k >= n:
-            return self.route.draw(candidates)
+            return self.route.draw_paid(candidates)
         looked = looking.look(candidates)
         number = looking.route(looked, n)
-        return looking.routes[number].draw(candidates, looked, n, number)
+        return looking.routes[number].draw_paid(candidates, looked, n, number)
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[Any], question: Question | None = None) -> Measured:
@@ -240,12 +240,12 @@ class MeasuredAbove(Selecting[Stream, Measured]):
         self.measurement.require_room(stream.extremes)
         return stream
 
-    def draw(self, stream: Stream) -> Measuring[Above]:
+    def draw_paid(self, stream: Stream) -> Measuring[Above]:
         """Select and measure; the caller has paid."""
-        above, private_answers = self.selection.draw(stream)
+        above, private_answers = self.selection.draw_paid(stream)
         if not private_answers.size:
             return Measuring(above)
-        return Measuring(above, self.measurement.draw(private_answers, self.measurement.finer))
+        return Measuring(above, self.measurement.draw_paid(private_answers, self.measurement.finer))
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[Above], question: Question | None = None) -> Measured:

@@ -408,7 +408,7 @@ class LookFirst:
     def look(self, candidates: Candidates) -> Values:
         """Measure the answers at a few ranks; the caller has paid."""
         ranks = ranks_for(self.routes[0].selection.k, candidates.size)
-        return self.measurement.draw(candidates.at_ranks(ranks))
+        return self.measurement.draw_paid(candidates.at_ranks(ranks))
 
     def route(self, looked: Values, n: int) -> int:
         """The number of the route to take among n answers: a function of the look alone."""

@@ -168,7 +168,7 @@ class Route(ABC):
         """The answers in steps, and their labels; refused before anything is charged."""
 
     @abstractmethod
-    def draw(self, candidates: Candidates) -> Measuring[Any]:
+    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Draw; the caller has paid."""
 
     @abstractmethod
@@ -227,16 +227,16 @@ class SelectThenMeasure(Route, Generic[S, M]):
         self.measurement.require_room(candidates.private_answers)
         return candidates
 
-    def draw(self, candidates: Candidates, *look: Any) -> Measuring[Any]:
+    def draw_paid(self, candidates: Candidates, *look: Any) -> Measuring[Any]:
         """Select and measure; the caller has paid. Where nothing was found, nothing is measured.
 
         After a look: what was looked at, among how many, and the number of this route.
         """
-        chosen, private_answers = self.selection.draw(candidates)
+        chosen, private_answers = self.selection.draw_paid(candidates)
         if not private_answers.size:
             return Measuring(chosen)
         return Measuring(
-            chosen, self.measurement.draw(private_answers, self.measurement.finer), *look
+            chosen, self.measurement.draw_paid(private_answers, self.measurement.finer), *look
         )
 
     def build(
@@ -349,9 +349,9 @@ class Routed:
         """The answers in steps, and their labels; refused before anything is charged."""
         return self.route.prepare(answers, labels)
 
-    def draw(self, candidates: Candidates) -> Measuring[Any]:
+    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
         """Take the route; the caller has paid."""
-        return self.route.draw(candidates)
+        return self.route.draw_paid(candidates)
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def build(self, drawn: Measuring[Any], question: Question | None = None) -> Measured:
@@ -397,9 +397,9 @@ class HistogramRoute(Route):
             answers, labels, k=self.k, at_least=self.line, delta=self.delta
         )
 
-    def draw(self, candidates: Candidates) -> Measuring[ReadOff]:
+    def draw_paid(self, candidates: Candidates) -> Measuring[ReadOff]:
         """Read off the largest; the caller has paid."""
-        return Measuring(self.histogram.draw(candidates, k=self.k, at_least=self.line))
+        return Measuring(self.histogram.draw_paid(candidates, k=self.k, at_least=self.line))
 
     def build(
         self, own: Pipeline, drawn: Measuring[ReadOff], question: Question | None

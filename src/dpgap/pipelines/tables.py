@@ -106,7 +106,7 @@ def answer(
         raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
     answering = Answering.of(wanted.about(answers.origin), answers)
     question, pipeline = answering.question, answering.pipeline
-    draw: Any = pipeline.draw
+    draw: Any = pipeline.draw_paid
     kind: type[Answer | Total] = TableRelease if question.by is None else ReleasesByGroup
     if question.is_of_all:
         kind = UnitCount if question.kind == "count" else Total

@@ -7,7 +7,7 @@ guarantee, one charge, one document.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -71,11 +71,10 @@ class Total(MeasuredValues):
 
     @property
     def findings(self) -> tuple[str, ...]:
-        low, high = self.interval().tolist()
         part = "" if self.question.where is None else " of the rows that the filter keeps"
         cells = self.cells(",")
         ends = f"{cells['95% low'][0]} and {cells['95% high'][0]}"
-        doubts = self.question.doubts() if low <= 0 <= high else ()
+        doubts = self.question.doubts()
         found = f"The total{part} is between {ends} (95 % confidence)."
         return (*cut_in_words(self), found, *doubts)
 
@@ -125,6 +124,7 @@ class Share(NamedTuple):
 class Shares(Table):
     """Each item's share of a whole. With confidence `level`, all intervals hold at once."""
 
+    title: ClassVar[str] = "Shares of a count or a total"
     items: tuple[Share, ...]
     """The largest estimate first."""
     other: Share | None
@@ -222,7 +222,7 @@ def _require_whole(part: Question, whole: Question) -> None:
         own, other = getattr(part, name), getattr(whole, name)
         if own and other and own != other:
             raise ValueError("of must be about the same table as these items")
-    for name in ("unit", "where", "sum", "at_most", "at_least", "step"):
+    for name in ("unit", "where", "sum", "at_most", "at_least", "step", "encoding", "decimal"):
         own, other = getattr(part, name), getattr(whole, name)
         if own != other:
             raise ValueError(

@@ -76,7 +76,9 @@ def title_of(release: Any) -> str:
     """The title, as plain text in which no name can do harm."""
     question = question_of(release)
     if question is None:
-        return _OF_ARRAYS.get(type(release), "what to expect of each method")
+        return getattr(
+            release, "title", _OF_ARRAYS.get(type(release), "what to expect of each method")
+        )
     return attempted("title", lambda: _of_question(question), "A release")
 
 
@@ -116,7 +118,7 @@ _CLAIM = re.compile(r"\b(sure|surely|truly|belongs?)\b")
 
 
 def cut_in_words(release: Release) -> tuple[str, ...]:
-    """One sentence where something is cut, and none where nothing is."""
+    """What is cut, and what of a file is not read; nothing where neither is."""
     question = question_of(release)
     return () if question is None else sentences("cutting", lambda: _sentence(question))
 
@@ -130,14 +132,15 @@ def of_what_is_left(release: Release, sentence: str) -> str:
 
 
 def _sentence(question: Question) -> Iterator[str]:
-    clauses = [*_clauses(question)]
-    if not clauses:
-        return
-    off = "counts may be too low"
-    if question.sum is not None:
-        high = " or too high" if question.at_least else ", or too high where amounts are negative"
-        off = f"{'the total' if question.is_of_all else 'totals'} may be too low{high}"
-    yield f"Each {singular(question.unit)} {', and '.join(clauses)}, so {off}."
+    if clauses := [*_clauses(question)]:
+        off = "counts may be too low"
+        if question.sum is not None:
+            high = " or too high"
+            high = high if question.at_least else f",{high} where amounts are negative"
+            off = f"{'the total' if question.is_of_all else 'totals'} may be too low{high}"
+        yield f"Each {singular(question.unit)} {', and '.join(clauses)}, so {off}."
+    if question.encoding is not None:
+        yield f"What is not valid {question.encoding} in the file counts as no value."
 
 
 def _clauses(question: Question) -> Iterator[str]:

@@ -222,6 +222,8 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
     texts, values, ends = zip(*bars, strict=True)
     places = range(len(bars))
     names = [text if len(text) <= _LABEL else f"{text[:11]}…{text[-8:]}" for text in texts]
+    if len({*names}) < len({*texts}):  # no two items get one name
+        names = list(texts)
     if ends[0] is None:
         ax.barh(places, values, height=0.6, color="#7ba6e3")
     else:
