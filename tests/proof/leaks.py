@@ -42,7 +42,7 @@ def coin_as_a_float() -> Iterator[None]:
 
     with (
         mock.patch.object(histogram_kernel._Contenders, "_loser", loser),
-        mock.patch.object(drawn.Drawn, "__post_init__", lambda _: None),
+        mock.patch.object(drawn.Drawn, "__post_init__", return_value=None),
     ):
         yield
 

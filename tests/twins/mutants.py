@@ -228,7 +228,7 @@ def _coin_beside_the_largest() -> AbstractContextManager[Any]:
 
     return _all_of(
         mock.patch.object(_Contenders, "_loser", loser),
-        mock.patch.object(drawn.Drawn, "__post_init__", lambda _: None),
+        mock.patch.object(drawn.Drawn, "__post_init__", return_value=None),
     )
 
 
