@@ -64,7 +64,7 @@ def test_simulated_runs_have_the_law_of_releases_where_sets_are_many(table: str)
     joint, runs = dpgap.JointTopK(k, epsilon, monotonic=True), 3_000
     candidates = joint.prepare(answers, None)
     with bits_are(InsecureSeededBits(3)):
-        drawn = [joint.draw(candidates) for _ in range(runs)]
+        drawn = [joint.draw_paid(candidates) for _ in range(runs)]
     exact = np.array([[*each.drawn.indices, each.drawn.lead] for each in drawn])
     found = dpgap.simulate(joint, answers, runs=runs, seed=2)
     quick = np.hstack([found.indices, (2 * found.leads)[:, None].astype(np.int64)])
