@@ -7,7 +7,8 @@ winner's estimate; *found* is the share of the true winners.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
@@ -58,16 +59,8 @@ def ours(k: int) -> Callable[[NDArray[np.int64]], Answer]:
     return ask
 
 
-def main() -> None:
-    """Print one row for each kind of counts and each k."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=300)
-    runs = parser.parse_args().runs
-    print(
-        f"{'counts':12} {'k':>3} {'error':>8} {'OpenDP':>8} {'squared, ours over theirs':>26}",
-        end="",
-    )
-    print(f" {'found':>6} {'OpenDP':>7}")
+def rows(runs: int) -> Iterator[dict[str, Any]]:
+    """One row for each kind of counts and each k: errors and shares found, ours and OpenDP's."""
     for name, counts in COUNTS.items():
         for k in KS:
             errors, found = [], []
@@ -77,8 +70,22 @@ def main() -> None:
                 errors.append(float(np.mean(np.square(misses))))
                 least = np.sort(counts)[-k]
                 found.append(float(np.mean([counts[items] >= least for items, _ in answers])))
-            print(f"{name:12} {k:3} {errors[0] ** 0.5:8.1f} {errors[1] ** 0.5:8.1f}", end="")
-            print(f" {errors[0] / errors[1]:26.2f} {found[0]:6.2f} {found[1]:7.2f}")
+            yield {"counts": name, "k": k, "squared_errors": errors, "found": found}
+
+
+def main() -> None:
+    """Print the rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=300)
+    print(
+        f"{'counts':12} {'k':>3} {'error':>8} {'OpenDP':>8} {'squared, ours over theirs':>26}",
+        end="",
+    )
+    print(f" {'found':>6} {'OpenDP':>7}")
+    for row in rows(parser.parse_args().runs):
+        ours, theirs = row["squared_errors"]
+        print(f"{row['counts']:12} {row['k']:3} {ours**0.5:8.1f} {theirs**0.5:8.1f}", end="")
+        print(f" {ours / theirs:26.2f} {row['found'][0]:6.2f} {row['found'][1]:7.2f}")
 
 
 if __name__ == "__main__":

@@ -171,6 +171,64 @@ def test_simulations_and_intervals_do_without_scipy(environment: Environment) ->
     assert environment.run("python", "-c", "import scipy").returncode == 1
 
 
+EVERY_PUBLIC_CALL = {
+    "AdaptiveSparseVector": "dpgap.AdaptiveSparseVector(50, 2, 50).release(answers).branch_of",
+    "BudgetExhausted": "issubclass(dpgap.BudgetExhausted, Exception)",
+    "CountHull": "dpgap.CountHull(1, monotonic=True).release(answers).interval(0.95).shape",
+    "Cube": "dpgap.Cube(1).release(answers).variance",
+    "DomainWarning": "issubclass(dpgap.DomainWarning, Warning)",
+    "GroupedAnswers": "isinstance(dpgap.counts(**table, by='shop', groups=shops, max_groups=1), "
+    "dpgap.GroupedAnswers)",
+    "HybridTopK": "dpgap.HybridTopK(50, 2, 50).release(answers).indices",
+    "JointTopK": "dpgap.JointTopK(2, 50).release(answers).p_value",
+    "Laplace": "dpgap.Laplace(1).release(answers).values",
+    "Ledger": "dpgap.Ledger('sqlite:///budget.db').create('sales', 100).remaining",
+    "LedgerError": "issubclass(dpgap.LedgerError, Exception)",
+    "MeasuredAbove": "dpgap.MeasuredAbove(50, 2, 50).release(answers).interval().shape",
+    "MeasuredTopK": "dpgap.MeasuredTopK(2, 50).release(answers).groups()",
+    "NoisyHistogram": "dpgap.NoisyHistogram(1).release(answers)",
+    "NoisyMax": "dpgap.NoisyMax(50, noise='exponential').release(answers).p_values",
+    "NoisyTopK": "dpgap.NoisyTopK(2, 50).release(answers).gap_between(1, 2)",
+    "Plan": "isinstance(dpgap.plan(k=2, epsilon=1), dpgap.Plan)",
+    "Session": "dpgap.Session('sales.csv', unit='who', epsilon=9).count(epsilon=1).interval()",
+    "SparseVector": "dpgap.SparseVector(50, 1, 50).start().ask(1_000).above",
+    "above": "dpgap.above(**table, threshold=50, k=1, epsilon=50).labels",
+    "classical": "dpgap.classical(dpgap.NoisyTopK(2, 50)).release(answers).indices",
+    "count": "dpgap.count('sales.csv', unit='who', epsilon=1).estimate",
+    "counts": "dpgap.counts(**table)",
+    "estimates": "dpgap.estimates.blue([9.0, 5.0], [3.0], 1.0)",
+    "measured_above": "dpgap.measured_above(answers, 50, 2, 50, adaptive=True).to_json()",
+    "measured_top_k": "dpgap.measured_top_k(answers, 2, 50)._repr_html_()",
+    "plan": "str(dpgap.plan(k=2, epsilon=1))",
+    "read_release": "dpgap.read_release(dpgap.Cube(1).release(answers).to_json()).values",
+    "simulate": "dpgap.simulate(dpgap.NoisyTopK(2, 50), answers, runs=10, seed=1)",
+    "top_k": "dpgap.top_k(**table, k=1, epsilon=50, by='shop', groups=shops, max_groups=1)",
+    "total": "dpgap.total('sales.csv', unit='who', sum='paid', at_most=9, epsilon=1).to_html()",
+}
+"""An expression for every public name, which uses it."""
+
+BARE = """
+import sys, dpgap
+sys.modules.update(dict.fromkeys(("z3", "cvc5", "fastapi", "matplotlib", "scipy", "pandas")))
+answers, shops = [900, 20, 400, 5], ["a", "b"]
+table = {{"table": "sales.csv", "unit": "who", "item": "what", "domain": ["fig", "pea"]}}
+for name, call in {!r}.items():
+    eval(call)
+    print(name)
+"""
+
+
+def test_every_public_name_works_in_a_bare_wheel(environment: Environment, tmp_path: Path) -> None:
+    assert set(EVERY_PUBLIC_CALL) == set(dpgap.__all__)
+    rows = "".join(f"{who},{'fig' if who % 3 else 'pea'},{'ab'[who % 2]},3\n" for who in range(99))
+    (tmp_path / "sales.csv").write_text("who,what,shop,paid\n" + rows)
+    done = environment.run(
+        "python", "-W", "error", "-c", BARE.format(EVERY_PUBLIC_CALL), cwd=tmp_path
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == list(EVERY_PUBLIC_CALL)
+
+
 LOADED = """
 import sys
 before = set(sys.modules)
