@@ -1,8 +1,11 @@
-"""Floats enclose exponential draws: the argument of `exponential_bounds`, closed by two provers.
+"""Floats enclose exponential and geometric draws: the arguments, closed by two provers.
 
 Everything is in units of the true scale. All that happens is linear once each rounding is an
 interval. What is assumed: a float operation is off by at most 2^-53 of its result, there are no
-subnormal numbers, and `log` is within `_LOG_ERROR`, which is tried when it is first used.
+subnormal numbers, and `log` is within `_LOG_ERROR`, which is tried when it is first used. For
+geometric draws `exp`, `expm1` and `log1p` are within `_LOG_ERROR` too, which is assumed and not
+tried, and three facts of calculus are hypotheses: how much ln(1 + x), e^(−x) and 1 − e^(−x) move
+if x moves (each is named where it is used).
 """
 
 import math
@@ -13,7 +16,7 @@ import pytest
 import z3
 
 import dpgap
-from dpgap.exact import reals
+from dpgap.exact import geometric, reals
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import LAWS, law_named
 from dpgap.mechanisms.top_k_kernel import select
@@ -85,6 +88,118 @@ def test_a_constant_that_is_changed_breaks_the_proof(name, worse, monkeypatch):
     few, many = enclosure(True), enclosure(False)
     with pytest.raises(Violation, match="contradicted"):
         list(map(close, (few, many)))
+
+
+def _rounded(number, exact, steps=1):
+    """The number is the exact one, of either sign, after so many roundings."""
+    off = _q((1 + ROUNDING) ** steps - 1) * z3.If(exact < 0, -exact, exact)
+    return [number <= exact + off, number >= exact - off]
+
+
+def _logarithm_of_the_fall():
+    """`math.log1p(self._fall)`, what it should be, and ln 2 as a float and as it is."""
+    fall, near_fall, should, at_near, computed = z3.Reals("fall near_fall should at_near computed")
+    two, near_two = z3.Reals("two near_two")
+    log_error = Fraction(reals._LOG_ERROR)
+    # e^(−x) moves by at most x·e^(−x) ≤ 1 for every part by which x moves; then `exp`.
+    off = _q(ROUNDING + log_error)
+    given = [fall >= 0, fall <= 1, near_fall <= fall + off, near_fall >= fall - off, near_fall >= 0]
+    given += [
+        two > _q(Fraction("0.693")),
+        two < _q(Fraction("0.694")),
+        *_near(near_two, two, ROUNDING),
+    ]
+    # ln(1 + x) moves by no more than x does.
+    moved = z3.If(near_fall > fall, near_fall - fall, fall - near_fall)
+    given += [should >= 0, should <= two, at_near <= should + moved, at_near >= should - moved]
+    given += [at_near >= 0, *_near(computed, at_near, log_error)]
+    return given, should, computed, two, near_two
+
+
+def shifted_floors():
+    """`GeometricNoise.floor_bounds` encloses the size before it is floored."""
+    given, should, computed, two, near_two = _logarithm_of_the_fall()
+    draw, low, high, less, shift, slack, down, up, below, above = z3.Reals(
+        "draw low high less shift slack down up below above"
+    )
+    given += [low >= 0, low <= draw, draw <= high, high <= 46]
+    given += _rounded(less, near_two - computed)
+    given += _rounded(shift, less, 2)  # of the scale, and of the product
+    given += _near(slack, _q(Fraction(geometric._SHIFT_ERROR)), ROUNDING)
+    given += [*_rounded(down, shift - slack), *_rounded(up, shift + slack)]
+    given += [*_rounded(below, low + down), *_rounded(above, high + up)]
+    size = draw + two - should
+    failures = [("low", below > size), ("high", above < size)]
+    return theorem("floats enclose sizes of geometric draws", given, failures)
+
+
+def exponents(of_sums):
+    """What is taken off or added to an exponent covers the roundings up to the size.
+
+    The exponent is that of a word (a draw plus ln 2), or −ln(1 − e^(−sum)) at one end of a sum.
+    """
+    given, should, computed, two, near_two = _logarithm_of_the_fall()
+    exact, near, plus, away, less, moved_down, moved_up, down, up = z3.Reals(
+        "exact near plus away less moved_down moved_up down up"
+    )
+    log_error, u = Fraction(reals._LOG_ERROR), ROUNDING
+    given += [exact >= 0, exact <= 800, near >= 0]
+    if of_sums:  # a part p by which 1 − e^(−sum) is off moves its logarithm by at most p/(1 − p)
+        off, inner = log_error / (1 - log_error), z3.Real("inner")
+        given += [inner >= 0, inner <= exact + _q(off), inner >= exact - _q(off)]
+        given += _near(near, inner, log_error)
+    else:
+        given += [exact >= two, *_rounded(near, exact - two + near_two)]
+    given += _rounded(plus, 1 + near)
+    given += _near(away, plus * _q(Fraction(geometric._COIN_ERROR)), u)
+    given += [*_rounded(less, near - computed)]
+    given += [*_rounded(moved_down, less - away), *_rounded(moved_up, less + away)]
+    given += [*_rounded(down, moved_down, 2), *_rounded(up, moved_up, 2)]
+    size = exact - should
+    failures = [("low", z3.And(down > 0, down > size)), ("high", up < size)]
+    which = "sums" if of_sums else "words"
+    return theorem(f"floats enclose sizes with coins, of {which}", given, failures)
+
+
+def coins(below):
+    """What is taken off or added to noise plus coin covers the roundings after the size."""
+    whole, coin, near_coin, sum_, found, size, plus, slack, low, high = z3.Reals(
+        "whole coin near_coin sum found size plus slack low high"
+    )
+    log_error, u = Fraction(reals._LOG_ERROR), ROUNDING
+    # 1 − e^(−x) moves by at most the part of itself by which x moves; x has two roundings.
+    most = (1 + u) ** 2 * (1 + log_error) / ((1 - u) * (1 - log_error)) * (1 + u) - 1
+    given = [whole >= 0, coin >= 0, coin <= 1, *_near(near_coin, coin, most)]
+    given += _near(sum_, whole + near_coin, u)
+    given += _rounded(found, 1 - sum_) if below else [found == sum_]
+    given += [size == z3.If(found < 0, -found, found), *_near(plus, 1 + size, u)]
+    given += _near(slack, plus * _q(Fraction(geometric._COIN_ERROR)), u)
+    given += [*_rounded(low, found - slack), *_rounded(high, found + slack)]
+    exact = 1 - whole - coin if below else whole + coin
+    failures = [("low", low > exact), ("high", high < exact)]
+    return theorem(f"floats enclose noise with coins, {below=}", given, failures)
+
+
+GEOMETRIC = {
+    "floors": shifted_floors,
+    "exponents of words": lambda: exponents(of_sums=False),
+    "exponents of sums": lambda: exponents(of_sums=True),
+    "coins below": lambda: coins(below=True),
+    "coins above": lambda: coins(below=False),
+}
+
+
+@pytest.mark.parametrize("name", GEOMETRIC)
+def test_two_provers_close_the_enclosures_of_geometric_draws(name):
+    assert close(GEOMETRIC[name]()).closed_by == ("z3", "cvc5")
+
+
+@pytest.mark.parametrize("name", GEOMETRIC)
+def test_a_constant_of_geometric_draws_that_is_changed_breaks_the_proof(name, monkeypatch):
+    for constant in ("_SHIFT_ERROR", "_COIN_ERROR"):
+        monkeypatch.setattr(geometric, constant, 2.0**-51)
+    with pytest.raises(Violation, match="contradicted"):
+        close(GEOMETRIC[name]())
 
 
 @pytest.fixture

@@ -54,6 +54,10 @@ from dpgap.exact.reals import (
 )
 
 _LN_2 = math.log(2)
+_SHIFT_ERROR = 2.0**-46
+"""Of the shift of a size, in scales, with all roundings that follow it."""
+_COIN_ERROR = 2.0**-48
+"""Of an exponent, and of noise plus coin: in parts of themselves plus 1."""
 _SPARE = 40
 """Digits that scales from 2^−60 to 2^40 may cost."""
 _SMALLEST = 999_000
@@ -149,12 +153,13 @@ class GeometricNoise(LaplaceTails):
     def floor_bounds(self, words: Words) -> tuple[Floats, Floats]:
         """Whole numbers not above and not below the noise of each word; mostly both are it.
 
-        The size is E·scale and a shift. The shift is off by less than 2^−50 scales, and adding it
-        by less than 2^−53 of a number of at most 45 scales.
+        The size is E·scale and a shift. The shift is off by less than 2^−48 scales, and adding it
+        by less than 2^−53 of a number of at most 45 scales. Two provers close the argument
+        (tests/exact/test_enclosures.py).
         """
         scale = float(self.scale)
         low, high = exponential_bounds(scale, words)
-        shift, slack = scale * (_LN_2 - math.log1p(self._fall)), scale * 2.0**-46
+        shift, slack = scale * (_LN_2 - math.log1p(self._fall)), scale * _SHIFT_ERROR
         low += shift - slack
         high += shift + slack
         np.floor(low, out=low)
@@ -183,17 +188,18 @@ class GeometricNoise(LaplaceTails):
     def _with_coins(self, exponents: Floats, below: NDArray[np.bool_], outwards: int) -> Floats:
         """Noise plus coin at these exponents, moved up (1) or down (−1) by all that floats err.
 
-        Exponents, their logarithms included, are off by at most 2^−49 of themselves plus 1; what
-        follows from them by at most 2^−49 of itself plus 1.
+        Exponents, their logarithms included, and what follows from them, are off by less than
+        `_COIN_ERROR` (tests/exact/test_enclosures.py). Where that was taken off an exponent, a size
+        is below the true one, whatever its roundings, and noise with coin grows with the size.
         """
         scale = float(self.scale)
-        away = np.where(below, -outwards, outwards) * (1 + exponents) * 2.0**-48
+        away = np.where(below, -outwards, outwards) * (1 + exponents) * _COIN_ERROR
         size = np.maximum(scale * (exponents - math.log1p(self._fall) + away), 0.0)
         whole = np.floor(size)
         coin = np.expm1(-(size - whole) / scale) / math.expm1(-1 / self.scale)
         above = np.where(np.isinf(size), size, whole + coin)
         found = np.where(below, 1 - above, above)
-        return found + outwards * (1 + np.abs(found)) * 2.0**-48
+        return found + outwards * (1 + np.abs(found)) * _COIN_ERROR
 
     def with_coin(self, word: int, bits: Bits) -> Refined:
         """Noise plus coin of one word, as a real number refined on demand.
