@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.releases.text import rows_of
+from dpgap.releases.release import rows_of
 from every_kind import RELEASES
 from releases_to_show import SESSION, released, session, visits
 from seams import bits_are

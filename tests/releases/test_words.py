@@ -160,7 +160,7 @@ BROKEN = {
     "dpgap.releases.findings._of_question": "title",
     "dpgap.releases.release.way_in_words": "remark",
     "dpgap.question.Question.guarantee": "guarantee",
-    "dpgap.releases.text.rows_of": "rows",
+    "dpgap.releases.release.rows_of": "rows",
     "dpgap.releases.release._shown": "rows",
     "dpgap.releases.document.rows_of": "items",
     "dpgap.releases.page.Scale.of": "picture",

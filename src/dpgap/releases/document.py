@@ -56,8 +56,7 @@ from dpgap.exact.parameters import exact_text, power_of_two
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError
 from dpgap.question import HISTOGRAM, METHODS, Filter, Question, held_fields
-from dpgap.releases.by_group import ReleasesByGroup, Total, UnitCount
-from dpgap.releases.plain import ROUTES, attempted, exact_value, parsed
+from dpgap.releases.plain import ROUTES, attempted, exact_value, parsed, plain
 from dpgap.releases.release import (
     TIME,
     AboveRelease,
@@ -72,11 +71,15 @@ from dpgap.releases.release import (
     Promise,
     Provenance,
     Release,
+    ReleasesByGroup,
     Selected,
     TableRelease,
     TopKRelease,
+    Total,
+    UnitCount,
+    finite,
+    rows_of,
 )
-from dpgap.releases.text import finite, rows_of
 
 # --------------------------------------------------------------------------------------------------
 # Labels in a document: what an item is called, of the type that it had.
@@ -875,7 +878,11 @@ def _shown(release: Release) -> dict[str, Any]:
     if isinstance(release, TableRelease):
         fields["private"] = lambda: release.question.is_private
         fields["items"] = lambda: [
-            {name: finite(cell) for name, cell in row._asdict().items()} for row in rows_of(release)
+            {
+                name: finite(cell)
+                for name, cell in row._replace(item=plain(row.item))._asdict().items()
+            }
+            for row in rows_of(release)
         ]
     elif isinstance(release, Measured | MeasuredValues):
         fields["interval"] = lambda: [

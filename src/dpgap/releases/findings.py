@@ -22,14 +22,9 @@ from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately
 from dpgap.printable import column_name, plural, printable, singular
 from dpgap.question import HISTOGRAM, Question
-from dpgap.releases.plain import (
-    attempted,
-    in_words,
-    ranks_in_words,
-    sentences,
-    separated,
-)
+from dpgap.releases.plain import attempted, in_words, ranks_in_words, separated
 from dpgap.releases.release import (
+    HEADINGS,
     AboveRelease,
     HybridRelease,
     IndexRelease,
@@ -38,10 +33,16 @@ from dpgap.releases.release import (
     Measured,
     MeasuredValues,
     Release,
+    ReleasesByGroup,
     Selected,
+    Table,
     TableRelease,
     TopKRelease,
+    Total,
+    UnitCount,
+    measured_in,
     p_text,
+    question_of,
 )
 
 # --------------------------------------------------------------------------------------------------
@@ -58,12 +59,6 @@ _OF_ARRAYS: dict[type[Release], str] = {
     MeasuredValues: "Measured values",
     Measured: "Selected answers with estimates",
 }
-
-
-def question_of(release: Release) -> Question | None:
-    """What was asked of a table; None where it was an array."""
-    asked: Question | None = getattr(release, "question", None)
-    return asked
 
 
 def is_private(release: Release) -> bool:
@@ -99,13 +94,6 @@ def _of_question(question: Question) -> str:
     return title if question.where is None else f"{title}, in a part of the table"
 
 
-def measured_in(question: Question) -> str:
-    """What the numbers are, such as "customer count" or "total amount"."""
-    if question.kind == "count" or question.sum is None:
-        return f"{column_name(question.unit)} count"
-    return f"total {column_name(question.sum)}"
-
-
 # --------------------------------------------------------------------------------------------------
 # What a question leaves out of its units, in words: the numbers are of what is left.
 #
@@ -120,7 +108,7 @@ _CLAIM = re.compile(r"\b(sure|surely|truly|belongs?)\b")
 def cut_in_words(release: Release) -> tuple[str, ...]:
     """What is cut, and what of a file is not read; nothing where neither is."""
     question = question_of(release)
-    return () if question is None else sentences("cutting", lambda: _sentence(question))
+    return () if question is None else attempted("cutting", lambda: (*_sentence(question),), ())
 
 
 def of_what_is_left(release: Release, sentence: str) -> str:
@@ -204,9 +192,35 @@ _MOST_EPSILON = 10
 """No more than so many times the ε that was spent is ever advised."""
 
 
-def findings(release: Selected) -> tuple[str, ...]:
-    """The sentences about this release."""
-    return (*cut_in_words(release), *own_findings(release), *general_findings(release))
+def findings(release: Table) -> tuple[str, ...]:
+    """The sentences about this release; none about an array of indices or values."""
+    if isinstance(release, UnitCount):
+        return (_count_in_words(release),)
+    if isinstance(release, Total):
+        return (*cut_in_words(release), _total_in_words(release), *release.question.doubts())
+    if isinstance(release, ReleasesByGroup):
+        own: Iterable[str] = (
+            f"{printable(str(group))}: {' '.join(own_findings(answer))}"
+            for group, answer in release.items()
+        )
+    elif isinstance(release, Selected):
+        own = own_findings(release)
+    else:
+        return ()
+    return (*cut_in_words(release), *own, *general_findings(release))
+
+
+def _count_in_words(release: UnitCount) -> str:
+    part = "" if release.question.where is None else " that the filter keeps"
+    ends = " to ".join(dict.fromkeys(f"{end:,.0f}" for end in release.interval().tolist()))
+    return f"There are {ends} {plural(release.question.unit)}{part} (95 % confidence)."
+
+
+def _total_in_words(release: Total) -> str:
+    part = "" if release.question.where is None else " of the rows that the filter keeps"
+    cells = release.cells(",")
+    ends = f"{cells[HEADINGS['low']][0]} and {cells[HEADINGS['high']][0]}"
+    return f"The total{part} is between {ends} (95 % confidence)."
 
 
 def own_findings(release: Selected) -> tuple[str, ...]:
@@ -215,17 +229,25 @@ def own_findings(release: Selected) -> tuple[str, ...]:
     return _said(release, kinds, partial(of_what_is_left, release))
 
 
-def general_findings(release: Selected) -> tuple[str, ...]:
-    """How far claims may be trusted; the same for releases that were made in the same way."""
-    return _said(release, _GENERAL, str) if release.indices.size else ()
+def general_findings(release: Selected | ReleasesByGroup) -> tuple[str, ...]:
+    """How far claims may be trusted; the same for releases that were made in the same way.
+
+    All groups have them once; confidence is for each group.
+    """
+    if isinstance(release, Selected):
+        return _said(release, _GENERAL, str) if release.indices.size else ()
+    said = (sentence for answer in release.answers for sentence in general_findings(answer))
+    of_each = (sentence.replace("Claims about", "In each group, claims about") for sentence in said)
+    return tuple(dict.fromkeys(of_each))
 
 
 def _said(release: Selected, kinds: Sequence[Kind], mark: Callable[[str], str]) -> tuple[str, ...]:
     """The sentences of these kinds, marked; one that cannot be made costs no other."""
-    found: list[str] = []
+    found: tuple[str, ...] = ()
     for make in kinds:
-        found += sentences(make.__name__.strip("_"), lambda: map(mark, make(release)))  # noqa: B023
-    return tuple(found)
+        part = make.__name__.strip("_")
+        found += attempted(part, lambda: tuple(map(mark, make(release))), ())  # noqa: B023
+    return found
 
 
 def is_mostly_noise(release: Release) -> bool:

@@ -22,19 +22,16 @@ from dpgap._package import how_to_get
 from dpgap.exact.parameters import approximately, exact_text, few_digits_up, readable
 from dpgap.printable import plural, printable, visible
 from dpgap.question import HISTOGRAM, Question
-from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
     cut_in_words,
     general_findings,
     is_mostly_noise,
     is_private,
-    measured_in,
     own_findings,
-    question_of,
     title_of,
     why_no_p_values,
 )
-from dpgap.releases.plain import attempted, plain, sentences
+from dpgap.releases.plain import attempted, plain
 from dpgap.releases.release import (
     AGAIN,
     NAMES,
@@ -44,11 +41,17 @@ from dpgap.releases.release import (
     MechanismUsed,
     Place,
     Release,
+    ReleasesByGroup,
+    Row,
     Selected,
+    Table,
     TableRelease,
     TopKRelease,
+    measured_in,
+    question_of,
+    rows_of,
 )
-from dpgap.releases.text import Row, cells_of, rows_of
+from dpgap.releases.text import cells_of
 
 if TYPE_CHECKING:  # Jinja2 is loaded when a page is made
     from jinja2 import Environment
@@ -303,11 +306,13 @@ def _handed_out(text: str, path: Place | None) -> str:
     return str(path)
 
 
-def cell(*releases: Release, words: str = "") -> str:
+def cell(*releases: Table, words: str = "") -> str:
     """What a notebook shows of releases: findings, picture and table. The rest is folded.
 
-    `words` say what several of them came to.
+    `words` say what several of them came to. Other tables show their rows alone.
     """
+    if not all(isinstance(each, Release) for each in releases):
+        return rendered("table.html", table=releases[0])
     return rendered("notebook.html", releases=releases, words=words)
 
 
@@ -393,7 +398,7 @@ def _reading_of(release: Release) -> list[str]:
     if not isinstance(release, ReleasesByGroup):
         return list(_reading(release))
     said = (sentence for each in release.values() for sentence in _reading(each))
-    return list(dict.fromkeys((*release.general_findings, *said)))
+    return list(dict.fromkeys((*general_findings(release), *said)))
 
 
 def _reading(release: Release) -> Iterator[str]:
@@ -476,7 +481,7 @@ def session_page(
     tables = {asked.table for release in releases if (asked := question_of(release))}
     table = tables.pop() if len(tables) == 1 else None
     many = {0: "No question", 1: "1 question"}.get(len(releases), f"{len(releases):,} questions")
-    said = (sentences("reading", partial(_session_reading, release)) for release in releases)
+    said = (attempted("reading", partial(_session_reading, each), ()) for each in releases)
     text = rendered(
         "session.html",
         releases=releases,
@@ -487,13 +492,13 @@ def session_page(
     return _handed_out(text, path)
 
 
-def _session_reading(release: Release) -> Iterator[str]:
+def _session_reading(release: Release) -> list[str]:
     """How far claims may be trusted, which is said of each question; and how to read numbers."""
-    if isinstance(release, Selected):
-        said = [each for each in general_findings(release) if each not in why_no_p_values(release)]
-        for sentence in said:
-            yield sentence.replace("Claims about", "For each question, claims about")
-    yield from _reading_of(release)
+    if not isinstance(release, Selected):
+        return _reading_of(release)
+    said = [each for each in general_findings(release) if each not in why_no_p_values(release)]
+    of_each = [each.replace("Claims about", "For each question, claims about") for each in said]
+    return [*of_each, *_reading_of(release)]
 
 
 def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
@@ -573,6 +578,7 @@ def environment(*packages: str) -> "Environment":
         "made": _made,
         "moment": lambda at: at[:16].replace("T", " "),
         "own_findings": own_findings,
+        "plain": plain,
         "plural": plural,
         "reading": _reading_of,
         "seen": visible,
@@ -592,8 +598,3 @@ def _templates() -> "Environment":
 def rendered(template: str, **values: Any) -> str:
     """A template of ours with these values."""
     return _templates().get_template(template).render(values)
-
-
-def rows_alone(table: Any, words: Iterator[str]) -> str:
-    """A table of rows, and what is said below it, for a cell of a notebook."""
-    return rendered("table.html", table=table, words=words)

@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -136,11 +136,12 @@ def number(value: Fraction) -> int | float:
 
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _log = logging.getLogger("dpgap.words")
 
 
-def attempted(part: str, make: Callable[[], T], otherwise: T) -> T:
+def attempted(part: str, make: Callable[[], T], otherwise: U) -> T | U:
     """A part of what is shown; `otherwise` where it cannot be made.
 
     >>> attempted("half", lambda: 1 / 2, 0.0)
@@ -151,15 +152,6 @@ def attempted(part: str, make: Callable[[], T], otherwise: T) -> T:
     except Exception as error:
         _log.error("%s is left out: %s", part, type(error).__name__)
         return otherwise
-
-
-def sentences(part: str, make: Callable[[], Iterable[str]]) -> tuple[str, ...]:
-    """Some sentences, or some pieces of a page; none where one of them cannot be made."""
-    try:
-        return tuple(make())
-    except Exception as error:
-        _log.error("%s is left out: %s", part, type(error).__name__)
-        return ()
 
 
 # --------------------------------------------------------------------------------------------------

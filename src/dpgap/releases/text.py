@@ -2,10 +2,9 @@
 
 import csv
 import io
-import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -16,17 +15,24 @@ from rich.text import Text
 from dpgap.budget.account import readable_text
 from dpgap.exact.parameters import readable
 from dpgap.printable import in_a_cell, printable, visible
-from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
     cut_in_words,
+    general_findings,
     is_mostly_noise,
     is_private,
     own_findings,
-    question_of,
     title_of,
 )
-from dpgap.releases.plain import attempted, number, plain, sentences, written
-from dpgap.releases.release import AGAIN, NAMES, Measured, Release, TableRelease, named
+from dpgap.releases.plain import attempted, number, plain, written
+from dpgap.releases.release import (
+    AGAIN,
+    HEADINGS,
+    NAMES,
+    Release,
+    ReleasesByGroup,
+    TableRelease,
+    question_of,
+)
 
 # --------------------------------------------------------------------------------------------------
 # The rows of a release, as CSV, beside its document, and as text that is safe to show.
@@ -36,87 +42,8 @@ from dpgap.releases.release import AGAIN, NAMES, Measured, Release, TableRelease
 # formulas; JSON is plain ASCII.
 
 
-HEADINGS = {
-    "rank": "rank",
-    "item": "item",
-    "estimate": "estimate",
-    "low": "95% low",
-    "high": "95% high",
-    "lead": "lead over next",
-    "give_or_take": "give or take",
-    "p": "p",
-}
-"""What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
-
-
 _NO_END, _AT_MOST = "–", "≤ "
 """What is shown in place of a lower end that there is not, and before the upper end beside it."""
-
-
-class Row(NamedTuple):
-    """One item of a release, by its rank by estimate."""
-
-    rank: int
-    item: Any
-    estimate: float
-    low: float | None
-    """None where the interval has no lower end."""
-    high: float
-    gap: float | None
-    """The selection's own gap; None where it has none for each item."""
-    lead: float | None
-    """By how much the estimate is above that of the next row; None for the last."""
-    give_or_take: float | None
-    """How far the lead may be off: all leads at once, with the confidence of the intervals."""
-    p: float | None
-    """The p-value of "it does not belong"; None where there is none."""
-
-
-def rows_of(release: Measured, level: float = 0.95) -> list[Row]:
-    """The rows of a release, the largest estimate first."""
-    order = release.order.tolist()
-    ends = release.interval(level)[order].tolist()
-    estimates = release.estimates[order]
-    leads = (estimates[:-1] - estimates[1:]).tolist()
-    widths = release.half_widths_of_leads(level).tolist()
-    names = release.indices.tolist() if release.labels is None else release.labels
-    gaps = release.gaps.tolist() if release.gaps.size == len(order) else [None] * len(order)
-    is_set = release.is_proved_as_a_set and len(order) > 1  # its one p-value is of no row
-    p_values = None if is_set else release.p_values
-    certain = [None] * len(order) if p_values is None else p_values.tolist()
-    return [
-        Row(rank, plain(names[at]), value, finite(low), high, gaps[at], lead, half, certain[at])
-        for rank, at, (low, high), value, lead, half in zip(
-            range(1, len(order) + 1),
-            order,
-            ends,
-            estimates.tolist(),
-            [*leads, None][: len(order)],
-            [*map(finite, widths), None][: len(order)],
-            strict=True,
-        )
-    ]
-
-
-def finite(cell: Any) -> Any:
-    """The same, or nothing for a float without an end, which JSON has not either."""
-    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
-
-
-def columns_of(release: Measured) -> dict[str, Sequence[Any]]:
-    """The same rows, column by column; labels stay what they are."""
-    rows = rows_of(release)
-    order = release.order
-    labels = release.labels
-    in_order = None if labels is None else [labels[at] for at in order.tolist()]
-    columns: dict[str, Sequence[Any]] = {HEADINGS["rank"]: [row.rank for row in rows]}
-    if isinstance(release, TableRelease):
-        columns |= {HEADINGS["item"]: in_order or []}
-    else:
-        columns |= named(release.indices[order], in_order)
-    for name in ("estimate", "low", "high", "lead", "give_or_take", "p"):
-        columns |= {HEADINGS[name]: [getattr(row, name) for row in rows]}
-    return columns
 
 
 def cells_of(release: Release) -> dict[str, list[str]]:
@@ -208,9 +135,9 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
             for group, answer in release.items():
                 console.print(Text(f"\n{visible(group)}:", style="bold"))
                 _print_answer(answer, own_findings(answer), console)
-            _print_sentences(release.general_findings, console)
+            _print_sentences(general_findings(release), console)
         else:
-            _print_answer(release, sentences("findings", lambda: release.findings), console)
+            _print_answer(release, attempted("findings", lambda: release.findings, ()), console)
         left = "unknown" if remaining is None else readable(remaining)
         line: list[str | tuple[str, str]] = [
             ("ε spent then " if release.made.again else "ε spent ", "dim"),
