@@ -21,7 +21,6 @@ import numpy as np
 from dpgap._package import how_to_get
 from dpgap.exact.parameters import approximately, exact_text, few_digits_up, readable
 from dpgap.printable import plural, printable, visible
-from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.findings import (
     cut_in_words,
     general_findings,
@@ -119,7 +118,6 @@ _NARROW = 270
 _LETTER = 7.5
 _LABEL = 20
 """How many letters of a name a plot shows; of a longer one the beginning and the end."""
-_DOTS = "A dot is an estimate. The band around it is its 95 % interval."
 
 
 class Scale(NamedTuple):
@@ -188,25 +186,16 @@ class Picture(NamedTuple):
     units: str
     brackets: list[list[Row]]
     """The rows; those whose order is not sure stand together."""
-    caption: list[str]
 
 
-def picture(release: Measured, is_first: bool = True) -> Picture:
-    """The picture of a release; what dots and bands are is said below the first of several."""
+def _picture(release: Measured) -> Picture:
     rows = rows_of(release)
     line = None if release.line is None else float(release.line)
     ends = [end for row in rows for end in (row.low, row.estimate, row.high) if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
     units = measured_in(release.question) if isinstance(release, TableRelease) else ""
     brackets = [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
-    caption = [_DOTS] if is_first else []
-    if len(brackets) < len(rows):
-        caption.append("The order of rows in a bracket is not sure.")
-    if line is not None:
-        caption.append("The dashed line is the threshold.")
-    if scale is not None and scale.low > 0:
-        caption.append(f"The scale begins at {scale.value(scale.low)}, not at 0.")
-    return Picture(scale, line, units, brackets, caption)
+    return Picture(scale, line, units, brackets)
 
 
 def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
@@ -324,106 +313,74 @@ def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
 
 
 def _lead(release: Release) -> Iterator[str]:
+    """How many items are shown of how many, of which rows, and what was spent."""
     if release.made.again:
         yield AGAIN
     question = question_of(release)
-    if question is not None:
-        spent, came_to = "all of it", getattr(release, "spent", release.epsilon)
-        if came_to != release.epsilon:
-            spent = f"about {approximately(came_to, 3)}"
-        delta = f", δ = {readable(question.delta)}" if question.delta else ""
-        promise = f"ε = {readable(release.epsilon)}{delta}, {spent} spent."
-        yield "".join(_looked_at(release, question)) + promise
-
-
-def _looked_at(release: Release, question: Question) -> Iterator[str]:
-    """How many items are shown of how many, and what they are ranked by."""
-    items = plural(question.item)
+    if question is None:
+        return
+    items, words = plural(question.item), ""
     of = "" if question.items is None else f" of {question.items:,}"
     if isinstance(release, TableRelease):
-        yield f"{release.indices.size:,}{of} {items}. "
+        words = f"{release.indices.size:,}{of} {items}. "
     elif isinstance(release, ReleasesByGroup):
         most = f"{question.k:,}{of} " if question.threshold is None else ""
-        words = f"{most}{items} in each of {len(release):,} {plural(question.by or 'group')}"
-        yield f"{words[0].upper()}{words[1:]}. "
+        words = f"{most}{items} in each of {len(release):,} {plural(question.by or 'group')}. "
+        words = f"{words[0].upper()}{words[1:]}"
     if question.where is not None:
-        yield f"Only rows where {visible(question.where)}. "
+        words += f"Only rows where {visible(question.where)}. "
+    spent, came_to = "all of it", getattr(release, "spent", release.epsilon)
+    if came_to != release.epsilon:
+        spent = f"about {approximately(came_to, 3)}"
+    delta = f", δ = {readable(question.delta)}" if question.delta else ""
+    yield f"{words}ε = {readable(release.epsilon)}{delta}, {spent} spent."
 
 
-class Guarantee(NamedTuple):
-    """What a page promises."""
-
-    exposed: list[str]
-    """What is said of questions that are not private; then nothing is promised."""
-    whole: str
-    own: dict[str, list[str]]
-    """Under which more conditions, and the titles of the questions that have them."""
+Guarantee = tuple[list[str], str, dict[str, list[str]]]
+"""What is said of questions that are not private; what is promised if there are none of these; and
+under which more conditions, with the titles of the questions that have them."""
 
 
 def _guarantee(release: Release) -> Guarantee:
     words = printable(release.guarantee)
-    return Guarantee([] if is_private(release) else [words], words, {})
+    return [] if is_private(release) else [words], words, {}
 
 
-_BEFORE_SELECTION = (
-    "An interval covers all noise that was added. It does not cover that only winners are shown: "
-    "where items are nearly equal, the estimates of winners are often a little too high."
-)
-_AFTER_SELECTION = "An interval covers all noise that was added, and the choice of the winners."
-_EACH_ALONE = (
-    "Each interval is about one value. “What may be believed” is about all values at once, so it "
-    "claims a little less."
-)
-_LEADS = (
-    "“lead over next” says how far an estimate is above the next one. “give or take” says how far "
-    "this lead may be off, for all leads at once."
-)
-_GAPS = "The gaps that the selection found are part of the release. They cost no extra ε."
-_OTHERS = (
-    "Items were asked in a random order until the budget was used, so other items may be above "
-    "the threshold too."
-)
-_SET = "The items were chosen as one set, which needs less noise than ranking them."
-_MORE = "Items far above the threshold cost less ε, so there may be more items than you asked for."
-_READ_OFF = (
-    "Every item got its own noise, and the largest noisy values are shown. An item just above the "
-    "rest may be here by luck. Then its interval has no lower end (“≤ …”), and its lead has no "
-    "“give or take”."
-)
-_AGAIN = "If you ask again, you get new noise and pay ε again."
-
-
-def _reading_of(release: Release) -> list[str]:
+def _reading(release: Release) -> list[str]:
     """How to read the numbers."""
-    if not isinstance(release, ReleasesByGroup):
-        return list(_reading(release))
-    said = (sentence for each in release.values() for sentence in _reading(each))
-    return list(dict.fromkeys((*general_findings(release), *said)))
+    if isinstance(release, ReleasesByGroup):
+        said = (sentence for each in release.values() for sentence in _reading(each))
+        return list(dict.fromkeys((*general_findings(release), *said)))
+    return rendered("reading.txt", release=release).splitlines()
 
 
-def _reading(release: Release) -> Iterator[str]:
-    if not isinstance(release, Measured) or not release.indices.size:
-        return
-    yield _BEFORE_SELECTION if release.method == "paper" else _AFTER_SELECTION
-    if release.indices.size > 1:
-        yield _EACH_ALONE
-        yield _LEADS
-    yield {"joint": _SET, HISTOGRAM: _READ_OFF}.get(release.route or "", _GAPS)
-    if release.line is not None and release.route != HISTOGRAM:
-        yield _OTHERS
-        if isinstance(release, TableRelease) and release.indices.size > (release.question.k or 0):
-            yield _MORE
-    yield _AGAIN
+_NAMED = {"by": "groups of", "groups_digest": "hash of the groups", "sum": "sum of"}
+"""What bounds are called where their own names say too little."""
 
 
 def _made(release: Release) -> list[tuple[str, str]]:
-    """When and how a release was made: what is said, and what of it."""
+    """When and how a release was made, and what was asked: what is said, and what of it."""
     terms = {"made": release.made.words()}
     if release.made.ledger is not None:
         terms["hash of that entry"] = release.made.ledger.hash
     question = question_of(release)
     if question is not None:
-        terms |= _asked(question)
+        terms |= {
+            "question": question.purpose,
+            "table": question.table or "a frame",
+            "ε, exactly": exact_text(question.epsilon),
+            "unit": question.unit,
+            "neighbours": question.neighbours,
+        }
+        if not question.is_of_all:
+            terms |= {"item": question.item, "domain": question.domain, "method": question.method}
+        if question.delta:
+            terms["δ, exactly"] = exact_text(question.delta)
+        bounds = {name: str(each) for name, each in question.bounds().items() if name != "unknown"}
+        terms |= {_NAMED.get(name, name.replace("_", " ")): each for name, each in bounds.items()}
+        if question.threshold is not None:
+            terms["threshold, exactly"] = exact_text(question.threshold)
+            terms["adaptive"] = "yes" if question.adaptive else "no"
     if remark := attempted("remark", lambda: release.remark, ""):
         terms["how it was found"] = remark
     if isinstance(release, Measured) and release.looked:
@@ -440,31 +397,6 @@ def _used(mechanism: MechanismUsed) -> str:
         if value is not None
     )
     return f"{mechanism.name}: {parameters}"
-
-
-_NAMED = {"by": "groups of", "groups_digest": "hash of the groups", "sum": "sum of"}
-"""What bounds are called where their own names say too little."""
-
-
-def _asked(question: Question) -> dict[str, str]:
-    terms = {
-        "question": question.purpose,
-        "table": question.table or "a frame",
-        "ε, exactly": exact_text(question.epsilon),
-        "unit": question.unit,
-        "neighbours": question.neighbours,
-    }
-    if not question.is_of_all:
-        terms |= {"item": question.item, "domain": question.domain, "method": question.method}
-    if question.delta:
-        terms["δ, exactly"] = exact_text(question.delta)
-    bounds = question.bounds()
-    bounds.pop("unknown", None)  # the domain says so
-    terms |= {_NAMED.get(name, name.replace("_", " ")): str(each) for name, each in bounds.items()}
-    if question.threshold is not None:
-        terms["threshold, exactly"] = exact_text(question.threshold)
-        terms["adaptive"] = "yes" if question.adaptive else "no"
-    return terms
 
 
 # --------------------------------------------------------------------------------------------------
@@ -495,10 +427,10 @@ def session_page(
 def _session_reading(release: Release) -> list[str]:
     """How far claims may be trusted, which is said of each question; and how to read numbers."""
     if not isinstance(release, Selected):
-        return _reading_of(release)
+        return _reading(release)
     said = [each for each in general_findings(release) if each not in why_no_p_values(release)]
     of_each = [each.replace("Claims about", "For each question, claims about") for each in said]
-    return [*of_each, *_reading_of(release)]
+    return [*of_each, *_reading(release)]
 
 
 def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
@@ -507,7 +439,7 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
     questions = [question for _, question in asked]
     exposed = [each.guarantee() for each in questions if not each.is_private]
     if exposed or not asked:
-        return Guarantee(exposed, "", {})
+        return exposed, "", {}
     said = [[printable(each) for each in question.conditions()] for question in questions]
     common = _common(said)
     own: dict[str, list[str]] = {}
@@ -522,7 +454,7 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
     asked_most = max(questions, key=lambda question: not question.is_of_all)
     promise = asked_most.promise_of(Fraction(few_digits_up(epsilon)), chance)
     promise = f"All of this page together: {promise[0].lower()}{promise[1:]}"
-    return Guarantee([], " ".join([promise, *common]), own)
+    return [], " ".join([promise, *common]), own
 
 
 def _common(lists: Sequence[Sequence[Any]]) -> list[Any]:
@@ -565,28 +497,20 @@ def environment(*packages: str) -> "Environment":
         "mostly_noise": is_mostly_noise,
         "private": is_private,
     }
-    made.filters |= {
-        "cells": cells_of,
-        "common": _common,
-        "cut": cut_in_words,
-        "drawn": picture,
-        "epsilon": lru_cache(maxsize=1024)(readable),  # lists have the same ones again and again
-        "findings": _said,
-        "guarantee": _guarantee,
-        "guarantee_of_all": _guarantee_of_all,
-        "lead": _lead,
-        "made": _made,
-        "moment": lambda at: at[:16].replace("T", " "),
-        "own_findings": own_findings,
-        "plain": plain,
-        "plural": plural,
-        "reading": _reading_of,
-        "seen": visible,
-        "short": lambda value: approximately(value, 4),
-        "title_of": title_of,
-        "together": together,
-        "used": _used,
-    }
+    named = (cells_of, _common, _guarantee, _guarantee_of_all, _lead, _made, own_findings, _picture)
+    named += (plain, plural, question_of, _reading, _said, title_of, together, _used)
+    made.filters |= (
+        {each.__name__.strip("_"): each for each in named}
+        | {
+            "cut": cut_in_words,
+            "epsilon": lru_cache(maxsize=1024)(
+                readable
+            ),  # lists have the same ones again and again
+            "moment": lambda at: at[:16].replace("T", " "),
+            "seen": visible,
+            "short": lambda value: approximately(value, 4),
+        }
+    )
     return made
 
 
