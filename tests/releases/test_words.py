@@ -164,9 +164,9 @@ BROKEN = {
     "dpgap.releases.release._shown": "rows",
     "dpgap.releases.document.rows_of": "items",
     "dpgap.releases.page.Scale.of": "picture",
-    "dpgap.releases.page._looked_at": "lead",
+    "dpgap.releases.page.plural": "lead",
     "dpgap.releases.page._reading": "reading",
-    "dpgap.releases.page._asked": "making",
+    "dpgap.releases.page.exact_text": "making",
 }
 
 

@@ -46,6 +46,7 @@ from dpgap.releases.release import (
     Table,
     TableRelease,
     TopKRelease,
+    Total,
     measured_in,
     question_of,
     rows_of,
@@ -193,7 +194,7 @@ def _picture(release: Measured) -> Picture:
     line = None if release.line is None else float(release.line)
     ends = [end for row in rows for end in (row.low, row.estimate, row.high) if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
-    units = measured_in(release.question) if isinstance(release, TableRelease) else ""
+    units = measured_in(release.question) if isinstance(release, TableRelease) else "answer"
     brackets = [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
     return Picture(scale, line, units, brackets)
 
@@ -222,7 +223,8 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
         least = min([*values, *(low for low, _ in ends if low is not None)])
         low, high = np.array([(least if low is None else low, high) for low, high in ends]).T
         half = (high - low) / 2
-        ax.errorbar(low + half, places, xerr=half, fmt="none", ecolor="#7ba6e3", elinewidth=5)
+        bands = {"ecolor": "#7ba6e3", "elinewidth": 5, "capsize": 5}  # ends show beside any dot
+        ax.errorbar(low + half, places, xerr=half, fmt="none", **bands)
         ax.plot(values, places, "o", color="#1d5cb8", markersize=4)
         question = question_of(release)
         line = getattr(release, "line", None) if question is None else question.threshold
@@ -230,7 +232,11 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
             ax.axvline(float(line), color="#a8500a", linestyle="--", linewidth=1)
     ax.set_yticks(places, names, parse_math=False)
     ax.set_ylim(len(bars) - 0.5, -0.5)
-    ax.set_xlabel(units, parse_math=False)
+    units += "" if ends[0] is None else ", 95 % interval"
+    ax.set_xlabel(units, loc="right", parse_math=False)  # so it has the width of names as well
+    if not ax.get_title(loc="left"):
+        title = title_of(release)
+        ax.set_title(title, loc="left", fontsize="medium", wrap=True, parse_math=False)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     if ax.get_xscale() == "linear":
         inches = ax.get_window_extent().width / ax.figure.dpi
@@ -248,7 +254,8 @@ def _bars(release: Release) -> tuple[str, list[Any]]:
     if isinstance(release, MeasuredValues):
         ends = release.interval().reshape(-1, 2).tolist()
         called = (f"answer {at}" if question is None else units for at in range(len(ends)))
-        return units, [*zip(called, release.values.tolist(), ends, strict=True)]
+        values = [release.estimate] if isinstance(release, Total) else release.values.tolist()
+        return units, [*zip(called, values, ends, strict=True)]
     if isinstance(release, JointRelease):
         return "lead over every other set", [("the set", release.lead, None)]
     if not isinstance(release, Selected):

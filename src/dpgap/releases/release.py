@@ -917,8 +917,15 @@ class Total(MeasuredValues):
 
     @property
     def estimate(self) -> float:
-        """The number with its noise."""
-        return float(self.values[0])
+        """The number with its noise; 0 where that is below 0 and no unit adds less than 0.
+
+        So it lies within its interval. `values` has the number as it was drawn.
+        """
+        return max(float(self.values[0]), self._least)
+
+    @property
+    def _least(self) -> float:
+        return -math.inf if self.question.at_least else 0.0
 
     @property
     def spent(self) -> Fraction:
@@ -931,8 +938,7 @@ class Total(MeasuredValues):
 
         None is below 0 where no unit adds less than 0.
         """
-        least = -np.inf if self.question.at_least else 0.0
-        ends: Floats = np.maximum(MeasuredValues.interval(self, level)[0], least)
+        ends: Floats = np.maximum(MeasuredValues.interval(self, level)[0], self._least)
         return ends
 
     def columns(self) -> dict[str, Sequence[Any]]:
