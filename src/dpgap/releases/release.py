@@ -26,8 +26,6 @@ from dpgap.estimates.errors import (
     MeasurementError,
     around,
     ends_of_quotients,
-    half_width_of_all,
-    half_width_of_pairs,
 )
 from dpgap.exact.parameters import (
     confidence_level,
@@ -744,21 +742,14 @@ class Measured(Spending, Selected):
         level, error = confidence_level(level), self.measuring_error
         if error is None:
             return math.inf
-        if isinstance(error, HistogramError):
-            half = error.half_width_of_pairs(self.indices.size, level)
-        else:
-            half = half_width_of_pairs(error, self.indices.size, level)
-        return half + 2 * self.rounding
+        return error.half_width_of_pairs(self.indices.size, level) + 2 * self.rounding
 
     def ends_of_all(self, level: float = 0.95) -> Floats:
         """For each answer, the ends of an interval; they hold for all of them at once."""
         level, error = confidence_level(level), self.measuring_error
-        if isinstance(error, HistogramError):
-            return error.ends_of_all(self.measurements, level, self.rounding)
-        half = math.inf
-        if error is not None:
-            half = half_width_of_all(error, self.indices.size, level) + self.rounding
-        return around(self.measurements, half)
+        if error is None:
+            return around(self.measurements, math.inf)
+        return error.ends_of_all(self.measurements, level, self.rounding)
 
     def shares(self, of: "Total", level: float = 0.95) -> "Shares":
         """The share of each answer in a released count or total, and the rest as "other".
