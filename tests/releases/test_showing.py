@@ -121,9 +121,7 @@ def test_a_plot_of_360_pixels_shows_its_title_its_bands_and_what_they_are() -> N
 
 def test_a_picture_says_what_it_shows_and_that_bands_are_95_per_cent() -> None:
     text = released(3).to_html()
-    drawn = (
-        "Top 3: product, by customer count: the estimates and 95 % intervals of the table, drawn"
-    )
+    drawn = "Top 3: product, by customer count: the estimates and 95 % intervals of the table"
     assert f'aria-label="{drawn}, drawn"' in text
     assert '<span class="name">customer count, 95 % interval</span>' in text
 

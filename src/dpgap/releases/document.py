@@ -38,9 +38,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from fractions import Fraction
 from operator import getitem
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -139,11 +139,19 @@ def write_label(label: Any, depth: int = 0) -> Any:
     if type(value) is tuple and depth < _DEEPEST:
         return {"tuple": [write_label(each, depth + 1) for each in value]}
     if type(value) in _TAGS:
-        name, to, back = _TAGS[type(value)]
-        text = to(value)
-        if len(text) <= _bound(name) and _is_same(back, text, value):
-            return {name: text}
-    return _text(label)
+        name, to, _ = _TAGS[type(value)]
+        written = {name: to(value)}
+        try:
+            again = read_label(written)
+        except DocumentError:
+            again = None
+        is_equal = repr(again) == repr(value) or (again == value and str(again) == str(value))
+        if type(again) is type(value) and is_equal:
+            return written
+    try:
+        return str(label)
+    except Exception:  # a label that cannot be shown must not cost a release that is paid for
+        return f"<{type(label).__name__}>"
 
 
 def read_label(found: Any, depth: int = 0) -> Any:
@@ -159,7 +167,8 @@ def read_label(found: Any, depth: int = 0) -> Any:
     ((name, inside),) = found.items()
     if name == "tuple" and isinstance(inside, list) and depth < _DEEPEST:
         return tuple(read_label(each, depth + 1) for each in inside)
-    if name not in _READ or not isinstance(inside, str) or len(inside) > _bound(name):
+    longest = math.inf if name == "bytes" else _LONGEST
+    if name not in _READ or not isinstance(inside, str) or len(inside) > longest:
         raise DocumentError(f"a label is of a type that is not known here: {name[:40]!r}")
     to, back = _READ[name]
     try:
@@ -171,35 +180,17 @@ def read_label(found: Any, depth: int = 0) -> Any:
     raise DocumentError(f"a label is not a {name}: {inside[:40]!r}")
 
 
-def _bound(name: str) -> float:
-    return math.inf if name == "bytes" else _LONGEST
-
-
 def _native(label: Any) -> Any:
     """A value of NumPy or pandas as one of Python, where there is one that equals it."""
     if isinstance(label, np.generic) and not isinstance(label, np.datetime64 | np.timedelta64):
         return label.item()
     if isinstance(label, datetime) and type(label) is not datetime:
-        return _or_none(lambda: datetime.fromisoformat(label.isoformat()), label) or label
+        try:
+            value = datetime.fromisoformat(label.isoformat())
+            return value if value == label and str(value) == str(label) else label
+        except (ValueError, TypeError):
+            return label
     return label
-
-
-def _or_none(make: Callable[[], Any], label: Any) -> Any:
-    try:
-        value = make()
-        return value if value == label and str(value) == str(label) else None
-    except (ValueError, TypeError):
-        return None
-
-
-def _is_same(back: Callable[[str], Any], text: str, value: Any) -> bool:
-    try:
-        again = back(text)
-        if type(again) is not type(value):
-            return False
-        return repr(again) == repr(value) or (again == value and str(again) == str(value))
-    except (ValueError, ArithmeticError, KeyError):
-        return False
 
 
 def _moment(text: str) -> np.datetime64:
@@ -207,14 +198,6 @@ def _moment(text: str) -> np.datetime64:
     if not _MOMENT.fullmatch(text):
         raise ValueError
     return np.datetime64(text)
-
-
-def _text(label: Any) -> str:
-    """What people see; a label that cannot be shown must not cost a release that is paid for."""
-    try:
-        return str(label)
-    except Exception:
-        return f"<{type(label).__name__}>"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -241,86 +224,75 @@ class Form(NamedTuple):
     """What a field is that is not there, if it may be left out."""
 
 
-def _as_it_is(is_right: Callable[[Any], bool], what: str) -> Form:
-    """A value that JSON has as well."""
+def _form(
+    kinds: type | tuple[type, ...],
+    what: str,
+    is_right: Callable[[Any], bool] = lambda value: True,
+    write: Callable[[Any], Any] = lambda value: value,
+    convert: Callable[[Any], Any] = lambda found: found,
+) -> Form:
+    """A value that JSON has as one of these types; what it was converted to must be right."""
 
     def read(found: Any, where: str) -> Any:
-        if not is_right(found):
+        is_kind = isinstance(found, kinds) and (kinds is bool or not isinstance(found, bool))
+        value = convert(found) if is_kind else None
+        if value is None or not is_right(value):
             raise DocumentError(f"{where} must be {what}")
-        return found
+        return value
 
-    return Form(lambda value: value, read)
-
-
-def text() -> Form:
-    """Any text."""
-    return _as_it_is(lambda found: isinstance(found, str), "text")
+    return Form(write, read)
 
 
-def word(*words: str) -> Form:
-    """One of a few words."""
+def word(*words: str, kind: type[str] = str) -> Form:
+    """One of a few words, each of which may be a member of a type."""
     what = f"one of {', '.join(map(repr, words))}, as far as is known here"
-    return _as_it_is(lambda found: isinstance(found, str) and found in words, what)
-
-
-def member(kind: type[StrEnum]) -> Form:
-    """One of a few words, each of which is a member of a type."""
-    checked = word(*kind)
-    return Form(str, lambda found, where: kind(checked.read(found, where)))
-
-
-def flag() -> Form:
-    """True or false."""
-    return _as_it_is(lambda found: isinstance(found, bool), "true or false")
+    return _form(
+        str, what, write=str, convert=lambda found: kind(found) if found in words else None
+    )
 
 
 def whole(least: int) -> Form:
     """A whole number that is not too small."""
     what = f"a whole number from {least} to 2^63 - 1"
-    return _as_it_is(lambda found: type(found) is int and least <= found <= _MOST, what)
-
-
-def moment() -> Form:
-    """A time in UTC, to the second."""
-    return _as_it_is(_is_moment, "a time such as 2026-11-15T20:01:02Z")
-
-
-def _is_moment(found: Any) -> bool:
-    try:
-        return bool(f"{datetime.strptime(found, TIME):{TIME}}" == found)
-    except (ValueError, TypeError):
-        return False
+    return _form(int, what, lambda value: least <= value <= _MOST)
 
 
 def real(least: float = -_LARGEST) -> Form:
     """A float."""
-    checked = _as_it_is(
-        lambda found: type(found) in (int, float) and least <= found <= _LARGEST,
-        "a number that a release can hold",
-    )
-    return Form(float, lambda found, where: float(checked.read(found, where)))
+
+    def convert(found: float) -> float | None:
+        return float(found) if least <= found <= _LARGEST else None
+
+    return _form((int, float), "a number that a release can hold", write=float, convert=convert)
 
 
 def exact(is_right: Callable[[Any], bool], what: str) -> Form:
     """An exact number, as text."""
-
-    def read(found: Any, where: str) -> Any:
-        value = exact_value(found) if isinstance(found, str) else None
-        if value is None or not is_right(value):
-            raise DocumentError(f"{where} must be {what}, as text such as '7/10'")
-        return value
-
-    return Form(exact_text, read)
+    return _form(str, f"{what}, as text such as '7/10'", is_right, exact_text, exact_value)
 
 
-def positive() -> Form:
-    """An exact number above 0. No ε, scale or bound that dpgap draws with comes near the end."""
-    return exact(lambda value: 0 < value < 1 << 400, "a number above 0 and below 2^400")
+def _is_moment(found: str) -> bool:
+    try:
+        return bool(f"{datetime.strptime(found, TIME):{TIME}}" == found)
+    except ValueError:
+        return False
 
 
-def label() -> Form:
-    """What an item is called."""
-    return Form(write_label, lambda found, where: read_label(found))
+TEXT = _form(str, "text")
+FLAG = _form(bool, "true or false")
+MOMENT = _form(str, "a time such as 2026-11-15T20:01:02Z", _is_moment)
+POSITIVE = exact(lambda value: 0 < value < 1 << 400, "a number above 0 and below 2^400")
+"""No ε, scale or bound that dpgap draws with comes near the end."""
+LABEL = Form(write_label, lambda found, where: read_label(found))
+"""What an item is called."""
+PARAMETERS = _form(
+    dict,
+    "an object of text, whole numbers, true, false or null",
+    lambda pairs: all(value is None or isinstance(value, str | int) for _, value in pairs),
+    dict,
+    lambda found: tuple(found.items()),
+)
+"""The names and values of the parameters of a mechanism."""
 
 
 def maybe(form: Form, default: Any = None) -> Form:
@@ -339,21 +311,12 @@ def each(form: Form) -> Form:
     return Form(lambda values: list(map(form.write, values)), read)
 
 
-def floats(least: float = -_LARGEST) -> Form:
-    """An array of floats."""
-    return _array(each(real(least)), np.float64)
-
-
-def integers(least: int) -> Form:
-    """An array of whole numbers."""
-    return _array(each(whole(least)), np.int64)
-
-
-def _array(values: Form, kind: type) -> Form:
-    def read(found: Any, where: str) -> Any:
-        return np.array(values.read(found, where), dtype=kind)
-
-    return Form(lambda array: array.tolist(), read)
+def array(form: Form, kind: type) -> Form:
+    """An array of such values."""
+    values = each(form)
+    return Form(
+        np.ndarray.tolist, lambda found, where: np.array(values.read(found, where), dtype=kind)
+    )
 
 
 def pairs(forms: Sequence[Form]) -> Form:
@@ -403,10 +366,15 @@ def record(make: Callable[..., Any], forms: Mapping[str, Form]) -> Form:
     return Form(inside.write, lambda found, where: make(**inside.read(found, where)))
 
 
-def kinds(forms: Mapping[str, tuple[type, Mapping[str, Form]]]) -> Form:
-    """One of several records; the field `kind` says which."""
+def kinds(
+    forms: Mapping[str, tuple[type, Mapping[str, Form]]],
+    makers: Mapping[type, Callable[..., Any]] = MappingProxyType({}),
+) -> Form:
+    """One of several records; the field `kind` says which. A class may have a maker of its own."""
     names = {made: name for name, (made, _) in forms.items()}
-    records = {name: record(made, fields) for name, (made, fields) in forms.items()}
+    records = {
+        name: record(makers.get(made, made), fields) for name, (made, fields) in forms.items()
+    }
 
     def write(value: Any) -> dict[str, Any]:
         name = names[type(value)]
@@ -440,11 +408,11 @@ def _is_power(value: Fraction) -> bool:
         return False
 
 
-def _checked(form: Form, check: Any) -> Form:
-    """The same form; what was read must also pass a check."""
+def _checked(form: Form, check: Any, renew: Any = lambda found, where: found) -> Form:
+    """The same form: what an older version wrote is renewed first, and what was read is checked."""
 
     def read(found: Any, where: str) -> Any:
-        value = form.read(found, where)
+        value = form.read(renew(found, where), where)
         check(value, where)
         return value
 
@@ -469,22 +437,18 @@ def _require_sound_error(error: Any, where: str) -> None:
             raise DocumentError(f"{where} must have a whole_coin below 2^24")
 
 
-def _without_float_coin(form: Form) -> Form:
+def _without_float_coin(found: Any, where: str) -> Any:
     """Read what versions before 0.2.1 wrote: a coin as a float, whose low bits told too much.
 
     It is dropped. A coin of 0 is that of a stated line, which is public.
     """
-
-    def read(found: Any, where: str) -> Any:
-        if isinstance(found, dict) and "coin" in found and "whole_coin" not in found:
-            coin = real(least=0).read(found["coin"], "coin")
-            if coin > 1:
-                raise DocumentError(f"{where} must have a coin from 0 to 1")
-            found = {name: value for name, value in found.items() if name != "coin"}
-            found |= {} if coin else {"whole_coin": 0}
-        return form.read(found, where)
-
-    return Form(form.write, read)
+    if not isinstance(found, dict) or "coin" not in found or "whole_coin" in found:
+        return found
+    coin = real(least=0).read(found["coin"], "coin")
+    if coin > 1:
+        raise DocumentError(f"{where} must have a coin from 0 to 1")
+    rest = {name: value for name, value in found.items() if name != "coin"}
+    return rest if coin else rest | {"whole_coin": 0}
 
 
 def _require_sound_gaps(errors: GapErrors, where: str) -> None:
@@ -495,15 +459,15 @@ def _require_sound_gaps(errors: GapErrors, where: str) -> None:
 
 _GRID = exact(_is_power, "a power of two from 2^-100 to 2^100")
 _STEP = exact(lambda value: _FINEST <= value <= 1 / _FINEST, "a step from 2^-100 to 2^100")
-_SCALE = {"scale": positive()}
-_SHELL = {"scale": positive(), "dimension": whole(1)}
+_SCALE = {"scale": POSITIVE}
+_SHELL = {"scale": POSITIVE, "dimension": whole(1)}
 _LAW = kinds(
     {
         "laplace": (LaplaceNoise, _SCALE),
         "exponential": (ExponentialNoise, _SCALE),
         "staircase": (
             StaircaseNoise,
-            {"scale": positive(), "step": positive(), "share": positive()},
+            {"scale": POSITIVE, "step": POSITIVE, "share": POSITIVE},
         ),
     }
 )
@@ -536,16 +500,15 @@ EVIDENCE = record(
 )
 MEASUREMENT_ERROR = record(MeasurementError, _MEASUREMENT)
 ERROR = _checked(
-    _without_float_coin(
-        kinds(
-            {
-                "measurement": (MeasurementError, _MEASUREMENT),
-                "laplace sum": (LaplaceSum, _SUM),
-                "histogram": (HistogramError, _HISTOGRAM),
-            }
-        )
+    kinds(
+        {
+            "measurement": (MeasurementError, _MEASUREMENT),
+            "laplace sum": (LaplaceSum, _SUM),
+            "histogram": (HistogramError, _HISTOGRAM),
+        }
     ),
     _require_sound_error,
+    _without_float_coin,
 )
 GAP_ERRORS = _checked(
     record(
@@ -713,42 +676,32 @@ SHOWN = ("findings", "guarantee", "interval", "items", "private")
 """Fields that follow from others, and are not read."""
 BESIDE = ("epsilon_spent", "epsilon_remaining", "exact")
 """What the command line adds, and is not read."""
-_HEADER = ("format", "version", "kind", "delta")
-
-
-def _parameters() -> Form:
-    """The parameters of a mechanism: names, and text, whole numbers, true, false or null."""
-
-    def read(found: Any, where: str) -> tuple[tuple[str, Any], ...]:
-        if not isinstance(found, dict):
-            raise DocumentError(f"{where} must be an object")
-        if not all(value is None or isinstance(value, str | int) for value in found.values()):
-            raise DocumentError(f"{where} must be text, whole numbers, true, false or null")
-        return tuple(found.items())
-
-    return Form(dict, read)
 
 
 _COMPUTED = {"identity": "identity"}
 """What is written of a question that it works out; of one that was read, it was `recorded`."""
 
 
+_HELD: dict[str, Form | Callable[..., Form]] = {
+    "enum": lambda kind: word(*kind, kind=kind),
+    "exact": exact,
+    "filter": _form(str, "text", write=str, convert=Filter),
+    "flag": FLAG,
+    "label": LABEL,
+    "positive": POSITIVE,
+    "text": TEXT,
+    "whole": whole,
+    "word": word,
+}
+"""The forms that a question names for its fields."""
+
+
 def _question() -> Form:
     """The question, each field as it states itself; its address and columns are left out."""
-    kinds_of_forms: dict[str, Callable[..., Form]] = {
-        "enum": member,
-        "exact": exact,
-        "filter": lambda: Form(str, lambda found, where: Filter(text().read(found, where))),
-        "flag": flag,
-        "label": label,
-        "positive": positive,
-        "text": text,
-        "whole": whole,
-        "word": word,
-    }
     forms, names = {}, {}
     for field, held in held_fields():
-        form = kinds_of_forms[held.form[0]](*held.form[1:])
+        form = _HELD[held.form[0]]
+        form = form if isinstance(form, Form) else form(*held.form[1:])
         name = held.called or field.name
         forms[name] = form if held.is_always_there else maybe(form, field.default)
         names[name] = field.name
@@ -764,40 +717,41 @@ def _question() -> Form:
 _MADE = record(
     Provenance,
     {
-        "time": moment(),
-        "dpgap": text(),
+        "time": MOMENT,
+        "dpgap": TEXT,
         "ledger": maybe(
-            record(LedgerReference, {"dataset": text(), "entry": whole(0), "hash": text()})
+            record(LedgerReference, {"dataset": TEXT, "entry": whole(0), "hash": TEXT})
         ),
     },
 )
 _PROMISE = record(
     Promise,
     {
-        "epsilon": positive(),
-        "sensitivity": positive(),
-        "monotonic": flag(),
+        "epsilon": POSITIVE,
+        "sensitivity": POSITIVE,
+        "monotonic": FLAG,
         "reach": maybe(whole(1)),
         "delta": maybe(exact(lambda value: 0 < value <= 1, "a chance above 0"), Fraction(0)),
     },
 )
 _EVERY: dict[str, Form] = {
     "made": _MADE,
-    "epsilon": positive(),
+    "epsilon": POSITIVE,
     "promise": _PROMISE,
-    "mechanisms": each(record(MechanismUsed, {"name": text(), "parameters": _parameters()})),
+    "mechanisms": each(record(MechanismUsed, {"name": TEXT, "parameters": PARAMETERS})),
 }
-_LABELS = maybe(each(label()))
-_INDICES = {"indices": integers(-1), "labels": _LABELS}
-_TOP = _INDICES | {"gaps": floats(), "evidence": maybe(EVIDENCE)}
-_SPENT = {"spent": positive()}
+FLOATS = array(real(), np.float64)
+_LABELS = maybe(each(LABEL))
+_INDICES = {"indices": array(whole(-1), np.int64), "labels": _LABELS}
+_TOP = _INDICES | {"gaps": FLOATS, "evidence": maybe(EVIDENCE)}
+_SPENT = {"spent": POSITIVE}
 _MEASURED = (
     _TOP
     | _SPENT
     | {
-        "measurements": floats(),
-        "estimates": floats(),
-        "variances": floats(least=0),
+        "measurements": FLOATS,
+        "estimates": FLOATS,
+        "variances": array(real(least=0), np.float64),
         "centres": word("measurements", "estimates"),
         "errors": each(ERROR),
         "rounding": real(least=0),
@@ -805,12 +759,12 @@ _MEASURED = (
         "route": maybe(word(*ROUTES)),
         "looked": maybe(each(pairs((whole(1), real()))), ()),
         "lead": maybe(real(least=0)),
-        "parts": maybe(each(pairs((word("look", "select", "measure"), positive()))), ()),
+        "parts": maybe(each(pairs((word("look", "select", "measure"), POSITIVE))), ()),
         "measured_by": maybe(MEASUREMENT_ERROR),
     }
 )
-_ABOVE = {"branch_of": integers(1), "processed": whole(0), "errors": GAP_ERRORS}
-_VALUES = {"values": floats(), "error": MEASUREMENT_ERROR, "rounding": real(least=0)}
+_ABOVE = {"branch_of": array(whole(1), np.int64), "processed": whole(0), "errors": GAP_ERRORS}
+_VALUES = {"values": FLOATS, "error": MEASUREMENT_ERROR, "rounding": real(least=0)}
 
 _ASKED = {"question": _question()}
 
@@ -822,7 +776,7 @@ def _answers() -> Form:
     def get(answer: TableRelease, name: str) -> Any:
         return answer.question.group if name == "group" else getattr(answer, name)
 
-    return each(parts({"group": label()} | own, get))
+    return each(parts({"group": LABEL} | own, get))
 
 
 def _by_group(**values: Any) -> ReleasesByGroup:
@@ -850,9 +804,7 @@ _KINDS: dict[str, tuple[type[Release], Mapping[str, Form]]] = {
     "total": (Total, _EVERY | _ASKED | _VALUES),
     "groups": (ReleasesByGroup, _EVERY | _ASKED | _SPENT | {"answers": _answers()}),
 }
-_NAMES = {made: name for name, (made, _) in _KINDS.items()}
-_RECORDS = {name: record(made, forms) for name, (made, forms) in _KINDS.items()}
-_RECORDS["groups"] = record(_by_group, _KINDS["groups"][1])
+_RELEASE = kinds(_KINDS, {ReleasesByGroup: _by_group})
 
 
 def document(release: Release) -> dict[str, Any]:
@@ -862,12 +814,9 @@ def document(release: Release) -> dict[str, Any]:
 
 def drawn(release: Release) -> dict[str, Any]:
     """The same without the fields in `SHOWN`: what was drawn, before any word is made of it."""
-    name = _NAMES.get(type(release))
-    if name is None:
-        raise TypeError(f"a release of class {type(release).__name__} is no kind of document")
-    header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "kind": name}
-    header["delta"] = exact_text(release.promise.delta)
-    return {**header, **_RECORDS[name].write(release)}
+    written = _RELEASE.write(release)
+    header = {"format": FORMAT, "version": VERSION, "kind": written["kind"]}
+    return {**header, "delta": exact_text(release.promise.delta), **written}
 
 
 def _shown(release: Release) -> dict[str, Any]:
@@ -930,18 +879,6 @@ def handed_out(text: str) -> str:
 
 
 def _read(content: Mapping[str, Any]) -> Release:
-    name = _kind_of(content)
-    passed_over = (*_HEADER, *SHOWN, *BESIDE)
-    values = {field: value for field, value in content.items() if field not in passed_over}
-    release: Release = _RECORDS[name].read(values, "the document")
-    require_agreement(release)
-    if content.get("delta") != exact_text(release.promise.delta):
-        raise DocumentError("delta and the promise contradict each other")
-    return release
-
-
-def _kind_of(content: Mapping[str, Any]) -> str:
-    """Which kind of release this is; refuses what cannot be understood."""
     if content.get("format") != FORMAT:
         raise DocumentError(f"this is not a release document: its format is not {FORMAT!r}")
     version = content.get("version")
@@ -952,4 +889,10 @@ def _kind_of(content: Mapping[str, Any]) -> str:
             f"this document has a later version than {VERSION}, and dpgap {__version__} reads no "
             "later one: a newer dpgap is needed"
         )
-    return str(word(*_KINDS).read(content.get("kind"), "the kind of release"))
+    passed_over = ("format", "version", "delta", *SHOWN, *BESIDE)
+    values = {field: value for field, value in content.items() if field not in passed_over}
+    release: Release = _RELEASE.read(values, "the document")
+    require_agreement(release)
+    if content.get("delta") != exact_text(release.promise.delta):
+        raise DocumentError("delta and the promise contradict each other")
+    return release
