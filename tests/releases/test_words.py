@@ -157,7 +157,7 @@ BROKEN = {
     "dpgap.releases.findings._claims_something": "confidence",
     "dpgap.releases.findings._is_noise": "shade of noise",
     "dpgap.releases.findings._sentence": "cutting",
-    "dpgap.releases.findings._of_question": "title",
+    "dpgap.releases.release._of_question": "title",
     "dpgap.releases.release.way_in_words": "remark",
     "dpgap.question.Question.guarantee": "guarantee",
     "dpgap.releases.release.rows_of": "rows",

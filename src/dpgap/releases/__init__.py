@@ -10,7 +10,6 @@ release.Table._showing = release.Showing(
     document.document,
     document.drawn,
     findings.findings,
-    findings.title_of,
     page.page,
     page.cell,
     page.plot,

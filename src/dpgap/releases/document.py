@@ -143,11 +143,11 @@ def write_label(label: Any, depth: int = 0) -> Any:
         written = {name: to(value)}
         try:
             again = read_label(written)
-        except DocumentError:
-            again = None
-        is_equal = repr(again) == repr(value) or (again == value and str(again) == str(value))
-        if type(again) is type(value) and is_equal:
-            return written
+            is_equal = repr(again) == repr(value) or (again == value and str(again) == str(value))
+            if type(again) is type(value) and is_equal:
+                return written
+        except (ValueError, ArithmeticError):
+            pass
     try:
         return str(label)
     except Exception:  # a label that cannot be shown must not cost a release that is paid for
@@ -377,6 +377,8 @@ def kinds(
     }
 
     def write(value: Any) -> dict[str, Any]:
+        if type(value) not in names:
+            raise TypeError(f"a {type(value).__name__} is of no kind that a document can hold")
         name = names[type(value)]
         return {"kind": name, **records[name].write(value)}
 
@@ -714,30 +716,28 @@ def _question() -> Form:
     return Form(inside.write, read)
 
 
-_MADE = record(
-    Provenance,
-    {
-        "time": MOMENT,
-        "dpgap": TEXT,
-        "ledger": maybe(
-            record(LedgerReference, {"dataset": TEXT, "entry": whole(0), "hash": TEXT})
-        ),
-    },
-)
-_PROMISE = record(
-    Promise,
-    {
-        "epsilon": POSITIVE,
-        "sensitivity": POSITIVE,
-        "monotonic": FLAG,
-        "reach": maybe(whole(1)),
-        "delta": maybe(exact(lambda value: 0 < value <= 1, "a chance above 0"), Fraction(0)),
-    },
-)
 _EVERY: dict[str, Form] = {
-    "made": _MADE,
+    "made": record(
+        Provenance,
+        {
+            "time": MOMENT,
+            "dpgap": TEXT,
+            "ledger": maybe(
+                record(LedgerReference, {"dataset": TEXT, "entry": whole(0), "hash": TEXT})
+            ),
+        },
+    ),
     "epsilon": POSITIVE,
-    "promise": _PROMISE,
+    "promise": record(
+        Promise,
+        {
+            "epsilon": POSITIVE,
+            "sensitivity": POSITIVE,
+            "monotonic": FLAG,
+            "reach": maybe(whole(1)),
+            "delta": maybe(exact(lambda value: 0 < value <= 1, "a chance above 0"), Fraction(0)),
+        },
+    ),
     "mechanisms": each(record(MechanismUsed, {"name": TEXT, "parameters": PARAMETERS})),
 }
 FLOATS = array(real(), np.float64)

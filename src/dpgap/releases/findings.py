@@ -20,18 +20,13 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately
-from dpgap.printable import column_name, plural, printable, singular
+from dpgap.printable import plural, printable, singular
 from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.plain import attempted, in_words, ranks_in_words, separated
 from dpgap.releases.release import (
     HEADINGS,
-    AboveRelease,
     HybridRelease,
-    IndexRelease,
-    JointRelease,
-    MaxRelease,
     Measured,
-    MeasuredValues,
     Release,
     ReleasesByGroup,
     Selected,
@@ -40,58 +35,15 @@ from dpgap.releases.release import (
     TopKRelease,
     Total,
     UnitCount,
-    measured_in,
     p_text,
     question_of,
 )
-
-# --------------------------------------------------------------------------------------------------
-# What a release is called, as a person would say it: "The 10 products with the most customers".
-
-
-_OF_ARRAYS: dict[type[Release], str] = {
-    IndexRelease: "Selected answers",
-    TopKRelease: "The largest answers",
-    MaxRelease: "The largest answer",
-    HybridRelease: "The largest answers above a line",
-    AboveRelease: "Answers above a threshold",
-    JointRelease: "The set of the largest answers",
-    MeasuredValues: "Measured values",
-    Measured: "Selected answers with estimates",
-}
 
 
 def is_private(release: Release) -> bool:
     """Whether its guarantee holds: items were stated, and not read from the table."""
     question = question_of(release)
     return question is None or question.is_private
-
-
-def title_of(release: Any) -> str:
-    """The title, as plain text in which no name can do harm."""
-    question = question_of(release)
-    if question is None:
-        return getattr(
-            release, "title", _OF_ARRAYS.get(type(release), "what to expect of each method")
-        )
-    return attempted("title", lambda: _of_question(question), "A release")
-
-
-def _of_question(question: Question) -> str:
-    """Columns stand as they are named: nobody knows the plural of every word in every language."""
-    if question.kind == "count":
-        title = f"Count: {column_name(question.unit)}"
-    elif question.is_of_all:
-        title = f"Total: {column_name(question.sum or '')}"
-    else:
-        line = question.threshold
-        which = f"Top {question.k:,}" if line is None else f"Above {separated(line)}"
-        title = f"{which}: {column_name(question.item)}, by {measured_in(question)}"
-    if question.by is not None:
-        title += f", for {'each ' if question.group is None else ''}{column_name(question.by)}"
-    if question.group is not None:
-        title += f" {printable(str(question.group))}"
-    return title if question.where is None else f"{title}, in a part of the table"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -173,21 +125,8 @@ Bools = NDArray[np.bool_]
 Kind = Callable[[Any], Iterable[str]]
 """A kind of sentence: what makes it of a release. Its name is in the log where it fails."""
 
-_MEANING = "p: how often luck alone would put an outsider this far ahead."
-_ALL_AT_ONCE = "Claims about {} are all correct with 95 % confidence"
-_OF_VALUES = "; so are claims about order and size"
 _EACH_OF_TWO = 0.975
 """The confidence of each of two ways to prove something that is to hold with 95 %."""
-_WHY_NOT = "There are no p-values: {} noise can be negative, so a lead does not prove who belongs."
-_WHY_NOT_READ_OFF = (
-    "There are no p-values: every item got noise, and the largest noisy values are shown. The "
-    "intervals allow for that. They say nothing about items that are not shown."
-)
-_NOBODY_LOST = "There are no p-values: all items are shown, so none of them had to win."
-_DROPPED = (
-    "This was made before version 0.2.1. Its document held a number that told more than ε allows. "
-    "That number is left out here, so intervals near the line are longer than they were."
-)
 _MOST_EPSILON = 10
 """No more than so many times the ε that was spent is ever advised."""
 
@@ -297,22 +236,26 @@ def _claims_something(release: Selected) -> bool:
 def _confidence(release: Selected) -> Iterator[str]:
     if not _claims_something(release):
         return
-    if _sure(release) is None:
-        yield f"{_ALL_AT_ONCE.format('order and size')}."
-        return
-    values = _OF_VALUES if isinstance(release, Measured) else ""
-    yield f"{_ALL_AT_ONCE.format('who belongs')}{values}."
+    what, more = "order and size", ""
+    if _sure(release) is not None:
+        more = f"; so are claims about {what}" if isinstance(release, Measured) else ""
+        what = "who belongs"
+    yield f"Claims about {what} are all correct with 95 % confidence{more}."
 
 
 def _dropped_coin(release: Selected) -> Iterator[str]:
     error = release.measuring_error if isinstance(release, Measured) else None
     if isinstance(error, HistogramError) and error.whole_coin is None:
-        yield _DROPPED
+        yield (
+            "This was made before version 0.2.1. Its document held a number that told more than ε "
+            "allows. That number is left out here, so intervals near the line are longer than they "
+            "were."
+        )
 
 
 def _meaning_of_p(release: Selected) -> Iterator[str]:
     if release.p_values is not None and not release.nobody_lost:
-        yield _MEANING
+        yield "p: how often luck alone would put an outsider this far ahead."
 
 
 def _nothing(release: Selected) -> Iterator[str]:
@@ -535,12 +478,19 @@ def why_no_p_values(release: Selected) -> Iterator[str]:
     if release.p_values is not None:
         return
     if isinstance(release, Measured) and release.route == HISTOGRAM:
-        are_all = not any(isinstance(each, HistogramError) for each in release.errors)
-        yield _NOBODY_LOST if are_all else _WHY_NOT_READ_OFF
+        why = "all items are shown, so none of them had to win."
+        if any(isinstance(each, HistogramError) for each in release.errors):
+            why = (
+                "every item got noise, and the largest noisy values are shown. The intervals allow "
+                "for that. They say nothing about items that are not shown."
+            )
+        yield f"There are no p-values: {why}"
     for used in release.mechanisms:
         noise = dict(used.parameters).get("noise")
         if noise in ("laplace", "staircase"):
-            yield _WHY_NOT.format("Laplace" if noise == "laplace" else "staircase")
+            called = "Laplace" if noise == "laplace" else "staircase"
+            why = f"{called} noise can be negative, so a lead does not prove who belongs."
+            yield f"There are no p-values: {why}"
             return
 
 

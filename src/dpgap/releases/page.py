@@ -27,7 +27,6 @@ from dpgap.releases.findings import (
     is_mostly_noise,
     is_private,
     own_findings,
-    title_of,
     why_no_p_values,
 )
 from dpgap.releases.plain import attempted, plain
@@ -50,6 +49,7 @@ from dpgap.releases.release import (
     measured_in,
     question_of,
     rows_of,
+    title_of,
 )
 from dpgap.releases.text import cells_of
 
@@ -92,10 +92,6 @@ def content_policy(*styles: str) -> str:
     hashes = (base64.b64encode(hashlib.sha256(each.encode()).digest()) for each in styles)
     allowed = " ".join(f"'sha256-{each.decode()}'" for each in hashes)
     return f"default-src 'none'; style-src {allowed}"
-
-
-CONTENT_POLICY = content_policy(STYLE)
-"""The policy under which a page of a release can be served; it states it itself as well."""
 
 
 def together(sentence: str) -> "Markup":
@@ -177,26 +173,17 @@ class Scale(NamedTuple):
         return f"{4 + 92 * min(max(share, 0.0), 1.0):.2f}%"
 
 
-class Picture(NamedTuple):
-    """What is drawn of a release: a dot and an interval for each row."""
+def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[list[Row]]]:
+    """The scale, unless values are too large for one; the line, if there is one; units; and rows.
 
-    scale: Scale | None
-    """None where the values are too large to be drawn."""
-    line: float | None
-    """What items had to exceed."""
-    units: str
-    brackets: list[list[Row]]
-    """The rows; those whose order is not sure stand together."""
-
-
-def _picture(release: Measured) -> Picture:
+    Rows whose order is not sure stand together.
+    """
     rows = rows_of(release)
     line = None if release.line is None else float(release.line)
     ends = [end for row in rows for end in (row.low, row.estimate, row.high) if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
     units = measured_in(release.question) if isinstance(release, TableRelease) else "answer"
-    brackets = [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
-    return Picture(scale, line, units, brackets)
+    return scale, line, units, [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
 
 
 def plot(release: Release, ax: "Axes | None" = None) -> "Axes":

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
@@ -41,7 +42,7 @@ from dpgap.exact.parameters import (
 from dpgap.exact.reals import Floats, Integers
 from dpgap.printable import column_name, printable, visible
 from dpgap.question import Question
-from dpgap.releases.plain import attempted, exact_value, plain, way_in_words, written
+from dpgap.releases.plain import attempted, exact_value, plain, separated, way_in_words, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,14 +124,12 @@ class MechanismUsed(NamedTuple):
     @remembered
     def of(mechanism: Any) -> "MechanismUsed":
         """What a mechanism, which is a frozen dataclass, says of itself in its `repr`."""
-        named = [
-            (each.name, getattr(mechanism, each.name)) for each in fields(mechanism) if each.repr
+        names = [each.name for each in fields(mechanism) if each.repr]
+        values = [getattr(mechanism, name) for name in names]
+        texts = [
+            each if isinstance(each, str | int | None) else exact_text(each) for each in values
         ]
-        values = [
-            (name, value if isinstance(value, str | int | None) else exact_text(value))
-            for name, value in named
-        ]
-        return MechanismUsed(type(mechanism).__name__, tuple(values))
+        return MechanismUsed(type(mechanism).__name__, tuple(zip(names, texts, strict=True)))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -186,6 +185,31 @@ def measured_in(question: Question) -> str:
     return f"total {column_name(question.sum)}"
 
 
+def title_of(release: Any) -> str:
+    """What a release is called, as a person would say it; no name in it can do harm."""
+    question = question_of(release)
+    if question is None:
+        return str(release._title)
+    return attempted("title", lambda: _of_question(question), "A release")
+
+
+def _of_question(question: Question) -> str:
+    """Columns stand as they are named: nobody knows the plural of every word in every language."""
+    if question.kind == "count":
+        title = f"Count: {column_name(question.unit)}"
+    elif question.is_of_all:
+        title = f"Total: {column_name(question.sum or '')}"
+    else:
+        line = question.threshold
+        which = f"Top {question.k:,}" if line is None else f"Above {separated(line)}"
+        title = f"{which}: {column_name(question.item)}, by {measured_in(question)}"
+    if question.by is not None:
+        title += f", for {'each ' if question.group is None else ''}{column_name(question.by)}"
+    if question.group is not None:
+        title += f" {printable(str(question.group))}"
+    return title if question.where is None else f"{title}, in a part of the table"
+
+
 def _refuse_attribute(release: object, name: str, value: object = None) -> NoReturn:
     raise FrozenInstanceError(f"cannot change {name!r} of a release")
 
@@ -193,8 +217,7 @@ def _refuse_attribute(release: object, name: str, value: object = None) -> NoRet
 def _line(table: Any) -> str:
     """What `repr` shows."""
     epsilon = f"; ε = {readable(table.epsilon)}" if hasattr(table, "epsilon") else ""
-    title = table._showing.title(table)
-    return f"<{type(table).__name__}: {title}{epsilon}>".replace("= ≈", "≈ ")
+    return f"<{type(table).__name__}: {title_of(table)}{epsilon}>".replace("= ≈", "≈ ")
 
 
 class Showing(NamedTuple):
@@ -206,7 +229,6 @@ class Showing(NamedTuple):
     document: Callable[[Any], dict[str, Any]]
     drawn: Callable[[Any], dict[str, Any]]
     findings: Callable[[Any], tuple[str, ...]]
-    title: Callable[[Any], str]
     page: Callable[[Any, str | None, Place | None], str]
     cell: Callable[[Any], str]
     plot: Callable[[Any, "Axes | None"], "Axes"]
@@ -218,6 +240,7 @@ class Table(ABC):
     __slots__ = ()
 
     _showing: ClassVar[Showing]
+    _title: ClassVar[str] = "what to expect of each method"
     promise: Promise
 
     def __init_subclass__(cls) -> None:
@@ -294,11 +317,8 @@ class Table(ABC):
 
     def _words(self) -> Iterator[str]:
         """What is said below the rows."""
-        said = (
-            attempted("remark", lambda: self.remark, ""),
-            attempted("guarantee", lambda: self.guarantee, ""),
-        )
-        return filter(None, said)
+        names = ("remark", "guarantee")
+        return filter(None, (attempted(name, partial(getattr, self, name), "") for name in names))
 
     def _repr_html_(self) -> str:
         return self._showing.cell(self)
@@ -423,8 +443,8 @@ class Selected(Release):
     def line(self) -> Fraction | None:
         """The threshold that answers had to reach; None where the largest were looked for."""
         said = (dict(used.parameters).get("threshold") for used in self.mechanisms)
-        texts_of_it = [text for text in said if isinstance(text, str)]
-        return exact_value(texts_of_it[0]) if texts_of_it else None
+        text = next((each for each in said if isinstance(each, str)), None)
+        return None if text is None else exact_value(text)
 
     @property
     def p_values(self) -> Floats | None:
@@ -474,6 +494,7 @@ def _named(release: "IndexRelease | Selected") -> dict[str, Sequence[Any]]:
 class IndexRelease(Release):
     """Selected indices and nothing else."""
 
+    _title: ClassVar[str] = "Selected answers"
     indices: Integers
     labels: tuple[Any, ...] | None
 
@@ -489,6 +510,7 @@ class TopKRelease(Selected):
     best loser (absent where every answer won).
     """
 
+    _title: ClassVar[str] = "The largest answers"
     gaps: Floats
 
     def gap_between(self, better: int, worse: int) -> float:
@@ -498,16 +520,15 @@ class TopKRelease(Selected):
 
     def columns(self) -> dict[str, Sequence[Any]]:
         gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
-        return {
-            "rank": list(range(1, self.indices.size + 1)),
-            **_named(self),
-            "gap to next": gaps,
-        }
+        ranks = list(range(1, self.indices.size + 1))
+        return {"rank": ranks, **_named(self), "gap to next": gaps}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaxRelease(TopKRelease):
     """The winner of a Noisy Max and its gap to the runner-up."""
+
+    _title: ClassVar[str] = "The largest answer"
 
     @classmethod
     def of(cls, release: TopKRelease) -> "MaxRelease":
@@ -538,6 +559,7 @@ class HybridRelease(Spending, TopKRelease):
     `p_values` are of "it is not truly above the line and among the winners' number of largest".
     """
 
+    _title: ClassVar[str] = "The largest answers above a line"
     spent: Fraction
 
     @property
@@ -545,10 +567,8 @@ class HybridRelease(Spending, TopKRelease):
         """What cutting the ranking saved."""
         if not self.remaining:
             return ""
-        return (
-            f"The ranking ended at the line: {readable(self.spent)} of ε was spent, "
-            f"and {readable(self.remaining)} is left."
-        )
+        left = f"{readable(self.spent)} of ε was spent, and {readable(self.remaining)} is left."
+        return f"The ranking ended at the line: {left}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -559,6 +579,7 @@ class AboveRelease(Spending, Selected):
     cleared. `processed` counts the answers looked at.
     """
 
+    _title: ClassVar[str] = "Answers above a threshold"
     gaps: Floats
     branch_of: Integers
     spent: Fraction
@@ -573,17 +594,15 @@ class AboveRelease(Spending, Selected):
         return np.array([self.errors.lower_bound(gap, branch, level) for gap, branch in rows])
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        return {
-            **_named(self),
-            "gap": self.gaps.tolist(),
-            "branch": self.branch_of.tolist(),
-        }
+        gaps, branches = self.gaps.tolist(), self.branch_of.tolist()
+        return {**_named(self), "gap": gaps, "branch": branches}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredValues(Release):
     """Measured values, each with the same variance."""
 
+    _title: ClassVar[str] = "Measured values"
     values: Floats
     error: MeasurementError
     """What each value may be off by."""
@@ -618,6 +637,7 @@ class Measured(Spending, Selected):
     `epsilon` is the guarantee, `spent` what it came to.
     """
 
+    _title: ClassVar[str] = "Selected answers with estimates"
     gaps: Floats
     measurements: Floats
     estimates: Floats
@@ -854,6 +874,7 @@ class JointRelease(Selected):
     the p-value of every member.
     """
 
+    _title: ClassVar[str] = "The set of the largest answers"
     lead: float
     p_value: float
 
@@ -970,7 +991,7 @@ class Share(NamedTuple):
 class Shares(Table):
     """Each item's share of a whole. With confidence `level`, all intervals hold at once."""
 
-    title: ClassVar[str] = "Shares of a count or a total"
+    _title: ClassVar[str] = "Shares of a count or a total"
     items: tuple[Share, ...]
     """The largest estimate first."""
     other: Share | None
@@ -1092,18 +1113,10 @@ class ReleasesByGroup(Spending, Release, Mapping[Any, TableRelease]):
     @classmethod
     def of(cls, question: Question, answers: Sequence[TableRelease], spent: Fraction) -> Self:
         """One release of them all; a unit counts in the groups that the question allows."""
-        used: dict[MechanismUsed, None] = {}
-        for answer in answers:
-            used |= dict.fromkeys(answer.mechanisms)
+        used = dict.fromkeys(each for answer in answers for each in answer.mechanisms)
         promise = answers[0].promise._replace(epsilon=question.epsilon)
-        return cls(
-            epsilon=question.epsilon,
-            promise=promise,
-            mechanisms=tuple(used),
-            spent=spent,
-            question=question,
-            answers=tuple(answers),
-        )._with(Provenance.now())
+        parts = (question.epsilon, promise, spent, question, tuple(answers))
+        return cls(*parts, mechanisms=tuple(used))._with(Provenance.now())
 
     def __getitem__(self, group: Any) -> TableRelease:
         """The release of one group."""
@@ -1120,14 +1133,12 @@ class ReleasesByGroup(Spending, Release, Mapping[Any, TableRelease]):
 
     def columns(self) -> dict[str, Sequence[Any]]:
         """The rows of all groups, one after the other; the first column says which group."""
-        parts = [(answer.question.group, answer.columns()) for answer in self.answers]
-        named = {name: None for _, columns in parts for name in columns}
-        found: dict[str, Sequence[Any]] = {
-            "group": [group for group, columns in parts for _ in columns["rank"]]
-        }
-        for name in named:
-            found[name] = [cell for _, columns in parts for cell in columns[name]]
-        return found
+        found: dict[str, list[Any]] = {"group": []}
+        for group, answer in self.items():
+            columns = answer.columns()
+            for name, cells in {"group": [group] * len(columns["rank"]), **columns}.items():
+                found.setdefault(name, []).extend(cells)
+        return {**found}
 
     def _with(self, made: Provenance) -> Self:
         """The same, made at this time and paid for by this entry, as is every part of it."""

@@ -21,7 +21,6 @@ from dpgap.releases.findings import (
     is_mostly_noise,
     is_private,
     own_findings,
-    title_of,
 )
 from dpgap.releases.plain import attempted, number, plain, written
 from dpgap.releases.release import (
@@ -32,6 +31,7 @@ from dpgap.releases.release import (
     ReleasesByGroup,
     TableRelease,
     question_of,
+    title_of,
 )
 
 # --------------------------------------------------------------------------------------------------
@@ -199,42 +199,35 @@ def fitted(columns: Sequence[Column], console: Console) -> Table:
         body = [min(word, _LONG) for word in words] if wraps else whole
         least.append(max([words[0], *body[1:]]))
     room = console.width - (_BETWEEN * len(columns) - 1) - sum(least)
+    each_row = zip(*(column.cells for column in columns), strict=True)
+    rows = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in each_row]
     if room < 0:
-        return _as_blocks(columns)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column, width in zip(columns, _widths(columns, least, most, room), strict=True):
-        justify: JustifyMethod = "left" if column.wraps else "right"
-        table.add_column(Text(column.name), justify=justify, width=width, overflow="fold")
-    for row in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    return table
-
-
-def _widths(
-    columns: Sequence[Column], least: Sequence[int], most: Sequence[int], room: int
-) -> list[int]:
-    """How wide columns are: `room` more than the least. Text gets it first, then headings."""
+        return _as_blocks([column.name for column in columns], rows)
     widths = list(least)
-    for wraps in (True, False):
+    for wraps in (True, False):  # text gets the room first, then headings
         own = [at for at, column in enumerate(columns) if column.wraps is wraps]
         wishes = sum(most[at] - least[at] for at in own)
         given = min(wishes, room)
         for at in own:
             widths[at] += (most[at] - least[at]) * given // max(wishes, 1)
         room -= given
-    return widths
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column, width in zip(columns, widths, strict=True):
+        justify: JustifyMethod = "left" if column.wraps else "right"
+        table.add_column(Text(column.name), justify=justify, width=width, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
-def _as_blocks(columns: Sequence[Column]) -> Table:
+def _as_blocks(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
     """Every row as lines of a column's name and its value, if it has one."""
     blocks = Table.grid(padding=(0, 2))
     blocks.add_column(no_wrap=True)
     blocks.add_column(overflow="fold")
-    for row in zip(*(column.cells for column in columns), strict=True):
-        for column, cell in zip(columns, row, strict=True):
+    for row in rows:
+        for name, cell in zip(names, row, strict=True):
             if cell:
-                blocks.add_row(
-                    Text(column.name, "dim"), Text(cell) if isinstance(cell, str) else cell
-                )
+                blocks.add_row(Text(name, "dim"), cell)
         blocks.add_row()
     return blocks
