@@ -33,7 +33,6 @@ line.
 """
 
 import math
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -345,13 +344,10 @@ def _log_stretch(low: Floats, high: Floats) -> Floats:
 
 def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Means and variances, averaged over lines from low to high."""
-    kinds = [bisect_left(_WIDTHS, each) for each in ((high - low) / winners.unit).tolist()]
-    found = set(kinds)
-    if len(found) == 1:
-        return _averaged_at(_between(low, high, _POINTS[kinds[0]][1]), winners, line)
+    kinds = np.searchsorted(_WIDTHS, (high - low) / winners.unit)
     means, variances = np.empty((2, *winners.measurements.shape))
-    for kind in found:
-        rows = np.flatnonzero(np.array(kinds) == kind)
+    for kind in set(kinds.tolist()):
+        rows = np.flatnonzero(kinds == kind)
         places = _between(low[rows], high[rows], _POINTS[kind][1])
         means[rows], variances[rows] = _averaged_at(places, winners.of(rows), line)
     return means, variances

@@ -34,13 +34,12 @@ How it may change
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from operator import getitem
-from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -366,15 +365,10 @@ def record(make: Callable[..., Any], forms: Mapping[str, Form]) -> Form:
     return Form(inside.write, lambda found, where: make(**inside.read(found, where)))
 
 
-def kinds(
-    forms: Mapping[str, tuple[type, Mapping[str, Form]]],
-    makers: Mapping[type, Callable[..., Any]] = MappingProxyType({}),
-) -> Form:
-    """One of several records; the field `kind` says which. A class may have a maker of its own."""
+def kinds(forms: Mapping[str, tuple[type, Mapping[str, Form]]]) -> Form:
+    """One of several records; the field `kind` says which."""
     names = {made: name for name, (made, _) in forms.items()}
-    records = {
-        name: record(makers.get(made, made), fields) for name, (made, fields) in forms.items()
-    }
+    records = {name: record(made, fields) for name, (made, fields) in forms.items()}
 
     def write(value: Any) -> dict[str, Any]:
         if type(value) not in names:
@@ -549,8 +543,11 @@ def require_agreement(release: Any) -> None:
     if isinstance(release, ReleasesByGroup):
         _require_groups(release)
         return
+    stated = [dict(each.parameters).get("epsilon") for each in release.mechanisms]
+    cost = sum((exact_value(each) for each in stated if isinstance(each, str)), Fraction(0))
+    are_stated = all(isinstance(each, str) for each in stated)
     _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
-    _require(_epsilon_of(release.mechanisms) == release.epsilon, "epsilon and the mechanisms")
+    _require(are_stated and cost == release.epsilon, "epsilon and the mechanisms")
     _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
     is_hybrid = isinstance(release, HybridRelease)
     asked = getattr(release, "question", None)
@@ -569,15 +566,21 @@ def require_agreement(release: Any) -> None:
     count = release.indices.size
     _require(release.labels is None or len(release.labels) == count, "indices and labels")
     if isinstance(release, Selected):
-        _require_evidence(release, count)
+        line, evidence = release.line, release.evidence or Evidence((), ())
+        _require(line is None or abs(line) < 1 << 200, "a threshold and what answers can reach")
+        _require(not is_hybrid or line is not None, "what was found and the line")
+        _require(len(evidence.leads) == len(evidence.scales), "leads and their scales")
+        # One for each, one for all, or none where none lost.
+        lengths = (
+            (0, min(count, 1), count) if line is None or release.evidence is None else (count,)
+        )
+        _require(len(evidence.leads) in lengths, "indices and leads")
     if isinstance(release, TopKRelease | Measured):
         has_none = isinstance(release, Measured) and release.route in ("joint", "histogram")
         lengths = (0,) if has_none else (count,) if is_hybrid else (count, max(count - 1, 0))
         _require(release.gaps.size in lengths, "indices and gaps")
         may_be_empty = isinstance(release, Measured) or is_hybrid
         _require(may_be_empty or count >= 1, "a top-k and its indices")
-    if is_hybrid:
-        _require(release.line is not None, "what was found and the line")
     if isinstance(release, MaxRelease):
         _require(count == 1, "one winner and the indices")
     if isinstance(release, AboveRelease):
@@ -589,26 +592,13 @@ def require_agreement(release: Any) -> None:
     if isinstance(release, Measured):
         _require_measured(release, count)
     if isinstance(release, TableRelease):
-        _require_question(release, count)
-
-
-def _epsilon_of(mechanisms: Iterable[MechanismUsed]) -> Fraction | None:
-    """What mechanisms cost, one after the other; None if one of them does not say."""
-    stated = [dict(each.parameters).get("epsilon") for each in mechanisms]
-    texts = [each for each in stated if isinstance(each, str)]
-    return sum(map(exact_value, texts), Fraction(0)) if len(texts) == len(stated) else None
-
-
-def _require_evidence(release: Selected, count: int) -> None:
-    """The line can be read; leads are one for each, one for all, or none where none lost."""
-    line = release.line
-    _require(line is None or abs(line) < 1 << 200, "a threshold and what answers can reach")
-    if release.evidence is None:
-        return
-    leads, scales = release.evidence
-    _require(len(leads) == len(scales), "leads and their scales")
-    lengths = (0, min(count, 1), count) if line is None else (count,)
-    _require(len(leads) in lengths, "indices and leads")
+        is_above, is_one = asked.kind == "above", asked.group is None
+        _require(not is_one or asked.epsilon == release.epsilon, "epsilon and the question")
+        _require(not asked.is_of_all, "a table and the question")
+        _require(is_above or asked.k is not None, "a top-k and its k")
+        _require(asked.method == release.method, "the method and the question")
+        _require(is_above == (asked.threshold is not None), "kind and threshold")
+        _require(release.labels is not None or not count, "a table and its labels")
 
 
 def _require_measured(release: Measured, count: int) -> None:
@@ -640,29 +630,18 @@ def _require_laws(errors: Any, count: int) -> None:
 
 def _require_groups(release: ReleasesByGroup) -> None:
     """Every group has one answer."""
-    is_right = len(release) == len(set(release)) == release.question.groups > 0
+    question = release.question
+    is_right = len(release) == len(set(release)) == question.groups > 0
     _require(is_right, "the groups and their answers")
-    _require(release.promise.epsilon == release.question.epsilon, "epsilon and the promise")
-    _require(release.promise.delta == release.question.delta, "δ and the promise")
+    _require(release.promise.epsilon == question.epsilon, "epsilon and the promise")
+    _require(release.promise.delta == question.delta, "δ and the promise")
     _require(release.spent <= release.epsilon, "spent and epsilon")
     used = {each for answer in release.values() for each in answer.mechanisms}
     _require(set(release.mechanisms) == used, "the groups and their mechanisms")
-    asked = release.question.epsilon
+    shared = (question.epsilon, question.epsilon_of_a_group)
     for answer in release.values():
-        is_shared = answer.epsilon in (asked, release.question.epsilon_of_a_group)
-        _require(is_shared, "epsilon and that of the groups")
+        _require(answer.epsilon in shared, "epsilon and that of the groups")
         require_agreement(answer)
-
-
-def _require_question(release: TableRelease, count: int) -> None:
-    question = release.question
-    is_of_one = question.group is not None or question.epsilon == release.epsilon
-    _require(is_of_one, "epsilon and the question")
-    _require(not question.is_of_all, "a table and the question")
-    _require(question.kind == "above" or question.k is not None, "a top-k and its k")
-    _require(question.method == release.method, "the method and the question")
-    _require((question.kind == "above") == (question.threshold is not None), "kind and threshold")
-    _require(release.labels is not None or not count, "a table and its labels")
 
 
 def _require(is_so: bool, what: str) -> None:
@@ -779,14 +758,13 @@ def _answers() -> Form:
     return each(parts({"group": LABEL} | own, get))
 
 
-def _by_group(**values: Any) -> ReleasesByGroup:
-    """The releases of all groups, each with the question and the time that they have in common."""
-    asked, made = values["question"], values["made"]
+def _by_group(read: ReleasesByGroup) -> ReleasesByGroup:
+    """What was read of each answer becomes a release, with the question and time of all groups."""
     answers = []
-    for one in values.pop("answers"):
-        question = replace(asked, group=one.pop("group"))
-        answers.append(TableRelease(**one, question=question, made=made))
-    return ReleasesByGroup(**values, answers=tuple(answers))
+    for fields in map(dict, read.answers):
+        question = replace(read.question, group=fields.pop("group"))
+        answers.append(TableRelease(**fields, question=question, made=read.made))
+    return replace(read, answers=tuple(answers))
 
 
 _JOINT = {"lead": real(least=0), "p_value": real(least=0)}
@@ -804,7 +782,7 @@ _KINDS: dict[str, tuple[type[Release], Mapping[str, Form]]] = {
     "total": (Total, _EVERY | _ASKED | _VALUES),
     "groups": (ReleasesByGroup, _EVERY | _ASKED | _SPENT | {"answers": _answers()}),
 }
-_RELEASE = kinds(_KINDS, {ReleasesByGroup: _by_group})
+_RELEASE = kinds(_KINDS)
 
 
 def document(release: Release) -> dict[str, Any]:
@@ -891,7 +869,8 @@ def _read(content: Mapping[str, Any]) -> Release:
         )
     passed_over = ("format", "version", "delta", *SHOWN, *BESIDE)
     values = {field: value for field, value in content.items() if field not in passed_over}
-    release: Release = _RELEASE.read(values, "the document")
+    found: Release = _RELEASE.read(values, "the document")
+    release = _by_group(found) if isinstance(found, ReleasesByGroup) else found
     require_agreement(release)
     if content.get("delta") != exact_text(release.promise.delta):
         raise DocumentError("delta and the promise contradict each other")

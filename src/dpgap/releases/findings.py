@@ -306,11 +306,9 @@ def _members(release: Selected) -> Iterator[str]:
         yield f"{_capital(_unsure(release))}{p_value}."
         return
     many = int(sure.sum())
-    verb = (
-        ("surely belongs" if many == 1 else "surely belong")
-        if line is None
-        else ("is surely" if many == 1 else "are surely")
-    )
+    verb = f"surely belong{'s' if many == 1 else ''}"
+    if line is not None:
+        verb = "is surely" if many == 1 else "are surely"
     ranks = _ranks_where(release, sure)
     some = f"{_capital(in_words(many))} of the {in_words(count)} {verb} {belongs}"
     yield f"{some}: {ranks}." if ranks else f"{some}."
@@ -409,10 +407,8 @@ def _order(release: Measured) -> Iterator[str]:
 def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:
     """Which ε would separate most neighbours, if the estimates are right."""
     estimates = release.estimates[release.order]
-    apart = sorted(
-        (float(estimates[rank - 1] - estimates[rank]) for group in groups for rank in group[:-1]),
-        reverse=True,
-    )
+    ranks = np.array([rank for group in groups for rank in group[:-1]])
+    apart = np.sort(estimates[ranks - 1] - estimates[ranks])[::-1].tolist()
     rounding = 2 * release.rounding
     wanted = apart[len(apart) // 2] - rounding
     width = release.half_width_of_pairs() - rounding

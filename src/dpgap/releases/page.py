@@ -9,7 +9,7 @@ import errno
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache, partial
 from itertools import chain
@@ -35,7 +35,6 @@ from dpgap.releases.release import (
     NAMES,
     JointRelease,
     Measured,
-    MeasuredValues,
     MechanismUsed,
     Place,
     Release,
@@ -44,8 +43,6 @@ from dpgap.releases.release import (
     Selected,
     Table,
     TableRelease,
-    TopKRelease,
-    Total,
     measured_in,
     question_of,
     rows_of,
@@ -210,7 +207,11 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
         least = min([*values, *(low for low, _ in ends if low is not None)])
         low, high = np.array([(least if low is None else low, high) for low, high in ends]).T
         half = (high - low) / 2
-        bands = {"ecolor": "#7ba6e3", "elinewidth": 5, "capsize": 5}  # ends show beside any dot
+        bands: Any = {
+            "ecolor": "#7ba6e3",
+            "elinewidth": 5,
+            "capsize": 5,
+        }  # ends show beside any dot
         ax.errorbar(low + half, places, xerr=half, fmt="none", **bands)
         ax.plot(values, places, "o", color="#1d5cb8", markersize=4)
         question = question_of(release)
@@ -231,30 +232,33 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
     return ax
 
 
+_GAPS = {"gap to next": "lead over the next", "gap": "above the threshold by"}
+
+
 def _bars(release: Release) -> tuple[str, list[Any]]:
     """What a plot shows: the units, and of each row its name, its value and the ends, if any."""
-    question = question_of(release)
+    question, columns = question_of(release), release.columns()
     units = "answer" if question is None else measured_in(question)
-    if isinstance(release, ReleasesByGroup):
-        parts = [(visible(group), bar) for group, each in release.items() for bar in _bars(each)[1]]
-        return units, [(f"{group}: {name}", *rest) for group, (name, *rest) in parts]
-    if isinstance(release, MeasuredValues):
-        ends = release.interval().reshape(-1, 2).tolist()
-        called = (f"answer {at}" if question is None else units for at in range(len(ends)))
-        values = [release.estimate] if isinstance(release, Total) else release.values.tolist()
-        return units, [*zip(called, values, ends, strict=True)]
     if isinstance(release, JointRelease):
         return "lead over every other set", [("the set", release.lead, None)]
-    if not isinstance(release, Selected):
+    value = next((name for name in ("estimate", "value", *_GAPS) if name in columns), None)
+    if value is None:
         return "", []
-    called = (f"answer {at}" for at in release.indices.tolist())
-    names = [*called] if release.labels is None else [visible(plain(it)) for it in release.labels]
-    if isinstance(release, Measured):
-        rows = zip(release.order.tolist(), rows_of(release), strict=True)
-        return units, [(names[at], row.estimate, (row.low, row.high)) for at, row in rows]
-    units = "lead over the next" if isinstance(release, TopKRelease) else "above the threshold by"
-    gaps: list[float] = getattr(release, "gaps", np.empty(0)).tolist()
-    return units, [(name, gap, None) for name, gap in zip(names, gaps, strict=False)]
+    values = columns[value]
+    names = [f"answer {at}" for at in columns.get("index", range(len(values)))]
+    if "item" in columns or "label" in columns:
+        names = [visible(plain(it)) for it in columns.get("item", columns.get("label", ()))]
+    elif question is not None:
+        names = [units]
+    if "group" in columns:
+        pairs = zip(map(visible, columns["group"]), names, strict=True)
+        names = [f"{group}: {name}" for group, name in pairs]
+    ends: Iterable[Any] = [None] * len(values)
+    if value not in _GAPS:
+        low, high = (name for name in columns if name.endswith(("low", "high")))
+        ends = zip(columns[low], columns[high], strict=True)
+    bars = zip(names, values, ends, strict=True)
+    return _GAPS.get(value, units), [bar for bar in bars if bar[1] is not None]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -491,7 +495,16 @@ def environment(*packages: str) -> "Environment":
         "mostly_noise": is_mostly_noise,
         "private": is_private,
     }
-    named = (cells_of, _common, _guarantee, _guarantee_of_all, _lead, _made, own_findings, _picture)
+    named: tuple[Any, ...] = (
+        cells_of,
+        _common,
+        _guarantee,
+        _guarantee_of_all,
+        _lead,
+        _made,
+        own_findings,
+        _picture,
+    )
     named += (plain, plural, question_of, _reading, _said, title_of, together, _used)
     made.filters |= (
         {each.__name__.strip("_"): each for each in named}

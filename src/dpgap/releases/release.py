@@ -771,6 +771,7 @@ class Measured(Spending, Selected):
             return around(self.measurements, math.inf)
         return error.ends_of_all(self.measurements, level, self.rounding)
 
+    @np.errstate(all="ignore")
     def shares(self, of: "Total", level: float = 0.95) -> "Shares":
         """The share of each answer in a released count or total, and the rest as "other".
 
@@ -785,7 +786,38 @@ class Measured(Spending, Selected):
         level
             The confidence of all intervals together.
         """
-        return _shares(self, of, level)
+        if not isinstance(of, Total):
+            raise TypeError(
+                "of must be a released count or total, as dpgap.count and dpgap.total give, not "
+                f"{type(of).__name__}"
+            )
+        level, asked = confidence_level(level), question_of(self)
+        if asked is not None:
+            _require_whole(asked, of.question)
+        is_counted = asked is not None and asked.sum is None
+        has_one_each = asked is not None and (
+            asked.has_one_item_each or (is_counted and asked.max_items == 1)
+        )
+        least = 0.0 if asked is not None and not asked.at_least else -np.inf
+        most = 1.0 if least == 0 and (is_counted or has_one_each) else np.inf
+        each = (1 + level) / 2
+        order, whole = self.order, of.interval(each)
+        parts = np.maximum(self.ends_of_all(each)[order], least)
+        ends = ends_of_quotients(parts, whole, least, most)
+        known = of.estimate if of.estimate > 0 or least else np.nan
+        values = self.estimates[order] / known
+        names = self.indices.tolist() if self.labels is None else self.labels
+        items = tuple(
+            Share(names[at], float(np.clip(value, *own)), *own)
+            for at, value, own in zip(order.tolist(), values, ends.tolist(), strict=True)
+        )
+        other = None
+        if has_one_each or (asked is not None and not is_counted):
+            most = 1.0 if least == 0 and has_one_each else np.inf
+            (own,) = ends_of_quotients(parts.sum(axis=0, keepdims=True), whole, least, most)
+            rest = (1 - own[::-1]).tolist()
+            other = Share("other", float(np.clip(1 - values.sum(), *rest)), *rest)
+        return Shares(items, other, level, tuple(_notes(level, asked, has_one_each)))
 
     @property
     def measuring_error(self) -> MeasurementError | HistogramError | None:
@@ -1024,43 +1056,6 @@ class Shares(Table):
         }
 
 
-@np.errstate(all="ignore")
-def _shares(release: Measured, of: Total, level: float) -> Shares:
-    """The shares that the items of a release have of a count or a total of the same table."""
-    if not isinstance(of, Total):
-        raise TypeError(
-            "of must be a released count or total, as dpgap.count and dpgap.total give, not "
-            f"{type(of).__name__}"
-        )
-    level, asked = confidence_level(level), question_of(release)
-    if asked is not None:
-        _require_whole(asked, of.question)
-    is_counted = asked is not None and asked.sum is None
-    has_one_each = asked is not None and (
-        asked.has_one_item_each or (is_counted and asked.max_items == 1)
-    )
-    least = 0.0 if asked is not None and not asked.at_least else -np.inf
-    most = 1.0 if least == 0 and (is_counted or has_one_each) else np.inf
-    each = (1 + level) / 2
-    order, whole = release.order, of.interval(each)
-    parts = np.maximum(release.ends_of_all(each)[order], least)
-    ends = ends_of_quotients(parts, whole, least, most)
-    known = of.estimate if of.estimate > 0 or least else np.nan
-    values = release.estimates[order] / known
-    names = release.indices.tolist() if release.labels is None else release.labels
-    items = tuple(
-        Share(names[at], float(np.clip(value, *own)), *own)
-        for at, value, own in zip(order.tolist(), values, ends.tolist(), strict=True)
-    )
-    other = None
-    if has_one_each or (asked is not None and not is_counted):
-        most = 1.0 if least == 0 and has_one_each else np.inf
-        (own,) = ends_of_quotients(parts.sum(axis=0, keepdims=True), whole, least, most)
-        rest = (1 - own[::-1]).tolist()
-        other = Share("other", float(np.clip(1 - values.sum(), *rest)), *rest)
-    return Shares(items, other, level, tuple(_notes(level, asked, has_one_each)))
-
-
 def _notes(level: float, asked: Question | None, has_one_each: bool) -> Iterator[str]:
     yield (
         f"All intervals hold at once with {100 * level:.4g} % confidence. They allow for the noise "
@@ -1092,11 +1087,8 @@ def _require_whole(part: Question, whole: Question) -> None:
     for name in ("unit", "where", "sum", "at_most", "at_least", "step", "encoding", "decimal"):
         own, other = getattr(part, name), getattr(whole, name)
         if own != other:
-            raise ValueError(
-                printable(
-                    f"of must be asked with the same {name} as these items, {own}, not {other}"
-                )
-            )
+            asked = f"the same {name} as these items, {own}, not {other}"
+            raise ValueError(printable(f"of must be asked with {asked}"))
 
 
 # --------------------------------------------------------------------------------------------------
