@@ -34,7 +34,7 @@ How it may change
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -318,7 +318,7 @@ def array(form: Form, kind: type) -> Form:
     )
 
 
-def pairs(forms: Sequence[Form]) -> Form:
+def pairs(*forms: Form) -> Form:
     """A tuple of as many values as there are forms."""
 
     def read(found: Any, where: str) -> tuple[Any, ...]:
@@ -359,7 +359,7 @@ def parts(forms: Mapping[str, Form], get: Callable[[Any, str], Any] = getitem) -
     return Form(write, read)
 
 
-def record(make: Callable[..., Any], forms: Mapping[str, Form]) -> Form:
+def record(make: Callable[..., Any], /, **forms: Form) -> Form:
     """An object with just these fields, from and to a value that has them."""
     inside = parts(forms, getattr)
     return Form(inside.write, lambda found, where: make(**inside.read(found, where)))
@@ -368,7 +368,7 @@ def record(make: Callable[..., Any], forms: Mapping[str, Form]) -> Form:
 def kinds(forms: Mapping[str, tuple[type, Mapping[str, Form]]]) -> Form:
     """One of several records; the field `kind` says which."""
     names = {made: name for name, (made, _) in forms.items()}
-    records = {name: record(made, fields) for name, (made, fields) in forms.items()}
+    records = {name: record(made, **fields) for name, (made, fields) in forms.items()}
 
     def write(value: Any) -> dict[str, Any]:
         if type(value) not in names:
@@ -453,71 +453,51 @@ def _require_sound_gaps(errors: GapErrors, where: str) -> None:
         _require_drawable(law.scaled(1 / (errors.grid or Fraction(1))), where)
 
 
-_GRID = exact(_is_power, "a power of two from 2^-100 to 2^100")
 _STEP = exact(lambda value: _FINEST <= value <= 1 / _FINEST, "a step from 2^-100 to 2^100")
-_SCALE = {"scale": POSITIVE}
-_SHELL = {"scale": POSITIVE, "dimension": whole(1)}
+_SCALE, _SHELL = {"scale": POSITIVE}, {"scale": POSITIVE, "dimension": whole(1)}
+_STAIRCASE = {"scale": POSITIVE, "step": POSITIVE, "share": POSITIVE}
 _LAW = kinds(
     {
         "laplace": (LaplaceNoise, _SCALE),
         "exponential": (ExponentialNoise, _SCALE),
-        "staircase": (
-            StaircaseNoise,
-            {"scale": POSITIVE, "step": POSITIVE, "share": POSITIVE},
-        ),
+        "staircase": (StaircaseNoise, _STAIRCASE),
     }
 )
-_VALUE_LAW = _checked(
-    kinds(
-        {
-            "laplace": (LaplaceNoise, _SCALE),
-            "geometric": (GeometricNoise, _SCALE),
-            "hull": (HullNoise, _SHELL),
-            "cube": (CubeNoise, _SHELL),
-        }
-    ),
-    _require_drawable,
-)
-_MEASUREMENT = {"law": _VALUE_LAW, "grid": _STEP}
-_SUM = {"terms": each(pairs((real(least=0), whole(0)))), "floored": real(least=0), "grid": _STEP}
+_VALUE_LAWS: dict[str, tuple[type, Mapping[str, Form]]] = {
+    "laplace": (LaplaceNoise, _SCALE),
+    "geometric": (GeometricNoise, _SCALE),
+    "hull": (HullNoise, _SHELL),
+    "cube": (CubeNoise, _SHELL),
+}
+_MEASUREMENT = {"law": _checked(kinds(_VALUE_LAWS), _require_drawable), "grid": _STEP}
+_SUM = {"terms": each(pairs(real(least=0), whole(0))), "floored": real(least=0), "grid": _STEP}
 _HISTOGRAM = {
-    "law": record(GeometricNoise, _SCALE),
+    "law": record(GeometricNoise, **_SCALE),
     "grid": _STEP,
     "line": whole(-(1 << 62)),
     "whole_coin": maybe(whole(0)),
 }
+_ERRORS: dict[str, tuple[type, Mapping[str, Form]]] = {
+    "measurement": (MeasurementError, _MEASUREMENT),
+    "laplace sum": (LaplaceSum, _SUM),
+    "histogram": (HistogramError, _HISTOGRAM),
+}
 
 EVIDENCE = record(
     Evidence,
-    {
-        "leads": each(real()),
-        "scales": each(exact(lambda value: _LEAST < value < 1 / _LEAST, "a scale of noise")),
-    },
+    leads=each(real()),
+    scales=each(exact(lambda value: _LEAST < value < 1 / _LEAST, "a scale of noise")),
 )
-MEASUREMENT_ERROR = record(MeasurementError, _MEASUREMENT)
-ERROR = _checked(
-    kinds(
-        {
-            "measurement": (MeasurementError, _MEASUREMENT),
-            "laplace sum": (LaplaceSum, _SUM),
-            "histogram": (HistogramError, _HISTOGRAM),
-        }
-    ),
-    _require_sound_error,
-    _without_float_coin,
+MEASUREMENT_ERROR = record(MeasurementError, **_MEASUREMENT)
+ERROR = _checked(kinds(_ERRORS), _require_sound_error, _without_float_coin)
+_GAP_ERRORS = record(
+    GapErrors,
+    threshold=exact(lambda value: abs(value) < 1 << 200, "a number below 2^200"),
+    threshold_law=_LAW,
+    branch_laws=each(_LAW),
+    grid=maybe(exact(_is_power, "a power of two from 2^-100 to 2^100")),
 )
-GAP_ERRORS = _checked(
-    record(
-        GapErrors,
-        {
-            "threshold": exact(lambda value: abs(value) < 1 << 200, "a number below 2^200"),
-            "threshold_law": _LAW,
-            "branch_laws": each(_LAW),
-            "grid": maybe(_GRID),
-        },
-    ),
-    _require_sound_gaps,
-)
+GAP_ERRORS = _checked(_GAP_ERRORS, _require_sound_gaps)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -695,29 +675,19 @@ def _question() -> Form:
     return Form(inside.write, read)
 
 
+_LEDGER = record(LedgerReference, dataset=TEXT, entry=whole(0), hash=TEXT)
 _EVERY: dict[str, Form] = {
-    "made": record(
-        Provenance,
-        {
-            "time": MOMENT,
-            "dpgap": TEXT,
-            "ledger": maybe(
-                record(LedgerReference, {"dataset": TEXT, "entry": whole(0), "hash": TEXT})
-            ),
-        },
-    ),
+    "made": record(Provenance, time=MOMENT, dpgap=TEXT, ledger=maybe(_LEDGER)),
     "epsilon": POSITIVE,
     "promise": record(
         Promise,
-        {
-            "epsilon": POSITIVE,
-            "sensitivity": POSITIVE,
-            "monotonic": FLAG,
-            "reach": maybe(whole(1)),
-            "delta": maybe(exact(lambda value: 0 < value <= 1, "a chance above 0"), Fraction(0)),
-        },
+        epsilon=POSITIVE,
+        sensitivity=POSITIVE,
+        monotonic=FLAG,
+        reach=maybe(whole(1)),
+        delta=maybe(exact(lambda value: 0 < value <= 1, "a chance above 0"), Fraction(0)),
     ),
-    "mechanisms": each(record(MechanismUsed, {"name": TEXT, "parameters": PARAMETERS})),
+    "mechanisms": each(record(MechanismUsed, name=TEXT, parameters=PARAMETERS)),
 }
 FLOATS = array(real(), np.float64)
 _LABELS = maybe(each(LABEL))
@@ -736,9 +706,9 @@ _MEASURED = (
         "rounding": real(least=0),
         "method": word(*METHODS, HISTOGRAM),
         "route": maybe(word(*ROUTES)),
-        "looked": maybe(each(pairs((whole(1), real()))), ()),
+        "looked": maybe(each(pairs(whole(1), real())), ()),
         "lead": maybe(real(least=0)),
-        "parts": maybe(each(pairs((word("look", "select", "measure"), POSITIVE))), ()),
+        "parts": maybe(each(pairs(word("look", "select", "measure"), POSITIVE)), ()),
         "measured_by": maybe(MEASUREMENT_ERROR),
     }
 )

@@ -495,29 +495,16 @@ def environment(*packages: str) -> "Environment":
         "mostly_noise": is_mostly_noise,
         "private": is_private,
     }
-    named: tuple[Any, ...] = (
-        cells_of,
-        _common,
-        _guarantee,
-        _guarantee_of_all,
-        _lead,
-        _made,
-        own_findings,
-        _picture,
-    )
-    named += (plain, plural, question_of, _reading, _said, title_of, together, _used)
-    made.filters |= (
-        {each.__name__.strip("_"): each for each in named}
-        | {
-            "cut": cut_in_words,
-            "epsilon": lru_cache(maxsize=1024)(
-                readable
-            ),  # lists have the same ones again and again
-            "moment": lambda at: at[:16].replace("T", " "),
-            "seen": visible,
-            "short": lambda value: approximately(value, 4),
-        }
-    )
+    named: list[Any] = [cells_of, _common, _guarantee, _guarantee_of_all, _lead, _made, _picture]
+    named += [own_findings, plain, plural, question_of, _reading, _said, title_of, together, _used]
+    made.filters |= {each.__name__.strip("_"): each for each in named}
+    made.filters |= {
+        "cut": cut_in_words,
+        "epsilon": lru_cache(maxsize=1024)(readable),  # lists have the same ones again and again
+        "moment": lambda at: at[:16].replace("T", " "),
+        "seen": visible,
+        "short": lambda value: approximately(value, 4),
+    }
     return made
 
 
