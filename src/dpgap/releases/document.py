@@ -639,10 +639,6 @@ BESIDE = ("epsilon_spent", "epsilon_remaining", "exact")
 """What the command line adds, and is not read."""
 
 
-_COMPUTED = {"identity": "identity"}
-"""What is written of a question that it works out; of one that was read, it was `recorded`."""
-
-
 _HELD: dict[str, Form | Callable[..., Form]] = {
     "enum": lambda kind: word(*kind, kind=kind),
     "exact": exact,
@@ -666,7 +662,9 @@ def _question() -> Form:
         name = held.called or field.name
         forms[name] = form if held.is_always_there else maybe(form, field.default)
         names[name] = field.name
-    inside = parts(forms, lambda asked, name: getattr(asked, _COMPUTED.get(name, names[name])))
+    # A question works out its identity; the one of a question that was read is `recorded`.
+    written = names | {"identity": "identity"}
+    inside = parts(forms, lambda asked, name: getattr(asked, written[name]))
 
     def read(found: Any, where: str) -> Question:
         values = inside.read(found, where)
@@ -690,28 +688,25 @@ _EVERY: dict[str, Form] = {
     "mechanisms": each(record(MechanismUsed, name=TEXT, parameters=PARAMETERS)),
 }
 FLOATS = array(real(), np.float64)
-_LABELS = maybe(each(LABEL))
-_INDICES = {"indices": array(whole(-1), np.int64), "labels": _LABELS}
+_INDICES = {"indices": array(whole(-1), np.int64), "labels": maybe(each(LABEL))}
 _TOP = _INDICES | {"gaps": FLOATS, "evidence": maybe(EVIDENCE)}
 _SPENT = {"spent": POSITIVE}
-_MEASURED = (
-    _TOP
-    | _SPENT
-    | {
-        "measurements": FLOATS,
-        "estimates": FLOATS,
-        "variances": array(real(least=0), np.float64),
-        "centres": word("measurements", "estimates"),
-        "errors": each(ERROR),
-        "rounding": real(least=0),
-        "method": word(*METHODS, HISTOGRAM),
-        "route": maybe(word(*ROUTES)),
-        "looked": maybe(each(pairs(whole(1), real())), ()),
-        "lead": maybe(real(least=0)),
-        "parts": maybe(each(pairs(word("look", "select", "measure"), POSITIVE)), ()),
-        "measured_by": maybe(MEASUREMENT_ERROR),
-    }
-)
+_MEASURED = {
+    **_TOP,
+    **_SPENT,
+    "measurements": FLOATS,
+    "estimates": FLOATS,
+    "variances": array(real(least=0), np.float64),
+    "centres": word("measurements", "estimates"),
+    "errors": each(ERROR),
+    "rounding": real(least=0),
+    "method": word(*METHODS, HISTOGRAM),
+    "route": maybe(word(*ROUTES)),
+    "looked": maybe(each(pairs(whole(1), real())), ()),
+    "lead": maybe(real(least=0)),
+    "parts": maybe(each(pairs(word("look", "select", "measure"), POSITIVE)), ()),
+    "measured_by": maybe(MEASUREMENT_ERROR),
+}
 _ABOVE = {"branch_of": array(whole(1), np.int64), "processed": whole(0), "errors": GAP_ERRORS}
 _VALUES = {"values": FLOATS, "error": MEASUREMENT_ERROR, "rounding": real(least=0)}
 
