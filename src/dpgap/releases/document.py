@@ -530,7 +530,7 @@ def require_agreement(release: Any) -> None:
     _require(are_stated and cost == release.epsilon, "epsilon and the mechanisms")
     _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
     is_hybrid = isinstance(release, HybridRelease)
-    asked = getattr(release, "question", None)
+    asked: Any = getattr(release, "question", None)
     promised = release.promise.delta == (0 if asked is None else asked.delta)
     _require(is_hybrid or promised, "a δ and what was asked")
     if isinstance(release, MeasuredValues):
@@ -551,10 +551,8 @@ def require_agreement(release: Any) -> None:
         _require(not is_hybrid or line is not None, "what was found and the line")
         _require(len(evidence.leads) == len(evidence.scales), "leads and their scales")
         # One for each, one for all, or none where none lost.
-        lengths = (
-            (0, min(count, 1), count) if line is None or release.evidence is None else (count,)
-        )
-        _require(len(evidence.leads) in lengths, "indices and leads")
+        leads = (0, min(count, 1), count) if line is None or release.evidence is None else (count,)
+        _require(len(evidence.leads) in leads, "indices and leads")
     if isinstance(release, TopKRelease | Measured):
         has_none = isinstance(release, Measured) and release.route in ("joint", "histogram")
         lengths = (0,) if has_none else (count,) if is_hybrid else (count, max(count - 1, 0))
@@ -725,11 +723,12 @@ def _answers() -> Form:
 
 def _by_group(read: ReleasesByGroup) -> ReleasesByGroup:
     """What was read of each answer becomes a release, with the question and time of all groups."""
-    answers = []
-    for fields in map(dict, read.answers):
+    answers: Any = read.answers  # dictionaries, so far
+    made = []
+    for fields in answers:
         question = replace(read.question, group=fields.pop("group"))
-        answers.append(TableRelease(**fields, question=question, made=read.made))
-    return replace(read, answers=tuple(answers))
+        made.append(TableRelease(**fields, question=question, made=read.made))
+    return replace(read, answers=tuple(made))
 
 
 _JOINT = {"lead": real(least=0), "p_value": real(least=0)}
