@@ -48,11 +48,7 @@ _NO_END, _AT_MOST = "–", "≤ "
 
 def cells_of(release: Release) -> dict[str, list[str]]:
     """The rows as people read them, column by column; columns of no numbers are left out."""
-    return attempted("rows", lambda: _cells(release), {})
-
-
-def _cells(release: Release) -> dict[str, list[str]]:
-    shown = release.cells(",")
+    shown: dict[str, list[str]] = attempted("rows", lambda: release.cells(","), {})
     low, high = shown.get(HEADINGS["low"], []), HEADINGS["high"]
     for place in (place for place, cell in enumerate(low) if not cell):
         low[place], shown[high][place] = _NO_END, _AT_MOST + shown[high][place]
