@@ -12,7 +12,7 @@ import pytest
 import dpgap
 from dpgap.budget.ledger import Ledger
 from dpgap.releases.ledger_page import ledger_page
-from dpgap.releases.page import CONTENT_POLICY, STYLE, page
+from dpgap.releases.page import STYLE, content_policy, page
 from dpgap.research.claims import Claim
 from dpgap.research.page import as_html
 from releases_to_show import NAMES, SESSION, released, session
@@ -227,7 +227,7 @@ def test_a_page_can_be_served_under_the_strictest_policy(
     tab: Any, show: Callable[..., list[str]], how: str
 ) -> None:
     content = page(released(10, how=how))
-    heard = show(content, CONTENT_POLICY)
+    heard = show(content, content_policy(STYLE))
     tab.emulate_media(media="screen", color_scheme="light")
     assert heard == []
     assert tab.evaluate("getComputedStyle(document.querySelector('.dot')).fill") == (
@@ -238,9 +238,9 @@ def test_a_page_can_be_served_under_the_strictest_policy(
 
 def test_whatever_breaks_the_policy_is_heard(tab: Any, show: Callable[..., list[str]]) -> None:
     sound = re.sub("<meta http-equiv.*?>", "", page(released(3)))
-    heard = show(sound.replace("<h1>", '<h1 style="color: red">'), CONTENT_POLICY)
+    heard = show(sound.replace("<h1>", '<h1 style="color: red">'), content_policy(STYLE))
     assert "inline style" in heard.pop()
-    assert show(sound.replace(STYLE, STYLE + " "), CONTENT_POLICY)
+    assert show(sound.replace(STYLE, STYLE + " "), content_policy(STYLE))
     heard.clear()
     assert show(sound.replace("<h1>", '<img src="http://elsewhere.test/x.png"><h1>')) == [
         "asks for http://elsewhere.test/x.png",

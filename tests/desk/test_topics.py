@@ -11,8 +11,7 @@ from desks import Running, question, running, write_file
 
 import dpgap
 from dpgap.data.private_counts import CountsInMemory
-from dpgap.releases.by_group import ReleasesByGroup, UnitCount
-from dpgap.releases.release import TableRelease
+from dpgap.releases.release import ReleasesByGroup, TableRelease, UnitCount
 
 TOPICS = """
 [[datasets.sales.topics]]

@@ -10,7 +10,7 @@ from scipy import stats
 
 import dpgap
 from accuracy import falling_counts
-from dpgap.estimates.errors import MeasurementError, half_width_of_all, half_width_of_pairs
+from dpgap.estimates.errors import MeasurementError
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import LaplaceNoise
 from dpgap.exact.shells import CubeNoise, HullNoise, shells
@@ -18,6 +18,11 @@ from law_tests import LEVEL
 from seams import quick_in
 
 RUNS = 60_000
+
+
+def _half_width_of_all(error: MeasurementError, count: int, level: float) -> float:
+    """How far the farthest of so many values is off."""
+    return float(error.ends_of_all(np.zeros(count), level, 0.0)[0, 1])
 
 
 def _noise(law: Any, k: int, runs: int = RUNS) -> np.ndarray:
@@ -39,8 +44,8 @@ def test_all_pairs_and_all_values_are_covered_at_once_and_not_much_more(k: int, 
     for law in _laws(Fraction(160), k):
         off, error = _noise(law, k), MeasurementError(law, Fraction(1))
         for found, half in (
-            (np.ptp(off, axis=1), half_width_of_pairs(error, k, level)),
-            (np.abs(off).max(axis=1), half_width_of_all(error, k, level)),
+            (np.ptp(off, axis=1), error.half_width_of_pairs(k, level)),
+            (np.abs(off).max(axis=1), _half_width_of_all(error, k, level)),
         ):
             covered = int((found <= half).sum())
             assert stats.binomtest(covered, RUNS, level, alternative="less").pvalue > LEVEL
@@ -54,7 +59,7 @@ def test_noise_that_is_not_much_wider_than_the_grid_is_covered(scale: str):
     for k in (2, 7):
         for law in _laws(Fraction(scale), k):
             off, error = _noise(law, k), MeasurementError(law, Fraction(1))
-            pairs, every = half_width_of_pairs(error, k, 0.95), half_width_of_all(error, k, 0.95)
+            pairs, every = error.half_width_of_pairs(k, 0.95), _half_width_of_all(error, k, 0.95)
             assert (np.ptp(off, axis=1) <= pairs).mean() >= 0.95
             assert (np.abs(off).max(axis=1) <= every).mean() >= 0.95
 
@@ -64,18 +69,18 @@ def test_noise_that_is_not_much_wider_than_the_grid_is_covered(scale: str):
 def test_all_pairs_are_at_most_1_6_times_as_wide_as_one(k: int, epsilon: str):
     hull = dpgap.CountHull(epsilon, monotonic=True, grid="1/16").error(k)
     own = hull.half_width(0.95)  # u − u₀ has the same law as u − u′
-    assert half_width_of_pairs(hull, k, 0.95) < 1.6 * own
+    assert hull.half_width_of_pairs(k, 0.95) < 1.6 * own
     cube = dpgap.Cube(epsilon, grid="1/16").error(k)
     two = _noise(cube.law, k, 20_000)[:, :2]
     own = float(np.quantile(np.abs(two[:, 0] - two[:, 1]), 0.95)) / 16
-    assert half_width_of_pairs(cube, k, 0.95) < 1.6 * own
+    assert cube.half_width_of_pairs(k, 0.95) < 1.6 * own
 
 
 def _coverage(counts: np.ndarray, k: int, runs: int, **options: Any) -> float:
     """How often all differences of winners are in their intervals."""
     pipeline = dpgap.MeasuredTopK(k, "0.7", **{"method": "ranked"} | options)
     made = dpgap.simulate(pipeline, counts, runs=runs, seed=k)
-    half = half_width_of_pairs(pipeline.measurement.error(k), k, 0.95)
+    half = pipeline.measurement.error(k).half_width_of_pairs(k, 0.95)
     return float((np.ptp(made.measurements - made.truth, axis=1) <= half).mean())
 
 
@@ -137,7 +142,7 @@ def _coverage_above(pipeline: dpgap.MeasuredAbove, stream: np.ndarray, runs: int
 
 
 def _pairs(pipeline: dpgap.MeasuredAbove, count: int) -> float:
-    return half_width_of_pairs(pipeline.measurement.error(count), count, 0.95)
+    return pipeline.measurement.error(count).half_width_of_pairs(count, 0.95)
 
 
 @pytest.mark.parametrize("thinning", [1, 30, 300])
@@ -180,4 +185,4 @@ def test_all_pairs_are_covered_to_two_standard_errors(k: int, thinning: int):
 
 def test_one_value_has_no_pair():
     error = dpgap.CountHull(1, monotonic=True).error(1)
-    assert half_width_of_pairs(error, 1, 0.95) == 0
+    assert error.half_width_of_pairs(1, 0.95) == 0

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,21 @@ def test_a_total_has_a_document_words_and_a_page() -> None:
     assert list(release.to_frame().columns) == ["estimate", "95% low", "95% high"]
     assert "Total: paid" in release._repr_html_() + _page(release)
     assert "cut off below 0 and above 50" in release.guarantee
+
+
+@pytest.mark.parametrize("value", [-4_000.0, -0.5, 3.0])
+def test_an_estimate_lies_within_its_interval(value: float) -> None:
+    asked: dict[str, Any] = {"unit": "who", "sum": "paid", "at_most": 50, "epsilon": 2}
+    for release, least in (
+        (dpgap.count(SOLD, unit="who", epsilon=2), 0.0),
+        (dpgap.total(SOLD, **asked), 0.0),
+        (dpgap.total(SOLD, **asked, at_least=-50), value),
+    ):
+        drawn = replace(release, values=np.array([value]))
+        low, high = drawn.interval().tolist()
+        assert low <= drawn.estimate <= high
+        assert drawn.columns()["estimate"] == [drawn.estimate] == [max(value, least)]
+        assert drawn.values.tolist() == [value]
 
 
 def _page(release: Any) -> str:

@@ -13,7 +13,8 @@ import pytest
 
 import dpgap
 from dpgap.releases.page import page
-from dpgap.releases.text import HEADINGS, rows_of, shown, to_csv
+from dpgap.releases.release import HEADINGS, rows_of
+from dpgap.releases.text import shown, to_csv
 
 COUNTS = [900, 700, 690, 300, 100, 90, 10]
 

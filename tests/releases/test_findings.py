@@ -16,8 +16,8 @@ from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.shells import shells
 from dpgap.releases.findings import is_mostly_noise
-from dpgap.releases.release import Measured
-from dpgap.releases.text import cells_of, rows_of, to_csv
+from dpgap.releases.release import Measured, rows_of
+from dpgap.releases.text import cells_of, to_csv
 from faces import faces
 from seams import bits_are
 

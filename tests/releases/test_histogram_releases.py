@@ -12,8 +12,7 @@ import pytest
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.releases.findings import findings
-from dpgap.releases.release import Measured, MechanismUsed
-from dpgap.releases.text import rows_of
+from dpgap.releases.release import Measured, MechanismUsed, rows_of
 from faces import arrays, faces
 from seams import bits_are
 

@@ -11,9 +11,8 @@ import pytest
 
 import dpgap
 from dpgap.question import Filter
-from dpgap.releases.findings import title_of
 from dpgap.releases.page import Scale, page, rendered, together
-from dpgap.releases.release import LedgerReference
+from dpgap.releases.release import LedgerReference, title_of
 from dpgap.releases.text import cells_of
 from releases_to_show import released
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas
 
 import dpgap
+from dpgap.releases.findings import general_findings
 from dpgap.releases.page import page, session_page
 from dpgap.releases.release import LedgerReference
 from releases_to_show import SESSION, released, session
@@ -93,7 +94,7 @@ def test_a_page_of_groups_explains_once_and_finds_for_each() -> None:
         assert answer.findings[0] == cut
         assert f"{group} What may be believed {answer.findings[1]}" in words
     assert groups.findings[1].startswith(f"CH: {groups['CH'].findings[1]} ")
-    assert len(groups.findings) == 1 + 20 + len(groups.general_findings)
+    assert len(groups.findings) == 1 + 20 + len(general_findings(groups))
 
 
 def test_few_groups_need_no_table_of_contents() -> None:

@@ -13,8 +13,7 @@ from dpgap.data.counts import counts, units_of
 from dpgap.data.private_counts import CountsInMemory
 from dpgap.pipelines.tables import answer
 from dpgap.question import read_wanted
-from dpgap.releases.by_group import Shares, Total
-from dpgap.releases.release import TableRelease
+from dpgap.releases.release import Shares, TableRelease, Total
 from law_tests import LEVEL
 from seams import InsecureSeededBits, bits_are
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import dpgap
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.releases.text import rows_of
+from dpgap.releases.release import rows_of
 from every_kind import RELEASES
 from releases_to_show import SESSION, released, session, visits
 from seams import bits_are
@@ -94,8 +94,36 @@ def test_a_plot_has_estimates_with_intervals_and_the_largest_on_top() -> None:
     (bands,) = (each for each in ax.containers if hasattr(each, "has_xerr"))
     ends = [path.vertices[:, 0].tolist() for path in bands.lines[2][0].get_paths()]
     assert np.array(ends) == pytest.approx(release.interval()[release.order])
-    assert ax.get_xlabel() == "customer count"
+    assert ax.get_xlabel() == "customer count, 95 % interval"
     assert released(3, how="above").plot(_axes()).lines[-1].get_xdata() == [2900, 2900]
+
+
+def test_a_plot_of_360_pixels_shows_its_title_its_bands_and_what_they_are() -> None:
+    ax = released(3, first=30_000, step=4_000, epsilon=9).plot(_axes(3.6))
+    FigureCanvasAgg(ax.figure).draw()
+    words = [ax.title, ax._left_title, ax.xaxis.label]
+    assert [text.get_text() for text in words] == [
+        "",
+        "Top 3: product, by customer count",
+        "customer count, 95 % interval",
+    ]
+    for text in words[1:]:
+        extent = text.get_window_extent()
+        assert extent.x0 >= 0
+        assert extent.x1 <= ax.figure.bbox.width
+    (bands,) = (each for each in ax.containers if hasattr(each, "has_xerr"))
+    (dots,) = (line for line in ax.lines if line.get_marker() == "o")
+    assert min(end.get_markersize() for end in bands.lines[1]) > 2 * dots.get_markersize()
+    titled = _axes()
+    titled.set_title("Mine", loc="left")
+    assert released(3).plot(titled).get_title(loc="left") == "Mine"
+
+
+def test_a_picture_says_what_it_shows_and_that_bands_are_95_per_cent() -> None:
+    text = released(3).to_html()
+    drawn = "Top 3: product, by customer count: the estimates and 95 % intervals of the table"
+    assert f'aria-label="{drawn}, drawn"' in text
+    assert '<span class="name">customer count, 95 % interval</span>' in text
 
 
 def test_a_dot_outside_of_its_interval_leaves_the_interval_where_it_is() -> None:
@@ -114,12 +142,11 @@ def test_a_plot_of_gaps_of_groups_and_of_counts_has_their_units() -> None:
     above = dpgap.SparseVector(100, 3, 50).release([10, 2000, 5, 800])
     assert _names(above.plot(ax := _axes())) == ["answer 1", "answer 3"]
     assert ax.get_xlabel() == "above the threshold by"
-    units = {name: _axes() for name in SESSION}
-    for release, (name, ax) in zip(session().releases, units.items(), strict=True):
-        assert release.plot(ax).get_xlabel() == (
-            "total amount" if name == "sum" else "visitor count"
-        )
-    assert _names(units["20 groups"])[:3] == [
+    plots = {name: _axes() for name in SESSION}
+    for release, (name, ax) in zip(session().releases, plots.items(), strict=True):
+        units = "total amount" if name == "sum" else "visitor count"
+        assert release.plot(ax).get_xlabel() == f"{units}, 95 % interval"
+    assert _names(plots["20 groups"])[:3] == [
         f"CH: {row}" for row in session().releases[-1]["CH"].labels
     ]
 
@@ -160,7 +187,7 @@ def test_names_are_no_formulas_in_a_plot() -> None:
 
 def test_a_plot_on_given_axes_does_without_pyplot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    assert released(3).plot(_axes()).get_xlabel() == "customer count"
+    assert released(3).plot(_axes()).get_xlabel() == "customer count, 95 % interval"
     with pytest.raises(ModuleNotFoundError, match=r"plot\(\) needs Matplotlib: .*pip install"):
         released(3).plot()
 

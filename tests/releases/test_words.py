@@ -157,16 +157,16 @@ BROKEN = {
     "dpgap.releases.findings._claims_something": "confidence",
     "dpgap.releases.findings._is_noise": "shade of noise",
     "dpgap.releases.findings._sentence": "cutting",
-    "dpgap.releases.findings._of_question": "title",
+    "dpgap.releases.release._of_question": "title",
     "dpgap.releases.release.way_in_words": "remark",
     "dpgap.question.Question.guarantee": "guarantee",
-    "dpgap.releases.text.rows_of": "rows",
+    "dpgap.releases.release.rows_of": "rows",
     "dpgap.releases.release._shown": "rows",
     "dpgap.releases.document.rows_of": "items",
     "dpgap.releases.page.Scale.of": "picture",
-    "dpgap.releases.page._looked_at": "lead",
+    "dpgap.releases.page.plural": "lead",
     "dpgap.releases.page._reading": "reading",
-    "dpgap.releases.page._asked": "making",
+    "dpgap.releases.page.exact_text": "making",
 }
 
 

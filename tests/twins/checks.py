@@ -32,7 +32,7 @@ import numpy as np
 import dpgap
 from dpgap.data.domain import text_of
 from dpgap.exact.bits import InsecureSeededBits
-from dpgap.releases.by_group import ReleasesByGroup
+from dpgap.releases.release import ReleasesByGroup
 from seams import FollowedBits, SpyArchive, bits_are, builds_kept
 from twins.eyes import Shown, in_both, in_numbers, in_one, order_of, ranks_of, room, shown
 from twins.neighbours import FIRST_UNIT, Row, Twins

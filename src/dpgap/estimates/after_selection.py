@@ -33,10 +33,8 @@ line.
 """
 
 import math
-from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,22 +56,6 @@ REACH = 8.0
 LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
 
 
-class Line(Protocol):
-    """What is known beforehand of what winners had to clear."""
-
-    def range(self, least: Floats, most: Floats, deviation: float) -> tuple[Floats, Floats]:
-        """Where to look for the line, given the ends of where measurements put it."""
-
-    def decay(self) -> tuple[float, float]:
-        """From where on the line is ever less likely, and by how many e-folds a unit."""
-
-    def log_density(self, line: Floats) -> Floats | float:
-        """How likely a place of the line is, up to a constant."""
-
-    def shared_error(self, line: Floats) -> tuple[Floats | float, Floats | float]:
-        """The mean and variance of the error that all measurements share, given the line."""
-
-
 @dataclass(frozen=True, slots=True)
 class UnknownLine:
     """Nothing is known: the best loser may be anywhere up to the largest winner."""
@@ -81,15 +63,19 @@ class UnknownLine:
     shared_deviation: float
 
     def range(self, least: Floats, most: Floats, deviation: float) -> tuple[Floats, Floats]:
+        """Where to look for the line, given the ends of where measurements put it."""
         return least - REACH * deviation, most + 4 * deviation
 
     def decay(self) -> tuple[float, float]:
+        """From where on the line is ever less likely, and by how many e-folds a unit."""
         return -math.inf, 0.0
 
     def log_density(self, line: Floats) -> float:
+        """How likely a place of the line is, up to a constant."""
         return 0.0
 
     def shared_error(self, line: Floats) -> tuple[float, float]:
+        """The mean and variance of the error that all measurements share, given the line."""
         return 0.0, self.shared_deviation**2
 
 
@@ -120,7 +106,8 @@ class NoisyThreshold:
         """A normal error, given that it and exponential noise add up to the line's excess."""
         shared = self.shared_deviation
         place = self._place(line - self.threshold)
-        hazard = _hazard(place)
+        # The normal density over its distribution, without underflow.
+        hazard = np.exp(-(place**2) / 2 - LOG_ROOT_TWO_PI - tabled_log_ndtr(place))
         left = np.clip(1 - place * hazard - hazard**2, 0.0, 1.0)
         return shared**2 / self.scale - shared * hazard, shared**2 * left
 
@@ -129,10 +116,8 @@ class NoisyThreshold:
         return over / shared - shared / self.scale
 
 
-def _hazard(place: Floats) -> Floats:
-    """The normal density over its distribution, without underflow."""
-    hazard: Floats = np.exp(-(place**2) / 2 - LOG_ROOT_TWO_PI - tabled_log_ndtr(place))
-    return hazard
+Line = UnknownLine | NoisyThreshold
+"""What is known beforehand of what winners had to clear."""
 
 
 # --------------------------------------------------------------------------------------------------
@@ -187,11 +172,7 @@ def after_selection(
     at_once = max(1, _CELLS_AT_ONCE // (measurements.shape[1] * _POINTS[0][1]))
     low, high = _range(winners, line)
     is_plain = (tilts.max(axis=1) < _LARGEST_TILT) & (high - low < _FARTHEST * deviation)
-    if len(measurements) <= at_once and is_plain.all():
-        means, variances = _averaged(winners, line, *_narrowed(winners, line, low, high))
-        is_plain[:] = False
-    else:
-        means, variances = np.full((2, *measurements.shape), np.nan)
+    means, variances = np.full((2, *measurements.shape), np.nan)
     for in_logs in (False, True):
         rows = np.flatnonzero(np.isnan(means + variances).any(axis=1) if in_logs else is_plain)
         for start in range(0, rows.size, at_once):
@@ -270,7 +251,7 @@ def _narrowed_once(
     rows = np.arange(low.size)
     places = _between(low, high, _ROUGH_POINTS)
     at = _Places(winners, places)
-    logs = at.close_likelihoods().logs
+    logs, *_ = at.close_likelihoods()
     if not at.all_close:
         of_close, logs = logs, rough_log_ndtr(at.over)
         logs[at.close] = of_close
@@ -283,24 +264,8 @@ def _narrowed_once(
 
 def _between(low: Floats, high: Floats, points: int) -> Floats:
     """So many places from low to high, one row for every run."""
-    places: Floats = low[:, None] + (high - low)[:, None] * _shares(points)
+    places: Floats = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, points)
     return places
-
-
-@cache
-def _shares(points: int) -> Floats:
-    return np.linspace(0, 1, points)
-
-
-class _Likelihoods(NamedTuple):
-    """Of winners, at places of the line."""
-
-    logs: Floats
-    """log G"""
-    below: Floats
-    """β"""
-    at_line: Floats
-    """φ(x − t)/G"""
 
 
 class _Places:
@@ -338,8 +303,8 @@ class _Places:
         means[self.close] = (values * self.for_close(weights)).sum(axis=1)
         return means
 
-    def close_likelihoods(self) -> _Likelihoods:
-        """Of the close winners."""
+    def close_likelihoods(self) -> tuple[Floats, Floats, Floats]:
+        """Of the close winners, at places of the line: log G, β and φ(x − t)/G."""
         measured = self.winners.measurements[self.close][..., None]
         tilt = self.winners.tilts[self.close][..., None]
         x = (self.for_close(self.places) - measured) / self.winners.deviation
@@ -347,7 +312,7 @@ class _Places:
         if self.winners.in_logs:
             log_below = log_ndtr(x) + tilt * (x - tilt / 2)
             logs = np.logaddexp(log_below, _log_stretch(moved, over))
-            return _Likelihoods(logs, np.exp(log_below - logs), _density_over(moved, logs))
+            return logs, np.exp(log_below - logs), _density_over(moved, logs)
         below = np.exp(tilt * (x - tilt / 2))
         chance, chance_moved = ndtr(np.array([x, moved]))
         below *= chance
@@ -355,7 +320,7 @@ class _Places:
         total += below
         total -= chance_moved
         logs = np.log(np.maximum(total, _LEAST, out=total))
-        return _Likelihoods(logs, below / total, _density_over(moved, logs))
+        return logs, below / total, _density_over(moved, logs)
 
 
 def _density_over(place: Floats, logs: Floats) -> Floats:
@@ -379,13 +344,10 @@ def _log_stretch(low: Floats, high: Floats) -> Floats:
 
 def _averaged(winners: _Winners, line: Line, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Means and variances, averaged over lines from low to high."""
-    kinds = [bisect_left(_WIDTHS, each) for each in ((high - low) / winners.unit).tolist()]
-    found = set(kinds)
-    if len(found) == 1:
-        return _averaged_at(_between(low, high, _POINTS[kinds[0]][1]), winners, line)
+    kinds = np.searchsorted(_WIDTHS, (high - low) / winners.unit)
     means, variances = np.empty((2, *winners.measurements.shape))
-    for kind in found:
-        rows = np.flatnonzero(np.array(kinds) == kind)
+    for kind in set(kinds.tolist()):
+        rows = np.flatnonzero(kinds == kind)
         places = _between(low[rows], high[rows], _POINTS[kind][1])
         means[rows], variances[rows] = _averaged_at(places, winners.of(rows), line)
     return means, variances
@@ -398,7 +360,10 @@ def _averaged_at(places: Floats, winners: _Winners, line: Line) -> tuple[Floats,
     if not at.all_close:
         of_close, logs = logs, tabled_log_ndtr(at.over)
         logs[at.close] = of_close
-    weights = _weights(logs.sum(axis=1) + at.slopes() + line.log_density(places))
+    logs_of_all = logs.sum(axis=1) + at.slopes() + line.log_density(places)
+    weights = np.exp(logs_of_all - logs_of_all.max(axis=1, keepdims=True))
+    weights[:, [0, -1]] /= 2  # trapezoids
+    weights /= weights.sum(axis=1, keepdims=True)
     density = _density_over(at.over, logs)
     at_lead, chance = _mean(density, weights), at.mean_of_close(below, weights)
     slope = tilts * (1 - chance) - at_lead
@@ -423,12 +388,3 @@ def _mean(values: Floats, weights: Floats) -> Floats:
     """Of each winner, over the line."""
     means: Floats = values @ weights[:, :, None]
     return means[:, :, 0]
-
-
-def _weights(logs: Floats) -> Floats:
-    """Trapezoid weights, which add up to one."""
-    weights: Floats = np.exp(logs - logs.max(axis=1, keepdims=True))
-    weights[:, :1] /= 2
-    weights[:, -1:] /= 2
-    weights /= weights.sum(axis=1, keepdims=True)
-    return weights

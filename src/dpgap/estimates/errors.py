@@ -43,6 +43,21 @@ class MeasurementError:
         """The ends of an interval for each value; shape (k, 2)."""
         return around(values, self.half_width(level) + rounding)
 
+    def ends_of_all(self, values: Floats, level: float, rounding: float) -> Floats:
+        """The ends of intervals that hold for all values at once; shape (k, 2)."""
+        half = farthest_within(self.law, values.size, level) * float(self.grid)
+        return around(values, half + rounding)
+
+    def half_width_of_pairs(self, count: int, level: float) -> float:
+        """How far the difference of two of `count` values is off at most, for all pairs at once.
+
+        >>> from dpgap.exact.shells import CubeNoise
+        >>> error = MeasurementError(CubeNoise(Fraction(160), 10), Fraction(1, 16))
+        >>> round(error.half_width_of_pairs(10, 0.95), 2)  # Gamma(9), and three steps
+        288.88
+        """
+        return spread_within(self.law, count, level) * float(self.grid) if count > 1 else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class LaplaceSum:
@@ -181,23 +196,6 @@ class Difference(NamedTuple):
     high: float
 
 
-def half_width_of_pairs(error: MeasurementError, count: int, level: float) -> float:
-    """With confidence `level`, no difference of two of `count` values is off by more than this.
-
-    >>> from fractions import Fraction
-    >>> from dpgap.exact.shells import CubeNoise
-    >>> error = MeasurementError(CubeNoise(Fraction(160), 10), Fraction(1, 16))
-    >>> round(half_width_of_pairs(error, 10, 0.95), 2)  # Gamma(9), and three steps
-    288.88
-    """
-    return spread_within(error.law, count, level) * float(error.grid) if count > 1 else 0.0
-
-
-def half_width_of_all(error: MeasurementError, count: int, level: float) -> float:
-    """With confidence `level`, none of `count` values is off by more than this."""
-    return farthest_within(error.law, count, level) * float(error.grid)
-
-
 # --------------------------------------------------------------------------------------------------
 # How far off a noisy count may be that was returned because it was large.
 #
@@ -294,7 +292,9 @@ class HistogramError:
         """How many steps the ends are from values with these leads, for a `share` at each end."""
         scale, fall = float(self.law.scale), math.exp(-1 / self.law.scale)
         power = np.exp(-lead / scale)
-        least, most = self._coins()
+        least, most = 0.0, 1.0
+        if self.whole_coin is not None:
+            least, most = self.whole_coin / COINS, (self.whole_coin + 1) / COINS
         less, more = ((coin + fall * (1 - coin)) * power for coin in (least, most))
         up = scale * np.log(np.maximum(1 - (1 - share) * less, 0.0) / (share * (1 + fall)))
         above = np.maximum(np.ceil(up + _slack(up, scale)) - 1, 0.0)
@@ -305,12 +305,6 @@ class HistogramError:
         for _ in range(_MOST_STEPS):
             above -= (above > 0) & self._has_to_spare(above, less, more, share)
         return np.where(is_clear & (lead > 0), below, -np.inf), above
-
-    def _coins(self) -> tuple[float, float]:
-        """The least and the most that the coin can be."""
-        if self.whole_coin is None:
-            return 0.0, 1.0
-        return self.whole_coin / COINS, (self.whole_coin + 1) / COINS
 
     def _has_to_spare(self, above: Floats, less: Floats, more: Floats, share: float) -> Bools:
         """Whether the count at the upper end can be left out with what its lower end leaves over.

@@ -74,19 +74,21 @@ def combine(
     >>> combine([12.0], [4.0], threshold=10, measurement_variance=1, gap_variance=3)
     array([12.5])
     """
-    alpha, own, measured = _combination(measurements, measurement_variance, gap_variance)
-    above = _vector("gaps", gaps)
+    alpha, above = np.asarray(measurements, np.float64), np.asarray(gaps, np.float64)
+    for name, values in (("measurements", alpha), ("gaps", above)):
+        if values.ndim != 1:
+            raise ValueError(f"{name} must be one-dimensional")
     if above.size != alpha.size:
         raise ValueError(f"gaps must be as many as measurements, {alpha.size}, not {above.size}")
-    own, shared = _split(own, shared_variance)
+    own, measured = _own_variances(alpha, measurement_variance, gap_variance, shared_variance)
     noisy = above + float(threshold)
     precision = 1 / own + 1 / measured
     plain: Floats = (noisy / own + alpha / measured) / precision
-    if not shared:
+    if not shared_variance:
         return plain
     # The common error of all gaps is estimated from how far they are off the measurements.
     weight = 1 / (own + measured)
-    common = float((weight * (noisy - alpha)).sum() / (1 / shared + weight.sum()))
+    common = float((weight * (noisy - alpha)).sum() / (1 / shared_variance + weight.sum()))
     return plain - common / own / precision
 
 
@@ -98,47 +100,35 @@ def combined_variance(
     Without `shared_variance` it is that of the paper's formula, which is right for each estimate
     on its own.
     """
-    _, own, measured = _combination(None, measurement_variance, gap_variance)
-    own, shared = _split(own, shared_variance)
+    alone = np.zeros(1)
+    own, measured = _own_variances(alone, measurement_variance, gap_variance, shared_variance)
     precision: Floats = 1 / own + 1 / measured
-    if not shared:
+    if not shared_variance:
         return 1 / precision
     weight = 1 / (own + measured)
-    common = 1 / (1 / shared + float(weight.sum()))
+    common = 1 / (1 / shared_variance + float(weight.sum()))
     return 1 / precision + common / (own * precision) ** 2
 
 
-def _combination(
-    measurements: ArrayLike | None, measurement_variance: ArrayLike, gap_variance: ArrayLike
-) -> tuple[Floats, Floats, Floats]:
-    own = np.atleast_1d(np.asarray(gap_variance, dtype=np.float64))
-    measured = np.atleast_1d(np.asarray(measurement_variance, dtype=np.float64))
-    alpha = np.zeros(1) if measurements is None else _vector("measurements", measurements)
-    for name, values in (("gap_variance", own), ("measurement_variance", measured)):
+def _own_variances(
+    alpha: Floats, measurement_variance: ArrayLike, gap_variance: ArrayLike, shared: float
+) -> tuple[Floats, Floats]:
+    """What each gap has of its own, and each measurement; one for every measurement."""
+    whole = np.asarray(gap_variance, np.float64)
+    measured = np.asarray(measurement_variance, np.float64)
+    for name, values in (("gap_variance", whole), ("measurement_variance", measured)):
         if not (np.isfinite(values).all() and (values > 0).all()):
             raise ValueError(f"{name} must be positive and finite")
+    if not (shared >= 0 and (whole > shared).all()):
+        raise ValueError("shared_variance must be at least 0 and less than gap_variance")
     try:
-        alpha, own, measured = np.broadcast_arrays(alpha, own, measured)
+        _, own, measured = np.broadcast_arrays(alpha, whole - shared, measured)
     except ValueError:
         raise ValueError(
             "measurement_variance and gap_variance must be one number each, "
             "or one for every measurement"
         ) from None
-    return alpha, own, measured
-
-
-def _split(gap_variance: Floats, shared: float) -> tuple[Floats, float]:
-    own = gap_variance - shared
-    if not (shared >= 0 and (own > 0).all()):
-        raise ValueError("shared_variance must be at least 0 and less than gap_variance")
-    return own, shared
-
-
-def _vector(name: str, values: ArrayLike) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional")
-    return array
+    return own, measured
 
 
 @lru_cache(maxsize=256)

@@ -32,8 +32,7 @@ from dpgap.question import (
     takes,
 )
 from dpgap.releases import page
-from dpgap.releases.by_group import ReleasesByGroup, Total, UnitCount
-from dpgap.releases.release import Place, TableRelease
+from dpgap.releases.release import Place, ReleasesByGroup, TableRelease, Total, UnitCount
 
 Answered = Answer | Total
 R = TypeVar("R", bound=Answered)

@@ -39,9 +39,8 @@ from dpgap.question import (
     stated_counting,
     takes,
 )
-from dpgap.releases.by_group import ReleasesByGroup, Total, UnitCount
 from dpgap.releases.document import read_archived
-from dpgap.releases.release import MechanismUsed, TableRelease
+from dpgap.releases.release import MechanismUsed, ReleasesByGroup, TableRelease, Total, UnitCount
 
 # --------------------------------------------------------------------------------------------------
 # A question of private counts: what answers it, what is paid, and the answer with its guarantee.

@@ -4,17 +4,13 @@ Nothing here has ever seen a private number, and `data` cannot be imported. May 
 `estimates`, `question` and what these may import.
 """
 
-from dpgap.releases import by_group, document, findings, page, release, text
+from dpgap.releases import document, findings, page, release
 
-release.Table.showing = release.Showing(
-    document=document.document,
-    drawn=document.drawn,
-    columns=text.columns_of,
-    findings=findings.findings,
-    title=findings.title_of,
-    page=page.page,
-    cell=page.cell,
-    plot=page.plot,
-    table=page.rows_alone,
-    shares=by_group.shares_of,
+release.Table._showing = release.Showing(
+    document.document,
+    document.drawn,
+    findings.findings,
+    page.page,
+    page.cell,
+    page.plot,
 )

@@ -34,11 +34,10 @@ How it may change
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from fractions import Fraction
 from operator import getitem
 from typing import Any, NamedTuple
@@ -56,8 +55,7 @@ from dpgap.exact.parameters import exact_text, power_of_two
 from dpgap.exact.shells import CubeNoise, HullNoise
 from dpgap.printable import DocumentError
 from dpgap.question import HISTOGRAM, METHODS, Filter, Question, held_fields
-from dpgap.releases.by_group import ReleasesByGroup, Total, UnitCount
-from dpgap.releases.plain import ROUTES, attempted, exact_value, parsed
+from dpgap.releases.plain import ROUTES, attempted, exact_value, parsed, plain
 from dpgap.releases.release import (
     TIME,
     AboveRelease,
@@ -72,11 +70,15 @@ from dpgap.releases.release import (
     Promise,
     Provenance,
     Release,
+    ReleasesByGroup,
     Selected,
     TableRelease,
     TopKRelease,
+    Total,
+    UnitCount,
+    finite,
+    rows_of,
 )
-from dpgap.releases.text import finite, rows_of
 
 # --------------------------------------------------------------------------------------------------
 # Labels in a document: what an item is called, of the type that it had.
@@ -136,11 +138,19 @@ def write_label(label: Any, depth: int = 0) -> Any:
     if type(value) is tuple and depth < _DEEPEST:
         return {"tuple": [write_label(each, depth + 1) for each in value]}
     if type(value) in _TAGS:
-        name, to, back = _TAGS[type(value)]
-        text = to(value)
-        if len(text) <= _bound(name) and _is_same(back, text, value):
-            return {name: text}
-    return _text(label)
+        name, to, _ = _TAGS[type(value)]
+        written = {name: to(value)}
+        try:
+            again = read_label(written)
+            is_equal = repr(again) == repr(value) or (again == value and str(again) == str(value))
+            if type(again) is type(value) and is_equal:
+                return written
+        except (ValueError, ArithmeticError):
+            pass
+    try:
+        return str(label)
+    except Exception:  # a label that cannot be shown must not cost a release that is paid for
+        return f"<{type(label).__name__}>"
 
 
 def read_label(found: Any, depth: int = 0) -> Any:
@@ -156,7 +166,8 @@ def read_label(found: Any, depth: int = 0) -> Any:
     ((name, inside),) = found.items()
     if name == "tuple" and isinstance(inside, list) and depth < _DEEPEST:
         return tuple(read_label(each, depth + 1) for each in inside)
-    if name not in _READ or not isinstance(inside, str) or len(inside) > _bound(name):
+    longest = math.inf if name == "bytes" else _LONGEST
+    if name not in _READ or not isinstance(inside, str) or len(inside) > longest:
         raise DocumentError(f"a label is of a type that is not known here: {name[:40]!r}")
     to, back = _READ[name]
     try:
@@ -168,35 +179,17 @@ def read_label(found: Any, depth: int = 0) -> Any:
     raise DocumentError(f"a label is not a {name}: {inside[:40]!r}")
 
 
-def _bound(name: str) -> float:
-    return math.inf if name == "bytes" else _LONGEST
-
-
 def _native(label: Any) -> Any:
     """A value of NumPy or pandas as one of Python, where there is one that equals it."""
     if isinstance(label, np.generic) and not isinstance(label, np.datetime64 | np.timedelta64):
         return label.item()
     if isinstance(label, datetime) and type(label) is not datetime:
-        return _or_none(lambda: datetime.fromisoformat(label.isoformat()), label) or label
+        try:
+            value = datetime.fromisoformat(label.isoformat())
+            return value if value == label and str(value) == str(label) else label
+        except (ValueError, TypeError):
+            return label
     return label
-
-
-def _or_none(make: Callable[[], Any], label: Any) -> Any:
-    try:
-        value = make()
-        return value if value == label and str(value) == str(label) else None
-    except (ValueError, TypeError):
-        return None
-
-
-def _is_same(back: Callable[[str], Any], text: str, value: Any) -> bool:
-    try:
-        again = back(text)
-        if type(again) is not type(value):
-            return False
-        return repr(again) == repr(value) or (again == value and str(again) == str(value))
-    except (ValueError, ArithmeticError, KeyError):
-        return False
 
 
 def _moment(text: str) -> np.datetime64:
@@ -204,14 +197,6 @@ def _moment(text: str) -> np.datetime64:
     if not _MOMENT.fullmatch(text):
         raise ValueError
     return np.datetime64(text)
-
-
-def _text(label: Any) -> str:
-    """What people see; a label that cannot be shown must not cost a release that is paid for."""
-    try:
-        return str(label)
-    except Exception:
-        return f"<{type(label).__name__}>"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -238,86 +223,75 @@ class Form(NamedTuple):
     """What a field is that is not there, if it may be left out."""
 
 
-def _as_it_is(is_right: Callable[[Any], bool], what: str) -> Form:
-    """A value that JSON has as well."""
+def _form(
+    kinds: type | tuple[type, ...],
+    what: str,
+    is_right: Callable[[Any], bool] = lambda value: True,
+    write: Callable[[Any], Any] = lambda value: value,
+    convert: Callable[[Any], Any] = lambda found: found,
+) -> Form:
+    """A value that JSON has as one of these types; what it was converted to must be right."""
 
     def read(found: Any, where: str) -> Any:
-        if not is_right(found):
+        is_kind = isinstance(found, kinds) and (kinds is bool or not isinstance(found, bool))
+        value = convert(found) if is_kind else None
+        if value is None or not is_right(value):
             raise DocumentError(f"{where} must be {what}")
-        return found
+        return value
 
-    return Form(lambda value: value, read)
-
-
-def text() -> Form:
-    """Any text."""
-    return _as_it_is(lambda found: isinstance(found, str), "text")
+    return Form(write, read)
 
 
-def word(*words: str) -> Form:
-    """One of a few words."""
+def word(*words: str, kind: type[str] = str) -> Form:
+    """One of a few words, each of which may be a member of a type."""
     what = f"one of {', '.join(map(repr, words))}, as far as is known here"
-    return _as_it_is(lambda found: isinstance(found, str) and found in words, what)
-
-
-def member(kind: type[StrEnum]) -> Form:
-    """One of a few words, each of which is a member of a type."""
-    checked = word(*kind)
-    return Form(str, lambda found, where: kind(checked.read(found, where)))
-
-
-def flag() -> Form:
-    """True or false."""
-    return _as_it_is(lambda found: isinstance(found, bool), "true or false")
+    return _form(
+        str, what, write=str, convert=lambda found: kind(found) if found in words else None
+    )
 
 
 def whole(least: int) -> Form:
     """A whole number that is not too small."""
     what = f"a whole number from {least} to 2^63 - 1"
-    return _as_it_is(lambda found: type(found) is int and least <= found <= _MOST, what)
-
-
-def moment() -> Form:
-    """A time in UTC, to the second."""
-    return _as_it_is(_is_moment, "a time such as 2026-11-15T20:01:02Z")
-
-
-def _is_moment(found: Any) -> bool:
-    try:
-        return bool(f"{datetime.strptime(found, TIME):{TIME}}" == found)
-    except (ValueError, TypeError):
-        return False
+    return _form(int, what, lambda value: least <= value <= _MOST)
 
 
 def real(least: float = -_LARGEST) -> Form:
     """A float."""
-    checked = _as_it_is(
-        lambda found: type(found) in (int, float) and least <= found <= _LARGEST,
-        "a number that a release can hold",
-    )
-    return Form(float, lambda found, where: float(checked.read(found, where)))
+
+    def convert(found: float) -> float | None:
+        return float(found) if least <= found <= _LARGEST else None
+
+    return _form((int, float), "a number that a release can hold", write=float, convert=convert)
 
 
 def exact(is_right: Callable[[Any], bool], what: str) -> Form:
     """An exact number, as text."""
-
-    def read(found: Any, where: str) -> Any:
-        value = exact_value(found) if isinstance(found, str) else None
-        if value is None or not is_right(value):
-            raise DocumentError(f"{where} must be {what}, as text such as '7/10'")
-        return value
-
-    return Form(exact_text, read)
+    return _form(str, f"{what}, as text such as '7/10'", is_right, exact_text, exact_value)
 
 
-def positive() -> Form:
-    """An exact number above 0. No ε, scale or bound that dpgap draws with comes near the end."""
-    return exact(lambda value: 0 < value < 1 << 400, "a number above 0 and below 2^400")
+def _is_moment(found: str) -> bool:
+    try:
+        return bool(f"{datetime.strptime(found, TIME):{TIME}}" == found)
+    except ValueError:
+        return False
 
 
-def label() -> Form:
-    """What an item is called."""
-    return Form(write_label, lambda found, where: read_label(found))
+TEXT = _form(str, "text")
+FLAG = _form(bool, "true or false")
+MOMENT = _form(str, "a time such as 2026-11-15T20:01:02Z", _is_moment)
+POSITIVE = exact(lambda value: 0 < value < 1 << 400, "a number above 0 and below 2^400")
+"""No ε, scale or bound that dpgap draws with comes near the end."""
+LABEL = Form(write_label, lambda found, where: read_label(found))
+"""What an item is called."""
+PARAMETERS = _form(
+    dict,
+    "an object of text, whole numbers, true, false or null",
+    lambda pairs: all(value is None or isinstance(value, str | int) for _, value in pairs),
+    dict,
+    lambda found: tuple(found.items()),
+)
+"""The names and values of the parameters of a mechanism."""
 
 
 def maybe(form: Form, default: Any = None) -> Form:
@@ -336,24 +310,15 @@ def each(form: Form) -> Form:
     return Form(lambda values: list(map(form.write, values)), read)
 
 
-def floats(least: float = -_LARGEST) -> Form:
-    """An array of floats."""
-    return _array(each(real(least)), np.float64)
+def array(form: Form, kind: type) -> Form:
+    """An array of such values."""
+    values = each(form)
+    return Form(
+        np.ndarray.tolist, lambda found, where: np.array(values.read(found, where), dtype=kind)
+    )
 
 
-def integers(least: int) -> Form:
-    """An array of whole numbers."""
-    return _array(each(whole(least)), np.int64)
-
-
-def _array(values: Form, kind: type) -> Form:
-    def read(found: Any, where: str) -> Any:
-        return np.array(values.read(found, where), dtype=kind)
-
-    return Form(lambda array: array.tolist(), read)
-
-
-def pairs(forms: Sequence[Form]) -> Form:
+def pairs(*forms: Form) -> Form:
     """A tuple of as many values as there are forms."""
 
     def read(found: Any, where: str) -> tuple[Any, ...]:
@@ -394,7 +359,7 @@ def parts(forms: Mapping[str, Form], get: Callable[[Any, str], Any] = getitem) -
     return Form(write, read)
 
 
-def record(make: Callable[..., Any], forms: Mapping[str, Form]) -> Form:
+def record(make: Callable[..., Any], /, **forms: Form) -> Form:
     """An object with just these fields, from and to a value that has them."""
     inside = parts(forms, getattr)
     return Form(inside.write, lambda found, where: make(**inside.read(found, where)))
@@ -403,9 +368,11 @@ def record(make: Callable[..., Any], forms: Mapping[str, Form]) -> Form:
 def kinds(forms: Mapping[str, tuple[type, Mapping[str, Form]]]) -> Form:
     """One of several records; the field `kind` says which."""
     names = {made: name for name, (made, _) in forms.items()}
-    records = {name: record(made, fields) for name, (made, fields) in forms.items()}
+    records = {name: record(made, **fields) for name, (made, fields) in forms.items()}
 
     def write(value: Any) -> dict[str, Any]:
+        if type(value) not in names:
+            raise TypeError(f"a {type(value).__name__} is of no kind that a document can hold")
         name = names[type(value)]
         return {"kind": name, **records[name].write(value)}
 
@@ -437,11 +404,11 @@ def _is_power(value: Fraction) -> bool:
         return False
 
 
-def _checked(form: Form, check: Any) -> Form:
-    """The same form; what was read must also pass a check."""
+def _checked(form: Form, check: Any, renew: Any = lambda found, where: found) -> Form:
+    """The same form: what an older version wrote is renewed first, and what was read is checked."""
 
     def read(found: Any, where: str) -> Any:
-        value = form.read(found, where)
+        value = form.read(renew(found, where), where)
         check(value, where)
         return value
 
@@ -466,22 +433,18 @@ def _require_sound_error(error: Any, where: str) -> None:
             raise DocumentError(f"{where} must have a whole_coin below 2^24")
 
 
-def _without_float_coin(form: Form) -> Form:
+def _without_float_coin(found: Any, where: str) -> Any:
     """Read what versions before 0.2.1 wrote: a coin as a float, whose low bits told too much.
 
     It is dropped. A coin of 0 is that of a stated line, which is public.
     """
-
-    def read(found: Any, where: str) -> Any:
-        if isinstance(found, dict) and "coin" in found and "whole_coin" not in found:
-            coin = real(least=0).read(found["coin"], "coin")
-            if coin > 1:
-                raise DocumentError(f"{where} must have a coin from 0 to 1")
-            found = {name: value for name, value in found.items() if name != "coin"}
-            found |= {} if coin else {"whole_coin": 0}
-        return form.read(found, where)
-
-    return Form(form.write, read)
+    if not isinstance(found, dict) or "coin" not in found or "whole_coin" in found:
+        return found
+    coin = real(least=0).read(found["coin"], "coin")
+    if coin > 1:
+        raise DocumentError(f"{where} must have a coin from 0 to 1")
+    rest = {name: value for name, value in found.items() if name != "coin"}
+    return rest if coin else rest | {"whole_coin": 0}
 
 
 def _require_sound_gaps(errors: GapErrors, where: str) -> None:
@@ -490,72 +453,51 @@ def _require_sound_gaps(errors: GapErrors, where: str) -> None:
         _require_drawable(law.scaled(1 / (errors.grid or Fraction(1))), where)
 
 
-_GRID = exact(_is_power, "a power of two from 2^-100 to 2^100")
 _STEP = exact(lambda value: _FINEST <= value <= 1 / _FINEST, "a step from 2^-100 to 2^100")
-_SCALE = {"scale": positive()}
-_SHELL = {"scale": positive(), "dimension": whole(1)}
+_SCALE, _SHELL = {"scale": POSITIVE}, {"scale": POSITIVE, "dimension": whole(1)}
+_STAIRCASE = {"scale": POSITIVE, "step": POSITIVE, "share": POSITIVE}
 _LAW = kinds(
     {
         "laplace": (LaplaceNoise, _SCALE),
         "exponential": (ExponentialNoise, _SCALE),
-        "staircase": (
-            StaircaseNoise,
-            {"scale": positive(), "step": positive(), "share": positive()},
-        ),
+        "staircase": (StaircaseNoise, _STAIRCASE),
     }
 )
-_VALUE_LAW = _checked(
-    kinds(
-        {
-            "laplace": (LaplaceNoise, _SCALE),
-            "geometric": (GeometricNoise, _SCALE),
-            "hull": (HullNoise, _SHELL),
-            "cube": (CubeNoise, _SHELL),
-        }
-    ),
-    _require_drawable,
-)
-_MEASUREMENT = {"law": _VALUE_LAW, "grid": _STEP}
-_SUM = {"terms": each(pairs((real(least=0), whole(0)))), "floored": real(least=0), "grid": _STEP}
+_VALUE_LAWS: dict[str, tuple[type, Mapping[str, Form]]] = {
+    "laplace": (LaplaceNoise, _SCALE),
+    "geometric": (GeometricNoise, _SCALE),
+    "hull": (HullNoise, _SHELL),
+    "cube": (CubeNoise, _SHELL),
+}
+_MEASUREMENT = {"law": _checked(kinds(_VALUE_LAWS), _require_drawable), "grid": _STEP}
+_SUM = {"terms": each(pairs(real(least=0), whole(0))), "floored": real(least=0), "grid": _STEP}
 _HISTOGRAM = {
-    "law": record(GeometricNoise, _SCALE),
+    "law": record(GeometricNoise, **_SCALE),
     "grid": _STEP,
     "line": whole(-(1 << 62)),
     "whole_coin": maybe(whole(0)),
 }
+_ERRORS: dict[str, tuple[type, Mapping[str, Form]]] = {
+    "measurement": (MeasurementError, _MEASUREMENT),
+    "laplace sum": (LaplaceSum, _SUM),
+    "histogram": (HistogramError, _HISTOGRAM),
+}
 
 EVIDENCE = record(
     Evidence,
-    {
-        "leads": each(real()),
-        "scales": each(exact(lambda value: _LEAST < value < 1 / _LEAST, "a scale of noise")),
-    },
+    leads=each(real()),
+    scales=each(exact(lambda value: _LEAST < value < 1 / _LEAST, "a scale of noise")),
 )
-MEASUREMENT_ERROR = record(MeasurementError, _MEASUREMENT)
-ERROR = _checked(
-    _without_float_coin(
-        kinds(
-            {
-                "measurement": (MeasurementError, _MEASUREMENT),
-                "laplace sum": (LaplaceSum, _SUM),
-                "histogram": (HistogramError, _HISTOGRAM),
-            }
-        )
-    ),
-    _require_sound_error,
+MEASUREMENT_ERROR = record(MeasurementError, **_MEASUREMENT)
+ERROR = _checked(kinds(_ERRORS), _require_sound_error, _without_float_coin)
+_GAP_ERRORS = record(
+    GapErrors,
+    threshold=exact(lambda value: abs(value) < 1 << 200, "a number below 2^200"),
+    threshold_law=_LAW,
+    branch_laws=each(_LAW),
+    grid=maybe(exact(_is_power, "a power of two from 2^-100 to 2^100")),
 )
-GAP_ERRORS = _checked(
-    record(
-        GapErrors,
-        {
-            "threshold": exact(lambda value: abs(value) < 1 << 200, "a number below 2^200"),
-            "threshold_law": _LAW,
-            "branch_laws": each(_LAW),
-            "grid": maybe(_GRID),
-        },
-    ),
-    _require_sound_gaps,
-)
+GAP_ERRORS = _checked(_GAP_ERRORS, _require_sound_gaps)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -581,11 +523,14 @@ def require_agreement(release: Any) -> None:
     if isinstance(release, ReleasesByGroup):
         _require_groups(release)
         return
+    stated = [dict(each.parameters).get("epsilon") for each in release.mechanisms]
+    cost = sum((exact_value(each) for each in stated if isinstance(each, str)), Fraction(0))
+    are_stated = all(isinstance(each, str) for each in stated)
     _require(release.promise.epsilon == release.epsilon, "epsilon and the promise")
-    _require(_epsilon_of(release.mechanisms) == release.epsilon, "epsilon and the mechanisms")
+    _require(are_stated and cost == release.epsilon, "epsilon and the mechanisms")
     _require(getattr(release, "spent", release.epsilon) <= release.epsilon, "spent and epsilon")
     is_hybrid = isinstance(release, HybridRelease)
-    asked = getattr(release, "question", None)
+    asked: Any = getattr(release, "question", None)
     promised = release.promise.delta == (0 if asked is None else asked.delta)
     _require(is_hybrid or promised, "a δ and what was asked")
     if isinstance(release, MeasuredValues):
@@ -601,15 +546,19 @@ def require_agreement(release: Any) -> None:
     count = release.indices.size
     _require(release.labels is None or len(release.labels) == count, "indices and labels")
     if isinstance(release, Selected):
-        _require_evidence(release, count)
+        line, evidence = release.line, release.evidence or Evidence((), ())
+        _require(line is None or abs(line) < 1 << 200, "a threshold and what answers can reach")
+        _require(not is_hybrid or line is not None, "what was found and the line")
+        _require(len(evidence.leads) == len(evidence.scales), "leads and their scales")
+        # One for each, one for all, or none where none lost.
+        leads = (0, min(count, 1), count) if line is None or release.evidence is None else (count,)
+        _require(len(evidence.leads) in leads, "indices and leads")
     if isinstance(release, TopKRelease | Measured):
         has_none = isinstance(release, Measured) and release.route in ("joint", "histogram")
         lengths = (0,) if has_none else (count,) if is_hybrid else (count, max(count - 1, 0))
         _require(release.gaps.size in lengths, "indices and gaps")
         may_be_empty = isinstance(release, Measured) or is_hybrid
         _require(may_be_empty or count >= 1, "a top-k and its indices")
-    if is_hybrid:
-        _require(release.line is not None, "what was found and the line")
     if isinstance(release, MaxRelease):
         _require(count == 1, "one winner and the indices")
     if isinstance(release, AboveRelease):
@@ -621,26 +570,13 @@ def require_agreement(release: Any) -> None:
     if isinstance(release, Measured):
         _require_measured(release, count)
     if isinstance(release, TableRelease):
-        _require_question(release, count)
-
-
-def _epsilon_of(mechanisms: Iterable[MechanismUsed]) -> Fraction | None:
-    """What mechanisms cost, one after the other; None if one of them does not say."""
-    stated = [dict(each.parameters).get("epsilon") for each in mechanisms]
-    texts = [each for each in stated if isinstance(each, str)]
-    return sum(map(exact_value, texts), Fraction(0)) if len(texts) == len(stated) else None
-
-
-def _require_evidence(release: Selected, count: int) -> None:
-    """The line can be read; leads are one for each, one for all, or none where none lost."""
-    line = release.line
-    _require(line is None or abs(line) < 1 << 200, "a threshold and what answers can reach")
-    if release.evidence is None:
-        return
-    leads, scales = release.evidence
-    _require(len(leads) == len(scales), "leads and their scales")
-    lengths = (0, min(count, 1), count) if line is None else (count,)
-    _require(len(leads) in lengths, "indices and leads")
+        is_above, is_one = asked.kind == "above", asked.group is None
+        _require(not is_one or asked.epsilon == release.epsilon, "epsilon and the question")
+        _require(not asked.is_of_all, "a table and the question")
+        _require(is_above or asked.k is not None, "a top-k and its k")
+        _require(asked.method == release.method, "the method and the question")
+        _require(is_above == (asked.threshold is not None), "kind and threshold")
+        _require(release.labels is not None or not count, "a table and its labels")
 
 
 def _require_measured(release: Measured, count: int) -> None:
@@ -672,29 +608,18 @@ def _require_laws(errors: Any, count: int) -> None:
 
 def _require_groups(release: ReleasesByGroup) -> None:
     """Every group has one answer."""
-    is_right = len(release) == len(set(release)) == release.question.groups > 0
+    question = release.question
+    is_right = len(release) == len(set(release)) == question.groups > 0
     _require(is_right, "the groups and their answers")
-    _require(release.promise.epsilon == release.question.epsilon, "epsilon and the promise")
-    _require(release.promise.delta == release.question.delta, "δ and the promise")
+    _require(release.promise.epsilon == question.epsilon, "epsilon and the promise")
+    _require(release.promise.delta == question.delta, "δ and the promise")
     _require(release.spent <= release.epsilon, "spent and epsilon")
     used = {each for answer in release.values() for each in answer.mechanisms}
     _require(set(release.mechanisms) == used, "the groups and their mechanisms")
-    asked = release.question.epsilon
+    shared = (question.epsilon, question.epsilon_of_a_group)
     for answer in release.values():
-        is_shared = answer.epsilon in (asked, release.question.epsilon_of_a_group)
-        _require(is_shared, "epsilon and that of the groups")
+        _require(answer.epsilon in shared, "epsilon and that of the groups")
         require_agreement(answer)
-
-
-def _require_question(release: TableRelease, count: int) -> None:
-    question = release.question
-    is_of_one = question.group is not None or question.epsilon == release.epsilon
-    _require(is_of_one, "epsilon and the question")
-    _require(not question.is_of_all, "a table and the question")
-    _require(question.kind == "above" or question.k is not None, "a top-k and its k")
-    _require(question.method == release.method, "the method and the question")
-    _require((question.kind == "above") == (question.threshold is not None), "kind and threshold")
-    _require(release.labels is not None or not count, "a table and its labels")
 
 
 def _require(is_so: bool, what: str) -> None:
@@ -710,46 +635,34 @@ SHOWN = ("findings", "guarantee", "interval", "items", "private")
 """Fields that follow from others, and are not read."""
 BESIDE = ("epsilon_spent", "epsilon_remaining", "exact")
 """What the command line adds, and is not read."""
-_HEADER = ("format", "version", "kind", "delta")
 
 
-def _parameters() -> Form:
-    """The parameters of a mechanism: names, and text, whole numbers, true, false or null."""
-
-    def read(found: Any, where: str) -> tuple[tuple[str, Any], ...]:
-        if not isinstance(found, dict):
-            raise DocumentError(f"{where} must be an object")
-        if not all(value is None or isinstance(value, str | int) for value in found.values()):
-            raise DocumentError(f"{where} must be text, whole numbers, true, false or null")
-        return tuple(found.items())
-
-    return Form(dict, read)
-
-
-_COMPUTED = {"identity": "identity"}
-"""What is written of a question that it works out; of one that was read, it was `recorded`."""
+_HELD: dict[str, Form | Callable[..., Form]] = {
+    "enum": lambda kind: word(*kind, kind=kind),
+    "exact": exact,
+    "filter": _form(str, "text", write=str, convert=Filter),
+    "flag": FLAG,
+    "label": LABEL,
+    "positive": POSITIVE,
+    "text": TEXT,
+    "whole": whole,
+    "word": word,
+}
+"""The forms that a question names for its fields."""
 
 
 def _question() -> Form:
     """The question, each field as it states itself; its address and columns are left out."""
-    kinds_of_forms: dict[str, Callable[..., Form]] = {
-        "enum": member,
-        "exact": exact,
-        "filter": lambda: Form(str, lambda found, where: Filter(text().read(found, where))),
-        "flag": flag,
-        "label": label,
-        "positive": positive,
-        "text": text,
-        "whole": whole,
-        "word": word,
-    }
     forms, names = {}, {}
     for field, held in held_fields():
-        form = kinds_of_forms[held.form[0]](*held.form[1:])
+        form = _HELD[held.form[0]]
+        form = form if isinstance(form, Form) else form(*held.form[1:])
         name = held.called or field.name
         forms[name] = form if held.is_always_there else maybe(form, field.default)
         names[name] = field.name
-    inside = parts(forms, lambda asked, name: getattr(asked, _COMPUTED.get(name, names[name])))
+    # A question works out its identity; the one of a question that was read is `recorded`.
+    written = names | {"identity": "identity"}
+    inside = parts(forms, lambda asked, name: getattr(asked, written[name]))
 
     def read(found: Any, where: str) -> Question:
         values = inside.read(found, where)
@@ -758,56 +671,42 @@ def _question() -> Form:
     return Form(inside.write, read)
 
 
-_MADE = record(
-    Provenance,
-    {
-        "time": moment(),
-        "dpgap": text(),
-        "ledger": maybe(
-            record(LedgerReference, {"dataset": text(), "entry": whole(0), "hash": text()})
-        ),
-    },
-)
-_PROMISE = record(
-    Promise,
-    {
-        "epsilon": positive(),
-        "sensitivity": positive(),
-        "monotonic": flag(),
-        "reach": maybe(whole(1)),
-        "delta": maybe(exact(lambda value: 0 < value <= 1, "a chance above 0"), Fraction(0)),
-    },
-)
+_LEDGER = record(LedgerReference, dataset=TEXT, entry=whole(0), hash=TEXT)
 _EVERY: dict[str, Form] = {
-    "made": _MADE,
-    "epsilon": positive(),
-    "promise": _PROMISE,
-    "mechanisms": each(record(MechanismUsed, {"name": text(), "parameters": _parameters()})),
+    "made": record(Provenance, time=MOMENT, dpgap=TEXT, ledger=maybe(_LEDGER)),
+    "epsilon": POSITIVE,
+    "promise": record(
+        Promise,
+        epsilon=POSITIVE,
+        sensitivity=POSITIVE,
+        monotonic=FLAG,
+        reach=maybe(whole(1)),
+        delta=maybe(exact(lambda value: 0 < value <= 1, "a chance above 0"), Fraction(0)),
+    ),
+    "mechanisms": each(record(MechanismUsed, name=TEXT, parameters=PARAMETERS)),
 }
-_LABELS = maybe(each(label()))
-_INDICES = {"indices": integers(-1), "labels": _LABELS}
-_TOP = _INDICES | {"gaps": floats(), "evidence": maybe(EVIDENCE)}
-_SPENT = {"spent": positive()}
-_MEASURED = (
-    _TOP
-    | _SPENT
-    | {
-        "measurements": floats(),
-        "estimates": floats(),
-        "variances": floats(least=0),
-        "centres": word("measurements", "estimates"),
-        "errors": each(ERROR),
-        "rounding": real(least=0),
-        "method": word(*METHODS, HISTOGRAM),
-        "route": maybe(word(*ROUTES)),
-        "looked": maybe(each(pairs((whole(1), real()))), ()),
-        "lead": maybe(real(least=0)),
-        "parts": maybe(each(pairs((word("look", "select", "measure"), positive()))), ()),
-        "measured_by": maybe(MEASUREMENT_ERROR),
-    }
-)
-_ABOVE = {"branch_of": integers(1), "processed": whole(0), "errors": GAP_ERRORS}
-_VALUES = {"values": floats(), "error": MEASUREMENT_ERROR, "rounding": real(least=0)}
+FLOATS = array(real(), np.float64)
+_INDICES = {"indices": array(whole(-1), np.int64), "labels": maybe(each(LABEL))}
+_TOP = _INDICES | {"gaps": FLOATS, "evidence": maybe(EVIDENCE)}
+_SPENT = {"spent": POSITIVE}
+_MEASURED = {
+    **_TOP,
+    **_SPENT,
+    "measurements": FLOATS,
+    "estimates": FLOATS,
+    "variances": array(real(least=0), np.float64),
+    "centres": word("measurements", "estimates"),
+    "errors": each(ERROR),
+    "rounding": real(least=0),
+    "method": word(*METHODS, HISTOGRAM),
+    "route": maybe(word(*ROUTES)),
+    "looked": maybe(each(pairs(whole(1), real())), ()),
+    "lead": maybe(real(least=0)),
+    "parts": maybe(each(pairs(word("look", "select", "measure"), POSITIVE)), ()),
+    "measured_by": maybe(MEASUREMENT_ERROR),
+}
+_ABOVE = {"branch_of": array(whole(1), np.int64), "processed": whole(0), "errors": GAP_ERRORS}
+_VALUES = {"values": FLOATS, "error": MEASUREMENT_ERROR, "rounding": real(least=0)}
 
 _ASKED = {"question": _question()}
 
@@ -819,17 +718,17 @@ def _answers() -> Form:
     def get(answer: TableRelease, name: str) -> Any:
         return answer.question.group if name == "group" else getattr(answer, name)
 
-    return each(parts({"group": label()} | own, get))
+    return each(parts({"group": LABEL} | own, get))
 
 
-def _by_group(**values: Any) -> ReleasesByGroup:
-    """The releases of all groups, each with the question and the time that they have in common."""
-    asked, made = values["question"], values["made"]
-    answers = []
-    for one in values.pop("answers"):
-        question = replace(asked, group=one.pop("group"))
-        answers.append(TableRelease(**one, question=question, made=made))
-    return ReleasesByGroup(**values, answers=tuple(answers))
+def _by_group(read: ReleasesByGroup) -> ReleasesByGroup:
+    """What was read of each answer becomes a release, with the question and time of all groups."""
+    answers: Any = read.answers  # dictionaries, so far
+    made = []
+    for fields in answers:
+        question = replace(read.question, group=fields.pop("group"))
+        made.append(TableRelease(**fields, question=question, made=read.made))
+    return replace(read, answers=tuple(made))
 
 
 _JOINT = {"lead": real(least=0), "p_value": real(least=0)}
@@ -847,9 +746,7 @@ _KINDS: dict[str, tuple[type[Release], Mapping[str, Form]]] = {
     "total": (Total, _EVERY | _ASKED | _VALUES),
     "groups": (ReleasesByGroup, _EVERY | _ASKED | _SPENT | {"answers": _answers()}),
 }
-_NAMES = {made: name for name, (made, _) in _KINDS.items()}
-_RECORDS = {name: record(made, forms) for name, (made, forms) in _KINDS.items()}
-_RECORDS["groups"] = record(_by_group, _KINDS["groups"][1])
+_RELEASE = kinds(_KINDS)
 
 
 def document(release: Release) -> dict[str, Any]:
@@ -859,12 +756,9 @@ def document(release: Release) -> dict[str, Any]:
 
 def drawn(release: Release) -> dict[str, Any]:
     """The same without the fields in `SHOWN`: what was drawn, before any word is made of it."""
-    name = _NAMES.get(type(release))
-    if name is None:
-        raise TypeError(f"a release of class {type(release).__name__} is no kind of document")
-    header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "kind": name}
-    header["delta"] = exact_text(release.promise.delta)
-    return {**header, **_RECORDS[name].write(release)}
+    written = _RELEASE.write(release)
+    header = {"format": FORMAT, "version": VERSION, "kind": written["kind"]}
+    return {**header, "delta": exact_text(release.promise.delta), **written}
 
 
 def _shown(release: Release) -> dict[str, Any]:
@@ -875,7 +769,11 @@ def _shown(release: Release) -> dict[str, Any]:
     if isinstance(release, TableRelease):
         fields["private"] = lambda: release.question.is_private
         fields["items"] = lambda: [
-            {name: finite(cell) for name, cell in row._asdict().items()} for row in rows_of(release)
+            {
+                name: finite(cell)
+                for name, cell in row._replace(item=plain(row.item))._asdict().items()
+            }
+            for row in rows_of(release)
         ]
     elif isinstance(release, Measured | MeasuredValues):
         fields["interval"] = lambda: [
@@ -923,18 +821,6 @@ def handed_out(text: str) -> str:
 
 
 def _read(content: Mapping[str, Any]) -> Release:
-    name = _kind_of(content)
-    passed_over = (*_HEADER, *SHOWN, *BESIDE)
-    values = {field: value for field, value in content.items() if field not in passed_over}
-    release: Release = _RECORDS[name].read(values, "the document")
-    require_agreement(release)
-    if content.get("delta") != exact_text(release.promise.delta):
-        raise DocumentError("delta and the promise contradict each other")
-    return release
-
-
-def _kind_of(content: Mapping[str, Any]) -> str:
-    """Which kind of release this is; refuses what cannot be understood."""
     if content.get("format") != FORMAT:
         raise DocumentError(f"this is not a release document: its format is not {FORMAT!r}")
     version = content.get("version")
@@ -945,4 +831,11 @@ def _kind_of(content: Mapping[str, Any]) -> str:
             f"this document has a later version than {VERSION}, and dpgap {__version__} reads no "
             "later one: a newer dpgap is needed"
         )
-    return str(word(*_KINDS).read(content.get("kind"), "the kind of release"))
+    passed_over = ("format", "version", "delta", *SHOWN, *BESIDE)
+    values = {field: value for field, value in content.items() if field not in passed_over}
+    found: Release = _RELEASE.read(values, "the document")
+    release = _by_group(found) if isinstance(found, ReleasesByGroup) else found
+    require_agreement(release)
+    if content.get("delta") != exact_text(release.promise.delta):
+        raise DocumentError("delta and the promise contradict each other")
+    return release

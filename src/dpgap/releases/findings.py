@@ -20,90 +20,30 @@ from numpy.typing import NDArray
 
 from dpgap.estimates.errors import HistogramError
 from dpgap.exact.parameters import approximately
-from dpgap.printable import column_name, plural, printable, singular
+from dpgap.printable import plural, printable, singular
 from dpgap.question import HISTOGRAM, Question
-from dpgap.releases.plain import (
-    attempted,
-    in_words,
-    ranks_in_words,
-    sentences,
-    separated,
-)
+from dpgap.releases.plain import attempted, in_words, ranks_in_words, separated
 from dpgap.releases.release import (
-    AboveRelease,
+    HEADINGS,
     HybridRelease,
-    IndexRelease,
-    JointRelease,
-    MaxRelease,
     Measured,
-    MeasuredValues,
     Release,
+    ReleasesByGroup,
     Selected,
+    Table,
     TableRelease,
     TopKRelease,
+    Total,
+    UnitCount,
     p_text,
+    question_of,
 )
-
-# --------------------------------------------------------------------------------------------------
-# What a release is called, as a person would say it: "The 10 products with the most customers".
-
-
-_OF_ARRAYS: dict[type[Release], str] = {
-    IndexRelease: "Selected answers",
-    TopKRelease: "The largest answers",
-    MaxRelease: "The largest answer",
-    HybridRelease: "The largest answers above a line",
-    AboveRelease: "Answers above a threshold",
-    JointRelease: "The set of the largest answers",
-    MeasuredValues: "Measured values",
-    Measured: "Selected answers with estimates",
-}
-
-
-def question_of(release: Release) -> Question | None:
-    """What was asked of a table; None where it was an array."""
-    asked: Question | None = getattr(release, "question", None)
-    return asked
 
 
 def is_private(release: Release) -> bool:
     """Whether its guarantee holds: items were stated, and not read from the table."""
     question = question_of(release)
     return question is None or question.is_private
-
-
-def title_of(release: Any) -> str:
-    """The title, as plain text in which no name can do harm."""
-    question = question_of(release)
-    if question is None:
-        return getattr(
-            release, "title", _OF_ARRAYS.get(type(release), "what to expect of each method")
-        )
-    return attempted("title", lambda: _of_question(question), "A release")
-
-
-def _of_question(question: Question) -> str:
-    """Columns stand as they are named: nobody knows the plural of every word in every language."""
-    if question.kind == "count":
-        title = f"Count: {column_name(question.unit)}"
-    elif question.is_of_all:
-        title = f"Total: {column_name(question.sum or '')}"
-    else:
-        line = question.threshold
-        which = f"Top {question.k:,}" if line is None else f"Above {separated(line)}"
-        title = f"{which}: {column_name(question.item)}, by {measured_in(question)}"
-    if question.by is not None:
-        title += f", for {'each ' if question.group is None else ''}{column_name(question.by)}"
-    if question.group is not None:
-        title += f" {printable(str(question.group))}"
-    return title if question.where is None else f"{title}, in a part of the table"
-
-
-def measured_in(question: Question) -> str:
-    """What the numbers are, such as "customer count" or "total amount"."""
-    if question.kind == "count" or question.sum is None:
-        return f"{column_name(question.unit)} count"
-    return f"total {column_name(question.sum)}"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -120,7 +60,7 @@ _CLAIM = re.compile(r"\b(sure|surely|truly|belongs?)\b")
 def cut_in_words(release: Release) -> tuple[str, ...]:
     """What is cut, and what of a file is not read; nothing where neither is."""
     question = question_of(release)
-    return () if question is None else sentences("cutting", lambda: _sentence(question))
+    return () if question is None else attempted("cutting", lambda: (*_sentence(question),), ())
 
 
 def of_what_is_left(release: Release, sentence: str) -> str:
@@ -185,28 +125,41 @@ Bools = NDArray[np.bool_]
 Kind = Callable[[Any], Iterable[str]]
 """A kind of sentence: what makes it of a release. Its name is in the log where it fails."""
 
-_MEANING = "p: how often luck alone would put an outsider this far ahead."
-_ALL_AT_ONCE = "Claims about {} are all correct with 95 % confidence"
-_OF_VALUES = "; so are claims about order and size"
 _EACH_OF_TWO = 0.975
 """The confidence of each of two ways to prove something that is to hold with 95 %."""
-_WHY_NOT = "There are no p-values: {} noise can be negative, so a lead does not prove who belongs."
-_WHY_NOT_READ_OFF = (
-    "There are no p-values: every item got noise, and the largest noisy values are shown. The "
-    "intervals allow for that. They say nothing about items that are not shown."
-)
-_NOBODY_LOST = "There are no p-values: all items are shown, so none of them had to win."
-_DROPPED = (
-    "This was made before version 0.2.1. Its document held a number that told more than ε allows. "
-    "That number is left out here, so intervals near the line are longer than they were."
-)
 _MOST_EPSILON = 10
 """No more than so many times the ε that was spent is ever advised."""
 
 
-def findings(release: Selected) -> tuple[str, ...]:
-    """The sentences about this release."""
-    return (*cut_in_words(release), *own_findings(release), *general_findings(release))
+def findings(release: Table) -> tuple[str, ...]:
+    """The sentences about this release; none about an array of indices or values."""
+    if isinstance(release, UnitCount):
+        return (_count_in_words(release),)
+    if isinstance(release, Total):
+        return (*cut_in_words(release), _total_in_words(release), *release.question.doubts())
+    if isinstance(release, ReleasesByGroup):
+        own: Iterable[str] = (
+            f"{printable(str(group))}: {' '.join(own_findings(answer))}"
+            for group, answer in release.items()
+        )
+    elif isinstance(release, Selected):
+        own = own_findings(release)
+    else:
+        return ()
+    return (*cut_in_words(release), *own, *general_findings(release))
+
+
+def _count_in_words(release: UnitCount) -> str:
+    part = "" if release.question.where is None else " that the filter keeps"
+    ends = " to ".join(dict.fromkeys(f"{end:,.0f}" for end in release.interval().tolist()))
+    return f"There are {ends} {plural(release.question.unit)}{part} (95 % confidence)."
+
+
+def _total_in_words(release: Total) -> str:
+    part = "" if release.question.where is None else " of the rows that the filter keeps"
+    cells = release.cells(",")
+    ends = f"{cells[HEADINGS['low']][0]} and {cells[HEADINGS['high']][0]}"
+    return f"The total{part} is between {ends} (95 % confidence)."
 
 
 def own_findings(release: Selected) -> tuple[str, ...]:
@@ -215,17 +168,25 @@ def own_findings(release: Selected) -> tuple[str, ...]:
     return _said(release, kinds, partial(of_what_is_left, release))
 
 
-def general_findings(release: Selected) -> tuple[str, ...]:
-    """How far claims may be trusted; the same for releases that were made in the same way."""
-    return _said(release, _GENERAL, str) if release.indices.size else ()
+def general_findings(release: Selected | ReleasesByGroup) -> tuple[str, ...]:
+    """How far claims may be trusted; the same for releases that were made in the same way.
+
+    All groups have them once; confidence is for each group.
+    """
+    if isinstance(release, Selected):
+        return _said(release, _GENERAL, str) if release.indices.size else ()
+    said = (sentence for answer in release.answers for sentence in general_findings(answer))
+    of_each = (sentence.replace("Claims about", "In each group, claims about") for sentence in said)
+    return tuple(dict.fromkeys(of_each))
 
 
 def _said(release: Selected, kinds: Sequence[Kind], mark: Callable[[str], str]) -> tuple[str, ...]:
     """The sentences of these kinds, marked; one that cannot be made costs no other."""
-    found: list[str] = []
+    found: tuple[str, ...] = ()
     for make in kinds:
-        found += sentences(make.__name__.strip("_"), lambda: map(mark, make(release)))  # noqa: B023
-    return tuple(found)
+        part = make.__name__.strip("_")
+        found += attempted(part, lambda: tuple(map(mark, make(release))), ())  # noqa: B023
+    return found
 
 
 def is_mostly_noise(release: Release) -> bool:
@@ -275,22 +236,26 @@ def _claims_something(release: Selected) -> bool:
 def _confidence(release: Selected) -> Iterator[str]:
     if not _claims_something(release):
         return
-    if _sure(release) is None:
-        yield f"{_ALL_AT_ONCE.format('order and size')}."
-        return
-    values = _OF_VALUES if isinstance(release, Measured) else ""
-    yield f"{_ALL_AT_ONCE.format('who belongs')}{values}."
+    what, more = "order and size", ""
+    if _sure(release) is not None:
+        more = f"; so are claims about {what}" if isinstance(release, Measured) else ""
+        what = "who belongs"
+    yield f"Claims about {what} are all correct with 95 % confidence{more}."
 
 
 def _dropped_coin(release: Selected) -> Iterator[str]:
     error = release.measuring_error if isinstance(release, Measured) else None
     if isinstance(error, HistogramError) and error.whole_coin is None:
-        yield _DROPPED
+        yield (
+            "This was made before version 0.2.1. Its document held a number that told more than ε "
+            "allows. That number is left out here, so intervals near the line are longer than they "
+            "were."
+        )
 
 
 def _meaning_of_p(release: Selected) -> Iterator[str]:
     if release.p_values is not None and not release.nobody_lost:
-        yield _MEANING
+        yield "p: how often luck alone would put an outsider this far ahead."
 
 
 def _nothing(release: Selected) -> Iterator[str]:
@@ -341,11 +306,9 @@ def _members(release: Selected) -> Iterator[str]:
         yield f"{_capital(_unsure(release))}{p_value}."
         return
     many = int(sure.sum())
-    verb = (
-        ("surely belongs" if many == 1 else "surely belong")
-        if line is None
-        else ("is surely" if many == 1 else "are surely")
-    )
+    verb = f"surely belong{'s' if many == 1 else ''}"
+    if line is not None:
+        verb = "is surely" if many == 1 else "are surely"
     ranks = _ranks_where(release, sure)
     some = f"{_capital(in_words(many))} of the {in_words(count)} {verb} {belongs}"
     yield f"{some}: {ranks}." if ranks else f"{some}."
@@ -444,10 +407,8 @@ def _order(release: Measured) -> Iterator[str]:
 def _advice(release: Measured, groups: Sequence[Sequence[int]]) -> str:
     """Which ε would separate most neighbours, if the estimates are right."""
     estimates = release.estimates[release.order]
-    apart = sorted(
-        (float(estimates[rank - 1] - estimates[rank]) for group in groups for rank in group[:-1]),
-        reverse=True,
-    )
+    ranks = np.array([rank for group in groups for rank in group[:-1]])
+    apart = np.sort(estimates[ranks - 1] - estimates[ranks])[::-1].tolist()
     rounding = 2 * release.rounding
     wanted = apart[len(apart) // 2] - rounding
     width = release.half_width_of_pairs() - rounding
@@ -513,12 +474,19 @@ def why_no_p_values(release: Selected) -> Iterator[str]:
     if release.p_values is not None:
         return
     if isinstance(release, Measured) and release.route == HISTOGRAM:
-        are_all = not any(isinstance(each, HistogramError) for each in release.errors)
-        yield _NOBODY_LOST if are_all else _WHY_NOT_READ_OFF
+        why = "all items are shown, so none of them had to win."
+        if any(isinstance(each, HistogramError) for each in release.errors):
+            why = (
+                "every item got noise, and the largest noisy values are shown. The intervals allow "
+                "for that. They say nothing about items that are not shown."
+            )
+        yield f"There are no p-values: {why}"
     for used in release.mechanisms:
         noise = dict(used.parameters).get("noise")
         if noise in ("laplace", "staircase"):
-            yield _WHY_NOT.format("Laplace" if noise == "laplace" else "staircase")
+            called = "Laplace" if noise == "laplace" else "staircase"
+            why = f"{called} noise can be negative, so a lead does not prove who belongs."
+            yield f"There are no p-values: {why}"
             return
 
 

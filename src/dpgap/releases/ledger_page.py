@@ -66,14 +66,19 @@ def ledger_values(outlines: "Iterable[Outline | None]") -> dict[str, Any]:
 
 def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
     """A bar for each data set; those for the same units of one table together, with their sum."""
-    waiting = [*books]
-    while waiting:
-        facts = _stated(waiting[0])
-        is_same = [
-            place == 0 or is_one_table(facts, _stated(it)) for place, it in enumerate(waiting)
-        ]
-        parts = [_of_dataset(it) for it, same in zip(waiting, is_same, strict=True) if same]
-        waiting = [it for it, same in zip(waiting, is_same, strict=True) if not same]
+    tables: list[list[Outline]] = []
+    for book in books:
+        facts = _stated(book)
+        same = (each for each in tables if is_one_table(_stated(each[0]), facts))
+        if (table := next(same, None)) is None:
+            tables.append(table := [])
+        table.append(book)
+    for table in tables:
+        parts = []
+        for book in table:
+            last, before = book.last, book.earlier.last.spent if book.earlier else Fraction(0)
+            note = "closed" if last.closed else ""
+            parts.append(Part(last.dataset, last.spent - before, last.reserved, last.total, note))
         yield from parts
         if len(parts) > 1:
             names = " + ".join(part.name for part in parts)
@@ -81,12 +86,6 @@ def _of_datasets(books: "list[Outline]") -> Iterator[Part]:
                 sum(it, Fraction(0)) for it in zip(*(part[1:4] for part in parts), strict=True)
             )
             yield Part(names, spent, held, limit, "one table, so they add up")
-
-
-def _of_dataset(book: "Outline") -> Part:
-    last, before = book.last, book.earlier.last.spent if book.earlier else Fraction(0)
-    note = "closed" if last.closed else ""
-    return Part(last.dataset, last.spent - before, last.reserved, last.total, note)
 
 
 def _stated(book: "Outline") -> dict[str, Any]:
@@ -99,41 +98,35 @@ def _of_people(books: "list[Outline]") -> Iterator[Part]:
     """What each person spent and holds of each data set, the largest first."""
     for book in books:
         allowances = {entry.person: entry.allowance for entry in book.people}
-        held, gone = _held_by_person(book), _spent_by_person(book)
-        before = _spent_by_person(book.earlier) if book.earlier else {}
-        held_before = _held_by_person(book.earlier) if book.earlier else {}
+        gone, held = _by_person(book)
+        gone_before, held_before = _by_person(book.earlier) if book.earlier else ({}, {})
         for who in sorted(gone, key=lambda it: -gone[it].epsilon):
             own, reserved = allowances.get(who), held.get(who, NOTHING)
             limit = book.last.total if own is None else own.epsilon
             note = "" if own is None else "allowance"
-            earlier = before.get(who, NOTHING) - held_before.get(who, NOTHING)
+            earlier = gone_before.get(who, NOTHING) - held_before.get(who, NOTHING)
             used = gone[who] - reserved - earlier
             if book.earlier is None or {used, reserved} != {NOTHING}:
                 name = f"{who} · {book.last.dataset}"
                 yield Part(name, used.epsilon, reserved.epsilon, limit, note, who)
 
 
-def _held_by_person(book: "Outline") -> dict[str, Amount]:
-    """What each person reserved, and nobody settled."""
-    held: dict[str, Amount] = {}
-    for entry in book.waiting:
-        held[_person(entry)] = held.get(_person(entry), NOTHING) + entry.charge
-    return held
-
-
-def _spent_by_person(book: "Outline") -> dict[str, Amount]:
-    """What each person spent or reserved, also before entries named people."""
+def _by_person(book: "Outline") -> tuple[dict[str, Amount], dict[str, Amount]]:
+    """What each person spent or reserved, also before entries named people; what nobody settled."""
     concerned = (it for it in book.people if it.allowance is not None or it.person_spent != NOTHING)
     gone = {entry.person: entry.person_spent for entry in concerned}
+    held: dict[str, Amount] = {}
     charges: dict[int, tuple[str, Amount]] = {}
     for entry in book.unnamed:
         if entry.reservation is None:
             charges[entry.number] = _person(entry), entry.charge
         elif entry.reservation in charges:
             charges[entry.reservation] = charges[entry.reservation][0], entry.charge
-    for who, charge in charges.values():
-        gone[who] = gone.get(who, NOTHING) + charge
-    return gone
+    waiting = ((_person(entry), entry.charge) for entry in book.waiting)
+    for amounts, added in ((gone, charges.values()), (held, waiting)):
+        for who, charge in added:
+            amounts[who] = amounts.get(who, NOTHING) + charge
+    return gone, held
 
 
 def _person(entry: "Entry") -> str:

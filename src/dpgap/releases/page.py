@@ -9,7 +9,7 @@ import errno
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache, partial
 from itertools import chain
@@ -21,34 +21,34 @@ import numpy as np
 from dpgap._package import how_to_get
 from dpgap.exact.parameters import approximately, exact_text, few_digits_up, readable
 from dpgap.printable import plural, printable, visible
-from dpgap.question import HISTOGRAM, Question
-from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
     cut_in_words,
     general_findings,
     is_mostly_noise,
     is_private,
-    measured_in,
     own_findings,
-    question_of,
-    title_of,
     why_no_p_values,
 )
-from dpgap.releases.plain import attempted, plain, sentences
+from dpgap.releases.plain import attempted, plain
 from dpgap.releases.release import (
     AGAIN,
     NAMES,
     JointRelease,
     Measured,
-    MeasuredValues,
     MechanismUsed,
     Place,
     Release,
+    ReleasesByGroup,
+    Row,
     Selected,
+    Table,
     TableRelease,
-    TopKRelease,
+    measured_in,
+    question_of,
+    rows_of,
+    title_of,
 )
-from dpgap.releases.text import Row, cells_of, rows_of
+from dpgap.releases.text import cells_of
 
 if TYPE_CHECKING:  # Jinja2 is loaded when a page is made
     from jinja2 import Environment
@@ -91,10 +91,6 @@ def content_policy(*styles: str) -> str:
     return f"default-src 'none'; style-src {allowed}"
 
 
-CONTENT_POLICY = content_policy(STYLE)
-"""The policy under which a page of a release can be served; it states it itself as well."""
-
-
 def together(sentence: str) -> "Markup":
     """A sentence, escaped, in which no line ends inside of "ε = 1", "p < 0.001" or "95 %"."""
     from markupsafe import Markup
@@ -116,7 +112,6 @@ _NARROW = 270
 _LETTER = 7.5
 _LABEL = 20
 """How many letters of a name a plot shows; of a longer one the beginning and the end."""
-_DOTS = "A dot is an estimate. The band around it is its 95 % interval."
 
 
 class Scale(NamedTuple):
@@ -175,35 +170,17 @@ class Scale(NamedTuple):
         return f"{4 + 92 * min(max(share, 0.0), 1.0):.2f}%"
 
 
-class Picture(NamedTuple):
-    """What is drawn of a release: a dot and an interval for each row."""
+def _picture(release: Measured) -> tuple[Scale | None, float | None, str, list[list[Row]]]:
+    """The scale, unless values are too large for one; the line, if there is one; units; and rows.
 
-    scale: Scale | None
-    """None where the values are too large to be drawn."""
-    line: float | None
-    """What items had to exceed."""
-    units: str
-    brackets: list[list[Row]]
-    """The rows; those whose order is not sure stand together."""
-    caption: list[str]
-
-
-def picture(release: Measured, is_first: bool = True) -> Picture:
-    """The picture of a release; what dots and bands are is said below the first of several."""
+    Rows whose order is not sure stand together.
+    """
     rows = rows_of(release)
     line = None if release.line is None else float(release.line)
     ends = [end for row in rows for end in (row.low, row.estimate, row.high) if end is not None]
     scale = Scale.of(ends if line is None else [*ends, line])
-    units = measured_in(release.question) if isinstance(release, TableRelease) else ""
-    brackets = [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
-    caption = [_DOTS] if is_first else []
-    if len(brackets) < len(rows):
-        caption.append("The order of rows in a bracket is not sure.")
-    if line is not None:
-        caption.append("The dashed line is the threshold.")
-    if scale is not None and scale.low > 0:
-        caption.append(f"The scale begins at {scale.value(scale.low)}, not at 0.")
-    return Picture(scale, line, units, brackets, caption)
+    units = measured_in(release.question) if isinstance(release, TableRelease) else "answer"
+    return scale, line, units, [[rows[rank - 1] for rank in ranks] for ranks in release.groups()]
 
 
 def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
@@ -230,7 +207,12 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
         least = min([*values, *(low for low, _ in ends if low is not None)])
         low, high = np.array([(least if low is None else low, high) for low, high in ends]).T
         half = (high - low) / 2
-        ax.errorbar(low + half, places, xerr=half, fmt="none", ecolor="#7ba6e3", elinewidth=5)
+        bands: Any = {
+            "ecolor": "#7ba6e3",
+            "elinewidth": 5,
+            "capsize": 5,
+        }  # ends show beside any dot
+        ax.errorbar(low + half, places, xerr=half, fmt="none", **bands)
         ax.plot(values, places, "o", color="#1d5cb8", markersize=4)
         question = question_of(release)
         line = getattr(release, "line", None) if question is None else question.threshold
@@ -238,7 +220,11 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
             ax.axvline(float(line), color="#a8500a", linestyle="--", linewidth=1)
     ax.set_yticks(places, names, parse_math=False)
     ax.set_ylim(len(bars) - 0.5, -0.5)
-    ax.set_xlabel(units, parse_math=False)
+    units += "" if ends[0] is None else ", 95 % interval"
+    ax.set_xlabel(units, loc="right", parse_math=False)  # so it has the width of names as well
+    if not ax.get_title(loc="left"):
+        title = title_of(release)
+        ax.set_title(title, loc="left", fontsize="medium", wrap=True, parse_math=False)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     if ax.get_xscale() == "linear":
         inches = ax.get_window_extent().width / ax.figure.dpi
@@ -246,29 +232,33 @@ def plot(release: Release, ax: "Axes | None" = None) -> "Axes":
     return ax
 
 
+_GAPS = {"gap to next": "lead over the next", "gap": "above the threshold by"}
+
+
 def _bars(release: Release) -> tuple[str, list[Any]]:
     """What a plot shows: the units, and of each row its name, its value and the ends, if any."""
-    question = question_of(release)
+    question, columns = question_of(release), release.columns()
     units = "answer" if question is None else measured_in(question)
-    if isinstance(release, ReleasesByGroup):
-        parts = [(visible(group), bar) for group, each in release.items() for bar in _bars(each)[1]]
-        return units, [(f"{group}: {name}", *rest) for group, (name, *rest) in parts]
-    if isinstance(release, MeasuredValues):
-        ends = release.interval().reshape(-1, 2).tolist()
-        called = (f"answer {at}" if question is None else units for at in range(len(ends)))
-        return units, [*zip(called, release.values.tolist(), ends, strict=True)]
     if isinstance(release, JointRelease):
         return "lead over every other set", [("the set", release.lead, None)]
-    if not isinstance(release, Selected):
+    value = next((name for name in ("estimate", "value", *_GAPS) if name in columns), None)
+    if value is None:
         return "", []
-    called = (f"answer {at}" for at in release.indices.tolist())
-    names = [*called] if release.labels is None else [visible(plain(it)) for it in release.labels]
-    if isinstance(release, Measured):
-        rows = zip(release.order.tolist(), rows_of(release), strict=True)
-        return units, [(names[at], row.estimate, (row.low, row.high)) for at, row in rows]
-    units = "lead over the next" if isinstance(release, TopKRelease) else "above the threshold by"
-    gaps: list[float] = getattr(release, "gaps", np.empty(0)).tolist()
-    return units, [(name, gap, None) for name, gap in zip(names, gaps, strict=False)]
+    values = columns[value]
+    names = [f"answer {at}" for at in columns.get("index", range(len(values)))]
+    if "item" in columns or "label" in columns:
+        names = [visible(plain(it)) for it in columns.get("item", columns.get("label", ()))]
+    elif question is not None:
+        names = [units]
+    if "group" in columns:
+        pairs = zip(map(visible, columns["group"]), names, strict=True)
+        names = [f"{group}: {name}" for group, name in pairs]
+    ends: Iterable[Any] = [None] * len(values)
+    if value not in _GAPS:
+        low, high = (name for name in columns if name.endswith(("low", "high")))
+        ends = zip(columns[low], columns[high], strict=True)
+    bars = zip(names, values, ends, strict=True)
+    return _GAPS.get(value, units), [bar for bar in bars if bar[1] is not None]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -303,11 +293,13 @@ def _handed_out(text: str, path: Place | None) -> str:
     return str(path)
 
 
-def cell(*releases: Release, words: str = "") -> str:
+def cell(*releases: Table, words: str = "") -> str:
     """What a notebook shows of releases: findings, picture and table. The rest is folded.
 
-    `words` say what several of them came to.
+    `words` say what several of them came to. Other tables show their rows alone.
     """
+    if not all(isinstance(each, Release) for each in releases):
+        return rendered("table.html", table=releases[0])
     return rendered("notebook.html", releases=releases, words=words)
 
 
@@ -319,106 +311,74 @@ def _said(release: Release, is_alone: bool) -> tuple[str, ...]:
 
 
 def _lead(release: Release) -> Iterator[str]:
+    """How many items are shown of how many, of which rows, and what was spent."""
     if release.made.again:
         yield AGAIN
     question = question_of(release)
-    if question is not None:
-        spent, came_to = "all of it", getattr(release, "spent", release.epsilon)
-        if came_to != release.epsilon:
-            spent = f"about {approximately(came_to, 3)}"
-        delta = f", δ = {readable(question.delta)}" if question.delta else ""
-        promise = f"ε = {readable(release.epsilon)}{delta}, {spent} spent."
-        yield "".join(_looked_at(release, question)) + promise
-
-
-def _looked_at(release: Release, question: Question) -> Iterator[str]:
-    """How many items are shown of how many, and what they are ranked by."""
-    items = plural(question.item)
+    if question is None:
+        return
+    items, words = plural(question.item), ""
     of = "" if question.items is None else f" of {question.items:,}"
     if isinstance(release, TableRelease):
-        yield f"{release.indices.size:,}{of} {items}. "
+        words = f"{release.indices.size:,}{of} {items}. "
     elif isinstance(release, ReleasesByGroup):
         most = f"{question.k:,}{of} " if question.threshold is None else ""
-        words = f"{most}{items} in each of {len(release):,} {plural(question.by or 'group')}"
-        yield f"{words[0].upper()}{words[1:]}. "
+        words = f"{most}{items} in each of {len(release):,} {plural(question.by or 'group')}. "
+        words = f"{words[0].upper()}{words[1:]}"
     if question.where is not None:
-        yield f"Only rows where {visible(question.where)}. "
+        words += f"Only rows where {visible(question.where)}. "
+    spent, came_to = "all of it", getattr(release, "spent", release.epsilon)
+    if came_to != release.epsilon:
+        spent = f"about {approximately(came_to, 3)}"
+    delta = f", δ = {readable(question.delta)}" if question.delta else ""
+    yield f"{words}ε = {readable(release.epsilon)}{delta}, {spent} spent."
 
 
-class Guarantee(NamedTuple):
-    """What a page promises."""
-
-    exposed: list[str]
-    """What is said of questions that are not private; then nothing is promised."""
-    whole: str
-    own: dict[str, list[str]]
-    """Under which more conditions, and the titles of the questions that have them."""
+Guarantee = tuple[list[str], str, dict[str, list[str]]]
+"""What is said of questions that are not private; what is promised if there are none of these; and
+under which more conditions, with the titles of the questions that have them."""
 
 
 def _guarantee(release: Release) -> Guarantee:
     words = printable(release.guarantee)
-    return Guarantee([] if is_private(release) else [words], words, {})
+    return [] if is_private(release) else [words], words, {}
 
 
-_BEFORE_SELECTION = (
-    "An interval covers all noise that was added. It does not cover that only winners are shown: "
-    "where items are nearly equal, the estimates of winners are often a little too high."
-)
-_AFTER_SELECTION = "An interval covers all noise that was added, and the choice of the winners."
-_EACH_ALONE = (
-    "Each interval is about one value. “What may be believed” is about all values at once, so it "
-    "claims a little less."
-)
-_LEADS = (
-    "“lead over next” says how far an estimate is above the next one. “give or take” says how far "
-    "this lead may be off, for all leads at once."
-)
-_GAPS = "The gaps that the selection found are part of the release. They cost no extra ε."
-_OTHERS = (
-    "Items were asked in a random order until the budget was used, so other items may be above "
-    "the threshold too."
-)
-_SET = "The items were chosen as one set, which needs less noise than ranking them."
-_MORE = "Items far above the threshold cost less ε, so there may be more items than you asked for."
-_READ_OFF = (
-    "Every item got its own noise, and the largest noisy values are shown. An item just above the "
-    "rest may be here by luck. Then its interval has no lower end (“≤ …”), and its lead has no "
-    "“give or take”."
-)
-_AGAIN = "If you ask again, you get new noise and pay ε again."
-
-
-def _reading_of(release: Release) -> list[str]:
+def _reading(release: Release) -> list[str]:
     """How to read the numbers."""
-    if not isinstance(release, ReleasesByGroup):
-        return list(_reading(release))
-    said = (sentence for each in release.values() for sentence in _reading(each))
-    return list(dict.fromkeys((*release.general_findings, *said)))
+    if isinstance(release, ReleasesByGroup):
+        said = (sentence for each in release.values() for sentence in _reading(each))
+        return list(dict.fromkeys((*general_findings(release), *said)))
+    return rendered("reading.txt", release=release).splitlines()
 
 
-def _reading(release: Release) -> Iterator[str]:
-    if not isinstance(release, Measured) or not release.indices.size:
-        return
-    yield _BEFORE_SELECTION if release.method == "paper" else _AFTER_SELECTION
-    if release.indices.size > 1:
-        yield _EACH_ALONE
-        yield _LEADS
-    yield {"joint": _SET, HISTOGRAM: _READ_OFF}.get(release.route or "", _GAPS)
-    if release.line is not None and release.route != HISTOGRAM:
-        yield _OTHERS
-        if isinstance(release, TableRelease) and release.indices.size > (release.question.k or 0):
-            yield _MORE
-    yield _AGAIN
+_NAMED = {"by": "groups of", "groups_digest": "hash of the groups", "sum": "sum of"}
+"""What bounds are called where their own names say too little."""
 
 
 def _made(release: Release) -> list[tuple[str, str]]:
-    """When and how a release was made: what is said, and what of it."""
+    """When and how a release was made, and what was asked: what is said, and what of it."""
     terms = {"made": release.made.words()}
     if release.made.ledger is not None:
         terms["hash of that entry"] = release.made.ledger.hash
     question = question_of(release)
     if question is not None:
-        terms |= _asked(question)
+        terms |= {
+            "question": question.purpose,
+            "table": question.table or "a frame",
+            "ε, exactly": exact_text(question.epsilon),
+            "unit": question.unit,
+            "neighbours": question.neighbours,
+        }
+        if not question.is_of_all:
+            terms |= {"item": question.item, "domain": question.domain, "method": question.method}
+        if question.delta:
+            terms["δ, exactly"] = exact_text(question.delta)
+        bounds = {name: str(each) for name, each in question.bounds().items() if name != "unknown"}
+        terms |= {_NAMED.get(name, name.replace("_", " ")): each for name, each in bounds.items()}
+        if question.threshold is not None:
+            terms["threshold, exactly"] = exact_text(question.threshold)
+            terms["adaptive"] = "yes" if question.adaptive else "no"
     if remark := attempted("remark", lambda: release.remark, ""):
         terms["how it was found"] = remark
     if isinstance(release, Measured) and release.looked:
@@ -437,31 +397,6 @@ def _used(mechanism: MechanismUsed) -> str:
     return f"{mechanism.name}: {parameters}"
 
 
-_NAMED = {"by": "groups of", "groups_digest": "hash of the groups", "sum": "sum of"}
-"""What bounds are called where their own names say too little."""
-
-
-def _asked(question: Question) -> dict[str, str]:
-    terms = {
-        "question": question.purpose,
-        "table": question.table or "a frame",
-        "ε, exactly": exact_text(question.epsilon),
-        "unit": question.unit,
-        "neighbours": question.neighbours,
-    }
-    if not question.is_of_all:
-        terms |= {"item": question.item, "domain": question.domain, "method": question.method}
-    if question.delta:
-        terms["δ, exactly"] = exact_text(question.delta)
-    bounds = question.bounds()
-    bounds.pop("unknown", None)  # the domain says so
-    terms |= {_NAMED.get(name, name.replace("_", " ")): str(each) for name, each in bounds.items()}
-    if question.threshold is not None:
-        terms["threshold, exactly"] = exact_text(question.threshold)
-        terms["adaptive"] = "yes" if question.adaptive else "no"
-    return terms
-
-
 # --------------------------------------------------------------------------------------------------
 # Several releases about one table as one page: each answer, then one guarantee for all of them.
 #
@@ -476,7 +411,7 @@ def session_page(
     tables = {asked.table for release in releases if (asked := question_of(release))}
     table = tables.pop() if len(tables) == 1 else None
     many = {0: "No question", 1: "1 question"}.get(len(releases), f"{len(releases):,} questions")
-    said = (sentences("reading", partial(_session_reading, release)) for release in releases)
+    said = (attempted("reading", partial(_session_reading, each), ()) for each in releases)
     text = rendered(
         "session.html",
         releases=releases,
@@ -487,13 +422,13 @@ def session_page(
     return _handed_out(text, path)
 
 
-def _session_reading(release: Release) -> Iterator[str]:
+def _session_reading(release: Release) -> list[str]:
     """How far claims may be trusted, which is said of each question; and how to read numbers."""
-    if isinstance(release, Selected):
-        said = [each for each in general_findings(release) if each not in why_no_p_values(release)]
-        for sentence in said:
-            yield sentence.replace("Claims about", "For each question, claims about")
-    yield from _reading_of(release)
+    if not isinstance(release, Selected):
+        return _reading(release)
+    said = [each for each in general_findings(release) if each not in why_no_p_values(release)]
+    of_each = [each.replace("Claims about", "For each question, claims about") for each in said]
+    return [*of_each, *_reading(release)]
 
 
 def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
@@ -502,7 +437,7 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
     questions = [question for _, question in asked]
     exposed = [each.guarantee() for each in questions if not each.is_private]
     if exposed or not asked:
-        return Guarantee(exposed, "", {})
+        return exposed, "", {}
     said = [[printable(each) for each in question.conditions()] for question in questions]
     common = _common(said)
     own: dict[str, list[str]] = {}
@@ -517,7 +452,7 @@ def _guarantee_of_all(releases: Sequence[Release]) -> Guarantee:
     asked_most = max(questions, key=lambda question: not question.is_of_all)
     promise = asked_most.promise_of(Fraction(few_digits_up(epsilon)), chance)
     promise = f"All of this page together: {promise[0].lower()}{promise[1:]}"
-    return Guarantee([], " ".join([promise, *common]), own)
+    return [], " ".join([promise, *common]), own
 
 
 def _common(lists: Sequence[Sequence[Any]]) -> list[Any]:
@@ -560,26 +495,15 @@ def environment(*packages: str) -> "Environment":
         "mostly_noise": is_mostly_noise,
         "private": is_private,
     }
+    named: list[Any] = [cells_of, _common, _guarantee, _guarantee_of_all, _lead, _made, _picture]
+    named += [own_findings, plain, plural, question_of, _reading, _said, title_of, together, _used]
+    made.filters |= {each.__name__.strip("_"): each for each in named}
     made.filters |= {
-        "cells": cells_of,
-        "common": _common,
         "cut": cut_in_words,
-        "drawn": picture,
         "epsilon": lru_cache(maxsize=1024)(readable),  # lists have the same ones again and again
-        "findings": _said,
-        "guarantee": _guarantee,
-        "guarantee_of_all": _guarantee_of_all,
-        "lead": _lead,
-        "made": _made,
         "moment": lambda at: at[:16].replace("T", " "),
-        "own_findings": own_findings,
-        "plural": plural,
-        "reading": _reading_of,
         "seen": visible,
         "short": lambda value: approximately(value, 4),
-        "title_of": title_of,
-        "together": together,
-        "used": _used,
     }
     return made
 
@@ -592,8 +516,3 @@ def _templates() -> "Environment":
 def rendered(template: str, **values: Any) -> str:
     """A template of ours with these values."""
     return _templates().get_template(template).render(values)
-
-
-def rows_alone(table: Any, words: Iterator[str]) -> str:
-    """A table of rows, and what is said below it, for a cell of a notebook."""
-    return rendered("table.html", table=table, words=words)

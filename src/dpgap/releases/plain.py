@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -57,9 +57,8 @@ def plain(value: Any) -> Any:
 
 
 _MOST_LETTERS = 20_000
-_DECIMAL = re.compile(r"-?[0-9]+(/[0-9]+)?")
+_EXACT = re.compile(r"-?[0-9]+(/[0-9]+)?|-?0x[0-9a-f]+/0x[0-9a-f]+")
 _SHORT = re.compile(r"-?[0-9]+\.[0-9]+")
-_HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+/0x[0-9a-f]+")
 _WORDS = "none one two three four five six seven eight nine ten".split()
 
 
@@ -71,9 +70,9 @@ def exact_value(text: str) -> Fraction:
     """
     if len(text) > _MOST_LETTERS:
         raise DocumentError(f"a number has more than {_MOST_LETTERS:,} letters")
-    base = 16 if _HEXADECIMAL.fullmatch(text) else 10
-    if base == 10 and not _DECIMAL.fullmatch(text):
+    if not _EXACT.fullmatch(text):
         raise DocumentError(f"{text[:40]!r} is not an exact number such as '7/10'")
+    base = 16 if "x" in text else 10
     over, _, under = text.partition("/")
     try:
         return Fraction(int(over, base), int(under or "1", base))
@@ -136,11 +135,12 @@ def number(value: Fraction) -> int | float:
 
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _log = logging.getLogger("dpgap.words")
 
 
-def attempted(part: str, make: Callable[[], T], otherwise: T) -> T:
+def attempted(part: str, make: Callable[[], T], otherwise: U) -> T | U:
     """A part of what is shown; `otherwise` where it cannot be made.
 
     >>> attempted("half", lambda: 1 / 2, 0.0)
@@ -151,15 +151,6 @@ def attempted(part: str, make: Callable[[], T], otherwise: T) -> T:
     except Exception as error:
         _log.error("%s is left out: %s", part, type(error).__name__)
         return otherwise
-
-
-def sentences(part: str, make: Callable[[], Iterable[str]]) -> tuple[str, ...]:
-    """Some sentences, or some pieces of a page; none where one of them cannot be made."""
-    try:
-        return tuple(make())
-    except Exception as error:
-        _log.error("%s is left out: %s", part, type(error).__name__)
-        return ()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -204,7 +195,6 @@ def way_in_words(
 
 MOST = 1 << 26
 """The most letters, or bytes, of a document that is read."""
-_MOST_DIGITS = 4300
 _MOST_BRACKETS = 1 << 22
 
 
@@ -221,9 +211,8 @@ def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
         found = json.loads(
             letters,
             object_pairs_hook=_object,
-            parse_int=_integer,
             parse_float=_float,
-            parse_constant=_constant,
+            parse_constant=_float,
         )
     except DocumentError:
         raise
@@ -235,7 +224,7 @@ def parsed(text: str | bytes, is_ours: bool = False) -> dict[str, Any]:
         raise DocumentError("this is not text in UTF-8") from None
     except RecursionError:
         raise DocumentError("this has too many lists or objects within each other") from None
-    except ValueError:  # an interpreter may be told to read fewer digits than we do
+    except ValueError:  # Python reads whole numbers of up to 4,300 digits
         raise DocumentError("a number has too many digits") from None
     if not isinstance(found, dict):
         raise DocumentError("this is not a release: a release is an object of JSON")
@@ -264,18 +253,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _integer(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        raise DocumentError("a number has too many digits")
-    return int(digits)
-
-
 def _float(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise DocumentError("a number is too large")
+        raise DocumentError(f"{digits[:40]} is not a number in JSON, or too large")
     return value
-
-
-def _constant(name: str) -> float:
-    raise DocumentError(f"{name} is not a number in JSON")

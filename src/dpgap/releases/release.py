@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
@@ -25,8 +26,7 @@ from dpgap.estimates.errors import (
     LaplaceSum,
     MeasurementError,
     around,
-    half_width_of_all,
-    half_width_of_pairs,
+    ends_of_quotients,
 )
 from dpgap.exact.parameters import (
     confidence_level,
@@ -40,14 +40,12 @@ from dpgap.exact.parameters import (
     with_power,
 )
 from dpgap.exact.reals import Floats, Integers
-from dpgap.printable import printable, visible
+from dpgap.printable import column_name, printable, visible
 from dpgap.question import Question
-from dpgap.releases.plain import attempted, exact_value, plain, sentences, way_in_words, written
+from dpgap.releases.plain import attempted, exact_value, plain, separated, way_in_words, written
 
-if TYPE_CHECKING:  # the second stands above this module
+if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from dpgap.releases.by_group import Shares, Total
 
 Place = str | PathLike[str]
 """Where a file is."""
@@ -126,14 +124,12 @@ class MechanismUsed(NamedTuple):
     @remembered
     def of(mechanism: Any) -> "MechanismUsed":
         """What a mechanism, which is a frozen dataclass, says of itself in its `repr`."""
-        named = [
-            (each.name, getattr(mechanism, each.name)) for each in fields(mechanism) if each.repr
+        names = [each.name for each in fields(mechanism) if each.repr]
+        values = [getattr(mechanism, name) for name in names]
+        texts = [
+            each if isinstance(each, str | int | None) else exact_text(each) for each in values
         ]
-        values = [
-            (name, value if isinstance(value, str | int | None) else exact_text(value))
-            for name, value in named
-        ]
-        return MechanismUsed(type(mechanism).__name__, tuple(values))
+        return MechanismUsed(type(mechanism).__name__, tuple(zip(names, texts, strict=True)))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -176,6 +172,44 @@ class Promise(NamedTuple):
         )
 
 
+def question_of(release: Any) -> Question | None:
+    """What was asked of a table; None where it was an array."""
+    asked: Question | None = getattr(release, "question", None)
+    return asked
+
+
+def measured_in(question: Question) -> str:
+    """What the numbers are, such as "customer count" or "total amount"."""
+    if question.kind == "count" or question.sum is None:
+        return f"{column_name(question.unit)} count"
+    return f"total {column_name(question.sum)}"
+
+
+def title_of(release: Any) -> str:
+    """What a release is called, as a person would say it; no name in it can do harm."""
+    question = question_of(release)
+    if question is None:
+        return str(release._title)
+    return attempted("title", lambda: _of_question(question), "A release")
+
+
+def _of_question(question: Question) -> str:
+    """Columns stand as they are named: nobody knows the plural of every word in every language."""
+    if question.kind == "count":
+        title = f"Count: {column_name(question.unit)}"
+    elif question.is_of_all:
+        title = f"Total: {column_name(question.sum or '')}"
+    else:
+        line = question.threshold
+        which = f"Top {question.k:,}" if line is None else f"Above {separated(line)}"
+        title = f"{which}: {column_name(question.item)}, by {measured_in(question)}"
+    if question.by is not None:
+        title += f", for {'each ' if question.group is None else ''}{column_name(question.by)}"
+    if question.group is not None:
+        title += f" {printable(str(question.group))}"
+    return title if question.where is None else f"{title}, in a part of the table"
+
+
 def _refuse_attribute(release: object, name: str, value: object = None) -> NoReturn:
     raise FrozenInstanceError(f"cannot change {name!r} of a release")
 
@@ -183,26 +217,21 @@ def _refuse_attribute(release: object, name: str, value: object = None) -> NoRet
 def _line(table: Any) -> str:
     """What `repr` shows."""
     epsilon = f"; ε = {readable(table.epsilon)}" if hasattr(table, "epsilon") else ""
-    title = table.showing.title(table)
-    return f"<{type(table).__name__}: {title}{epsilon}>".replace("= ≈", "≈ ")
+    return f"<{type(table).__name__}: {title_of(table)}{epsilon}>".replace("= ≈", "≈ ")
 
 
 class Showing(NamedTuple):
-    """What makes documents, rows, sentences, pages and plots of a release.
+    """The functions that make documents, sentences, pages and plots of a release.
 
-    All of that knows every kind of release, so it stands above them: `dpgap.releases` enters it.
+    They know every kind of release, so they stand above this module: `dpgap.releases` enters them.
     """
 
     document: Callable[[Any], dict[str, Any]]
     drawn: Callable[[Any], dict[str, Any]]
-    columns: Callable[[Any], dict[str, Sequence[Any]]]
     findings: Callable[[Any], tuple[str, ...]]
-    title: Callable[[Any], str]
     page: Callable[[Any, str | None, Place | None], str]
-    cell: Callable[..., str]
+    cell: Callable[[Any], str]
     plot: Callable[[Any, "Axes | None"], "Axes"]
-    table: Callable[[Any, Iterator[str]], str]
-    shares: Callable[[Any, Any, float], "Shares"]
 
 
 class Table(ABC):
@@ -210,7 +239,8 @@ class Table(ABC):
 
     __slots__ = ()
 
-    showing: ClassVar[Showing]
+    _showing: ClassVar[Showing]
+    _title: ClassVar[str] = "what to expect of each method"
     promise: Promise
 
     def __init_subclass__(cls) -> None:
@@ -226,7 +256,8 @@ class Table(ABC):
     @property
     def guarantee(self) -> str:
         """What ε promises, in plain words."""
-        return str(self.promise)
+        asked = question_of(self)
+        return str(self.promise) if asked is None else asked.guarantee()
 
     @property
     def remark(self) -> str:
@@ -254,7 +285,7 @@ class Table(ABC):
     @property
     def findings(self) -> tuple[str, ...]:
         """What may be believed, in plain sentences, the most important first."""
-        return ()
+        return self._showing.findings(self)
 
     def cells(self, separator: str = "") -> dict[str, list[str]]:
         """The rows as they are shown, column by column; columns of no numbers are left out.
@@ -272,7 +303,7 @@ class Table(ABC):
         return shown
 
     def __str__(self) -> str:
-        found = sentences("findings", lambda: self.findings)
+        found = attempted("findings", lambda: self.findings, ())
         parts = ("\n".join(found), attempted("rows", self._lines, ""), "\n".join(self._words()))
         return "\n\n".join(filter(None, parts))
 
@@ -286,14 +317,11 @@ class Table(ABC):
 
     def _words(self) -> Iterator[str]:
         """What is said below the rows."""
-        said = (
-            attempted("remark", lambda: self.remark, ""),
-            attempted("guarantee", lambda: self.guarantee, ""),
-        )
-        return filter(None, said)
+        names = ("remark", "guarantee")
+        return filter(None, (attempted(name, partial(getattr, self, name), "") for name in names))
 
     def _repr_html_(self) -> str:
-        return self.showing.table(self, self._words())
+        return self._showing.cell(self)
 
 
 def _shown(cell: Any, name: str, form: str) -> str:
@@ -318,9 +346,13 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def named(indices: Integers, labels: Sequence[Any] | None) -> dict[str, Sequence[Any]]:
-    """The column that says which answer a row is about."""
-    return {"index": indices.tolist()} if labels is None else {"label": labels}
+def _two_ranks(better: int, worse: int, most: int) -> tuple[int, int]:
+    better, worse = positive_integer("better", better), positive_integer("worse", worse)
+    if not better < worse <= most:
+        raise ValueError(
+            f"ranks must satisfy 1 <= better < worse <= {most}, not {better} and {worse}"
+        )
+    return better, worse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -337,7 +369,7 @@ class Release(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """The release document as plain values: see `to_json`."""
-        return self.showing.document(self)
+        return self._showing.document(self)
 
     def to_json(self) -> str:
         """The release document: all that was released, as JSON that `dpgap.read_release` reads.
@@ -352,7 +384,7 @@ class Release(Table):
         So no sentence, row or interval is made before a release is archived. `dpgap.read_release`
         reads it, and makes them.
         """
-        return written(self.showing.drawn(self))
+        return written(self._showing.drawn(self))
 
     def to_html(self, path: Place | None = None, *, title: str | None = None) -> str:
         """The text of a page that shows this release and stands alone; with a `path`, the path.
@@ -360,7 +392,7 @@ class Release(Table):
         Then the page is written to that file, which is replaced if it is there. `title` is the
         heading of the page and may be any text. The release and its document do not hold it.
         """
-        return self.showing.page(self, title, path)
+        return self._showing.page(self, title, path)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the estimates with their 95 % intervals, or the gaps, with Matplotlib.
@@ -368,18 +400,31 @@ class Release(Table):
         The drawing goes to the Axes `ax`, and nothing else is touched. Without `ax` pyplot makes a
         figure, which a notebook shows, and which pyplot keeps until you close it.
         """
-        return self.showing.plot(self, ax)
-
-    def _repr_html_(self) -> str:
-        return self.showing.cell(self)
+        return self._showing.plot(self, ax)
 
     def again(self) -> Self:
         """The same release, shown again: it was paid for before."""
-        return replace(self, made=self.made._replace(again=True))
+        return self._with(self.made._replace(again=True))
 
     def paid_by(self, reference: Mapping[str, Any]) -> Self:
         """The same release, with the ledger's entry: "dataset", "entry" and "hash"."""
-        return replace(self, made=self.made.paid_by(reference))
+        return self._with(self.made.paid_by(reference))
+
+    def _with(self, made: Provenance) -> Self:
+        return replace(self, made=made)
+
+
+class Spending:
+    """A release that may spend less than its ε."""
+
+    __slots__ = ()
+    epsilon: Fraction
+    spent: Fraction
+
+    @property
+    def remaining(self) -> Fraction:
+        """The part of ε that was not spent: free for other use under the same total."""
+        return self.epsilon - self.spent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -398,8 +443,8 @@ class Selected(Release):
     def line(self) -> Fraction | None:
         """The threshold that answers had to reach; None where the largest were looked for."""
         said = (dict(used.parameters).get("threshold") for used in self.mechanisms)
-        texts_of_it = [text for text in said if isinstance(text, str)]
-        return exact_value(texts_of_it[0]) if texts_of_it else None
+        text = next((each for each in said if isinstance(each, str)), None)
+        return None if text is None else exact_value(text)
 
     @property
     def p_values(self) -> Floats | None:
@@ -434,24 +479,27 @@ class Selected(Release):
         """Whether everything there was has been selected, so that all of it belongs."""
         return self.evidence is not None and not self.evidence.leads and self.line is None
 
-    @property
-    def findings(self) -> tuple[str, ...]:
-        return self.showing.findings(self)
-
 
 # --------------------------------------------------------------------------------------------------
 # What mechanisms and pipelines release: public values only, ready to read, print and tabulate.
+
+
+def _named(release: "IndexRelease | Selected") -> dict[str, Sequence[Any]]:
+    """The column that names the answer of each row."""
+    labels = release.labels
+    return {"index": release.indices.tolist()} if labels is None else {"label": labels}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexRelease(Release):
     """Selected indices and nothing else."""
 
+    _title: ClassVar[str] = "Selected answers"
     indices: Integers
     labels: tuple[Any, ...] | None
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        return named(self.indices, self.labels)
+        return _named(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -462,30 +510,25 @@ class TopKRelease(Selected):
     best loser (absent where every answer won).
     """
 
+    _title: ClassVar[str] = "The largest answers"
     gaps: Floats
 
     def gap_between(self, better: int, worse: int) -> float:
         """By how much rank `better` leads rank `worse`; ranks count from 1."""
-        better, worse = positive_integer("better", better), positive_integer("worse", worse)
-        if not better < worse <= self.gaps.size + 1:
-            raise ValueError(
-                f"ranks must satisfy 1 <= better < worse <= {self.gaps.size + 1}, "
-                f"not {better} and {worse}"
-            )
+        better, worse = _two_ranks(better, worse, self.gaps.size + 1)
         return float(self.gaps[better - 1 : worse - 1].sum())
 
     def columns(self) -> dict[str, Sequence[Any]]:
         gaps = [*self.gaps.tolist(), *[None] * (self.indices.size - self.gaps.size)]
-        return {
-            "rank": list(range(1, self.indices.size + 1)),
-            **named(self.indices, self.labels),
-            "gap to next": gaps,
-        }
+        ranks = list(range(1, self.indices.size + 1))
+        return {"rank": ranks, **_named(self), "gap to next": gaps}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaxRelease(TopKRelease):
     """The winner of a Noisy Max and its gap to the runner-up."""
+
+    _title: ClassVar[str] = "The largest answer"
 
     @classmethod
     def of(cls, release: TopKRelease) -> "MaxRelease":
@@ -509,49 +552,39 @@ class MaxRelease(TopKRelease):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HybridRelease(TopKRelease):
+class HybridRelease(Spending, TopKRelease):
     """The winners of a Hybrid Top-K, best first, and the gaps between them.
 
     The last gap is over what came next: the line, or the best loser where k answers were found.
     `p_values` are of "it is not truly above the line and among the winners' number of largest".
     """
 
+    _title: ClassVar[str] = "The largest answers above a line"
     spent: Fraction
-
-    @property
-    def remaining(self) -> Fraction:
-        """The part of ε that was not spent: free for other use under the same total."""
-        return self.epsilon - self.spent
 
     @property
     def remark(self) -> str:
         """What cutting the ranking saved."""
         if not self.remaining:
             return ""
-        return (
-            f"The ranking ended at the line: {readable(self.spent)} of ε was spent, "
-            f"and {readable(self.remaining)} is left."
-        )
+        left = f"{readable(self.spent)} of ε was spent, and {readable(self.remaining)} is left."
+        return f"The ranking ended at the line: {left}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AboveRelease(Selected):
+class AboveRelease(Spending, Selected):
     """The answers that a Sparse Vector found above its threshold, in the order asked.
 
     `gaps[i]` is by how much `indices[i]` is above the threshold, `branch_of[i]` the branch that it
     cleared. `processed` counts the answers looked at.
     """
 
+    _title: ClassVar[str] = "Answers above a threshold"
     gaps: Floats
     branch_of: Integers
     spent: Fraction
     processed: int
     errors: GapErrors
-
-    @property
-    def remaining(self) -> Fraction:
-        """The part of ε that was not spent: free for other use under the same total."""
-        return self.epsilon - self.spent
 
     @np.errstate(all="ignore")
     def lower_bounds(self, level: float = 0.95) -> Floats:
@@ -561,17 +594,15 @@ class AboveRelease(Selected):
         return np.array([self.errors.lower_bound(gap, branch, level) for gap, branch in rows])
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        return {
-            **named(self.indices, self.labels),
-            "gap": self.gaps.tolist(),
-            "branch": self.branch_of.tolist(),
-        }
+        gaps, branches = self.gaps.tolist(), self.branch_of.tolist()
+        return {**_named(self), "gap": gaps, "branch": branches}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredValues(Release):
     """Measured values, each with the same variance."""
 
+    _title: ClassVar[str] = "Measured values"
     values: Floats
     error: MeasurementError
     """What each value may be off by."""
@@ -595,7 +626,7 @@ class MeasuredValues(Release):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured(Selected):
+class Measured(Spending, Selected):
     """Selected answers with estimates: what a pipeline releases.
 
     Whatever is shown is ordered by estimate. Ranks here are ranks by estimate, and count from 1.
@@ -606,6 +637,7 @@ class Measured(Selected):
     `epsilon` is the guarantee, `spent` what it came to.
     """
 
+    _title: ClassVar[str] = "Selected answers with estimates"
     gaps: Floats
     measurements: Floats
     estimates: Floats
@@ -629,11 +661,6 @@ class Measured(Selected):
     """What of ε each step of a top k took: to look, to select, to measure."""
     measured_by: MeasurementError | None = field(default=None, kw_only=True)
     """What measurements may be off by, where `errors` are about something else."""
-
-    @property
-    def remaining(self) -> Fraction:
-        """The part of ε that was not spent."""
-        return self.epsilon - self.spent
 
     @property
     def remark(self) -> str:
@@ -672,12 +699,7 @@ class Measured(Selected):
         alone, which selection does not touch, or allows for the selection. Where nothing is known
         of that, it has no ends.
         """
-        better, worse = positive_integer("better", better), positive_integer("worse", worse)
-        if not better < worse <= self.indices.size:
-            raise ValueError(
-                f"ranks must satisfy 1 <= better < worse <= {self.indices.size}, "
-                f"not {better} and {worse}"
-            )
+        better, worse = _two_ranks(better, worse, self.indices.size)
         one, other = self.order[[better - 1]], self.order[[worse - 1]]
         (estimate,) = (self.estimates[one] - self.estimates[other]).tolist()
         ((low, high),) = self.ends_of_pairs(one, other, level).tolist()
@@ -685,13 +707,9 @@ class Measured(Selected):
 
     def ends_of_pairs(self, ones: Integers, others: Integers, level: float = 0.95) -> Floats:
         """By how much answers at some places lead those at others: ends, for all pairs at once."""
-        error = self.measuring_error
-        if isinstance(error, HistogramError):
-            ends = self.ends_of_all(level)
-            (low, high), (other_low, other_high) = ends[ones].T, ends[others].T
-            return np.stack([low - other_high, high - other_low], axis=1)
-        measured = self.measurements[ones] - self.measurements[others]
-        return around(measured, self.half_width_of_pairs(level))
+        low, high, half = self._compared(level)
+        ends = (low[ones] - high[others] - half, high[ones] - low[others] + half)
+        return np.stack(ends, axis=1)
 
     def groups(self, level: float = 0.95) -> tuple[tuple[int, ...], ...]:
         """Ranks by estimate, in groups whose neighbours cannot be told apart.
@@ -699,40 +717,41 @@ class Measured(Selected):
         Every rank is in one group, perhaps alone. With confidence `level`, all answers in a group
         are larger than all answers in later groups.
         """
-        if isinstance(self.measuring_error, HistogramError):
-            (low, high), half = self.ends_of_all(level)[self.order].T, 0.0
-        else:
-            low = high = self.measurements[self.order]
-            half = self.half_width_of_pairs(level)
-        ahead = np.minimum.accumulate(low)[:-1]
-        behind = np.maximum.accumulate(high[::-1])[::-1][1:]
+        low, high, half = self._compared(level)
+        ahead = np.minimum.accumulate(low[self.order])[:-1]
+        behind = np.maximum.accumulate(high[self.order][::-1])[::-1][1:]
         cuts = np.flatnonzero(ahead - behind > half) + 1
         parts = np.split(np.arange(1, low.size + 1), cuts) if low.size else []
         return tuple(map(tuple, map(np.ndarray.tolist, parts)))
 
     def tells_apart(self, ranks: Integers, level: float = 0.95) -> bool:
         """Whether any two of these ranks by estimate can be told apart."""
+        low, high, half = self._compared(level)
         places = self.order[ranks - 1]
-        if isinstance(self.measuring_error, HistogramError):
-            low, high = self.ends_of_all(level)[places].T
-            return bool(low.max() > high.min())
-        return bool(np.ptp(self.measurements[places]) > self.half_width_of_pairs(level))
+        return bool(low[places].max() - high[places].min() > half)
 
     def half_widths_of_leads(self, level: float = 0.95) -> Floats:
         """How far the lead of each estimate over the next may be off, for all of them at once.
 
-        The interval of a lead is around the difference that was measured. What is said here is
-        wide enough to hold that interval around the difference of the estimates.
+        The interval of a lead is around the difference that was measured. The half-width is long
+        enough to hold that interval around the difference of the estimates.
         """
+        low, high, half = self._compared(level)
         ones, others = self.order[:-1], self.order[1:]
         leads = self.estimates[ones] - self.estimates[others]
-        if isinstance(self.measuring_error, HistogramError):
-            low, high = self.ends_of_pairs(ones, others, level).T
-            widest: Floats = np.maximum(leads - low, high - leads)
-            return widest
-        off = np.abs(leads - (self.measurements[ones] - self.measurements[others]))
-        widths: Floats = self.half_width_of_pairs(level) + off
+        below, above = leads - (low[ones] - high[others]), high[ones] - low[others] - leads
+        widths: Floats = half + np.maximum(below, above)
         return widths
+
+    def _compared(self, level: float) -> tuple[Floats, Floats, float]:
+        """Two ends for each answer, and how far a difference of ends may be off in all pairs.
+
+        A noisy histogram has an interval for each answer. Otherwise both ends are the measurement.
+        """
+        if isinstance(self.measuring_error, HistogramError):
+            low, high = self.ends_of_all(level).T
+            return low, high, 0.0
+        return self.measurements, self.measurements, self.half_width_of_pairs(level)
 
     def half_width_of_pairs(self, level: float = 0.95) -> float:
         """How far the measured difference of any two answers is off, for all pairs at once.
@@ -743,22 +762,16 @@ class Measured(Selected):
         level, error = confidence_level(level), self.measuring_error
         if error is None:
             return math.inf
-        if isinstance(error, HistogramError):
-            half = error.half_width_of_pairs(self.indices.size, level)
-        else:
-            half = half_width_of_pairs(error, self.indices.size, level)
-        return half + 2 * self.rounding
+        return error.half_width_of_pairs(self.indices.size, level) + 2 * self.rounding
 
     def ends_of_all(self, level: float = 0.95) -> Floats:
         """For each answer, the ends of an interval; they hold for all of them at once."""
         level, error = confidence_level(level), self.measuring_error
-        if isinstance(error, HistogramError):
-            return error.ends_of_all(self.measurements, level, self.rounding)
-        half = math.inf
-        if error is not None:
-            half = half_width_of_all(error, self.indices.size, level) + self.rounding
-        return around(self.measurements, half)
+        if error is None:
+            return around(self.measurements, math.inf)
+        return error.ends_of_all(self.measurements, level, self.rounding)
 
+    @np.errstate(all="ignore")
     def shares(self, of: "Total", level: float = 0.95) -> "Shares":
         """The share of each answer in a released count or total, and the rest as "other".
 
@@ -773,7 +786,38 @@ class Measured(Selected):
         level
             The confidence of all intervals together.
         """
-        return self.showing.shares(self, of, level)
+        if not isinstance(of, Total):
+            raise TypeError(
+                "of must be a released count or total, as dpgap.count and dpgap.total give, not "
+                f"{type(of).__name__}"
+            )
+        level, asked = confidence_level(level), question_of(self)
+        if asked is not None:
+            _require_whole(asked, of.question)
+        is_counted = asked is not None and asked.sum is None
+        has_one_each = asked is not None and (
+            asked.has_one_item_each or (is_counted and asked.max_items == 1)
+        )
+        least = 0.0 if asked is not None and not asked.at_least else -np.inf
+        most = 1.0 if least == 0 and (is_counted or has_one_each) else np.inf
+        each = (1 + level) / 2
+        order, whole = self.order, of.interval(each)
+        parts = np.maximum(self.ends_of_all(each)[order], least)
+        ends = ends_of_quotients(parts, whole, least, most)
+        known = of.estimate if of.estimate > 0 or least else np.nan
+        values = self.estimates[order] / known
+        names = self.indices.tolist() if self.labels is None else self.labels
+        items = tuple(
+            Share(names[at], float(np.clip(value, *own)), *own)
+            for at, value, own in zip(order.tolist(), values, ends.tolist(), strict=True)
+        )
+        other = None
+        if has_one_each or (asked is not None and not is_counted):
+            most = 1.0 if least == 0 and has_one_each else np.inf
+            (own,) = ends_of_quotients(parts.sum(axis=0, keepdims=True), whole, least, most)
+            rest = (1 - own[::-1]).tolist()
+            other = Share("other", float(np.clip(1 - values.sum(), *rest)), *rest)
+        return Shares(items, other, level, tuple(_notes(level, asked, has_one_each)))
 
     @property
     def measuring_error(self) -> MeasurementError | HistogramError | None:
@@ -782,7 +826,75 @@ class Measured(Selected):
         return self.measured_by or (None if isinstance(own, LaplaceSum) else own)
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        return self.showing.columns(self)
+        rows = rows_of(self)
+        called = "index" if self.labels is None else "label"
+        headings = HEADINGS | ({} if isinstance(self, TableRelease) else {"item": called})
+        return {heading: [getattr(row, name) for row in rows] for name, heading in headings.items()}
+
+
+# --------------------------------------------------------------------------------------------------
+# The rows of a release with estimates.
+
+
+HEADINGS = {
+    "rank": "rank",
+    "item": "item",
+    "estimate": "estimate",
+    "low": "95% low",
+    "high": "95% high",
+    "lead": "lead over next",
+    "give_or_take": "give or take",
+    "p": "p",
+}
+"""What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
+
+
+class Row(NamedTuple):
+    """One item of a release, by its rank by estimate."""
+
+    rank: int
+    item: Any
+    estimate: float
+    low: float | None
+    """None where the interval has no lower end."""
+    high: float
+    gap: float | None
+    """The selection's own gap; None where it has none for each item."""
+    lead: float | None
+    """By how much the estimate is above that of the next row; None for the last."""
+    give_or_take: float | None
+    """How far the lead may be off: all leads at once, with the confidence of the intervals."""
+    p: float | None
+    """The p-value of "it does not belong"; None where there is none."""
+
+
+def rows_of(release: Measured) -> list[Row]:
+    """The rows of a release, the largest estimate first."""
+    order, count = release.order, release.indices.size
+    names = release.indices.tolist() if release.labels is None else release.labels
+    estimates = release.estimates[order]
+    lows, highs = release.interval()[order].T.tolist()
+    leads = (estimates[:-1] - estimates[1:]).tolist()
+    widths = release.half_widths_of_leads().tolist()
+    is_set = release.is_proved_as_a_set and count > 1  # its one p-value is of no row
+    p_values = None if is_set else release.p_values
+    columns = (
+        range(1, count + 1),
+        [names[at] for at in order.tolist()],
+        estimates.tolist(),
+        map(finite, lows),
+        highs,
+        release.gaps[order].tolist() if release.gaps.size == count else [None] * count,
+        [*leads, None][:count],
+        [*map(finite, widths), None][:count],
+        [None] * count if p_values is None else p_values[order].tolist(),
+    )
+    return [Row(*row) for row in zip(*columns, strict=True)]
+
+
+def finite(cell: Any) -> Any:
+    """The same, or nothing for a float without an end, which JSON has not either."""
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -794,6 +906,7 @@ class JointRelease(Selected):
     the p-value of every member.
     """
 
+    _title: ClassVar[str] = "The set of the largest answers"
     lead: float
     p_value: float
 
@@ -804,7 +917,7 @@ class JointRelease(Selected):
         return np.full(self.indices.size, self.p_value)
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        return named(self.indices, self.labels)
+        return _named(self)
 
     @property
     def remark(self) -> str:
@@ -835,7 +948,191 @@ class TableRelease(Measured):
         """The threshold that items had to reach; None where the largest were looked for."""
         return self.question.threshold
 
+
+# --------------------------------------------------------------------------------------------------
+# What all units come to: one number, with its interval. A count is a total of 1 for each unit.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Total(MeasuredValues):
+    """What a column adds up to, each unit cut off at public ends: `estimate` and `interval`."""
+
+    question: Question
+
+    @property
+    def estimate(self) -> float:
+        """The number with its noise; 0 where that is below 0 and no unit adds less than 0.
+
+        So it lies within its interval. `values` has the number as it was drawn.
+        """
+        return max(float(self.values[0]), self._least)
+
+    @property
+    def _least(self) -> float:
+        return -math.inf if self.question.at_least else 0.0
+
+    @property
+    def spent(self) -> Fraction:
+        """What it cost."""
+        return self.epsilon
+
+    @np.errstate(all="ignore")
+    def interval(self, level: float = 0.95) -> Floats:
+        """The ends of an interval that holds the true number with this confidence.
+
+        None is below 0 where no unit adds less than 0.
+        """
+        ends: Floats = np.maximum(MeasuredValues.interval(self, level)[0], self._least)
+        return ends
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        low, high = self.interval().tolist()
+        return {"estimate": [self.estimate], "95% low": [low], "95% high": [high]}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitCount(Total):
+    """How many distinct units a table has, or a part of it: `estimate`, and its `interval`."""
+
+
+# --------------------------------------------------------------------------------------------------
+# Which share of a count, or of a total, each of the selected items has, and what is left.
+#
+# The intervals of a release hold for all of its items at once, and for the items that were
+# selected. They and the interval of the whole have half each of what may go wrong, so that all of
+# them hold at once. A share lies between the least and the most that a part within its interval
+# can be of a whole within its own.
+#
+# What else is known of shares follows from the questions, which are public. Units add 0 or more:
+# then so does a share. A unit has an item or not, and a row one item: then no share is above 1. Of
+# totals of units with several rows neither is known to be so: what is above 0 for one item may be
+# made up for by another, and each is cut by itself.
+
+
+class Share(NamedTuple):
+    """The share of one item, and an interval; 0.25 is a quarter."""
+
+    item: Any
+    estimate: float
+    """NaN where noise has left nothing of the whole."""
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shares(Table):
+    """Each item's share of a whole. With confidence `level`, all intervals hold at once."""
+
+    _title: ClassVar[str] = "Shares of a count or a total"
+    items: tuple[Share, ...]
+    """The largest estimate first."""
+    other: Share | None
+    """What is left; None where items overlap, so that shares do not add up."""
+    level: float
+    notes: tuple[str, ...]
+    """How far intervals may be trusted, and what the rest is, in plain sentences."""
+
+    @property
+    def remark(self) -> str:
+        return " ".join(self.notes)
+
     @property
     def guarantee(self) -> str:
-        """What ε promises, in plain words."""
-        return self.question.guarantee()
+        """What it costs, in plain words."""
+        return "Shares follow from two releases. They cost nothing more."
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        rows = self.items if self.other is None else (*self.items, self.other)
+        level = f"{100 * self.level:.4g}%"
+        names = ("item", "share", f"{level} low", f"{level} high")
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    def cells(self, separator: str = "") -> dict[str, list[str]]:
+        """The rows as they are shown: in per cent."""
+        items, *numbers = self.columns().items()
+        return {"item": [visible(plain(item)) for item in items[1]]} | {
+            name: [f"{cell:{separator}.1%}" if np.isfinite(cell) else "–" for cell in cells]
+            for name, cells in numbers
+        }
+
+
+def _notes(level: float, asked: Question | None, has_one_each: bool) -> Iterator[str]:
+    yield (
+        f"All intervals hold at once with {100 * level:.4g} % confidence. They allow for the noise "
+        "of both releases."
+    )
+    if asked is None:
+        yield "Nothing is known of how answers overlap, so there is no “other”."
+    elif asked.sum is None and not has_one_each:
+        yield "A unit may have several items, and shares can add up to more than 1: no “other”."
+    elif not has_one_each:
+        yield (
+            "“other” is what is left of the total. What a unit adds is cut for each item by "
+            "itself, so “other” may be below 0."
+        )
+
+
+def _require_whole(part: Question, whole: Question) -> None:
+    """Refuse a whole of other units, rows or amounts, as far as both questions tell."""
+    kind = "count" if part.sum is None else "total"
+    if whole.kind != kind:
+        how = f"items are compared by {measured_in(part)}"
+        raise ValueError(f"of must be a {kind}, not a {whole.kind}: {how}")
+    if part.by is not None:
+        raise ValueError("shares need an answer without groups: ask about one group with where=")
+    for name in ("table", "address", "columns"):  # a frame has no name, a document no address
+        own, other = getattr(part, name), getattr(whole, name)
+        if own and other and own != other:
+            raise ValueError("of must be about the same table as these items")
+    for name in ("unit", "where", "sum", "at_most", "at_least", "step", "encoding", "decimal"):
+        own, other = getattr(part, name), getattr(whole, name)
+        if own != other:
+            asked = f"the same {name} as these items, {own}, not {other}"
+            raise ValueError(printable(f"of must be asked with {asked}"))
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleasesByGroup(Spending, Release, Mapping[Any, TableRelease]):
+    """A release for every group, in the order in which the groups were stated."""
+
+    spent: Fraction
+    question: Question
+    answers: tuple[TableRelease, ...]
+
+    @classmethod
+    def of(cls, question: Question, answers: Sequence[TableRelease], spent: Fraction) -> Self:
+        """One release of them all; a unit counts in the groups that the question allows."""
+        used = dict.fromkeys(each for answer in answers for each in answer.mechanisms)
+        promise = answers[0].promise._replace(epsilon=question.epsilon)
+        parts = (question.epsilon, promise, spent, question, tuple(answers))
+        return cls(*parts, mechanisms=tuple(used))._with(Provenance.now())
+
+    def __getitem__(self, group: Any) -> TableRelease:
+        """The release of one group."""
+        for answer in self.answers:
+            if answer.question.group == group:
+                return answer
+        raise KeyError(group)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (answer.question.group for answer in self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """The rows of all groups, one after the other; the first column says which group."""
+        found: dict[str, list[Any]] = {"group": []}
+        for group, answer in self.items():
+            columns = answer.columns()
+            for name, cells in {"group": [group] * len(columns["rank"]), **columns}.items():
+                found.setdefault(name, []).extend(cells)
+        return {**found}
+
+    def _with(self, made: Provenance) -> Self:
+        """The same, made at this time and paid for by this entry, as is every part of it."""
+        answers = tuple(replace(answer, made=made) for answer in self.answers)
+        return replace(self, made=made, answers=answers)

@@ -2,10 +2,9 @@
 
 import csv
 import io
-import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -16,17 +15,24 @@ from rich.text import Text
 from dpgap.budget.account import readable_text
 from dpgap.exact.parameters import readable
 from dpgap.printable import in_a_cell, printable, visible
-from dpgap.releases.by_group import ReleasesByGroup
 from dpgap.releases.findings import (
     cut_in_words,
+    general_findings,
     is_mostly_noise,
     is_private,
     own_findings,
+)
+from dpgap.releases.plain import attempted, number, plain, written
+from dpgap.releases.release import (
+    AGAIN,
+    HEADINGS,
+    NAMES,
+    Release,
+    ReleasesByGroup,
+    TableRelease,
     question_of,
     title_of,
 )
-from dpgap.releases.plain import attempted, number, plain, sentences, written
-from dpgap.releases.release import AGAIN, NAMES, Measured, Release, TableRelease, named
 
 # --------------------------------------------------------------------------------------------------
 # The rows of a release, as CSV, beside its document, and as text that is safe to show.
@@ -36,96 +42,13 @@ from dpgap.releases.release import AGAIN, NAMES, Measured, Release, TableRelease
 # formulas; JSON is plain ASCII.
 
 
-HEADINGS = {
-    "rank": "rank",
-    "item": "item",
-    "estimate": "estimate",
-    "low": "95% low",
-    "high": "95% high",
-    "lead": "lead over next",
-    "give_or_take": "give or take",
-    "p": "p",
-}
-"""What the columns are called in a terminal, a notebook, a data frame and a file, in this order."""
-
-
 _NO_END, _AT_MOST = "–", "≤ "
 """What is shown in place of a lower end that there is not, and before the upper end beside it."""
 
 
-class Row(NamedTuple):
-    """One item of a release, by its rank by estimate."""
-
-    rank: int
-    item: Any
-    estimate: float
-    low: float | None
-    """None where the interval has no lower end."""
-    high: float
-    gap: float | None
-    """The selection's own gap; None where it has none for each item."""
-    lead: float | None
-    """By how much the estimate is above that of the next row; None for the last."""
-    give_or_take: float | None
-    """How far the lead may be off: all leads at once, with the confidence of the intervals."""
-    p: float | None
-    """The p-value of "it does not belong"; None where there is none."""
-
-
-def rows_of(release: Measured, level: float = 0.95) -> list[Row]:
-    """The rows of a release, the largest estimate first."""
-    order = release.order.tolist()
-    ends = release.interval(level)[order].tolist()
-    estimates = release.estimates[order]
-    leads = (estimates[:-1] - estimates[1:]).tolist()
-    widths = release.half_widths_of_leads(level).tolist()
-    names = release.indices.tolist() if release.labels is None else release.labels
-    gaps = release.gaps.tolist() if release.gaps.size == len(order) else [None] * len(order)
-    is_set = release.is_proved_as_a_set and len(order) > 1  # its one p-value is of no row
-    p_values = None if is_set else release.p_values
-    certain = [None] * len(order) if p_values is None else p_values.tolist()
-    return [
-        Row(rank, plain(names[at]), value, finite(low), high, gaps[at], lead, half, certain[at])
-        for rank, at, (low, high), value, lead, half in zip(
-            range(1, len(order) + 1),
-            order,
-            ends,
-            estimates.tolist(),
-            [*leads, None][: len(order)],
-            [*map(finite, widths), None][: len(order)],
-            strict=True,
-        )
-    ]
-
-
-def finite(cell: Any) -> Any:
-    """The same, or nothing for a float without an end, which JSON has not either."""
-    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
-
-
-def columns_of(release: Measured) -> dict[str, Sequence[Any]]:
-    """The same rows, column by column; labels stay what they are."""
-    rows = rows_of(release)
-    order = release.order
-    labels = release.labels
-    in_order = None if labels is None else [labels[at] for at in order.tolist()]
-    columns: dict[str, Sequence[Any]] = {HEADINGS["rank"]: [row.rank for row in rows]}
-    if isinstance(release, TableRelease):
-        columns |= {HEADINGS["item"]: in_order or []}
-    else:
-        columns |= named(release.indices[order], in_order)
-    for name in ("estimate", "low", "high", "lead", "give_or_take", "p"):
-        columns |= {HEADINGS[name]: [getattr(row, name) for row in rows]}
-    return columns
-
-
 def cells_of(release: Release) -> dict[str, list[str]]:
     """The rows as people read them, column by column; columns of no numbers are left out."""
-    return attempted("rows", lambda: _cells(release), {})
-
-
-def _cells(release: Release) -> dict[str, list[str]]:
-    shown = release.cells(",")
+    shown: dict[str, list[str]] = attempted("rows", lambda: release.cells(","), {})
     low, high = shown.get(HEADINGS["low"], []), HEADINGS["high"]
     for place in (place for place, cell in enumerate(low) if not cell):
         low[place], shown[high][place] = _NO_END, _AT_MOST + shown[high][place]
@@ -208,9 +131,9 @@ def shown(release: Release, remaining: Fraction | None, whose: str = "", note: s
             for group, answer in release.items():
                 console.print(Text(f"\n{visible(group)}:", style="bold"))
                 _print_answer(answer, own_findings(answer), console)
-            _print_sentences(release.general_findings, console)
+            _print_sentences(general_findings(release), console)
         else:
-            _print_answer(release, sentences("findings", lambda: release.findings), console)
+            _print_answer(release, attempted("findings", lambda: release.findings, ()), console)
         left = "unknown" if remaining is None else readable(remaining)
         line: list[str | tuple[str, str]] = [
             ("ε spent then " if release.made.again else "ε spent ", "dim"),
@@ -272,42 +195,35 @@ def fitted(columns: Sequence[Column], console: Console) -> Table:
         body = [min(word, _LONG) for word in words] if wraps else whole
         least.append(max([words[0], *body[1:]]))
     room = console.width - (_BETWEEN * len(columns) - 1) - sum(least)
+    each_row = zip(*(column.cells for column in columns), strict=True)
+    rows = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in each_row]
     if room < 0:
-        return _as_blocks(columns)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column, width in zip(columns, _widths(columns, least, most, room), strict=True):
-        justify: JustifyMethod = "left" if column.wraps else "right"
-        table.add_column(Text(column.name), justify=justify, width=width, overflow="fold")
-    for row in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    return table
-
-
-def _widths(
-    columns: Sequence[Column], least: Sequence[int], most: Sequence[int], room: int
-) -> list[int]:
-    """How wide columns are: `room` more than the least. Text gets it first, then headings."""
+        return _as_blocks([column.name for column in columns], rows)
     widths = list(least)
-    for wraps in (True, False):
+    for wraps in (True, False):  # text gets the room first, then headings
         own = [at for at, column in enumerate(columns) if column.wraps is wraps]
         wishes = sum(most[at] - least[at] for at in own)
         given = min(wishes, room)
         for at in own:
             widths[at] += (most[at] - least[at]) * given // max(wishes, 1)
         room -= given
-    return widths
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column, width in zip(columns, widths, strict=True):
+        justify: JustifyMethod = "left" if column.wraps else "right"
+        table.add_column(Text(column.name), justify=justify, width=width, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
-def _as_blocks(columns: Sequence[Column]) -> Table:
+def _as_blocks(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
     """Every row as lines of a column's name and its value, if it has one."""
     blocks = Table.grid(padding=(0, 2))
     blocks.add_column(no_wrap=True)
     blocks.add_column(overflow="fold")
-    for row in zip(*(column.cells for column in columns), strict=True):
-        for column, cell in zip(columns, row, strict=True):
+    for row in rows:
+        for name, cell in zip(names, row, strict=True):
             if cell:
-                blocks.add_row(
-                    Text(column.name, "dim"), Text(cell) if isinstance(cell, str) else cell
-                )
+                blocks.add_row(Text(name, "dim"), cell)
         blocks.add_row()
     return blocks
