@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dpgap.research.claims import Claim, judge
-from dpgap.research.datasets import MADE_UP, load, load_all
+from dpgap.research.datasets import MADE_UP, load_all
 from dpgap.research.experiments import FIGURES, Result
 from dpgap.research.figures import Drawing, draw, draw_datasets, require_matplotlib
 from dpgap.research.page import as_html, as_markdown
@@ -93,8 +93,7 @@ def reproduce_into(
 
     def told(done: int, total: int) -> None:
         if not drawn:  # other processes are at work, and there is time to draw
-            made = load("T40I10D100K", None)
-            drawn["datasets"] = draw_datasets(plan.datasets, made)
+            drawn["datasets"] = draw_datasets(plan.datasets)
             _write_drawings(out, drawn)
         progress(done, total)
 

@@ -51,9 +51,9 @@ def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) ->
     }
 
 
-def draw_datasets(datasets: Sequence[Dataset], made: Dataset) -> Drawing:
-    """How often the items of each data set occur, by rank; T40I10D100K also as Quest makes it."""
-    return _render(_curves, datasets, made)
+def draw_datasets(datasets: Sequence[Dataset]) -> Drawing:
+    """How often the items of each data set occur, by rank."""
+    return _render(_curves, datasets)
 
 
 def _render(draw_on: Any, *given: Any) -> Drawing:
@@ -244,20 +244,12 @@ def _budgets(page: Any, results: Sequence[Result], names: Sequence[str]) -> None
     _from_zero(_panels(page, {"budget left (%)": draw_on}, list(kinds), "k"))
 
 
-def _curves(page: Any, datasets: Sequence[Dataset], made: Dataset) -> None:
+def _curves(page: Any, datasets: Sequence[Dataset]) -> None:
     page.set_size_inches(6.4, 3.6)
     axes = page.subplots()
     for dataset in datasets:
-        _curve(axes, dataset, dataset.name, "-")
-    _curve(axes, made, f"{made.name}, made by Quest", ":")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("rank of the item")
-    axes.set_ylabel("records with it")
+        descending = np.sort(dataset.counts)[::-1]
+        ranks = np.unique(np.geomspace(1, descending.size, 80).astype(np.int64))
+        axes.plot(ranks, descending[ranks - 1], label=dataset.name, linewidth=1.4)
+    axes.set(xscale="log", yscale="log", xlabel="rank of the item", ylabel="records with it")
     axes.legend()
-
-
-def _curve(axes: Any, dataset: Dataset, label: str, style: str) -> None:
-    descending = np.sort(dataset.counts)[::-1]
-    ranks = np.unique(np.geomspace(1, descending.size, 80).astype(np.int64))
-    axes.plot(ranks, descending[ranks - 1], style, label=label, linewidth=1.4)
