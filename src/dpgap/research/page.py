@@ -69,7 +69,13 @@ def as_html(
     runs: int,
 ) -> str:
     """One page with everything on it; `figures` are SVG."""
-    drawn = {name: _inline(figures[name], name) for name in TITLES if name in figures}
+    drawn = {}
+    for name in (each for each in TITLES if each in figures):
+        text = figures[name].decode()
+        text = text[text.index("<svg") :]
+        for before in ('id="', "url(#", 'href="#'):  # or it would clash with other drawings
+            text = text.replace(before, f"{before}{name}-")
+        drawn[name] = text
     template = environment("dpgap.research").get_template("reproduction.html")
     return template.render(
         title="The paper, reproduced",
@@ -80,15 +86,6 @@ def as_html(
         figures={TITLES[name]: Markup(svg) for name, svg in drawn.items()},
         styles=sorted(set(_STYLE.findall("".join(drawn.values())))),
     )
-
-
-def _inline(svg: bytes, name: str) -> str:
-    """The drawing itself, with names that do not clash with those of other drawings."""
-    text = svg.decode()
-    text = text[text.index("<svg") :]
-    for before in ('id="', "url(#", 'href="#'):
-        text = text.replace(before, f"{before}{name}-")
-    return text
 
 
 _CLASSES = {"confirmed": "confirmed", "confirmed in part": "in-part", "not confirmed": "not"}
@@ -108,14 +105,10 @@ def as_markdown(
         f"{_METHOD} {runs:,} runs a point.",
     ]
     for title, rows in _tables(claims, datasets).items():
-        parts += [f"## {title}", _markdown_table(*rows)]
+        lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+        parts += [f"## {title}", "\n".join(f"| {' | '.join(line)} |" for line in lines)]
     parts.append("## Figures")
     for name, title in TITLES.items():
         if name in figures:
             parts.append(f"### {title}\n\n![{title}]({figures[name]})")
     return "\n\n".join(parts) + "\n"
-
-
-def _markdown_table(head: list[str], *rows: list[str]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
