@@ -136,7 +136,8 @@ class Auth:
         """The secret of the one-time link; None where people have tokens, and after its use."""
         if self.is_local:
             self.local_token = new_token()
-            self._owner = Person(system_user(), True, (hash_of_token(self.local_token),))
+            tokens = (hash_of_token(self.local_token),)
+            self._owner = Person(name=system_user(), role="steward", tokens=tokens)
             self.link = secrets.token_urlsafe(32)
 
     def by_link(self, given: str) -> str | None:
