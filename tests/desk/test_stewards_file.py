@@ -280,7 +280,7 @@ def test_names_have_one_spelling_before_anything_is_opened(tmp_path: Path) -> No
     visitor = opened.auth.with_token(token_of(loose))
     assert visitor is not None
     (data_set,) = opened.datasets(visitor)
-    assert opened.left(visitor, data_set).left.epsilon == 5
+    assert opened.balance(visitor, data_set).left.epsilon == 5
     twice = GOOD.replace("[people.ann]", f'[people.ann]\n[people."{one}"]\n[people."{loose}"]')
     assert "is listed already" in " ".join(_faults(tmp_path, twice))
 

@@ -26,7 +26,7 @@ from dpgap.desk.dependencies import (
     shown,
 )
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
-from dpgap.desk.questions import FilledForm, number_in, prospects
+from dpgap.desk.questions import FilledForm, number_in
 from dpgap.desk.queue import Archived, Asking, Desk, Receipt
 from dpgap.releases.document import handed_out
 
@@ -45,10 +45,6 @@ def _allow(steward: Steward, said: Fields, reason: str) -> Any:
     return steward.allow(person, number_in(said, "epsilon"), delta=delta, reason=reason)
 
 
-def _write_off(steward: Steward, said: Fields, reason: str) -> Any:
-    return steward.write_off(_entry_in(said), reason=reason)
-
-
 def _entry_in(said: Fields) -> int:
     number = said.get("entry", "")
     if not (number.isascii() and number.isdigit() and len(number) <= 12):
@@ -60,7 +56,7 @@ ACTS: dict[str, Callable[[Steward, Fields, str], Any]] = {
     "raise": lambda at, said, why: at.raise_to(number_in(said, "epsilon"), reason=why),
     "lower": lambda at, said, why: at.lower_to(number_in(said, "epsilon"), reason=why),
     "allow": _allow,
-    "write-off": _write_off,
+    "write-off": lambda at, said, why: at.write_off(_entry_in(said), reason=why),
     "close": lambda at, said, why: at.close(reason=why),
 }
 REFRESH, VERIFY, DRAW = "refresh", "verify", "draw"
@@ -164,13 +160,8 @@ def dataset(at: ProgramAtData) -> dict[str, Any]:
 @router.post("/datasets/{name}/plan")
 def plan(at: ProgramAtData, question: PlanBody) -> dict[str, Any]:
     """What to expect of a question. Nothing is spent."""
-    desk, visitor, data = at
     with in_our_words():
-        asked = FilledForm.read(question.said())
-        desk.require_least(visitor, data, asked)
-        facts = desk.slot(data, asked).facts
-        least = desk.limits(visitor, data).least_epsilon
-        expected = prospects(asked, facts, desk.left(visitor, data).left, least)
+        expected = at.desk.expect(at.visitor, at.data, FilledForm.read(question.said()))
     rows = [
         row._asdict() | {"epsilon": readable_text(row.epsilon), "left": readable_text(row.left)}
         for row in expected.rows
@@ -285,9 +276,9 @@ def described_api(request: Request) -> dict[str, Any]:
 
 def _described(at: At) -> dict[str, Any]:
     desk, visitor, data = at
-    left, last = desk.left(visitor, data)
-    amounts = {"left": left.epsilon, "left_delta": left.delta}
-    amounts |= {name: getattr(last, name) for name in ("total", "spent", "reserved")}
+    balance = desk.balance(visitor, data)
+    amounts = {"left": balance.left.epsilon, "left_delta": balance.left.delta}
+    amounts |= {name: getattr(balance.last, name) for name in ("total", "spent", "reserved")}
     return {
         **{name: getattr(data, name) for name in ("name", "title", "unit", "neighbours")},
         "topics": [

@@ -198,8 +198,7 @@ def shown(
     desk = desk_of(request)
     if at is not None:
         values |= {"visitor": at.visitor, "data": at.data}
-        if "left" not in values:
-            values["left"] = desk.left(at.visitor, at.data)
+        values["left"] = desk.balance(at.visitor, at.data)
     visitor = values["visitor"] if "visitor" in values else browser_visitor(request)
     values |= {"title_of_desk": desk.file.title, "is_local": desk.auth.is_local}
     values["visitor"] = visitor

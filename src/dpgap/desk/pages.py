@@ -29,7 +29,7 @@ from dpgap.desk.dependencies import (
     shown,
 )
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
-from dpgap.desk.questions import FilledForm, prospects, text_of
+from dpgap.desk.questions import FilledForm, text_of
 from dpgap.desk.queue import NEVER_BEGAN, Desk, Page
 from dpgap.releases.ledger_page import ledger_values
 from dpgap.releases.text import to_csv
@@ -100,7 +100,7 @@ def _home(request: Request, visitor: Visitor) -> Response:
     """All data sets, and what is left of each."""
     desk = desk_of(request)
     listed = [
-        (data, desk.left(visitor, data), desk.auth.may_ask(visitor, data))
+        (data, desk.balance(visitor, data), desk.auth.may_ask(visitor, data))
         for data in desk.datasets(visitor)
     ]
     return shown(request, "home.html", visitor=visitor, listed=listed)
@@ -174,13 +174,10 @@ def _question_page(
     is_part = said.get("part") == "expect"  # all that a moving slider changes
     said = _filled(said, desk, data)
     expected = form = None
-    left, least = desk.left(visitor, data), desk.limits(visitor, data).least_epsilon
     try:
         with in_our_words():
             form = FilledForm.read(said)
-            desk.require_least(visitor, data, form)
-            facts = desk.slot(data, form).facts
-            expected = prospects(form, facts, left.left, least)
+            expected = desk.expect(visitor, data, form)
     except Refused as why:
         refused = refused or why
     fields = said if form is None else said | form.fields()
@@ -190,8 +187,7 @@ def _question_page(
         "expect.html" if is_part else "question.html",
         at,
         status=200 if refused is None else refused.status,
-        left=left,
-        least=least,
+        least=desk.limits(visitor, data).least_epsilon,
         fields=fields,
         topic=data.topics[said["topic"]],
         question=None if form is None else form.wanted,

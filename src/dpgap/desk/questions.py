@@ -16,15 +16,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from dpgap.budget.account import NOTHING, Account, Amount, Request
+from dpgap.budget.account import NOTHING, Account, Amount
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import approximately, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.plan import Plan, plan
 from dpgap.pipelines.routes import Routed
-from dpgap.pipelines.tables import answer, pipeline_of
+from dpgap.pipelines.tables import Answering, answer, pipeline_of
 from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, Question
 
 # --------------------------------------------------------------------------------------------------
@@ -90,29 +90,9 @@ def ask(form: FilledForm, answers: Any, account: Account) -> Any:
     return answer(form.wanted, answers, account, form.fresh)
 
 
-class _Asks(Exception):  # noqa: N818 - it says what happened
-    def __init__(self, identity: str | None) -> None:
-        super().__init__()
-        self.identity = identity
-
-
-class _Curious:
-    """An account that is told what is asked, and pays for nothing."""
-
-    def reserve_for(self, request: Request) -> NoReturn:
-        raise _Asks(request.identity)
-
-    reserve: Any = staticmethod(lambda *_: None)
-    paid = answered = reserve
-
-
 def identity_of(form: FilledForm, empty: Any) -> str | None:
     """The hash of a question about counts, of which the public facts are given; a charge has it."""
-    try:
-        ask(replace(form, fresh=True), empty, _Curious())
-    except _Asks as asks:
-        return asks.identity
-    return None
+    return Answering.of(form.wanted.about(empty.origin), empty).question.identity
 
 
 def text_of(value: Fraction) -> str:
