@@ -26,10 +26,6 @@ _COLOURS = {
 }
 _STYLE = Path(__file__).with_suffix(".mplstyle")
 
-FORMATS = ("svg", "png")
-
-Drawing = dict[str, bytes]
-
 
 def require_matplotlib() -> None:
     """Refuse to begin what could not be drawn."""
@@ -37,8 +33,8 @@ def require_matplotlib() -> None:
         raise ModuleNotFoundError(f"figures need matplotlib: {how_to_get('paper')}")
 
 
-def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, Drawing]:
-    """The drawings of a figure, by name; each in every format."""
+def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, bytes]:
+    """The drawings of a figure by name, as SVG."""
     names = [each.name for each in datasets]
     if figure in (1, 2):
         return {f"figure-{figure}": _render(_reductions, figure, results, names)}
@@ -51,27 +47,21 @@ def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) ->
     }
 
 
-def draw_datasets(datasets: Sequence[Dataset]) -> Drawing:
+def draw_datasets(datasets: Sequence[Dataset]) -> bytes:
     """How often the items of each data set occur, by rank."""
     return _render(_curves, datasets)
 
 
-def _render(draw_on: Any, *given: Any) -> Drawing:
+def _render(draw_on: Any, *given: Any) -> bytes:
     from matplotlib import style
     from matplotlib.figure import Figure
 
     with style.context(_STYLE):
         page = Figure(layout="constrained")
         draw_on(page, *given)
-        files = {}
-        for kind in FORMATS:
-            content = io.BytesIO()
-            metadata = {"Date": None} if kind == "svg" else None
-            page.savefig(content, format=kind, metadata=metadata)
-            page.set_layout_engine("none")  # laid out once, for all formats
-            files[kind] = content.getvalue()
-        files["svg"] = _smaller(files["svg"])
-        return files
+        content = io.BytesIO()
+        page.savefig(content, format="svg", metadata={"Date": None})
+        return _smaller(content.getvalue())
 
 
 def _smaller(svg: bytes) -> bytes:
