@@ -11,16 +11,15 @@ It is TOML. Every fault that is found names its line. Paths are meant from the f
 import re
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
-from dpgap.budget.requests import is_one_table
 from dpgap.exact.parameters import positive_rational, rational
 from dpgap.question import COUNTING, Neighbours, read_counting
 
@@ -32,10 +31,9 @@ KeyPath = tuple[str, ...]
 
 _MOST_PARTS = 32
 
-_HEADER = re.compile(r"^\s*(\[\[?)(.+?)\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(
-    r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*="""
-)
+_PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
+_PATH = rf"({_PART}(?:\s*\.\s*{_PART})*)"
+_LINE = re.compile(rf"\s*(?:(\[\[?)\s*{_PATH}\s*\]\]?\s*(?:#.*)?$|{_PATH}\s*=)")
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
@@ -47,45 +45,27 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     entries: dict[KeyPath, int] = {}
     table: KeyPath = ()
     for line, content in enumerate(text.split("\n"), start=1):
-        if header := _HEADER.match(content):
-            table = _parts(header[2])
-            if header[1] == "[[":
-                entries[table] = entries.get(table, -1) + 1
-            table = _numbered(table, entries)
+        if match := _LINE.match(content):
+            brackets, header, key = match.groups()
+            if (header or key).count(".") > _MOST_PARTS:
+                raise RecursionError
+            parts = tuple(part.strip("\"'") for part in re.findall(_PART, header or key))
+            if key:
+                found.setdefault((*table, *parts), line)
+                continue
+            if brackets == "[[":
+                entries[parts] = entries.get(parts, -1) + 1
+            table = ()
+            for end, part in enumerate(parts, start=1):
+                number = entries.get(parts[:end])  # of an array
+                table += (part,) if number is None else (part, str(number))
             found.setdefault(table, line)
-        elif key := _KEY.match(content):
-            found.setdefault((*table, *_parts(key[1])), line)
     return found
 
 
 def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
     """The line of a path, or of the nearest table around it."""
     return next((lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), 1)
-
-
-def _parts(words: str) -> KeyPath:
-    """The parts of a dotted key, as TOML reads them."""
-    if words.count(".") > _MOST_PARTS:
-        raise RecursionError
-    try:
-        value = tomllib.loads(f"{words} = 0")
-    except tomllib.TOMLDecodeError:
-        return (words,)
-    parts = []
-    while isinstance(value, dict):
-        ((part, value),) = value.items()
-        parts.append(part)
-    return tuple(parts)
-
-
-def _numbered(table: KeyPath, entries: dict[KeyPath, int]) -> KeyPath:
-    """The path with the number of the entry after every array that it goes through."""
-    path: KeyPath = ()
-    for end in range(1, len(table) + 1):
-        path = (*path, table[end - 1])
-        if table[:end] in entries:
-            path = (*path, str(entries[table[:end]]))
-    return path
 
 
 # --------------------------------------------------------------------------------------------------
@@ -415,7 +395,6 @@ class _FileReader:
         self._require_one_owner(people)
         if not self.faults:
             self._require_one_archive(datasets)
-            self._require_one_budget(datasets.values())
             if file.hosts and not (file.key and file.has_tokens):
                 words = (
                     "needs a key (`dpgap desk --key`) and people with tokens (`dpgap desk --token`)"
@@ -445,16 +424,6 @@ class _FileReader:
             if people.setdefault(data.budget, data.people.keys()) != data.people.keys():
                 words = "must list the same people as the other data set with this budget:"
                 self._fault(("datasets", data.name, "people"), f"{words} they share an archive")
-
-    def _require_one_budget(self, datasets: Iterable[ListedData]) -> None:
-        """The ε of two budgets for the same units add up, so it must be stated that it is meant."""
-        for other, data in combinations(datasets, 2):
-            one, two = ({"table": it.table, "unit": it.unit} for it in (other, data))
-            is_meant = data.beside == other.budget or other.beside == data.budget
-            if data.budget != other.budget and is_one_table(one, two) and not is_meant:
-                words = f"has the table and unit of datasets.{other.name}, and the ε of both add up"
-                mend = f"state the same budget, or beside = {other.budget!r} if this is meant"
-                self._fault(("datasets", data.name, "table"), f"{words}: {mend}")
 
     def _dataset(self, name: str, content: Any, people: Mapping[str, Person]) -> ListedData:
         where = ("datasets", name)
