@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
+from pydantic import BaseModel, ConfigDict, Field
 
 from dpgap.budget.account import readable_text
 from dpgap.budget.requests import require_words
@@ -26,9 +26,8 @@ from dpgap.desk.dependencies import (
     shown,
 )
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
-from dpgap.desk.questions import FilledForm, number_in
-from dpgap.desk.queue import Archived, Asking, Desk, Receipt
-from dpgap.releases.document import handed_out
+from dpgap.desk.questions import FilledForm, Number, PlanBody, number_in
+from dpgap.desk.queue import Archived, Asking, Desk
 
 # --------------------------------------------------------------------------------------------------
 # What a steward does at the desk: the ledger's own functions, by name, and two of the desk.
@@ -102,29 +101,6 @@ async def act(
 router = APIRouter(prefix="/api/v1", tags=["desk"])
 about = APIRouter(include_in_schema=False)
 
-Number = StrictInt | StrictFloat | str
-
-
-class PlanBody(BaseModel):
-    """A question. Numbers may be texts such as "1/3", which are exact."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    topic: str = Field(max_length=64, description="One that the data set lists.")
-    kind: str = Field("top-k", max_length=16, description='"top-k", "above" or "count".')
-    k: int = Field(10, description="How many items to find.")
-    threshold: Number = Field(100, description="For above: what items must reach.")
-    epsilon: Number = Field("0.5", description="What it may cost.")
-    delta: Number = Field(0, description="Where items are not stated.")
-    method: str = Field("best", max_length=16)
-    sizes: str = Field("", max_length=300, description="For a plan: counts to expect, by rank.")
-    fresh: bool = Field(False, description="Pay for fresh noise even if it was asked before.")
-
-    def said(self) -> dict[str, str]:
-        """The same as a form sends it."""
-        said = {name: str(value) for name, value in self.model_dump().items()}
-        return said | {"fresh": "yes" if self.fresh else ""}
-
 
 class AskBody(PlanBody):
     """A question with its key: what is sent again with the same key is not charged again."""
@@ -174,20 +150,17 @@ async def ask(request: Request, at: ProgramAtData, question: AskBody) -> Respons
     """Ask, once for each key. The answer is the archived document, if there is one yet."""
     desk, visitor, data = at
     receipt = await request.app.state.asking.ask(visitor, data, question.said(), question.key)
-    document = None
-    if receipt.document is not None:
-        document = await asyncio.to_thread(handed_out, receipt.document)
-    elif receipt.state == "settled":
+    document = "null"
+    if receipt.state == "settled":
         document = await asyncio.to_thread(desk.document, data, receipt.entry)
-    said = json.dumps(_received(receipt))
-    release = f'{said[:-1]}, "release": {document or "null"}}}'
+    release = f'{json.dumps(receipt._asdict())[:-1]}, "release": {document}}}'
     return Response(release, media_type="application/json")
 
 
 @router.get("/datasets/{name}/asked/{key}")
 def asked(at: ProgramAtData, key: str) -> dict[str, Any]:
     """What became of the question that you sent with a key."""
-    return _received(at.desk.receipt(at.visitor, at.data, key))
+    return at.desk.receipt(at.visitor, at.data, key)._asdict()
 
 
 @router.get("/datasets/{name}/releases")
@@ -218,13 +191,8 @@ def stale(at: StewardsProgramAtData) -> dict[str, Any]:
     return {
         "reservations": [_archived(Archived(entry, None)) | {"why": why} for entry, why in found],
         "written_off": [
-            {
-                "entry": entry.reservation,
-                "person": entry.person,
-                "reason": entry.reason,
-                "at": entry.at,
-            }
-            for entry in steward.written_off(100)[::-1]
+            {"entry": it.reservation, "person": it.person, "reason": it.reason, "at": it.at}
+            for it in steward.written_off(100)[::-1]
         ],
     }
 
@@ -287,10 +255,6 @@ def _described(at: At) -> dict[str, Any]:
         ],
         **{name: readable_text(each) for name, each in amounts.items()},
     }
-
-
-def _received(receipt: Receipt) -> dict[str, Any]:
-    return {"entry": receipt.entry, "state": receipt.state, "again": receipt.again}
 
 
 def _archived(row: Archived) -> dict[str, Any]:

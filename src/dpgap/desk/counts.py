@@ -29,14 +29,11 @@ class Slot:
         self._answers = answers
         self.empty = emptied(answers)
         """The same counts with nothing in them: what a plan is made of, and a charge."""
+        self.facts = _first(self.empty)
+        """What is public of them; groups have the same facts, so one stands for all."""
 
     def __repr__(self) -> str:
         return "<private counts of a topic>"
-
-    @property
-    def facts(self) -> PrivateCounts:
-        """What is public of them; groups have the same facts, so one stands for all."""
-        return _first(self.empty)
 
     @contextmanager
     def using(self) -> Iterator[Any]:
@@ -95,15 +92,6 @@ def emptied(answers: PrivateCounts | CountsByGroup) -> PrivateCounts | CountsByG
     return empty
 
 
-def _fetched(answers: PrivateCounts | CountsByGroup) -> PrivateCounts | CountsByGroup:
-    """The same in memory, where few items are listed: to look winners up in an engine is slow."""
-    if isinstance(answers, CountsByGroup) or answers.unknown or len(answers) > _FEW:
-        return answers
-    if answers.labels is None:
-        return answers
-    return _in_memory(answers, answers.labels, answers.expanded())
-
-
 def _in_memory(facts: PrivateCounts, labels: Sequence[Any], counts: Integers) -> PrivateCounts:
     positions = np.flatnonzero(counts)
     return CountsInMemory(
@@ -128,4 +116,9 @@ def _count(data: ListedData, topic: Topic) -> Any:
     if topic.item is None:
         return units_of(data.table, **facts, **topic.counting)
     counting = {"domain": None, **topic.counting}
-    return _fetched(counts(data.table, **facts, item=topic.item, **counting))
+    found = counts(data.table, **facts, item=topic.item, **counting)
+    if isinstance(found, CountsByGroup) or found.unknown or found.labels is None:
+        return found
+    if len(found) > _FEW:
+        return found
+    return _in_memory(found, found.labels, found.expanded())  # an engine looks winners up slowly

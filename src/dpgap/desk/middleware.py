@@ -40,7 +40,6 @@ class Refused(Exception):  # noqa: N818 - it says what happened
 
 
 ENTER = 401, "Enter first: with the link that the desk printed, or with your token."
-NOT_YOURS = 403, "This is for stewards."
 NOT_THERE = 404, "There is nothing here under this name."
 
 _LEDGER = "The ledger cannot be reached or written just now: nothing is released."

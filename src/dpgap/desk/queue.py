@@ -8,7 +8,6 @@ leaves a charge that everybody can see, and the answer, if it was drawn, in its 
 
 import asyncio
 import math
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -67,7 +66,6 @@ PUT_BACK = "it was ended before the ledger was put back from a copy: write it of
 ELSEWHERE = "under way or broken off, at another desk or in a program"
 
 _NOT_UNDRAWN = 409, "entry must be a charge of this desk that never began to be drawn"
-_OTHER_TOPIC = 409, "The topic has changed since this was charged: write it off, or undo it."
 
 
 class Receipt(NamedTuple):
@@ -79,8 +77,6 @@ class Receipt(NamedTuple):
     """"settled", "under way" (or broken off) or "written off"."""
     again: bool = False
     """Whether it was paid for by another request, so that nothing was charged for this one."""
-    document: str | None = None
-    """What was released, if it is at hand."""
 
 
 class Page(NamedTuple):
@@ -128,18 +124,17 @@ class Verifier:
     """Checks whole books in a thread of its own, one at a time, so that no page waits for it."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._lock = ledger, threading.Lock()
+        self._ledger = ledger
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="verifying")
         self._checks: dict[str, Future[Verified]] = {}
         self.last: dict[str, Verified] = {}
         """What was found last, by budget."""
 
     def start(self, budget: str) -> "Future[Verified]":
-        """Check a book, unless that is under way already."""
-        with self._lock:
-            if not self.is_under_way(budget):
-                self._checks[budget] = self._thread.submit(self._verify, budget)
-            return self._checks[budget]
+        """Check a book, unless that is under way already; only the event loop starts checks."""
+        if not self.is_under_way(budget):
+            self._checks[budget] = self._thread.submit(self._verify, budget)
+        return self._checks[budget]
 
     def is_under_way(self, budget: str) -> bool:
         """Whether a check was started and has not ended."""
@@ -198,7 +193,7 @@ class Desk:
         _, questions, megabytes = self.limits(visitor, data, form)
         quota = Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
         slot, own = self.slot(data, form), own_key(visitor, key)
-        said = {"dataset": data.name, **form.fields()}
+        said = {"dataset": data.name, **form.said}
         extra = {"desk": self.spool.id, "question": said}
         account = Reserving(self.ledger, data.budget, slip=self._slip, extra=extra).of(
             visitor.name, key=own, joins=not form.fresh, quota=quota
@@ -246,12 +241,12 @@ class Desk:
                 Steward(self.ledger, budget).write_off(number, reason=LEFT_NO_ANSWER)
             state = "written off" if document is None else "settled"
         except Exception as error:
-            state, document = self._state(pending), None
+            state = self._state(pending)
             if state == UNDER_WAY:
                 pending.keep()
                 words = "the ledger cannot be written, the desk tries again at every tick"
                 pending.note(words, error)
-                if pending.document is not None and not pending.blocks(budget):
+                if document is not None and not pending.blocks(budget):
                     pending.note("its answer has waited for ten minutes, so questions go on")
                 pending.log_failures()
                 pending.has_waited = True
@@ -263,12 +258,12 @@ class Desk:
             log.warning("entry %d of %s is %s", number, budget, state)
         pending.slip.end()
         self.waiting.pop(pending.place, None)
-        return Receipt(number, state, document=document)
+        return Receipt(number, state)
 
     def _state(self, pending: Pending) -> str:
         """What the ledger says. It may have settled an answer though its reply was lost."""
         with suppress(LedgerError):
-            found = self._found(pending.place, name_of(pending.entry))
+            found = self._found(pending.entry.dataset, name_of(pending.entry))
             if found is not None and found.settlement is not None:
                 hashed = found.settlement.extra.get("document")
                 if pending.document is not None and hashed != hash_of(pending.document):
@@ -276,10 +271,10 @@ class Desk:
                 return found.state
         return UNDER_WAY
 
-    def _found(self, place: tuple[str, int], name: str) -> Archived | None:
+    def _found(self, budget: str, name: str) -> Archived | None:
         """A reservation, by the name of its file in the spool, and what ended it."""
-        budget, number = place
-        found = LedgerAccount(self.ledger, budget).requests(1, number + 1)
+        number, _, _ = name.partition(".")
+        found = LedgerAccount(self.ledger, budget).requests(1, int(number) + 1)
         return next((Archived(*each) for each in found if name_of(each[0]) == name), None)
 
     def settle_waiting(self) -> None:
@@ -304,7 +299,7 @@ class Desk:
         for name in list(folder.left):
             if name in ours:
                 self._take_up(folder, ours[name])
-            elif any(self._is_ended(budget, name) for budget in budgets):
+            elif any(it.settlement for budget in budgets if (it := self._found(budget, name))):
                 folder.end(name)
             else:
                 log.error("the spool has a file of no reservation in this ledger: %s", name)
@@ -329,16 +324,12 @@ class Desk:
         self.waiting[pending.place] = pending
         log.warning("entry %d of %s was left in the spool", entry.number, entry.dataset)
 
-    def _is_ended(self, budget: str, name: str) -> bool:
-        found = self._found((budget, int(name.partition(".")[0])), name)
-        return found is not None and found.settlement is not None
-
     def unsettled(self, data: ListedData) -> list[tuple[Entry, str]]:
         """Reservations that nobody settled, and what is known of each at this desk."""
         stale = self.ledger.steward(data.budget).stale()
-        return [(entry, self._unsettled(entry)) for entry in stale]
+        return [(entry, self._why_unsettled(entry)) for entry in stale]
 
-    def _unsettled(self, entry: Entry) -> str:
+    def _why_unsettled(self, entry: Entry) -> str:
         """Why it is not settled. Before its tick nothing shows whether it is drawn."""
         folder = self.spool.folders.get(entry.extra.get("desk", ""))
         if folder is None:
@@ -365,7 +356,7 @@ class Desk:
         Its file goes after the ledger has settled it, so the file is looked for first.
         """
         folder, name = self.spool.folders[entry.extra["desk"]], name_of(entry)
-        found = None if folder.has(name) else self._found((data.budget, entry.number), name)
+        found = None if folder.has(name) else self._found(data.budget, name)
         if found is None or found.settlement is not None:
             raise Refused(*_NOT_UNDRAWN)
         said = entry.extra["question"]
@@ -374,7 +365,8 @@ class Desk:
             raise Refused(409, "This question is about a data set that is no longer at this desk.")
         slot = self.slot(listed, form)
         if identity_of(form, slot.empty) != entry.extra.get("identity"):
-            raise Refused(*_OTHER_TOPIC)
+            words = "The topic has changed since this was charged: write it off, or undo it."
+            raise Refused(409, words)
         reservation = LedgerReservation(self.ledger, entry, reason, actor)
         return Pending(reservation, self._file(folder.id), form, slot)
 
@@ -403,7 +395,7 @@ class Desk:
 
     def slot(self, data: ListedData, form: FilledForm) -> Slot:
         """The counts that a question is about, if it can be asked so. All of this is public."""
-        topic = data.topics.get(form.topic)
+        topic = data.topics.get(form.said["topic"])
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")
         if topic.is_of_units != (form.wanted.kind == "count"):
@@ -452,13 +444,6 @@ def own_key(visitor: Visitor, key: str) -> str:
     return f"desk {hash_of(visitor.name)[:16]} {key}"
 
 
-def shares(last: Entry) -> Mapping[str, Fraction]:
-    """Shares of a budget for its bar: spent, held and left."""
-    parts = {"spent": last.spent, "held": last.reserved, "left": last.remaining}
-    whole = last.total or Fraction(1)  # all of a total can lapse
-    return {name: each / whole for name, each in parts.items()}
-
-
 # --------------------------------------------------------------------------------------------------
 # The queue: questions wait for their turn, and answers wait for the tick.
 #
@@ -480,8 +465,6 @@ _PATIENCE = 5
 
 _LOOK_AROUND = 10
 """After how many seconds the desk looks again whether another one has ended."""
-
-_MANY = 503, "Too many questions are under way. Try again in a moment."
 
 
 class Asking:
@@ -506,7 +489,7 @@ class Asking:
             form = FilledForm.read(said)
         of_one = sum(task.get_name() == visitor.name for task in self._desk.under_way)
         if len(self._desk.under_way) >= _WAITING or of_one >= _OF_ONE:
-            raise Refused(*_MANY)
+            raise Refused(503, "Too many questions are under way. Try again in a moment.")
         claim = data.budget, own_key(visitor, key)
         charge = partial(self._desk.charge, visitor, data, form, key)
         return await self._work(begun, visitor, claim, charge)
