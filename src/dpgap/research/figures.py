@@ -98,17 +98,9 @@ def _points(axes: Any, line: list[Result], label: str, colour: str, **style: Any
 
 
 def _theory(axes: Any, line: list[Result], colour: str, style: str = "-") -> None:
-    known = [each for each in line if each.theory is not None]
-    if known:
-        axes.plot(
-            [each.x for each in known],
-            [each.theory for each in known],
-            style,
-            color=colour,
-            linewidth=1,
-            alpha=0.55,
-            zorder=1,
-        )
+    known = np.array([(each.x, each.theory) for each in line if each.theory is not None])
+    if known.size:
+        axes.plot(*known.T, style, color=colour, linewidth=1, alpha=0.55, zorder=1)
 
 
 Panel = Callable[[Any, str], None]

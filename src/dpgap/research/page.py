@@ -63,10 +63,7 @@ def _tables(claims: Sequence[Claim], datasets: Sequence[Dataset]) -> dict[str, R
 
 
 def as_html(
-    claims: Sequence[Claim],
-    datasets: Sequence[Dataset],
-    figures: Mapping[str, bytes],
-    runs: int,
+    claims: Sequence[Claim], datasets: Sequence[Dataset], figures: Mapping[str, bytes], runs: int
 ) -> str:
     """One page with everything on it; `figures` are SVG."""
     drawn = {}
@@ -92,10 +89,7 @@ _CLASSES = {"confirmed": "confirmed", "confirmed in part": "in-part", "not confi
 
 
 def as_markdown(
-    claims: Sequence[Claim],
-    datasets: Sequence[Dataset],
-    figures: Mapping[str, str],
-    runs: int,
+    claims: Sequence[Claim], datasets: Sequence[Dataset], figures: Mapping[str, str], runs: int
 ) -> str:
     """The same as Markdown; `figures` are paths."""
     parts = [
