@@ -78,11 +78,11 @@ _DIFFERENT = 16
 """How many different bytes, and steps from byte to byte, a random key has at least."""
 
 
-def _that(is_so: Callable[[Any], Any], words: str) -> Check:
+def _check(predicate: Callable[[Any], Any], words: str) -> Check:
     """A check that a value is what it must be, and that says so in words if it is not."""
 
     def check(value: Any) -> Any:
-        if not is_so(value):
+        if not predicate(value):
             raise ValueError(f"must be {words}")
         return value
 
@@ -90,11 +90,11 @@ def _that(is_so: Callable[[Any], Any], words: str) -> Check:
 
 
 def _text_like(pattern: str, words: str) -> Check:
-    return _that(lambda it: isinstance(it, str) and re.fullmatch(pattern, it), words)
+    return _check(lambda it: isinstance(it, str) and re.fullmatch(pattern, it), words)
 
 
 def _one_of(*known: str) -> Check:
-    return _that(known.__contains__, f"one of {', '.join(known)}")
+    return _check(known.__contains__, f"one of {', '.join(known)}")
 
 
 def _several(check: Check) -> Check:
@@ -115,16 +115,16 @@ _host = _text_like(
 )
 _token = _text_like("sha256:[0-9a-f]{64}", 'a line that `dpgap desk --token` printed, "sha256:…"')
 _digits = _text_like("[0-9a-f]{64}", "64 hexadecimal digits: `dpgap desk --key` prints such a line")
-_words = _that(
+_words = _check(
     lambda it: isinstance(it, str) and 0 < len(it) <= 200 and it.isprintable(),
     "1 to 200 printable characters",
 )
-_address = _that(
+_address = _check(
     lambda it: isinstance(it, str) and it.strip() and it.isprintable(), "a path or an address"
 )
-_counting = _that(lambda it: type(it) is int and 1 <= it < 1 << 62, "a whole number from 1 up")
-_yes_or_no = _that(lambda it: isinstance(it, bool), "true or false")
-_table = _that(lambda it: isinstance(it, Mapping), "a table")
+_counting = _check(lambda it: type(it) is int and 1 <= it < 1 << 62, "a whole number from 1 up")
+_yes_or_no = _check(lambda it: isinstance(it, bool), "true or false")
+_table = _check(lambda it: isinstance(it, Mapping), "a table")
 _positive = partial(positive_rational, "it")
 
 

@@ -27,10 +27,17 @@ class Slot:
     def __init__(self, answers: PrivateCounts | CountsByGroup) -> None:
         self._lock = threading.Lock()
         self._answers = answers
-        self.empty = emptied(answers)
-        """The same counts with nothing in them: what a plan is made of, and a charge."""
-        self.facts = _first(self.empty)
+        one = next(iter(answers.values())) if isinstance(answers, CountsByGroup) else answers
+        labels = range(0 if one.unknown else len(one))
+        self.facts = _in_memory(one, labels, np.empty(0, dtype=np.int64))
         """What is public of them; groups have the same facts, so one stands for all."""
+        self.empty: PrivateCounts | CountsByGroup = self.facts
+        """The same counts of a table without rows: what a plan is made of, and a charge.
+
+        So neither depends on the table, nor does the time that they take.
+        """
+        if isinstance(answers, CountsByGroup):
+            self.empty = CountsByGroup(tuple(answers), lambda _: self.facts, answers.origin)
 
     def __repr__(self) -> str:
         return "<private counts of a topic>"
@@ -79,19 +86,6 @@ class TopicCounts:
             self._slots |= counted
 
 
-def emptied(answers: PrivateCounts | CountsByGroup) -> PrivateCounts | CountsByGroup:
-    """Counts with the same public facts, of a table without rows.
-
-    What is made of them cannot depend on the table, nor can the time that it takes.
-    """
-    one = _first(answers)
-    labels = range(0 if one.unknown else len(one))
-    empty = _in_memory(one, labels, np.empty(0, dtype=np.int64))
-    if isinstance(answers, CountsByGroup):
-        return CountsByGroup(tuple(answers), lambda _: empty, answers.origin)
-    return empty
-
-
 def _in_memory(facts: PrivateCounts, labels: Sequence[Any], counts: Integers) -> PrivateCounts:
     positions = np.flatnonzero(counts)
     return CountsInMemory(
@@ -105,10 +99,6 @@ def _in_memory(facts: PrivateCounts, labels: Sequence[Any], counts: Integers) ->
         step=facts.step,
         unknown=facts.unknown,
     )
-
-
-def _first(answers: PrivateCounts | CountsByGroup) -> PrivateCounts:
-    return next(iter(answers.values())) if isinstance(answers, CountsByGroup) else answers
 
 
 def _count(data: ListedData, topic: Topic) -> Any:
