@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from dpgap.budget.account import readable_text
 from dpgap.budget.requests import require_words
 from dpgap.budget.steward import Steward
-from dpgap.desk.auth import Visitor
 from dpgap.desk.config import ListedData
 from dpgap.desk.dependencies import (
     At,
@@ -67,10 +66,9 @@ def listed_people(desk: Desk, data: ListedData) -> set[str]:
     return {*desk.auth.people(), *data.people}
 
 
-async def act(
-    asking: Asking, desk: Desk, visitor: Visitor, data: ListedData, name: str, said: Fields
-) -> None:
+async def act(asking: Asking, at: At, name: str, said: Fields) -> None:
     """Do it. Every change of a budget is an entry that says who did it at the desk, and why."""
+    desk, visitor, data = at
     if name not in ALL:
         raise Refused(*NOT_THERE)
     if name == REFRESH:
@@ -210,7 +208,7 @@ async def change(
 ) -> dict[str, Any]:
     """For stewards: raise, lower, allow, write-off, close, refresh the counts, or draw a charge."""
     fields = {each: str(value) for each, value in said.model_dump().items() if value is not None}
-    await act(request.app.state.asking, *at, what, fields)
+    await act(request.app.state.asking, at, what, fields)
     return await asyncio.to_thread(_described, at)
 
 

@@ -117,14 +117,7 @@ ProgramAtData = Annotated[At, _at_data(program_of)]
 StewardsProgramAtData = Annotated[At, _at_data(_if_steward(program_of))]
 
 
-async def _page(
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many at the most.")] = 100,
-    before: Annotated[int | None, Query(ge=0, description="Those before this number.")] = None,
-) -> Page:
-    return Page(limit, before)
-
-
-Paged = Annotated[Page, Depends(_page)]
+Paged = Annotated[Page, Query()]
 
 
 def older(rows: Sequence[Archived | Entry], page: Page) -> int | None:

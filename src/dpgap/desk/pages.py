@@ -187,7 +187,7 @@ def _question_page(
     except Refused as why:
         refused = refused or why
     fields = said if form is None else {**said, **form.said}
-    archived = [] if is_part else desk.archive(data, Page(50))
+    archived = [] if is_part else desk.archive(data, Page(limit=50))
     return shown(
         request,
         "expect.html" if is_part else "question.html",
@@ -259,10 +259,10 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
         if what != VERIFY and (again is None or again.name != at.visitor.name):
             words = "token must be your own: each change asks for it again. Nothing was changed."
             raise Refused(403, words)
-        await act(request.app.state.asking, *at, what, said)
+        await act(request.app.state.asking, at, what, said)
     except Refused as refused:
         told = refused.words, refused.status, {what: said}
-        return await run_in_threadpool(_page, request, at, Page(100), *told)
+        return await run_in_threadpool(_page, request, at, Page(), *told)
     return _to(f"/steward/{at.data.name}?done={what}")
 
 

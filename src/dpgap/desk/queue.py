@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import BaseModel, Field
 
 from dpgap.budget.account import UNDER_WAY, AlreadyCharged
 from dpgap.budget.entries import SETTLE, Balance, Entry, LedgerError, hash_of
@@ -30,8 +32,7 @@ from dpgap.desk.counts import Slot, TopicCounts
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words, log, note_error
 from dpgap.desk.questions import FilledForm, Prospects, ask, identity_of, prospects, text_of
 from dpgap.desk.spool import Folder, Pending, Reserved, Reserving, Slip, Spool, SpoolError, name_of
-from dpgap.releases.document import handed_out, read_archived
-from dpgap.releases.release import Release
+from dpgap.releases.document import handed_out
 
 # --------------------------------------------------------------------------------------------------
 # Answers leave at whole multiples of a tick that was fixed beforehand.
@@ -79,11 +80,14 @@ class Receipt(NamedTuple):
     """Whether it was paid for by another request, so that nothing was charged for this one."""
 
 
-class Page(NamedTuple):
+Charged = Pending | Receipt
+
+
+class Page(BaseModel):
     """A part of a long list: at most `limit` entries with numbers below `before`."""
 
-    limit: int
-    before: int | None = None
+    limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
+    before: Annotated[int | None, Field(ge=0, description="Those before this number.")] = None
 
 
 class Archived(NamedTuple):
@@ -181,9 +185,7 @@ class Desk:
         """What is left of a budget, and for this person."""
         return Steward(self.ledger, data.budget).balance_of(visitor.name)
 
-    def charge(
-        self, visitor: Visitor, data: ListedData, form: FilledForm, key: str
-    ) -> Pending | Receipt:
+    def charge(self, visitor: Visitor, data: ListedData, form: FilledForm, key: str) -> Charged:
         """Charge a question, once for each key. What was charged before has a receipt already.
 
         Unless fresh noise is wanted, what somebody else asks just now is not charged beside it.
@@ -421,13 +423,10 @@ class Desk:
         except ValueError:
             raise Refused(*NOT_THERE) from None
 
-    def release(self, data: ListedData, number: int) -> Release:
-        """The same as a release."""
-        return read_archived(self.document(data, number))
-
     def archive(self, data: ListedData, page: Page) -> list[Archived]:
         """What was charged, the newest first."""
-        return [Archived(*each) for each in reversed(self._account(data).requests(*page))]
+        found = self._account(data).requests(page.limit, page.before)
+        return [Archived(*each) for each in reversed(found)]
 
     def entries(self, data: ListedData, page: Page) -> list[Entry]:
         """The book, the newest entry first."""
@@ -506,11 +505,7 @@ class Asking:
         return await self._work(begun, visitor, claim, charge)
 
     async def _work(
-        self,
-        begun: float,
-        visitor: Visitor,
-        claim: tuple[str, str],
-        charge: Callable[[], Pending | Receipt],
+        self, begun: float, visitor: Visitor, claim: tuple[str, str], charge: Callable[[], Charged]
     ) -> Receipt:
         desk = self._desk
         work = asyncio.create_task(self._answer(begun, claim[0], charge), name=visitor.name)
@@ -529,9 +524,7 @@ class Asking:
             await desk.release_clock.hold(begun)
             return Receipt(0, UNDER_WAY)
 
-    async def _answer(
-        self, begun: float, budget: str, charge: Callable[[], Pending | Receipt]
-    ) -> Receipt:
+    async def _answer(self, begun: float, budget: str, charge: Callable[[], Charged]) -> Receipt:
         """What became of it. What the ledger does not take at its tick is left to the queue."""
         desk, run = self._desk, asyncio.get_running_loop().run_in_executor
         clock = desk.release_clock
