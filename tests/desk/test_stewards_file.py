@@ -93,6 +93,19 @@ def test_a_fault_names_its_line(tmp_path: Path, what: str) -> None:
     assert any(words in line for line in found), found
 
 
+VALUES = ("-5", "true", "[]", "[1]", "{a = 1}", "1979-05-27", '""')
+
+
+@pytest.mark.parametrize("key", ["tokens", "role", "least_epsilon", "people", "topics", "unit"])
+def test_a_value_of_another_kind_is_a_fault_of_its_key(tmp_path: Path, key: str) -> None:
+    place = "[datasets.sales]" if key in ("people", "topics", "unit") else "[people.ann]"
+    kept = GOOD[: GOOD.index("[[")] if key == "topics" else GOOD
+    text = re.sub(rf"^{key} = .*\n", "", kept, flags=re.MULTILINE)
+    for value in VALUES:
+        found = _faults(tmp_path, text.replace(place, f"{place}\n{key} = {value}"))
+        assert any(f".{key} " in line for line in found), found
+
+
 @pytest.mark.parametrize("tick", ['"1e-400"', "0", "-1", "10.1", "true", '"1/200"'])
 def test_a_tick_is_one_that_can_be_waited_for(tmp_path: Path, tick: str) -> None:
     (found,) = _faults(tmp_path, GOOD.replace("[desk]", f"[desk]\ntick = {tick}"))

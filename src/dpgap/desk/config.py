@@ -411,7 +411,9 @@ class _FileReader:
     def _require_one_owner(self, people: Mapping[str, Person]) -> None:
         """A token says who somebody is, so nobody shares one."""
         owners: dict[str, str] = {}
-        for name, token in ((each.name, it) for each in people.values() for it in each.tokens):
+        for name, token in (
+            (each.name, it) for each in people.values() for it in each.tokens or ()
+        ):
             if (owner := owners.setdefault(token, name)) != name:
                 line = line_of(("people", owner, "tokens"), self.lines)
                 words = f"has a token that people.{owner}.tokens has on line {line}: a token is of"
