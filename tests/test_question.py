@@ -12,7 +12,7 @@ from typer.main import get_command
 
 import dpgap
 from dpgap.cli.main import app
-from dpgap.desk.config import _TOPIC
+from dpgap.desk.config import _OF_A_TOPIC
 from dpgap.question import (
     COUNTING,
     KEYWORDS,
@@ -53,7 +53,7 @@ def test_a_keyword_is_where_it_can_be_stated(name: str) -> None:
         assert (name in _parameters(in_a_session)) == (is_there and not stated_before)
         assert (name in {each.name for each in COMMANDS[command].params}) == is_there
     is_of_a_topic = name in COUNTING and name not in ("unit", "neighbours")
-    assert (name in _TOPIC) == is_of_a_topic
+    assert (name in _OF_A_TOPIC) == is_of_a_topic
 
 
 @pytest.mark.parametrize("name", KEYWORDS)

@@ -533,14 +533,14 @@ def test_headers_without_an_end_are_refused_and_idle_connections_closed(
 def test_more_than_the_limit_under_way_is_refused(
     strict: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on, left = threading.Semaphore(0), threading.Event(), strict.desk.left
+    begun, go_on, left = threading.Semaphore(0), threading.Event(), strict.desk.balance
 
     def slow(*given: Any) -> Any:
         begun.release()
         go_on.wait()
         return left(*given)
 
-    monkeypatch.setattr(strict.desk, "left", slow)
+    monkeypatch.setattr(strict.desk, "balance", slow)
     with strict.program("ann") as ann, ThreadPoolExecutor(3) as others:
         pages = [others.submit(ann.get, "/api/v1/datasets") for _ in range(3)]
         try:
@@ -600,7 +600,7 @@ def test_an_error_inside_is_told_to_nobody(desk: Running, monkeypatch: pytest.Mo
     def broken(*_: object) -> None:
         raise KeyError("secret-item", 3177)
 
-    monkeypatch.setattr(desk.desk, "left", broken)
+    monkeypatch.setattr(desk.desk, "balance", broken)
     with desk.program("ann") as ann:
         answer = ann.get("/api/v1/datasets")
         assert answer.status_code == 500

@@ -93,6 +93,19 @@ def test_a_fault_names_its_line(tmp_path: Path, what: str) -> None:
     assert any(words in line for line in found), found
 
 
+VALUES = ("-5", "true", "[]", "[1]", "{a = 1}", "1979-05-27", '""')
+
+
+@pytest.mark.parametrize("key", ["tokens", "role", "least_epsilon", "people", "topics", "unit"])
+def test_a_value_of_another_kind_is_a_fault_of_its_key(tmp_path: Path, key: str) -> None:
+    place = "[datasets.sales]" if key in ("people", "topics", "unit") else "[people.ann]"
+    kept = GOOD[: GOOD.index("[[")] if key == "topics" else GOOD
+    text = re.sub(rf"^{key} = .*\n", "", kept, flags=re.MULTILINE)
+    for value in VALUES:
+        found = _faults(tmp_path, text.replace(place, f"{place}\n{key} = {value}"))
+        assert any(f".{key} " in line for line in found), found
+
+
 @pytest.mark.parametrize("tick", ['"1e-400"', "0", "-1", "10.1", "true", '"1/200"'])
 def test_a_tick_is_one_that_can_be_waited_for(tmp_path: Path, tick: str) -> None:
     (found,) = _faults(tmp_path, GOOD.replace("[desk]", f"[desk]\ntick = {tick}"))
@@ -158,12 +171,15 @@ SECOND = GOOD[GOOD.index("[datasets.sales]") :].replace("datasets.sales", "datas
 def test_a_second_budget_for_a_table_must_be_meant(tmp_path: Path) -> None:
     (tmp_path / "sales.csv").write_text("who,what\nann,fig\n")
     both = GOOD + SECOND
-    line = both.splitlines().index("[datasets.survey]") + 2
+    (tmp_path / "desk.toml").write_text(both, encoding="utf-8")
+    line = both.splitlines().index("[datasets.survey]") + 1
     words = (
-        "datasets.survey.table has the table and unit of datasets.sales, and the ε of both add up"
+        f"line {line}: datasets.survey: data set 'sales' has a budget for the same table and unit"
     )
-    mend = "state the same budget, or beside = 'sales' if this is meant"
-    assert _faults(tmp_path, both) == [f"line {line}: {words}: {mend}"]
+    for start in (open_desk, check_desk):
+        with pytest.raises(FileFaults, match=words):
+            start(read_stewards_file(tmp_path / "desk.toml"))
+    assert not (tmp_path / "budget.db").exists()
     for good in (
         both.replace("[datasets.survey]", '[datasets.survey]\nbeside = "sales"'),
         both.replace("[datasets.sales]", '[datasets.sales]\nbeside = "survey"'),
@@ -280,7 +296,7 @@ def test_names_have_one_spelling_before_anything_is_opened(tmp_path: Path) -> No
     visitor = opened.auth.with_token(token_of(loose))
     assert visitor is not None
     (data_set,) = opened.datasets(visitor)
-    assert opened.left(visitor, data_set).left.epsilon == 5
+    assert opened.balance(visitor, data_set).left.epsilon == 5
     twice = GOOD.replace("[people.ann]", f'[people.ann]\n[people."{one}"]\n[people."{loose}"]')
     assert "is listed already" in " ".join(_faults(tmp_path, twice))
 

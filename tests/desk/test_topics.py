@@ -106,7 +106,8 @@ def test_what_to_expect_is_what_the_release_then_says(topics: Running) -> None:
         rows = ann.post("/api/v1/datasets/sales/plan", json=said).json()["rows"]
         entry = ann.post("/api/v1/datasets/sales/ask", json=question(**said)).json()["entry"]
     (row,) = (each for each in rows if Fraction(each["epsilon"]) == Fraction(1, 2))
-    release = topics.desk.release(topics.desk.file.datasets["sales"], entry)
+    found = topics.desk.document(topics.desk.file.datasets["sales"], entry)
+    release = dpgap.read_release(found)
     assert isinstance(release, UnitCount)
     low, high = release.interval(0.95)
     assert high - low == 2 * row["half_width"] > 0

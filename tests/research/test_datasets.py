@@ -3,7 +3,6 @@
 import gzip
 from pathlib import Path
 
-import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -13,7 +12,6 @@ from dpgap.research.datasets import (
     PUBLISHED,
     load,
     load_all,
-    make_t40i10,
     read_counts,
 )
 from real_data import real_file
@@ -22,34 +20,6 @@ from real_data import real_file
 @pytest.fixture
 def real_data() -> Path:
     return real_file("kosarak-item-counts-ge991.csv").parent
-
-
-@pytest.fixture(scope="module")
-def quest():
-    return make_t40i10(100_000, seed=7)
-
-
-def test_quest_makes_t40i10d100k(quest):
-    transactions, items = quest
-    lengths = np.bincount(transactions)
-    assert lengths.size == 100_000
-    assert lengths.min() >= 1
-    assert abs(lengths.mean() - 40) < 1
-    assert abs(np.unique(items).size / 942 - 1) < 0.05
-
-
-def test_quest_has_the_count_curve_of_the_real_data(quest, real_data):
-    real = np.sort(load("T40I10D100K", real_data).counts)[::-1]
-    made = np.sort(np.bincount(quest[1]))[::-1]
-    ranks = np.array([4, 9, 19, 49, 99, 199, 399])
-    assert (np.abs(made[ranks] / real[ranks] - 1) < 0.25).all()
-
-
-def test_quest_repeats_itself_and_no_transaction_has_an_item_twice():
-    one, two, other = (make_t40i10(200, seed=seed) for seed in (3, 3, 4))
-    assert np.array_equal(one, two)
-    assert not np.array_equal(one[1], other[1])
-    assert np.unique(one, axis=1).shape == np.shape(one)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -143,7 +113,7 @@ def test_the_variable_names_the_folder(tmp_path, monkeypatch):
 
 
 def test_what_is_made_has_the_published_sizes_and_says_that_it_is_made():
-    for name in ("BMS-POS", "Kosarak"):
+    for name in PUBLISHED:
         made = load(name, None)
         assert (made.records, made.items) == PUBLISHED[name]
         assert "stand-in" in made.source

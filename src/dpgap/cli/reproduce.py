@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from dpgap.research.claims import Claim, judge
-from dpgap.research.datasets import MADE_UP, load, load_all
+from dpgap.research.datasets import MADE_UP, load_all
 from dpgap.research.experiments import FIGURES, Result
-from dpgap.research.figures import Drawing, draw, draw_datasets, require_matplotlib
+from dpgap.research.figures import draw, draw_datasets, require_matplotlib
 from dpgap.research.page import as_html, as_markdown
 from dpgap.research.reproduction import (
     SEED,
@@ -89,12 +89,11 @@ def reproduce_into(
     out: Path, plan: ReproductionPlan, progress: Progress = lambda done, total: None
 ) -> tuple[list[Result], list[Claim]]:
     """Write figures, results and pages to a folder; each figure as soon as it is finished."""
-    drawn: dict[str, Drawing] = {}
+    drawn: dict[str, bytes] = {}
 
     def told(done: int, total: int) -> None:
         if not drawn:  # other processes are at work, and there is time to draw
-            made = load("T40I10D100K", None)
-            drawn["datasets"] = draw_datasets(plan.datasets, made)
+            drawn["datasets"] = draw_datasets(plan.datasets)
             _write_drawings(out, drawn)
         progress(done, total)
 
@@ -106,15 +105,13 @@ def reproduce_into(
         new = draw(figure, points, plan.datasets)
         _write_drawings(out, new)
         drawn |= new
-        svg = {name: files["svg"] for name, files in drawn.items()}
         paths = {name: f"{FOLDER}/{name}.svg" for name in drawn}
         write(out / RESULTS, as_json(results))
-        write(out / PAGE, as_html(claims, plan.datasets, svg, plan.runs))
+        write(out / PAGE, as_html(claims, plan.datasets, drawn, plan.runs))
         write(out / SUMMARY, as_markdown(claims, plan.datasets, paths, plan.runs))
     return results, claims
 
 
-def _write_drawings(out: Path, drawn: dict[str, Drawing]) -> None:
-    for name, files in drawn.items():
-        for kind, content in files.items():
-            write(out / FOLDER / f"{name}.{kind}", content)
+def _write_drawings(out: Path, drawn: dict[str, bytes]) -> None:
+    for name, svg in drawn.items():
+        write(out / FOLDER / f"{name}.svg", svg)

@@ -7,12 +7,11 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
+from pydantic import BaseModel, ConfigDict, Field
 
 from dpgap.budget.account import readable_text
 from dpgap.budget.requests import require_words
 from dpgap.budget.steward import Steward
-from dpgap.desk.auth import Visitor
 from dpgap.desk.config import ListedData
 from dpgap.desk.dependencies import (
     At,
@@ -26,9 +25,8 @@ from dpgap.desk.dependencies import (
     shown,
 )
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
-from dpgap.desk.questions import FilledForm, number_in, prospects
-from dpgap.desk.queue import Archived, Asking, Desk, Receipt
-from dpgap.releases.document import handed_out
+from dpgap.desk.questions import FilledForm, Number, PlanBody, number_in
+from dpgap.desk.queue import Archived, Asking, Desk
 
 # --------------------------------------------------------------------------------------------------
 # What a steward does at the desk: the ledger's own functions, by name, and two of the desk.
@@ -45,10 +43,6 @@ def _allow(steward: Steward, said: Fields, reason: str) -> Any:
     return steward.allow(person, number_in(said, "epsilon"), delta=delta, reason=reason)
 
 
-def _write_off(steward: Steward, said: Fields, reason: str) -> Any:
-    return steward.write_off(_entry_in(said), reason=reason)
-
-
 def _entry_in(said: Fields) -> int:
     number = said.get("entry", "")
     if not (number.isascii() and number.isdigit() and len(number) <= 12):
@@ -60,7 +54,7 @@ ACTS: dict[str, Callable[[Steward, Fields, str], Any]] = {
     "raise": lambda at, said, why: at.raise_to(number_in(said, "epsilon"), reason=why),
     "lower": lambda at, said, why: at.lower_to(number_in(said, "epsilon"), reason=why),
     "allow": _allow,
-    "write-off": _write_off,
+    "write-off": lambda at, said, why: at.write_off(_entry_in(said), reason=why),
     "close": lambda at, said, why: at.close(reason=why),
 }
 REFRESH, VERIFY, DRAW = "refresh", "verify", "draw"
@@ -72,10 +66,9 @@ def listed_people(desk: Desk, data: ListedData) -> set[str]:
     return {*desk.auth.people(), *data.people}
 
 
-async def act(
-    asking: Asking, desk: Desk, visitor: Visitor, data: ListedData, name: str, said: Fields
-) -> None:
+async def act(asking: Asking, at: At, name: str, said: Fields) -> None:
     """Do it. Every change of a budget is an entry that says who did it at the desk, and why."""
+    desk, visitor, data = at
     if name not in ALL:
         raise Refused(*NOT_THERE)
     if name == REFRESH:
@@ -105,29 +98,6 @@ async def act(
 
 router = APIRouter(prefix="/api/v1", tags=["desk"])
 about = APIRouter(include_in_schema=False)
-
-Number = StrictInt | StrictFloat | str
-
-
-class PlanBody(BaseModel):
-    """A question. Numbers may be texts such as "1/3", which are exact."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    topic: str = Field(max_length=64, description="One that the data set lists.")
-    kind: str = Field("top-k", max_length=16, description='"top-k", "above" or "count".')
-    k: int = Field(10, description="How many items to find.")
-    threshold: Number = Field(100, description="For above: what items must reach.")
-    epsilon: Number = Field("0.5", description="What it may cost.")
-    delta: Number = Field(0, description="Where items are not stated.")
-    method: str = Field("best", max_length=16)
-    sizes: str = Field("", max_length=300, description="For a plan: counts to expect, by rank.")
-    fresh: bool = Field(False, description="Pay for fresh noise even if it was asked before.")
-
-    def said(self) -> dict[str, str]:
-        """The same as a form sends it."""
-        said = {name: str(value) for name, value in self.model_dump().items()}
-        return said | {"fresh": "yes" if self.fresh else ""}
 
 
 class AskBody(PlanBody):
@@ -164,13 +134,8 @@ def dataset(at: ProgramAtData) -> dict[str, Any]:
 @router.post("/datasets/{name}/plan")
 def plan(at: ProgramAtData, question: PlanBody) -> dict[str, Any]:
     """What to expect of a question. Nothing is spent."""
-    desk, visitor, data = at
     with in_our_words():
-        asked = FilledForm.read(question.said())
-        desk.require_least(visitor, data, asked)
-        facts = desk.slot(data, asked).facts
-        least = desk.limits(visitor, data).least_epsilon
-        expected = prospects(asked, facts, desk.left(visitor, data).left, least)
+        expected = at.desk.expect(at.visitor, at.data, FilledForm.read(question.said()))
     rows = [
         row._asdict() | {"epsilon": readable_text(row.epsilon), "left": readable_text(row.left)}
         for row in expected.rows
@@ -183,20 +148,17 @@ async def ask(request: Request, at: ProgramAtData, question: AskBody) -> Respons
     """Ask, once for each key. The answer is the archived document, if there is one yet."""
     desk, visitor, data = at
     receipt = await request.app.state.asking.ask(visitor, data, question.said(), question.key)
-    document = None
-    if receipt.document is not None:
-        document = await asyncio.to_thread(handed_out, receipt.document)
-    elif receipt.state == "settled":
+    document = "null"
+    if receipt.state == "settled":
         document = await asyncio.to_thread(desk.document, data, receipt.entry)
-    said = json.dumps(_received(receipt))
-    release = f'{said[:-1]}, "release": {document or "null"}}}'
+    release = f'{json.dumps(receipt._asdict())[:-1]}, "release": {document}}}'
     return Response(release, media_type="application/json")
 
 
 @router.get("/datasets/{name}/asked/{key}")
 def asked(at: ProgramAtData, key: str) -> dict[str, Any]:
     """What became of the question that you sent with a key."""
-    return _received(at.desk.receipt(at.visitor, at.data, key))
+    return at.desk.receipt(at.visitor, at.data, key)._asdict()
 
 
 @router.get("/datasets/{name}/releases")
@@ -227,13 +189,8 @@ def stale(at: StewardsProgramAtData) -> dict[str, Any]:
     return {
         "reservations": [_archived(Archived(entry, None)) | {"why": why} for entry, why in found],
         "written_off": [
-            {
-                "entry": entry.reservation,
-                "person": entry.person,
-                "reason": entry.reason,
-                "at": entry.at,
-            }
-            for entry in steward.written_off(100)[::-1]
+            {"entry": it.reservation, "person": it.person, "reason": it.reason, "at": it.at}
+            for it in steward.written_off(100)[::-1]
         ],
     }
 
@@ -251,7 +208,7 @@ async def change(
 ) -> dict[str, Any]:
     """For stewards: raise, lower, allow, write-off, close, refresh the counts, or draw a charge."""
     fields = {each: str(value) for each, value in said.model_dump().items() if value is not None}
-    await act(request.app.state.asking, *at, what, fields)
+    await act(request.app.state.asking, at, what, fields)
     return await asyncio.to_thread(_described, at)
 
 
@@ -285,9 +242,9 @@ def described_api(request: Request) -> dict[str, Any]:
 
 def _described(at: At) -> dict[str, Any]:
     desk, visitor, data = at
-    left, last = desk.left(visitor, data)
-    amounts = {"left": left.epsilon, "left_delta": left.delta}
-    amounts |= {name: getattr(last, name) for name in ("total", "spent", "reserved")}
+    balance = desk.balance(visitor, data)
+    amounts = {"left": balance.left.epsilon, "left_delta": balance.left.delta}
+    amounts |= {name: getattr(balance.last, name) for name in ("total", "spent", "reserved")}
     return {
         **{name: getattr(data, name) for name in ("name", "title", "unit", "neighbours")},
         "topics": [
@@ -296,10 +253,6 @@ def _described(at: At) -> dict[str, Any]:
         ],
         **{name: readable_text(each) for name, each in amounts.items()},
     }
-
-
-def _received(receipt: Receipt) -> dict[str, Any]:
-    return {"entry": receipt.entry, "state": receipt.state, "again": receipt.again}
 
 
 def _archived(row: Archived) -> dict[str, Any]:

@@ -171,10 +171,6 @@ def application(desk: Desk, place: Place) -> Any:
     return Guard(app, place)
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
-    return _said(request, _refusal(error))
-
-
 def _refusal(error: Exception) -> Refused:
     """What to say of an error that nobody caught: what the framework refuses, in our words too."""
     if isinstance(error, RequestValidationError):
@@ -199,8 +195,9 @@ def _not_valid(error: RequestValidationError) -> str:
     return f"Not what it must be: {'; '.join(said)}."
 
 
-def _said(request: Request, refused: Refused) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
     """The words as JSON for a program, and as a page for people."""
+    refused = _refusal(error)
     if request.url.path.startswith("/api/"):
         headers = {"www-authenticate": "Bearer"} if refused.status == 401 else None
         return JSONResponse({"error": refused.words}, refused.status, headers)
@@ -362,7 +359,14 @@ def serve(
         for line in greeting(desk, place, host):
             say(line)
         server = uvicorn.Server(configured(desk, place))
-        asyncio.run(_run(server, desk, bound, hangup))
+
+        async def run() -> None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
+            counting = asyncio.create_task(count_when_hung_up(desk, hangup))
+            await server.serve(sockets=bound)
+            counting.cancel()
+
+        asyncio.run(run())
 
 
 def configured(desk: Desk, place: Place) -> uvicorn.Config:
@@ -407,15 +411,6 @@ def note_hangups() -> asyncio.Event:
     hangup = asyncio.Event()
     signal.signal(signal.SIGHUP, lambda *_: hangup.set())
     return hangup
-
-
-async def _run(
-    server: uvicorn.Server, desk: Desk, bound: list[socket.socket], hangup: asyncio.Event
-) -> None:
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
-    counting = asyncio.create_task(count_when_hung_up(desk, hangup))
-    await server.serve(sockets=bound)
-    counting.cancel()
 
 
 async def count_when_hung_up(desk: Desk, hangup: asyncio.Event) -> None:

@@ -17,7 +17,8 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,15 +49,6 @@ def new_token() -> str:
 def hash_of_token(token: str) -> str:
     """The hash of a token, which is all that is stored."""
     return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
-
-
-def owner_of(token: str, people: Iterable[Person]) -> Person | None:
-    """The owner of a token. All hashes are compared, each in constant time."""
-    given, found = hash_of_token(token), None
-    for person in people:
-        for known in person.tokens:
-            found = person if hmac.compare_digest(known, given) else found
-    return found
 
 
 class Pass(NamedTuple):
@@ -136,7 +128,8 @@ class Auth:
         """The secret of the one-time link; None where people have tokens, and after its use."""
         if self.is_local:
             self.local_token = new_token()
-            self._owner = Person(system_user(), True, (hash_of_token(self.local_token),))
+            tokens = (hash_of_token(self.local_token),)
+            self._owner = Person(name=system_user(), role="steward", tokens=tokens)
             self.link = secrets.token_urlsafe(32)
 
     def by_link(self, given: str) -> str | None:
@@ -156,9 +149,12 @@ class Auth:
         return self.passes.issue(visitor.name, hash_of_token(given), time.time())
 
     def with_token(self, given: str) -> Visitor | None:
-        """The person who has this token."""
-        found = owner_of(given, self.people().values())
-        return None if found is None else Visitor(found)
+        """The person who has this token. All hashes are compared, each in constant time."""
+        hashed, found = hash_of_token(given), None
+        for person in self.people().values():
+            for known in person.tokens:
+                found = Visitor(person) if hmac.compare_digest(known, hashed) else found
+        return found
 
     def with_pass(self, carried: str) -> Visitor | None:
         """The person who has this pass, if the token that it came from is still listed."""
@@ -185,7 +181,10 @@ class Auth:
     def _now(self) -> StewardsFile:
         """The file, read again if it changed."""
         with self._lock:
-            stamp = _stamp(self._file)
+            stamp: tuple[int, ...] = ()
+            with suppress(OSError):  # nobody can set a ctime back
+                at = os.stat(self._file.path)
+                stamp = at.st_mtime_ns, at.st_ctime_ns, at.st_size, at.st_ino
             if stamp != self._seen:
                 self._seen = None
                 try:
@@ -195,12 +194,3 @@ class Auth:
                     raise Refused(503, words) from None
                 self._seen = stamp
             return self._file
-
-
-def _stamp(file: StewardsFile) -> tuple[int, ...]:
-    """Facts that change with the file; among them its ctime, which nobody can set back."""
-    try:
-        found = os.stat(file.path)
-    except OSError:
-        return ()
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

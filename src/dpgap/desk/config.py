@@ -10,18 +10,18 @@ It is TOML. Every fault that is found names its line. Paths are meant from the f
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
-from dpgap.budget.requests import is_one_table
-from dpgap.desk import file_checks as check
-from dpgap.exact.parameters import positive_integer, positive_rational, rational
-from dpgap.question import COUNTING, KEYWORDS, Neighbours, read_counting
+from dpgap.exact.parameters import positive_rational, rational
+from dpgap.question import COUNTING, Neighbours, read_counting
 
 # --------------------------------------------------------------------------------------------------
 # Where in a TOML file a key stands, so that a fault can name its line.
@@ -31,10 +31,9 @@ KeyPath = tuple[str, ...]
 
 _MOST_PARTS = 32
 
-_HEADER = re.compile(r"^\s*(\[\[?)(.+?)\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(
-    r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*="""
-)
+_PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
+_PATH = rf"({_PART}(?:\s*\.\s*{_PART})*)"
+_LINE = re.compile(rf"\s*(?:(\[\[?)\s*{_PATH}\s*\]\]?\s*(?:#.*)?$|{_PATH}\s*=)")
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
@@ -46,14 +45,21 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     entries: dict[KeyPath, int] = {}
     table: KeyPath = ()
     for line, content in enumerate(text.split("\n"), start=1):
-        if header := _HEADER.match(content):
-            table = _parts(header[2])
-            if header[1] == "[[":
-                entries[table] = entries.get(table, -1) + 1
-            table = _numbered(table, entries)
+        if match := _LINE.match(content):
+            brackets, header, key = match.groups()
+            if (header or key).count(".") > _MOST_PARTS:
+                raise RecursionError
+            parts = tuple(part.strip("\"'") for part in re.findall(_PART, header or key))
+            if key:
+                found.setdefault((*table, *parts), line)
+                continue
+            if brackets == "[[":
+                entries[parts] = entries.get(parts, -1) + 1
+            table = ()
+            for end, part in enumerate(parts, start=1):
+                number = entries.get(parts[:end])  # of an array
+                table += (part,) if number is None else (part, str(number))
             found.setdefault(table, line)
-        elif key := _KEY.match(content):
-            found.setdefault((*table, *_parts(key[1])), line)
     return found
 
 
@@ -62,84 +68,145 @@ def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
     return next((lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), 1)
 
 
-def _parts(words: str) -> KeyPath:
-    """The parts of a dotted key, as TOML reads them."""
-    if words.count(".") > _MOST_PARTS:
-        raise RecursionError
+# --------------------------------------------------------------------------------------------------
+# What values must be. Each check gives the value, or says what it must be.
+
+
+Check = Callable[[Any], Any]
+
+_DIFFERENT = 16
+"""How many different bytes, and steps from byte to byte, a random key has at least."""
+
+
+def _check(predicate: Callable[[Any], Any], words: str) -> Check:
+    """A check that a value is what it must be, and that says so in words if it is not."""
+
+    def check(value: Any) -> Any:
+        if not predicate(value):
+            raise ValueError(f"must be {words}")
+        return value
+
+    return check
+
+
+def _text_like(pattern: str, words: str) -> Check:
+    return _check(lambda it: isinstance(it, str) and re.fullmatch(pattern, it), words)
+
+
+def _one_of(*known: str) -> Check:
+    return _check(known.__contains__, f"one of {', '.join(known)}")
+
+
+def _several(check: Check) -> Check:
+    """A list, each entry of which passes a check."""
+
+    def checked(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list) or not value:
+            raise ValueError("must be a list with at least one entry")
+        return tuple(map(check, value))
+
+    return checked
+
+
+_name = _text_like("[a-z0-9][a-z0-9_-]{0,62}", "a short name of small letters, digits, - and _")
+_host = _text_like(
+    r"([A-Za-z0-9.-]{1,253}|\[[0-9a-fA-F:]{2,39}\])(:[0-9]{1,5})?",
+    'a name such as "desk.example.org", with a port if it is not the usual one',
+)
+_token = _text_like("sha256:[0-9a-f]{64}", 'a line that `dpgap desk --token` printed, "sha256:…"')
+_digits = _text_like("[0-9a-f]{64}", "64 hexadecimal digits: `dpgap desk --key` prints such a line")
+_words = _check(
+    lambda it: isinstance(it, str) and 0 < len(it) <= 200 and it.isprintable(),
+    "1 to 200 printable characters",
+)
+_address = _check(
+    lambda it: isinstance(it, str) and it.strip() and it.isprintable(), "a path or an address"
+)
+_counting = _check(lambda it: type(it) is int and 1 <= it < 1 << 62, "a whole number from 1 up")
+_yes_or_no = _check(lambda it: isinstance(it, bool), "true or false")
+_table = _check(lambda it: isinstance(it, Mapping), "a table")
+_positive = partial(positive_rational, "it")
+
+
+def _key(value: Any) -> str:
+    """A key that nobody can guess: whoever can signs passes of a steward."""
+    digits: str = _digits(value)
+    found = bytes.fromhex(digits)
+    steps = {(after - before) % 256 for before, after in pairwise(found)}
+    if min(len(set(found)), len(steps)) < _DIFFERENT:
+        raise ValueError("must be random, and this repeats itself: `dpgap desk --key` prints a key")
+    return digits
+
+
+def _spelt(value: Any) -> str:
+    """A name that is looked up later, in its one spelling (Unicode's NFC)."""
+    return unicodedata.normalize("NFC", _words(value))
+
+
+def _tick(value: Any) -> float:
+    """Seconds between answers: short enough that whoever asks is still there."""
+    seconds = rational("it", value)
+    if not Fraction(1, 100) <= seconds <= 10:
+        raise ValueError("must be a number of seconds from 0.01 to 10")
+    return float(seconds)
+
+
+def _amount(value: Any) -> Fraction:
+    number = rational("it", value)
+    if number < 0:
+        raise ValueError("must be a number from 0 up")
+    return number
+
+
+class Allowance(NamedTuple):
+    """What a person may spend."""
+
+    epsilon: Fraction
+    delta: Fraction | None = None
+    """None: as `Steward.allow` has it where no δ is given."""
+
+
+def _allowance(value: Any) -> Allowance | None:
+    """What a person may spend: ε, or ε and δ, or "all" for whatever the budget has left."""
+    if value == "all":
+        return None
+    if not isinstance(value, Mapping):
+        return Allowance(_amount(value))
+    if value.keys() != {"epsilon", "delta"}:
+        raise ValueError("must have an epsilon and a delta")
+    return Allowance(_amount(value["epsilon"]), _amount(value["delta"]))
+
+
+def _shares(value: Any) -> dict[str, Allowance | None]:
+    """People and what each may spend."""
+    if not isinstance(value, Mapping):
+        raise ValueError('must be people and what each may spend, such as { ann = 2, bob = "all" }')
     try:
-        value = tomllib.loads(f"{words} = 0")
-    except tomllib.TOMLDecodeError:
-        return (words,)
-    parts = []
-    while isinstance(value, dict):
-        ((part, value),) = value.items()
-        parts.append(part)
-    return tuple(parts)
-
-
-def _numbered(table: KeyPath, entries: dict[KeyPath, int]) -> KeyPath:
-    """The path with the number of the entry after every array that it goes through."""
-    path: KeyPath = ()
-    for end in range(1, len(table) + 1):
-        path = (*path, table[end - 1])
-        if table[:end] in entries:
-            path = (*path, str(entries[table[:end]]))
-    return path
+        found = {_spelt(person): _allowance(share) for person, share in value.items()}
+    except (ValueError, TypeError):
+        raise ValueError(
+            'must give each person a number from 0 up, { epsilon = 2, delta = "1e-7" } or "all"'
+        ) from None
+    if len(found) < len(value):
+        raise ValueError(
+            "must name each person once: two names differ only in how they are encoded"
+        )
+    return found
 
 
 # --------------------------------------------------------------------------------------------------
+# What the file says. A field that is a key of the file states its check beside its type.
 
 
-_REQUIRED: Final = object()
 _LARGEST = 4 << 20
 """The most bytes of a file that is read."""
 _SHOWN = 50
 _PASSWORD = re.compile("://[^/@]*:[^/@]+@")
 
-_DESK: dict[str, tuple[check.Check, Any]] = {
-    "ledger": (check.address, _REQUIRED),
-    "spool": (check.address, None),
-    "title": (check.words, "dpgap desk"),
-    "tick": (check.tick, Fraction(1)),
-    "hosts": (check.several(check.host), ()),
-    "https": (check.yes_or_no, True),
-    "key": (check.key, None),
-}
-_LIMITS: dict[str, tuple[check.Check, Any]] = {
-    "least_epsilon": (check.positive, None),
-    "questions_a_day": (check.counting, None),
-    "megabytes_a_day": (check.counting, None),
-}
-_PERSON: dict[str, tuple[check.Check, Any]] = {
-    "role": (check.one_of("analyst", "steward"), "analyst"),
-    "tokens": (check.several(check.token), ()),
-    **_LIMITS,
-}
-_DATASET: dict[str, tuple[check.Check, Any]] = {
-    "title": (check.words, None),
-    "table": (check.address, _REQUIRED),
-    "unit": (check.words, _REQUIRED),
-    "neighbours": (check.one_of(*Neighbours), "add-or-remove"),
-    "budget": (check.spelt, None),
-    "beside": (check.spelt, None),
-    "epsilon": (check.positive, None),
-    "delta": (check.amount, Fraction(0)),
-    "people": (check.shares, {}),
-    "megabytes": (check.counting, 1000),
-    **_LIMITS,
-}
-_BY_READER: dict[Any, check.Check] = {
-    positive_integer: check.counting,
-    positive_rational: check.positive,
-    rational: check.number,
-}
-_LISTS = {"domain": check.items, "groups": check.several(check.label)}
-_COUNTING: dict[str, tuple[check.Check, Any]] = {
-    name: (_LISTS.get(name) or _BY_READER.get(KEYWORDS[name].read, check.words), None)
-    for name in COUNTING
-    if name not in ("unit", "neighbours")
-}
-_TOPIC = {"name": (check.name, _REQUIRED), "title": (check.words, None), **_COUNTING}
+_OF_A_TOPIC = tuple(name for name in COUNTING if name not in ("unit", "neighbours"))
+"""The keywords that a topic may state; `read_counting` and `dpgap.counts` check them."""
+
+_Listed = TypeVar("_Listed")
 
 
 class FileFaults(ValueError):  # noqa: N818 - it says what they are
@@ -152,19 +219,19 @@ class FileFaults(ValueError):  # noqa: N818 - it says what they are
         super().__init__("; ".join(self.lines))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """One thing that can be asked about, counted once: an item with its bounds, or the units."""
 
-    name: str
-    title: str
+    counting: Mapping[str, Any]
+    """The keywords of `dpgap.counts`, besides table, unit, neighbours and item."""
     item: str | None
     """The column of the items; None: how many units there are."""
-    counting: Mapping[str, Any]
-    """The keywords of `dpgap.counts`, besides table, unit and neighbours."""
-    words: tuple[str, ...]
-    """How it is counted, a short line for each bound. All of it is public."""
     line: int
+    words: tuple[str, ...] = ()
+    """How it is counted, a short line for each bound. All of it is public."""
+    name: Annotated[str, _name]
+    title: Annotated[str, _words] = ""
 
     @property
     def is_of_units(self) -> bool:
@@ -186,59 +253,75 @@ class PersonLimits(NamedTuple):
     """How much the archive may grow by their questions, in a day."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedData:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limited:
+    """Limits that are stated: those of a person hold before those of a data set."""
+
+    least_epsilon: Annotated[Fraction | None, _positive] = None
+    questions_a_day: Annotated[int | None, _counting] = None
+    megabytes_a_day: Annotated[int | None, _counting] = None
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """All that are stated, by name."""
+        found = {name: getattr(self, name) for name in PersonLimits._fields}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedData(_Limited):
     """A table, who may ask about it, and which budget pays."""
 
     name: str
-    title: str
-    table: str
-    unit: str
-    neighbours: str
-    budget: str
-    """Its name in the ledger."""
-    beside: str | None
-    """The budget that is for the same table and unit, if there is one and this is meant."""
-    epsilon: Fraction | None
-    """What the budget is opened with, if the ledger has none of this name."""
-    delta: Fraction
-    people: Mapping[str, check.Allowance | None]
-    """Who may ask, and the allowance that they start with; None: all that is left."""
-    megabytes: int
-    """How large its archive may become."""
-    limits: PersonLimits
-    """What bounds each person who has no limits of their own."""
-    topics: Mapping[str, Topic]
     line: int
+    title: Annotated[str, _words] = ""
+    table: Annotated[str, _address]
+    unit: Annotated[str, _words]
+    neighbours: Annotated[str, _one_of(*Neighbours)] = "add-or-remove"
+    budget: Annotated[str, _spelt] = ""
+    """Its name in the ledger."""
+    beside: Annotated[str | None, _spelt] = None
+    """The budget that is for the same table and unit, if there is one and this is meant."""
+    epsilon: Annotated[Fraction | None, _positive] = None
+    """What the budget is opened with, if the ledger has none of this name."""
+    delta: Annotated[Fraction, _amount] = Fraction(0)
+    people: Annotated[Mapping[str, Allowance | None], _shares] = field(default_factory=dict)
+    """Who may ask, and the allowance that they start with; None: all that is left."""
+    megabytes: Annotated[int, _counting] = 1000
+    """How large its archive may become."""
+    topics: Annotated[Mapping[str, Topic], _several(_table)]
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person(_Limited):
     """Somebody whom the desk knows."""
 
     name: str
-    is_steward: bool = False
-    tokens: tuple[str, ...] = ()
+    role: Annotated[str, _one_of("analyst", "steward")] = "analyst"
+    tokens: Annotated[tuple[str, ...], _several(_token)] = ()
     """Hashes of tokens."""
-    limits: Mapping[str, Any] = field(default_factory=dict)
-    """What holds for them instead of the limits of a data set, by name."""
+
+    @property
+    def is_steward(self) -> bool:
+        """Whether they look after all data sets."""
+        return self.role == "steward"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StewardsFile:
     """All that a desk must know, checked."""
 
     path: Path
-    ledger: str
-    spool: str
-    """The directory where answers wait for the ledger."""
-    title: str
-    tick: float
-    hosts: tuple[str, ...]
-    https: bool
-    key: str | None
     people: Mapping[str, Person]
     datasets: Mapping[str, ListedData]
+    ledger: Annotated[str, _address]
+    spool: Annotated[str, _address] = ""
+    """The directory where answers wait for the ledger."""
+    title: Annotated[str, _words] = "dpgap desk"
+    tick: Annotated[float, _tick] = 1.0
+    hosts: Annotated[tuple[str, ...], _several(_host)] = ()
+    https: Annotated[bool, _yes_or_no] = True
+    key: Annotated[str | None, _key] = None
 
     @property
     def has_tokens(self) -> bool:
@@ -264,22 +347,23 @@ def read_stewards_file(path: str | Path) -> StewardsFile:
     if len(found) > _LARGEST:
         words = f"is longer than {_LARGEST >> 20} MiB: a long domain belongs in a file of its own"
         raise FileFaults(file, [(1, words)])
+    line = 1
     try:
         text = found.decode()
         lines = key_lines(text)
         content = tomllib.loads(text, parse_float=Decimal)
     except UnicodeDecodeError:
-        raise FileFaults(file, [(1, "must be text in UTF-8")]) from None
+        words = "must be text in UTF-8"
     except tomllib.TOMLDecodeError as error:
-        where = re.search(r"line (\d+)", str(error))
+        words, where = "is not TOML", re.search(r"line (\d+)", str(error))
         line = int(where[1]) if where else len(text.splitlines())
-        raise FileFaults(file, [(line, "is not TOML")]) from None
     except RecursionError:
         words = "has too many lists or tables within each other"
-        raise FileFaults(file, [(1, words)]) from None
     except ValueError:  # an integer of more digits than Python reads
-        raise FileFaults(file, [(1, "has a number with too many digits")]) from None
-    return _FileReader(file, lines).read(content)
+        words = "has a number with too many digits"
+    else:
+        return _FileReader(file, lines).read(content)
+    raise FileFaults(file, [(line, words)])
 
 
 @dataclass(slots=True)
@@ -293,43 +377,43 @@ class _FileReader:
     def read(self, content: Mapping[str, Any]) -> StewardsFile:
         for unknown in content.keys() - {"desk", "people", "datasets"}:
             self._fault((unknown,), "is not known: desk, people and datasets are")
-        desk = self._table(content.get("desk", {}), _DESK, ("desk",))
-        listed = {
-            name: self._pass((name,), check.table, content.get(name, {})) or {}
-            for name in ("people", "datasets")
-        }
         people: dict[str, Person] = {}
-        for name, each in listed["people"].items():
-            person = self._person(name, each)
-            if people.setdefault(person.name, person) is not person:
-                self._fault(
-                    ("people", name), "is listed already, with its letters encoded otherwise"
-                )
-        self._require_one_owner(people)
+        for name, each in self._keys(content.get("people", {}), ("people",)).items():
+            where = ("people", name)
+            spelt = self._pass(where, _spelt, name) or name
+            person = self._listed(Person, each, where, name=spelt)
+            if people.setdefault(spelt, person) is not person:
+                self._fault(where, "is listed already, with its letters encoded otherwise")
         datasets = {
-            name: self._dataset(name, each, people) for name, each in listed["datasets"].items()
+            name: self._dataset(name, each, people)
+            for name, each in self._keys(content.get("datasets", {}), ("datasets",)).items()
         }
         if not datasets:
             self._fault(("datasets",), "must name at least one data set")
+        listed: dict[str, Any] = {"path": self.path, "people": people, "datasets": datasets}
+        file = self._listed(StewardsFile, content.get("desk", {}), ("desk",), **listed)
+        self._require_one_owner(people)
         if not self.faults:
             self._require_one_archive(datasets)
-            self._require_one_budget(datasets.values())
-            if desk["hosts"] and not (desk["key"] and any(each.tokens for each in people.values())):
+            if file.hosts and not (file.key and file.has_tokens):
                 words = (
                     "needs a key (`dpgap desk --key`) and people with tokens (`dpgap desk --token`)"
                 )
                 self._fault(("desk", "hosts"), f"{words}: others can reach this desk")
         if self.faults:
             raise FileFaults(self.path, self.faults)
-        desk["ledger"] = self._place(desk["ledger"], "sqlite:///")
-        desk["spool"] = self._place(desk["spool"] or self.path.stem + ".spool")
-        desk["tick"] = float(desk["tick"])
-        return StewardsFile(self.path, **desk, people=people, datasets=datasets)
+        return replace(
+            file,
+            ledger=self._place(file.ledger, "sqlite:///"),
+            spool=self._place(file.spool or self.path.stem + ".spool"),
+        )
 
     def _require_one_owner(self, people: Mapping[str, Person]) -> None:
         """A token says who somebody is, so nobody shares one."""
         owners: dict[str, str] = {}
-        for name, token in ((each.name, it) for each in people.values() for it in each.tokens):
+        for name, token in (
+            (each.name, it) for each in people.values() for it in each.tokens or ()
+        ):
             if (owner := owners.setdefault(token, name)) != name:
                 line = line_of(("people", owner, "tokens"), self.lines)
                 words = f"has a token that people.{owner}.tokens has on line {line}: a token is of"
@@ -343,113 +427,87 @@ class _FileReader:
                 words = "must list the same people as the other data set with this budget:"
                 self._fault(("datasets", data.name, "people"), f"{words} they share an archive")
 
-    def _require_one_budget(self, datasets: Iterable[ListedData]) -> None:
-        """The ε of two budgets for the same units add up, so it must be stated that it is meant."""
-        for other, data in combinations(datasets, 2):
-            one, two = ({"table": it.table, "unit": it.unit} for it in (other, data))
-            is_meant = data.beside == other.budget or other.beside == data.budget
-            if data.budget != other.budget and is_one_table(one, two) and not is_meant:
-                words = f"has the table and unit of datasets.{other.name}, and the ε of both add up"
-                mend = f"state the same budget, or beside = {other.budget!r} if this is meant"
-                self._fault(("datasets", data.name, "table"), f"{words}: {mend}")
-
-    def _person(self, name: str, content: Any) -> Person:
-        spelt = self._pass(("people", name), check.spelt, name) or name
-        found = self._table(content, _PERSON, ("people", name))
-        tokens = found["tokens"] or ()
-        return Person(spelt, found["role"] == "steward", tokens, _limits_in(found))
-
-    def _dataset(self, name: str, content: Any, people: Mapping[str, Person]) -> Any:
+    def _dataset(self, name: str, content: Any, people: Mapping[str, Person]) -> ListedData:
         where = ("datasets", name)
-        self._pass(where, check.name, name)
-        content = self._pass(where, check.table, content) or {}
-        plain = {each: content[each] for each in content if each != "topics"}
-        found = self._table(plain, _DATASET, where)
-        for person in (found["people"] or {}).keys() - people.keys():
+        self._pass(where, _name, name)
+        data = self._listed(ListedData, content, where, name=name, line=line_of(where, self.lines))
+        for person in (data.people or {}).keys() - people.keys():
             self._fault((*where, "people"), f"names {person!r}, who is not under people")
-        topics = self._topics(content.get("topics"), where, found)
-        if self.faults:
-            return None
-        for own in ("title", "budget"):
-            found[own] = found[own] or name
-        found["table"] = self._place(found["table"])
-        limits = PersonLimits(**_limits_in(found))
-        found = {each: found[each] for each in found if each not in _LIMITS}
-        line = line_of(where, self.lines)
-        return ListedData(name, topics=topics, limits=limits, line=line, **found)
-
-    def _topics(
-        self, content: Any, where: tuple[str, ...], data: Mapping[str, Any]
-    ) -> dict[str, Topic]:
-        if not isinstance(content, list) or not content:
-            self._fault(where, f"must have topics: [[{'.'.join(where)}.topics]]")
-            return {}
+        tables: Any = data.topics or ()
         topics: dict[str, Topic] = {}
-        for place, each in enumerate(content):
+        for place, each in enumerate(tables):
             here = (*where, "topics", str(place))
-            found = self._table(each, _TOPIC, here)
-            if found["name"] in topics:
+            topic = self._topic(each, here, data)
+            if topics.setdefault(topic.name, topic) is not topic:
                 self._fault((*here, "name"), "must differ from that of every other topic")
-            topics[found["name"]] = self._topic(found, here, data)
-        return topics
+        if self.faults:
+            return data
+        return replace(
+            data,
+            title=data.title or name,
+            budget=data.budget or name,
+            table=self._place(data.table),
+            topics=topics,
+        )
 
-    def _topic(
-        self, found: dict[str, Any], here: tuple[str, ...], data: Mapping[str, Any]
-    ) -> Topic:
-        said = {name: found[name] for name in _COUNTING if found[name] is not None}
+    def _topic(self, content: Mapping[str, Any], here: KeyPath, data: ListedData) -> Topic:
+        said = {name: content[name] for name in _OF_A_TOPIC if name in content}
         item = said.pop("item", None)
         if item is None and said.keys() - {"where", "encoding", "decimal"}:
             self._fault(here, "must name its item; without one only a filter can be said")
         is_unknown = item is not None and "domain" not in said
-        if is_unknown and not (data["delta"] and "max_items" in said):
+        if is_unknown and not (data.delta and "max_items" in said):
             self._fault(
                 here, "must have a domain; or max_items, and a delta of the data set's budget"
             )
-        words = self._cuts({**said, "unit": data["unit"], "item": item}, is_unknown, here)
-        if isinstance(said.get("domain"), str):
-            said["domain"] = self._place(said["domain"])
-        for name in ("domain", "groups"):
-            if isinstance(said.get(name), tuple):
-                said[name] = list(said[name])
-        title = found["title"] or item or "how many"
-        return Topic(str(found["name"]), title, item, said, words, line_of(here, self.lines))
-
-    def _cuts(
-        self, said: dict[str, Any], is_unknown: bool, here: tuple[str, ...]
-    ) -> tuple[str, ...]:
-        """How a topic is counted in words, if its keywords go together."""
-        is_row = said["unit"] == "row"
+        words: tuple[str, ...] = ()
         try:
-            return tuple(read_counting(said, is_unknown=is_unknown, is_row=is_row).cuts())
+            stated = {**said, "unit": data.unit, "item": item}
+            is_row = data.unit == "row"
+            words = tuple(read_counting(stated, is_unknown=is_unknown, is_row=is_row).cuts())
         except (ValueError, TypeError) as error:
             self._fault(here, f"cannot be counted: {error}")
-            return ()
+        if isinstance(said.get("domain"), str):
+            said["domain"] = self._place(said["domain"])
+        known = {"counting": said, "item": item, "line": line_of(here, self.lines), "words": words}
+        topic = self._listed(Topic, content, here, _OF_A_TOPIC, **known)
+        return replace(topic, title=topic.title or item or "how many")
 
-    def _table(
-        self, content: Any, schema: dict[str, tuple[check.Check, Any]], where: tuple[str, ...]
-    ) -> dict[str, Any]:
-        """Every key of a schema, checked; what is missing has its default."""
-        content = self._pass(where, check.table, content) or {}
-        for unknown in content.keys() - schema.keys():
-            self._fault((*where, unknown), f"is not known: {', '.join(schema)} are")
-        found = {}
-        for name, (required, default) in schema.items():
-            if name in content:
-                found[name] = self._pass((*where, name), required, content[name])
-            elif default is _REQUIRED:
-                self._fault((*where, name), "is missing")
-                found[name] = None
-            else:
-                found[name] = default
-        return found
+    def _listed(
+        self,
+        kind: type[_Listed],
+        content: Any,
+        where: KeyPath,
+        also: tuple[str, ...] = (),
+        **known: Any,
+    ) -> _Listed:
+        """A table of the file, each key checked; `also` are keys that are read elsewhere."""
+        content = self._keys(content, where)
+        hints = get_type_hints(kind, include_extras=True).items()
+        checks = {
+            name: hint.__metadata__[0] for name, hint in hints if get_origin(hint) is Annotated
+        }
+        for unknown in content.keys() - {*checks, *also}:
+            self._fault((*where, unknown), f"is not known: {', '.join([*checks, *also])} are")
+        for each in fields(kind):  # type: ignore[arg-type]
+            place = (*where, each.name)
+            if each.name in content.keys() & checks:
+                known[each.name] = self._pass(place, checks[each.name], content[each.name])
+            elif each.name not in known and each.default is MISSING is each.default_factory:
+                known[each.name] = None
+                self._fault(place, "is missing")
+        return kind(**known)
 
-    def _pass(self, where: tuple[str, ...], required: check.Check, value: Any) -> Any:
+    def _keys(self, content: Any, where: KeyPath) -> Mapping[str, Any]:
+        return self._pass(where, _table, content) or {}
+
+    def _pass(self, where: KeyPath, check: Check, value: Any) -> Any:
         try:
-            return required(value)
+            return check(value)
         except (ValueError, TypeError) as error:
             return self._fault(where, str(error).removeprefix("it "))
 
-    def _fault(self, where: tuple[str, ...], words: str) -> None:
+    def _fault(self, where: KeyPath, words: str) -> None:
         self.faults.append((line_of(where, self.lines), f"{'.'.join(where)} {words}"))
 
     def _place(self, address: str, scheme: str = "") -> str:
@@ -457,8 +515,3 @@ class _FileReader:
         if "://" in address and not (scheme and address.startswith(scheme)):
             return address
         return scheme + str(self.path.absolute().parent / address.removeprefix(scheme))
-
-
-def _limits_in(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The limits that are stated."""
-    return {name: found[name] for name in _LIMITS if found[name] is not None}

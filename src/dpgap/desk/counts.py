@@ -27,16 +27,20 @@ class Slot:
     def __init__(self, answers: PrivateCounts | CountsByGroup) -> None:
         self._lock = threading.Lock()
         self._answers = answers
-        self.empty = emptied(answers)
-        """The same counts with nothing in them: what a plan is made of, and a charge."""
+        one = next(iter(answers.values())) if isinstance(answers, CountsByGroup) else answers
+        labels = range(0 if one.unknown else len(one))
+        self.facts = _in_memory(one, labels, np.empty(0, dtype=np.int64))
+        """What is public of them; groups have the same facts, so one stands for all."""
+        self.empty: PrivateCounts | CountsByGroup = self.facts
+        """The same counts of a table without rows: what a plan is made of, and a charge.
+
+        So neither depends on the table, nor does the time that they take.
+        """
+        if isinstance(answers, CountsByGroup):
+            self.empty = CountsByGroup(tuple(answers), lambda _: self.facts, answers.origin)
 
     def __repr__(self) -> str:
         return "<private counts of a topic>"
-
-    @property
-    def facts(self) -> PrivateCounts:
-        """What is public of them; groups have the same facts, so one stands for all."""
-        return _first(self.empty)
 
     @contextmanager
     def using(self) -> Iterator[Any]:
@@ -82,28 +86,6 @@ class TopicCounts:
             self._slots |= counted
 
 
-def emptied(answers: PrivateCounts | CountsByGroup) -> PrivateCounts | CountsByGroup:
-    """Counts with the same public facts, of a table without rows.
-
-    What is made of them cannot depend on the table, nor can the time that it takes.
-    """
-    one = _first(answers)
-    labels = range(0 if one.unknown else len(one))
-    empty = _in_memory(one, labels, np.empty(0, dtype=np.int64))
-    if isinstance(answers, CountsByGroup):
-        return CountsByGroup(tuple(answers), lambda _: empty, answers.origin)
-    return empty
-
-
-def _fetched(answers: PrivateCounts | CountsByGroup) -> PrivateCounts | CountsByGroup:
-    """The same in memory, where few items are listed: to look winners up in an engine is slow."""
-    if isinstance(answers, CountsByGroup) or answers.unknown or len(answers) > _FEW:
-        return answers
-    if answers.labels is None:
-        return answers
-    return _in_memory(answers, answers.labels, answers.expanded())
-
-
 def _in_memory(facts: PrivateCounts, labels: Sequence[Any], counts: Integers) -> PrivateCounts:
     positions = np.flatnonzero(counts)
     return CountsInMemory(
@@ -119,13 +101,14 @@ def _in_memory(facts: PrivateCounts, labels: Sequence[Any], counts: Integers) ->
     )
 
 
-def _first(answers: PrivateCounts | CountsByGroup) -> PrivateCounts:
-    return next(iter(answers.values())) if isinstance(answers, CountsByGroup) else answers
-
-
 def _count(data: ListedData, topic: Topic) -> Any:
     facts: dict[str, Any] = {"unit": data.unit, "neighbours": data.neighbours}
     if topic.item is None:
         return units_of(data.table, **facts, **topic.counting)
     counting = {"domain": None, **topic.counting}
-    return _fetched(counts(data.table, **facts, item=topic.item, **counting))
+    found = counts(data.table, **facts, item=topic.item, **counting)
+    if isinstance(found, CountsByGroup) or found.unknown or found.labels is None:
+        return found
+    if len(found) > _FEW:
+        return found
+    return _in_memory(found, found.labels, found.expanded())  # an engine looks winners up slowly

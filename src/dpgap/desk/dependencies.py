@@ -7,7 +7,6 @@ wait for threads that pages hold while the ledger is slow.
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from fractions import Fraction
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -18,15 +17,14 @@ from fastapi.responses import HTMLResponse
 from dpgap.budget.entries import Entry
 from dpgap.desk.auth import LASTS, Visitor
 from dpgap.desk.config import ListedData
-from dpgap.desk.middleware import ENTER, NOT_YOURS, Refused
+from dpgap.desk.middleware import ENTER, Refused
 from dpgap.desk.questions import about, text_of
-from dpgap.desk.queue import Archived, Desk, Page, shares
+from dpgap.desk.queue import Archived, Desk, Page
 from dpgap.releases.page import STYLE, environment
 
 _FIELDS = 40
 _AT_ONCE = 12
 """How many requests of one person are worked on at a time; up to 8 of them may be questions."""
-_WRONG_FORM = 403, "This form is not of this visit. Load the page again, then send it."
 
 
 def desk_of(request: Request) -> Desk:
@@ -95,7 +93,7 @@ def _if_steward(who: Who) -> Who:
     async def steward(request: Request) -> Visitor:
         visitor = await who(request)
         if not visitor.person.is_steward:
-            raise Refused(*NOT_YOURS)
+            raise Refused(403, "This is for stewards.")
         return visitor
 
     return steward
@@ -119,14 +117,7 @@ ProgramAtData = Annotated[At, _at_data(program_of)]
 StewardsProgramAtData = Annotated[At, _at_data(_if_steward(program_of))]
 
 
-async def _page(
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many at the most.")] = 100,
-    before: Annotated[int | None, Query(ge=0, description="Those before this number.")] = None,
-) -> Page:
-    return Page(limit, before)
-
-
-Paged = Annotated[Page, Depends(_page)]
+Paged = Annotated[Page, Query()]
 
 
 def older(rows: Sequence[Archived | Entry], page: Page) -> int | None:
@@ -147,7 +138,8 @@ async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str,
     if visitor is not None:
         given = found.pop("form_key", "")
         if not desk_of(request).auth.passes.is_form_key(visitor.carried, given):
-            raise Refused(*_WRONG_FORM)
+            words = "This form is not of this visit. Load the page again, then send it."
+            raise Refused(403, words)
     return found
 
 
@@ -177,17 +169,13 @@ STATIC["page.css"] = "text/css", STYLE
 _templates = environment("dpgap.desk")
 
 
-def _with_epsilon(query: str, epsilon: Fraction) -> str:
-    """The same question for another ε."""
-    return urlencode({**dict(parse_qsl(query)), "epsilon": text_of(epsilon)})
-
-
 _templates.filters |= {
-    "with_epsilon": _with_epsilon,
+    "with_epsilon": lambda query, epsilon: urlencode(  # the same question for another ε
+        {**dict(parse_qsl(query)), "epsilon": text_of(epsilon)}
+    ),
     "decimal": lambda value: f"{math.floor(value * 10**12) / 10**12:.12g}",  # never more than it is
     "percent": lambda share: f"{100 * float(share):.2f}%",
     "about": about,
-    "shares": shares,
 }
 
 
@@ -198,8 +186,7 @@ def shown(
     desk = desk_of(request)
     if at is not None:
         values |= {"visitor": at.visitor, "data": at.data}
-        if "left" not in values:
-            values["left"] = desk.left(at.visitor, at.data)
+        values["left"] = desk.balance(at.visitor, at.data)
     visitor = values["visitor"] if "visitor" in values else browser_visitor(request)
     values |= {"title_of_desk": desk.file.title, "is_local": desk.auth.is_local}
     values["visitor"] = visitor

@@ -12,14 +12,16 @@ dpgap.desk.middleware.Refused: The ledger cannot be reached or written just now:
 """
 
 import asyncio
-import json
 import logging
 import resource
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dpgap.budget.account import BudgetExhausted, KeyUsed, QuotaExhausted, RefusedRequest
 from dpgap.budget.entries import LedgerError
@@ -38,7 +40,6 @@ class Refused(Exception):  # noqa: N818 - it says what happened
 
 
 ENTER = 401, "Enter first: with the link that the desk printed, or with your token."
-NOT_YOURS = 403, "This is for stewards."
 NOT_THERE = 404, "There is nothing here under this name."
 
 _LEDGER = "The ledger cannot be reached or written just now: nothing is released."
@@ -85,11 +86,6 @@ def refusal_of(error: Exception) -> Refused | None:
 
 # --------------------------------------------------------------------------------------------------
 
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("dpgap.desk")
 
@@ -192,13 +188,12 @@ class Place:
 class Guard:
     """The middleware: an ASGI application around another one."""
 
-    def __init__(self, app: App, place: Place) -> None:
+    def __init__(self, app: ASGIApp, place: Place) -> None:
         self._app, self._place, self._limits = app, place, place.limits
-        headers = HEADERS | (HSTS if place.https else {})
-        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
-        self._under_way: set[_Answer] = set()
+        self._headers = HEADERS | (HSTS if place.https else {})
+        self._under_way: set[Send] = set()
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
@@ -206,122 +201,93 @@ class Guard:
             return
         if scope["method"] == "HEAD":  # as GET; the server leaves the response's body out
             scope = {**scope, "method": "GET"}
-        answer = _Answer(scope, send, self._headers, self._under_way)
+        has_begun = False
+
+        async def answer(message: Message) -> None:
+            """Add our headers to a response, and note that there was one."""
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                self._under_way.discard(answer)  # whoever does not read it must not count
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+                if message["status"] == 503:
+                    headers.setdefault("retry-after", "2")
+                route = getattr(scope.get("route"), "path", "nothing")
+                log.info("%s %s %d", scope["method"], route, message["status"])
+            await send(message)
+
+        async def refuse(status: int) -> None:
+            response = JSONResponse({"error": WORDS[status]}, status, {"connection": "close"})
+            await response(scope, receive, answer)
+
+        async def replay() -> Message:
+            """Return the body once, and then what the server sends (a disconnect)."""
+            return waiting.pop() if waiting else await receive()
+
         try:
             body = await self._body(scope, receive)
             if isinstance(body, int):
-                await answer.refuse(body)
+                await refuse(body)
             elif len(self._under_way) >= self._limits.under_way:
-                await answer.refuse(503)
+                await refuse(503)
             else:
                 self._under_way.add(answer)
-                await self._app(scope, _replay(body, receive), answer.send)
+                waiting = [{"type": "http.request", "body": body, "more_body": False}]
+                await self._app(scope, replay, answer)
         except Exception as error:
-            if await answer.refuse(500):
+            if not has_begun:
+                await refuse(500)
                 note_error(error)
         finally:
             self._under_way.discard(answer)
 
-    def _refusal(self, scope: Message, headers: dict[bytes, list[bytes]]) -> int | None:
+    def _refusal(self, scope: Scope) -> int | None:
         """Why a request is refused before its body is looked at."""
-        limits, place = self._limits, self._place
-        origins = [place.origin_of(name.decode("latin-1")) for name in headers.get(b"host", [])]
-        (stated,) = headers.get(b"content-length", [b"0"])[:1]
+        limits, place, headers = self._limits, self._place, Headers(scope=scope)
+        origins = [place.origin_of(name) for name in headers.getlist("host")]
         ours = place.origins_for(scope["path"])
-        is_chunked = b"transfer-encoding" in headers
-        has_body = is_chunked or stated != b"0"
+        stated = headers.get("content-length", "0")
+        is_chunked = "transfer-encoding" in headers
+        has_body = is_chunked or stated != "0"
+        is_post = scope["method"] == "POST"
         refused = {
             421: [origin in ours for origin in origins] != [True],
             414: len(scope["raw_path"]) + len(scope["query_string"]) > limits.address,
-            431: sum(len(name + value) for name, value in scope["headers"]) > limits.body,
+            431: sum(len(name + value) for name, value in headers.raw) > limits.body,
             405: scope["method"] not in ("GET", "POST"),
-            403: scope["method"] == "POST" and not self._is_ours(headers),
-            413: not stated.isdigit() or int(stated[:12]) > limits.body,
+            403: is_post and not self._is_ours(headers),
+            413: not (stated.isascii() and stated.isdigit()) or int(stated[:12]) > limits.body,
             # Two statements of a length: a proxy in front might believe the other one.
-            400: (is_chunked and b"content-length" in headers)
-            or (has_body and scope["method"] != "POST"),
+            400: (is_chunked and "content-length" in headers) or (has_body and not is_post),
         }
         return next((status for status, is_so in refused.items() if is_so), None)
 
-    def _is_ours(self, headers: dict[bytes, list[bytes]]) -> bool:
+    def _is_ours(self, headers: Headers) -> bool:
         """Whether a change comes from our pages, or from a program that says who it is."""
-        if origins := headers.get(b"origin"):
-            ours = self._place.origins
-            return [name.decode("latin-1").lower() in ours for name in origins] == [True]
-        return b"authorization" in headers and b"cookie" not in headers
+        if origins := headers.getlist("origin"):
+            return [name.lower() in self._place.origins for name in origins] == [True]
+        return "authorization" in headers and "cookie" not in headers
 
-    async def _body(self, scope: Message, receive: Receive) -> bytes | int:
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | int:
         """The whole body of a request; or the status that refuses it."""
-        headers: dict[bytes, list[bytes]] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name, []).append(value)
-        if status := self._refusal(scope, headers):
+        if status := self._refusal(scope):
             return status
+        body, is_more = b"", True
         try:
-            return await asyncio.wait_for(self._read(receive), self._limits.seconds)
+            async with asyncio.timeout(self._limits.seconds):
+                while is_more and len(body) <= self._limits.body:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return 400
+                    body += message.get("body", b"")
+                    is_more = message.get("more_body", False)
         except TimeoutError:
             return 408
-
-    async def _read(self, receive: Receive) -> bytes | int:
-        body = b""
-        while len(body) <= self._limits.body:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return 400
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
         return body if len(body) <= self._limits.body else 413
 
 
 def note_error(error: Exception) -> None:
     """Log the kind of an error that nobody foresaw. Its words may quote data."""
     log.error("an error inside: %s", type(error).__name__)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that returns the body once, and then what the server sends (a disconnect)."""
-    waiting = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return again
-
-
-class _Answer:
-    """Adds our headers to a response, and notes that there was one."""
-
-    def __init__(
-        self,
-        scope: Message,
-        send: Send,
-        headers: list[tuple[bytes, bytes]],
-        under_way: set["_Answer"],
-    ) -> None:
-        self._scope, self._send, self._status = scope, send, 0
-        self._headers, self._under_way = headers, under_way
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            self._under_way.discard(self)  # whoever does not read it must not count
-            own = {name for name, _ in message["headers"]}
-            again = [(b"retry-after", b"2")] if self._status == 503 else []
-            more = [each for each in (*self._headers, *again) if each[0] not in own]
-            message["headers"] = [*message["headers"], *more]
-            route = getattr(self._scope.get("route"), "path", "nothing")
-            log.info("%s %s %d", self._scope["method"], route, self._status)
-        await self._send(message)
-
-    async def refuse(self, status: int) -> bool:
-        """Send an error unless a response has started; return whether it was sent."""
-        if self._status:
-            return False
-        words = WORDS[status]
-        content = json.dumps({"error": words}).encode()
-        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-        headers.append((b"content-length", str(len(content)).encode()))
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": content})
-        return True

@@ -1,8 +1,8 @@
 """The pages for people: data sets, a question and what it will tell, answers and the archive."""
 
 import secrets
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
@@ -29,12 +29,20 @@ from dpgap.desk.dependencies import (
     shown,
 )
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words
-from dpgap.desk.questions import FilledForm, prospects, text_of
+from dpgap.desk.questions import DEFAULTS, FilledForm, text_of
 from dpgap.desk.queue import NEVER_BEGAN, Desk, Page
+from dpgap.releases.document import read_archived
 from dpgap.releases.ledger_page import ledger_values
 from dpgap.releases.text import to_csv
 
 router = APIRouter(include_in_schema=False)
+
+_FILES: dict[str, tuple[str, Callable[[str], str]]] = {
+    "json": ("application/json", str),
+    "html": ("text/html", lambda document: read_archived(document).to_html()),
+    "csv": ("text/csv", lambda document: to_csv(read_archived(document))),
+}
+"""What a release can be downloaded as, by the ending of its name."""
 
 
 @router.get("/static/{name}")
@@ -68,9 +76,7 @@ async def enter(request: Request) -> Response:
 async def enter_by_form(request: Request) -> Response:
     """Enter by a token, or by the link that was printed."""
     auth, form = desk_of(request).auth, await form_of(request)
-    carried = auth.by_token(form.get("token", "").strip())
-    if carried is None:
-        carried = auth.by_link(form.get("link", ""))
+    carried = auth.by_token(form.get("token", "").strip()) or auth.by_link(form.get("link", ""))
     if carried is None and browser_visitor(request) is not None:  # pressed twice
         return _to("/")
     if carried is None:
@@ -100,7 +106,7 @@ def _home(request: Request, visitor: Visitor) -> Response:
     """All data sets, and what is left of each."""
     desk = desk_of(request)
     listed = [
-        (data, desk.left(visitor, data), desk.auth.may_ask(visitor, data))
+        (data, desk.balance(visitor, data), desk.auth.may_ask(visitor, data))
         for data in desk.datasets(visitor)
     ]
     return shown(request, "home.html", visitor=visitor, listed=listed)
@@ -147,20 +153,20 @@ def archive(request: Request, at: AtData, page: Paged) -> Response:
 @router.get("/data/{name}/releases/{number}")
 def release(request: Request, at: AtData, number: str) -> Response:
     """One release; as a file if its name ends so."""
-    stem, _, ending = number.partition(".")
-    if not (stem.isascii() and stem.isdigit() and len(stem) <= 12):
+    stem, dot, ending = number.partition(".")
+    is_number = stem.isascii() and stem.isdigit() and len(stem) <= 12
+    if not is_number or (dot and ending not in _FILES):
         raise Refused(*NOT_THERE)
-    if ending:
-        return _file(at.desk, at.data, int(stem), ending)
-    found = at.desk.release(at.data, int(stem))
-    return shown(
-        request,
-        "release.html",
-        at,
-        number=int(stem),
-        release=found,
-        again="again" in request.query_params,
-    )
+    found = at.desk.document(at.data, int(stem))
+    if not dot:
+        values = {"number": int(stem), "again": "again" in request.query_params}
+        return shown(request, "release.html", at, release=read_archived(found), **values)
+    kind, written = _FILES[ending]
+    headers = {
+        "content-disposition": f'attachment; filename="{at.data.name}-{stem}.{ending}"',
+        "content-security-policy": "default-src 'none'; sandbox",
+    }
+    return Response(written(found), media_type=kind, headers=headers)
 
 
 def _question_page(
@@ -174,24 +180,20 @@ def _question_page(
     is_part = said.get("part") == "expect"  # all that a moving slider changes
     said = _filled(said, desk, data)
     expected = form = None
-    left, least = desk.left(visitor, data), desk.limits(visitor, data).least_epsilon
     try:
         with in_our_words():
             form = FilledForm.read(said)
-            desk.require_least(visitor, data, form)
-            facts = desk.slot(data, form).facts
-            expected = prospects(form, facts, left.left, least)
+            expected = desk.expect(visitor, data, form)
     except Refused as why:
         refused = refused or why
-    fields = said if form is None else said | form.fields()
-    archived = [] if is_part else desk.archive(data, Page(50))
+    fields = said if form is None else {**said, **form.said}
+    archived = [] if is_part else desk.archive(data, Page(limit=50))
     return shown(
         request,
         "expect.html" if is_part else "question.html",
         at,
         status=200 if refused is None else refused.status,
-        left=left,
-        least=least,
+        least=desk.limits(visitor, data).least_epsilon,
         fields=fields,
         topic=data.topics[said["topic"]],
         question=None if form is None else form.wanted,
@@ -211,31 +213,13 @@ def _filled(said: dict[str, str], desk: Desk, data: ListedData) -> dict[str, str
     topic = data.topics[name]
     facts = desk.counts.slot(data, topic).facts
     most = 10 if facts.unknown else min(10, len(facts))
-    filled = {"topic": name, "kind": "top-k", "k": str(most), "threshold": "100", "epsilon": "0.5"}
-    filled |= {"delta": text_of(data.delta / 100), "method": "best", "fresh": "", "sizes": ""}
+    filled = DEFAULTS | {"topic": name, "k": str(most), "delta": text_of(data.delta / 100)}
     filled |= {field: value for field, value in said.items() if field in filled and value}
     if topic.is_of_units != (filled["kind"] == "count"):
         filled["kind"] = "count" if topic.is_of_units else "top-k"
     if not topic.has_unknown_items:
         filled["delta"] = "0"
     return filled
-
-
-def _file(desk: Desk, data: ListedData, number: int, ending: str) -> Response:
-    kinds = {"json": "application/json", "html": "text/html", "csv": "text/csv"}
-    if ending not in kinds:
-        raise Refused(*NOT_THERE)
-    if ending == "json":
-        content = desk.document(data, number)
-    else:
-        found = desk.release(data, number)
-        content = found.to_html() if ending == "html" else to_csv(found)
-    name = f"{data.name}-{number}.{ending}"
-    headers = {
-        "content-disposition": f'attachment; filename="{name}"',
-        "content-security-policy": "default-src 'none'; sandbox",
-    }
-    return Response(content, media_type=kinds[ending], headers=headers)
 
 
 def _to(place: str) -> RedirectResponse:
@@ -247,8 +231,6 @@ def _to(place: str) -> RedirectResponse:
 
 
 stewards_router = APIRouter(include_in_schema=False)
-
-_TOKEN = "token must be your own: each change asks for it again. Nothing was changed."
 
 
 @stewards_router.get("/steward")
@@ -265,7 +247,7 @@ def overview(request: Request, visitor: AStewardsBrowser) -> Response:
 def budget(request: Request, at: StewardAtData, page: Paged) -> Response:
     """One budget, with everything that can be done with it."""
     done = request.query_params.get("done", "")
-    return _page(request, at, "Done." if done in ALL else "", page)
+    return _page(request, at, page, "Done." if done in ALL else "")
 
 
 @stewards_router.post("/steward/{name}/{what}")
@@ -275,25 +257,19 @@ async def change(request: Request, at: StewardAtData, what: str) -> Response:
     again = at.desk.auth.with_token(said.pop("token", ""))
     try:
         if what != VERIFY and (again is None or again.name != at.visitor.name):
-            raise Refused(403, _TOKEN)
-        await act(request.app.state.asking, *at, what, said)
+            words = "token must be your own: each change asks for it again. Nothing was changed."
+            raise Refused(403, words)
+        await act(request.app.state.asking, at, what, said)
     except Refused as refused:
-        given = {what: said}
-        return await run_in_threadpool(
-            _page, request, at, refused.words, Page(100), refused.status, given
-        )
-    return RedirectResponse(f"/steward/{at.data.name}?done={what}", status_code=303)
+        told = refused.words, refused.status, {what: said}
+        return await run_in_threadpool(_page, request, at, Page(), *told)
+    return _to(f"/steward/{at.data.name}?done={what}")
 
 
 def _page(
-    request: Request,
-    at: At,
-    words: str,
-    page: Page,
-    status: int = 200,
-    given: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    request: Request, at: At, page: Page, words: str, status: int = 200, given: Any = None
 ) -> Response:
-    """The page of a budget. `given` is what was typed into the form of a refused act."""
+    """The page of a budget. `given` is what was typed into the form of a refused act, by name."""
     desk, _, data = at
     entries = desk.entries(data, page)
     return shown(
@@ -302,7 +278,7 @@ def _page(
         at,
         status=status,
         words=words,
-        given=given,
+        given=given or {},
         verified=desk.verifier.last.get(data.budget),
         is_verifying=desk.verifier.is_under_way(data.budget),
         unsettled=desk.unsettled(data),

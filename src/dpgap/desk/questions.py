@@ -13,18 +13,20 @@ ValueError: k must be a whole number from 1 to 1000
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from dpgap.budget.account import NOTHING, Account, Amount, Request
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
+
+from dpgap.budget.account import NOTHING, Account, Amount
 from dpgap.data.private_counts import PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import approximately, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.plan import Plan, plan
 from dpgap.pipelines.routes import Routed
-from dpgap.pipelines.tables import answer, pipeline_of
+from dpgap.pipelines.tables import Answering, answer, pipeline_of
 from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, Question
 
 # --------------------------------------------------------------------------------------------------
@@ -40,48 +42,69 @@ _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,40})?(e-[0-9]{1,2})?|[0-9]{1,40}/[0
 _SIZES = re.compile(r"[0-9]{1,6}:[0-9]{1,12}(, ?[0-9]{1,6}:[0-9]{1,12}){0,49}")
 
 
+Number = StrictInt | StrictFloat | str
+
+
+class PlanBody(BaseModel):
+    """A question. Numbers may be texts such as "1/3", which are exact."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    topic: str = Field(max_length=64, description="One that the data set lists.")
+    kind: str = Field("top-k", max_length=16, description='"top-k", "above" or "count".')
+    k: int = Field(10, description="How many items to find.")
+    threshold: Number = Field(100, description="For above: what items must reach.")
+    epsilon: Number = Field("0.5", description="What it may cost.")
+    delta: Number = Field(0, description="Where items are not stated.")
+    method: str = Field("best", max_length=16)
+    fresh: bool = Field(False, description="Pay for fresh noise even if it was asked before.")
+    sizes: str = Field("", max_length=300, description="For a plan: counts to expect, by rank.")
+
+    def said(self) -> dict[str, str]:
+        """The same as a form sends it."""
+        said = {name: str(value) for name, value in self.model_dump().items()}
+        return said | {"fresh": "yes" if self.fresh else ""}
+
+
+DEFAULTS = PlanBody.model_validate({"topic": ""}).said()
+"""The fields of a form, and what holds where one is left out."""
+
+
 @dataclass(frozen=True, slots=True)
 class FilledForm:
     """What a client asks: a topic that was counted, and what is wanted of it."""
 
-    topic: str
+    said: Mapping[str, str]
+    """The fields of its form."""
     wanted: Question
-    fresh: bool = False
-    sizes: str = ""
-    """Counts that one expects, by rank; only a plan uses them."""
-    said: Mapping[str, str] = field(default_factory=dict, compare=False)
+    fresh: bool
 
     @classmethod
     def read(cls, said: Mapping[str, str]) -> "FilledForm":
         """What was said, if all of it is what it must be; the rest has its defaults."""
-        topic, kind = said.get("topic", ""), _one_of("kind", said.get("kind", "top-k"), KINDS)
+        text = {name: said.get(name, default) for name, default in DEFAULTS.items()}
+        kind, k, sizes = _one_of("kind", text["kind"], KINDS), text["k"], text["sizes"].strip()
+        if not (k.isascii() and k.isdigit() and len(k) <= 4 and 1 <= int(k) <= _MOST):
+            raise ValueError(f"k must be a whole number from 1 to {_MOST}")
+        line, epsilon = number_in(text, "threshold"), number_in(text, "epsilon")
+        if not 0 < epsilon <= _MOST:
+            raise ValueError(f"epsilon must be more than 0, and at most {_MOST}")
+        delta = number_in({"delta": text["delta"] or "0"}, "delta")
         is_above = kind == "above"
         methods = (*(ABOVE_METHODS if is_above else METHODS), HISTOGRAM)
-        k, line = (
-            _whole("k", said.get("k", "10")),
-            _number("threshold", said.get("threshold", "100")),
-        )
-        wanted = Question(
-            kind=kind,
-            k=k,
-            threshold=line if is_above else None,
-            adaptive=is_above,
-            epsilon=_number("epsilon", said.get("epsilon", "0.5"), positive=True),
-            delta=_number("delta", said.get("delta") or "0"),
-            method=_one_of("method", said.get("method", "best"), methods),
-        )
-        fresh, sizes = _one_of("fresh", said.get("fresh", ""), ("", "yes")), _sizes(said)
-        plain = {"topic": topic, "kind": kind, "k": str(k), "method": wanted.method}
-        exact = {"threshold": line, "epsilon": wanted.epsilon, "delta": wanted.delta}
+        method = _one_of("method", text["method"], methods)
+        fresh = _one_of("fresh", text["fresh"], ("", "yes"))
+        if sizes and not _SIZES.fullmatch(sizes):
+            raise ValueError("sizes must be ranks and counts such as 1:9000, 10:2000")
+        wanted = Question(kind=kind, epsilon=epsilon)
+        if kind != "count":
+            wanted = replace(wanted, k=int(k), delta=delta, method=method, adaptive=is_above)
+        if is_above:
+            wanted = replace(wanted, threshold=line)
+        plain = {"topic": text["topic"], "kind": kind, "k": str(int(k)), "method": method}
+        exact = {"threshold": line, "epsilon": epsilon, "delta": delta}
         texts = {name: text_of(value) for name, value in exact.items()}
-        if kind == "count":
-            wanted = Question(kind=kind, epsilon=wanted.epsilon)
-        again = {**plain, **texts, "fresh": fresh, "sizes": sizes}
-        return cls(topic, wanted, fresh == "yes", sizes, again)
-
-    def fields(self) -> dict[str, str]:
-        """The same as a form sends it."""
-        return dict(self.said)
+        return cls({**plain, **texts, "fresh": fresh, "sizes": sizes}, wanted, fresh == "yes")
 
 
 @errors_without_answers
@@ -90,29 +113,9 @@ def ask(form: FilledForm, answers: Any, account: Account) -> Any:
     return answer(form.wanted, answers, account, form.fresh)
 
 
-class _Asks(Exception):  # noqa: N818 - it says what happened
-    def __init__(self, identity: str | None) -> None:
-        super().__init__()
-        self.identity = identity
-
-
-class _Curious:
-    """An account that is told what is asked, and pays for nothing."""
-
-    def reserve_for(self, request: Request) -> NoReturn:
-        raise _Asks(request.identity)
-
-    reserve: Any = staticmethod(lambda *_: None)
-    paid = answered = reserve
-
-
 def identity_of(form: FilledForm, empty: Any) -> str | None:
     """The hash of a question about counts, of which the public facts are given; a charge has it."""
-    try:
-        ask(replace(form, fresh=True), empty, _Curious())
-    except _Asks as asks:
-        return asks.identity
-    return None
+    return Answering.of(form.wanted.about(empty.origin), empty).question.identity
 
 
 def text_of(value: Fraction) -> str:
@@ -139,29 +142,15 @@ def _is_long(value: Fraction) -> bool:
 
 def number_in(said: Mapping[str, str], name: str) -> Fraction:
     """A number that must be there, exact."""
-    return _number(name, said.get(name, ""))
-
-
-def _number(name: str, text: str, *, positive: bool = False) -> Fraction:
-    words = f"{name} must be a number such as 0.5, 2/3 or 1e-9, of at most {_LONGEST} digits"
-    text = without_power(text.strip())
-    if not _NUMBER.fullmatch(text):
-        raise ValueError(words)
+    text = without_power(said.get(name, "").strip())
     try:
-        value = Fraction(text)
+        value = Fraction(text) if _NUMBER.fullmatch(text) else None
     except ZeroDivisionError:
-        raise ValueError(words) from None
-    if _is_long(value):
+        value = None
+    if value is None or _is_long(value):
+        words = f"{name} must be a number such as 0.5, 2/3 or 1e-9, of at most {_LONGEST} digits"
         raise ValueError(words)
-    if positive and not 0 < value <= _MOST:
-        raise ValueError(f"{name} must be more than 0, and at most {_MOST}")
     return value
-
-
-def _whole(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= _MOST):
-        raise ValueError(f"{name} must be a whole number from 1 to {_MOST}")
-    return int(text)
 
 
 def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
@@ -169,13 +158,6 @@ def _one_of(name: str, text: str, known: tuple[str, ...]) -> str:
         words = ", ".join(each for each in known if each)
         raise ValueError(f"{name} must be one of: {words}")
     return text
-
-
-def _sizes(said: Mapping[str, str]) -> str:
-    stripped = said.get("sizes", "").strip()
-    if stripped and not _SIZES.fullmatch(stripped):
-        raise ValueError("sizes must be ranks and counts such as 1:9000, 10:2000")
-    return stripped
 
 
 # --------------------------------------------------------------------------------------------------
@@ -219,16 +201,6 @@ class Prospects(NamedTuple):
     rows: tuple[Prospect, ...]
     words: tuple[str, ...]
 
-    @property
-    def asked(self) -> Prospect:
-        """The row of the question as it was put."""
-        return next(row for row in self.rows if row.is_asked)
-
-    @property
-    def widest(self) -> float:
-        """The half width that fills the picture, which has one where all intervals are points."""
-        return max(row.half_width for row in self.rows) or 1.0
-
 
 def prospects(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fraction) -> Prospects:
     """What this question will tell for its ε, and for others from the least that may be asked.
@@ -242,7 +214,9 @@ def prospects(form: FilledForm, facts: PrivateCounts, left: Amount, least: Fract
         found = _errors(replace(asked, epsilon=cost.epsilon), facts)
         rest = max(NOTHING.epsilon, left.epsilon - cost.epsilon)
         rows.append(Prospect(cost.epsilon, *found[:3], rest, cost.fits(left), share == 1))
-    return Prospects(tuple(rows), tuple(_words(asked, form.sizes, facts, _errors(asked, facts))))
+    return Prospects(
+        tuple(rows), tuple(_words(asked, form.said["sizes"], facts, _errors(asked, facts)))
+    )
 
 
 class _Errors(NamedTuple):

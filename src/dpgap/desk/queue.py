@@ -8,19 +8,21 @@ leaves a charge that everybody can see, and the answer, if it was drawn, in its 
 
 import asyncio
 import math
-import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import NamedTuple
+from functools import partial
+from typing import Annotated, NamedTuple
 
-from dpgap.budget.account import UNDER_WAY, AlreadyCharged, Amount
-from dpgap.budget.entries import SETTLE, Entry, LedgerError, hash_of
+from pydantic import BaseModel, Field
+
+from dpgap.budget.account import UNDER_WAY, AlreadyCharged
+from dpgap.budget.entries import SETTLE, Balance, Entry, LedgerError, hash_of
 from dpgap.budget.ledger import Ledger, LedgerAccount, LedgerReservation
 from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
@@ -28,10 +30,9 @@ from dpgap.desk.auth import Auth, Visitor
 from dpgap.desk.config import ListedData, PersonLimits, StewardsFile
 from dpgap.desk.counts import Slot, TopicCounts
 from dpgap.desk.middleware import NOT_THERE, Refused, in_our_words, log, note_error
-from dpgap.desk.questions import FilledForm, ask, identity_of, text_of
+from dpgap.desk.questions import FilledForm, Prospects, ask, identity_of, prospects, text_of
 from dpgap.desk.spool import Folder, Pending, Reserved, Reserving, Slip, Spool, SpoolError, name_of
-from dpgap.releases.document import handed_out, read_archived
-from dpgap.releases.release import Release
+from dpgap.releases.document import handed_out
 
 # --------------------------------------------------------------------------------------------------
 # Answers leave at whole multiples of a tick that was fixed beforehand.
@@ -66,7 +67,6 @@ PUT_BACK = "it was ended before the ledger was put back from a copy: write it of
 ELSEWHERE = "under way or broken off, at another desk or in a program"
 
 _NOT_UNDRAWN = 409, "entry must be a charge of this desk that never began to be drawn"
-_OTHER_TOPIC = 409, "The topic has changed since this was charged: write it off, or undo it."
 
 
 class Receipt(NamedTuple):
@@ -78,24 +78,16 @@ class Receipt(NamedTuple):
     """"settled", "under way" (or broken off) or "written off"."""
     again: bool = False
     """Whether it was paid for by another request, so that nothing was charged for this one."""
-    document: str | None = None
-    """What was released, if it is at hand."""
 
 
-class Left(NamedTuple):
-    """What a person can still spend of a budget, and the last entry of its book."""
-
-    left: Amount
-    """The most that this person can spend now."""
-    last: Entry
-    """The last entry of the book."""
+Charged = Pending | Receipt
 
 
-class Page(NamedTuple):
+class Page(BaseModel):
     """A part of a long list: at most `limit` entries with numbers below `before`."""
 
-    limit: int
-    before: int | None = None
+    limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
+    before: Annotated[int | None, Field(ge=0, description="Those before this number.")] = None
 
 
 class Archived(NamedTuple):
@@ -136,18 +128,17 @@ class Verifier:
     """Checks whole books in a thread of its own, one at a time, so that no page waits for it."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._lock = ledger, threading.Lock()
+        self._ledger = ledger
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="verifying")
         self._checks: dict[str, Future[Verified]] = {}
         self.last: dict[str, Verified] = {}
         """What was found last, by budget."""
 
     def start(self, budget: str) -> "Future[Verified]":
-        """Check a book, unless that is under way already."""
-        with self._lock:
-            if not self.is_under_way(budget):
-                self._checks[budget] = self._thread.submit(self._verify, budget)
-            return self._checks[budget]
+        """Check a book, unless that is under way already; only the event loop starts checks."""
+        if not self.is_under_way(budget):
+            self._checks[budget] = self._thread.submit(self._verify, budget)
+        return self._checks[budget]
 
     def is_under_way(self, budget: str) -> bool:
         """Whether a check was started and has not ended."""
@@ -173,8 +164,8 @@ class Desk:
         self.spool = spool
         self.release_clock = ReleaseClock(file.tick)
         self.verifier = Verifier(ledger)
-        self.under_way: Counter[tuple[str, str]] = Counter()
-        """How many requests with a budget and a key are worked on, before their tick."""
+        self.under_way: dict[asyncio.Task[Receipt], tuple[str, str]] = {}
+        """What is worked on before its tick, each with a budget and a key."""
         self.waiting: OrderedDict[tuple[str, int], Pending] = OrderedDict()
         """What the ledger did not take at its tick, by budget and number of the reservation."""
 
@@ -190,26 +181,24 @@ class Desk:
             raise Refused(*NOT_THERE)
         return data
 
-    def left(self, visitor: Visitor, data: ListedData) -> Left:
-        """What this person can still spend."""
-        balance = Steward(self.ledger, data.budget).balance_of(visitor.name)
-        return Left(balance.left, balance.last)
+    def balance(self, visitor: Visitor, data: ListedData) -> Balance:
+        """What is left of a budget, and for this person."""
+        return Steward(self.ledger, data.budget).balance_of(visitor.name)
 
-    def charge(
-        self, visitor: Visitor, data: ListedData, form: FilledForm, key: str
-    ) -> Pending | Receipt:
+    def charge(self, visitor: Visitor, data: ListedData, form: FilledForm, key: str) -> Charged:
         """Charge a question, once for each key. What was charged before has a receipt already.
 
         Unless fresh noise is wanted, what somebody else asks just now is not charged beside it.
         """
         if not self.auth.may_ask(visitor, data):
             raise Refused(403, "You are not listed for questions about this data set.")
-        self.require_least(visitor, data, form)
+        _, questions, megabytes = self.limits(visitor, data, form)
+        quota = Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
         slot, own = self.slot(data, form), own_key(visitor, key)
-        said = {"dataset": data.name, **form.fields()}
+        said = {"dataset": data.name, **form.said}
         extra = {"desk": self.spool.id, "question": said}
         account = Reserving(self.ledger, data.budget, slip=self._slip, extra=extra).of(
-            visitor.name, key=own, joins=not form.fresh, quota=self._quota(visitor, data)
+            visitor.name, key=own, joins=not form.fresh, quota=quota
         )
         try:
             release = ask(form, slot.empty, account)
@@ -254,32 +243,29 @@ class Desk:
                 Steward(self.ledger, budget).write_off(number, reason=LEFT_NO_ANSWER)
             state = "written off" if document is None else "settled"
         except Exception as error:
-            state, document = self._state(pending), None
+            state = self._state(pending)
             if state == UNDER_WAY:
-                self._wait(pending, error)
+                pending.keep()
+                words = "the ledger cannot be written, the desk tries again at every tick"
+                pending.note(words, error)
+                if document is not None and not pending.blocks(budget):
+                    pending.note("its answer has waited for ten minutes, so questions go on")
+                pending.log_failures()
+                pending.has_waited = True
+                self.waiting[pending.place] = pending
+                self.waiting.move_to_end(pending.place)  # behind all others that wait
                 return Receipt(number, UNDER_WAY)
         pending.log_failures()
         if pending.has_waited or state != "settled":
             log.warning("entry %d of %s is %s", number, budget, state)
         pending.slip.end()
         self.waiting.pop(pending.place, None)
-        return Receipt(number, state, document=document)
-
-    def _wait(self, pending: Pending, error: Exception) -> None:
-        """Keep what the ledger did not take, behind all others that wait."""
-        pending.keep()
-        pending.note("the ledger cannot be written, the desk tries again at every tick", error)
-        if pending.document is not None and not pending.blocks(pending.entry.dataset):
-            pending.note("its answer has waited for ten minutes, so questions go on")
-        pending.log_failures()
-        pending.has_waited = True
-        self.waiting[pending.place] = pending
-        self.waiting.move_to_end(pending.place)
+        return Receipt(number, state)
 
     def _state(self, pending: Pending) -> str:
         """What the ledger says. It may have settled an answer though its reply was lost."""
         with suppress(LedgerError):
-            found = self._found(pending.place, name_of(pending.entry))
+            found = self._found(pending.entry.dataset, name_of(pending.entry))
             if found is not None and found.settlement is not None:
                 hashed = found.settlement.extra.get("document")
                 if pending.document is not None and hashed != hash_of(pending.document):
@@ -287,10 +273,10 @@ class Desk:
                 return found.state
         return UNDER_WAY
 
-    def _found(self, place: tuple[str, int], name: str) -> Archived | None:
+    def _found(self, budget: str, name: str) -> Archived | None:
         """A reservation, by the name of its file in the spool, and what ended it."""
-        budget, number = place
-        found = LedgerAccount(self.ledger, budget).requests(1, number + 1)
+        number, _, _ = name.partition(".")
+        found = LedgerAccount(self.ledger, budget).requests(1, int(number) + 1)
         return next((Archived(*each) for each in found if name_of(each[0]) == name), None)
 
     def settle_waiting(self) -> None:
@@ -315,7 +301,7 @@ class Desk:
         for name in list(folder.left):
             if name in ours:
                 self._take_up(folder, ours[name])
-            elif any(self._is_ended(budget, name) for budget in budgets):
+            elif any(it.settlement for budget in budgets if (it := self._found(budget, name))):
                 folder.end(name)
             else:
                 log.error("the spool has a file of no reservation in this ledger: %s", name)
@@ -340,16 +326,12 @@ class Desk:
         self.waiting[pending.place] = pending
         log.warning("entry %d of %s was left in the spool", entry.number, entry.dataset)
 
-    def _is_ended(self, budget: str, name: str) -> bool:
-        found = self._found((budget, int(name.partition(".")[0])), name)
-        return found is not None and found.settlement is not None
-
     def unsettled(self, data: ListedData) -> list[tuple[Entry, str]]:
         """Reservations that nobody settled, and what is known of each at this desk."""
         stale = self.ledger.steward(data.budget).stale()
-        return [(entry, self._unsettled(entry)) for entry in stale]
+        return [(entry, self._why_unsettled(entry)) for entry in stale]
 
-    def _unsettled(self, entry: Entry) -> str:
+    def _why_unsettled(self, entry: Entry) -> str:
         """Why it is not settled. Before its tick nothing shows whether it is drawn."""
         folder = self.spool.folders.get(entry.extra.get("desk", ""))
         if folder is None:
@@ -357,7 +339,7 @@ class Desk:
         pending = self.waiting.get((entry.dataset, entry.number))
         if pending is not None:
             return LEFT_NO_ANSWER if pending.document is None else ANSWER_WAITS
-        if self.under_way[entry.dataset, entry.key or ""]:
+        if (entry.dataset, entry.key or "") in list(self.under_way.values()):
             return UNDER_WAY
         if name_of(entry) in folder.ended:
             return PUT_BACK
@@ -376,7 +358,7 @@ class Desk:
         Its file goes after the ledger has settled it, so the file is looked for first.
         """
         folder, name = self.spool.folders[entry.extra["desk"]], name_of(entry)
-        found = None if folder.has(name) else self._found((data.budget, entry.number), name)
+        found = None if folder.has(name) else self._found(data.budget, name)
         if found is None or found.settlement is not None:
             raise Refused(*_NOT_UNDRAWN)
         said = entry.extra["question"]
@@ -385,34 +367,37 @@ class Desk:
             raise Refused(409, "This question is about a data set that is no longer at this desk.")
         slot = self.slot(listed, form)
         if identity_of(form, slot.empty) != entry.extra.get("identity"):
-            raise Refused(*_OTHER_TOPIC)
+            words = "The topic has changed since this was charged: write it off, or undo it."
+            raise Refused(409, words)
         reservation = LedgerReservation(self.ledger, entry, reason, actor)
         return Pending(reservation, self._file(folder.id), form, slot)
 
-    def look(self, data: ListedData, receipt: Receipt) -> Receipt:
+    def look(self, budget: str, receipt: Receipt) -> Receipt:
         """The receipt with the present state."""
         with suppress(LedgerError):
-            ((reservation, settlement),) = self._account(data).requests(1, receipt.entry + 1)
-            return receipt._replace(state=Archived(reservation, settlement).state)
+            (found,) = LedgerAccount(self.ledger, budget).requests(1, receipt.entry + 1)
+            return receipt._replace(state=Archived(*found).state)
         return receipt
 
-    def limits(self, visitor: Visitor, data: ListedData) -> PersonLimits:
-        """What bounds the questions of this person, besides the budget."""
-        return data.limits._replace(**visitor.person.limits)
+    def limits(
+        self, visitor: Visitor, data: ListedData, form: FilledForm | None = None
+    ) -> PersonLimits:
+        """What bounds questions of this person, besides the budget; a form must cost enough."""
+        limits = PersonLimits(**(data.limits | visitor.person.limits))
+        if form is not None and form.wanted.epsilon < limits.least_epsilon:
+            least = text_of(limits.least_epsilon)
+            raise Refused(422, f"epsilon must be at least {least} for each question")
+        return limits
 
-    def _quota(self, visitor: Visitor, data: ListedData) -> Quota:
-        _, questions, megabytes = self.limits(visitor, data)
-        return Quota(questions, megabytes * 10**6, data.megabytes * 10**6)
-
-    def require_least(self, visitor: Visitor, data: ListedData, form: FilledForm) -> None:
-        """Refuse a question that costs less than each must."""
-        least = self.limits(visitor, data).least_epsilon
-        if form.wanted.epsilon < least:
-            raise Refused(422, f"epsilon must be at least {text_of(least)} for each question")
+    def expect(self, visitor: Visitor, data: ListedData, form: FilledForm) -> Prospects:
+        """What a question will tell, if it can be asked."""
+        least = self.limits(visitor, data, form).least_epsilon
+        facts = self.slot(data, form).facts
+        return prospects(form, facts, self.balance(visitor, data).left, least)
 
     def slot(self, data: ListedData, form: FilledForm) -> Slot:
         """The counts that a question is about, if it can be asked so. All of this is public."""
-        topic = data.topics.get(form.topic)
+        topic = data.topics.get(form.said["topic"])
         if topic is None:
             raise Refused(422, "topic must be one that the data set lists")
         if topic.is_of_units != (form.wanted.kind == "count"):
@@ -433,21 +418,15 @@ class Desk:
 
     def document(self, data: ListedData, number: int) -> str:
         """An archived release as its document, by the number of its reservation."""
-        return handed_out(self._kept(data, number))
-
-    def _kept(self, data: ListedData, number: int) -> str:
         try:
             return handed_out(self._account(data).document(number))
         except ValueError:
             raise Refused(*NOT_THERE) from None
 
-    def release(self, data: ListedData, number: int) -> Release:
-        """The same as a release."""
-        return read_archived(self._kept(data, number))
-
     def archive(self, data: ListedData, page: Page) -> list[Archived]:
         """What was charged, the newest first."""
-        return [Archived(*each) for each in reversed(self._account(data).requests(*page))]
+        found = self._account(data).requests(page.limit, page.before)
+        return [Archived(*each) for each in reversed(found)]
 
     def entries(self, data: ListedData, page: Page) -> list[Entry]:
         """The book, the newest entry first."""
@@ -462,14 +441,6 @@ def own_key(visitor: Visitor, key: str) -> str:
     if not (8 <= len(key) <= 64 and key.isascii() and key.replace("-", "").isalnum()):
         raise Refused(422, "key must be 8 to 64 letters, digits and -")
     return f"desk {hash_of(visitor.name)[:16]} {key}"
-
-
-def shares(left: Left) -> Mapping[str, Fraction]:
-    """Shares of a budget for its bar: spent, held and left."""
-    last = left.last
-    parts = {"spent": last.spent, "held": last.reserved, "left": last.remaining}
-    whole = last.total or Fraction(1)  # all of a total can lapse
-    return {name: each / whole for name, each in parts.items()}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -494,8 +465,6 @@ _PATIENCE = 5
 _LOOK_AROUND = 10
 """After how many seconds the desk looks again whether another one has ended."""
 
-_MANY = 503, "Too many questions are under way. Try again in a moment."
-
 
 class Asking:
     """The questions under way at one desk."""
@@ -505,7 +474,6 @@ class Asking:
         self._ledger = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="ledger")
         self._drawing = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="drawing")
         self._settling = ThreadPoolExecutor(1, thread_name_prefix="settling")
-        self._under_way: set[asyncio.Task[Receipt]] = set()
         self._waits = asyncio.Event()
 
     async def ask(
@@ -518,13 +486,12 @@ class Asking:
         begun = self._desk.release_clock.clock()
         with in_our_words():
             form = FilledForm.read(said)
-        of_one = sum(task.get_name() == visitor.name for task in self._under_way)
-        if len(self._under_way) >= _WAITING or of_one >= _OF_ONE:
-            raise Refused(*_MANY)
+        of_one = sum(task.get_name() == visitor.name for task in self._desk.under_way)
+        if len(self._desk.under_way) >= _WAITING or of_one >= _OF_ONE:
+            raise Refused(503, "Too many questions are under way. Try again in a moment.")
         claim = data.budget, own_key(visitor, key)
-        return await self._work(
-            begun, visitor, data, claim, lambda: self._desk.charge(visitor, data, form, key)
-        )
+        charge = partial(self._desk.charge, visitor, data, form, key)
+        return await self._work(begun, visitor, claim, charge)
 
     async def draw(self, visitor: Visitor, data: ListedData, number: int, reason: str) -> Receipt:
         """Draw what was charged and never began to be drawn; nothing is charged for it again."""
@@ -532,28 +499,20 @@ class Asking:
         begun = desk.release_clock.clock()
         entry = await asyncio.to_thread(desk.undrawn, data, number)
         claim = data.budget, entry.key or ""
-        if desk.under_way[claim]:
+        if claim in desk.under_way.values():
             raise Refused(409, "This question is under way.")
-        return await self._work(
-            begun, visitor, data, claim, lambda: desk.pending(data, entry, visitor.name, reason)
-        )
+        charge = partial(desk.pending, data, entry, visitor.name, reason)
+        return await self._work(begun, visitor, claim, charge)
 
     async def _work(
-        self,
-        begun: float,
-        visitor: Visitor,
-        data: ListedData,
-        claim: tuple[str, str],
-        charge: Callable[[], Pending | Receipt],
+        self, begun: float, visitor: Visitor, claim: tuple[str, str], charge: Callable[[], Charged]
     ) -> Receipt:
         desk = self._desk
-        work = asyncio.create_task(self._answer(begun, data, charge), name=visitor.name)
-        self._under_way.add(work)
-        desk.under_way[claim] += 1
+        work = asyncio.create_task(self._answer(begun, claim[0], charge), name=visitor.name)
+        desk.under_way[work] = claim
 
         def end(work: asyncio.Task[Receipt]) -> None:
-            self._under_way.discard(work)
-            desk.under_way -= Counter([claim])
+            del desk.under_way[work]
             if not work.cancelled():
                 work.exception()  # who asked was told, or has gone: nobody else is to log it
 
@@ -565,45 +524,30 @@ class Asking:
             await desk.release_clock.hold(begun)
             return Receipt(0, UNDER_WAY)
 
-    async def _answer(
-        self, begun: float, data: ListedData, charge: Callable[[], Pending | Receipt]
-    ) -> Receipt:
+    async def _answer(self, begun: float, budget: str, charge: Callable[[], Charged]) -> Receipt:
+        """What became of it. What the ledger does not take at its tick is left to the queue."""
         desk, run = self._desk, asyncio.get_running_loop().run_in_executor
+        clock = desk.release_clock
         try:
             charged = await run(self._ledger, charge)
             if isinstance(charged, Pending):
                 await run(self._drawing, charged.draw)
         finally:
-            log.info("answered at tick %d", await desk.release_clock.hold(begun))
-        if isinstance(charged, Pending):
-            return await self._settled(begun, data, charged)
-        end = self._end()
-        while charged.state == UNDER_WAY and desk.release_clock.clock() < end:
-            await desk.release_clock.hold(begun)
-            charged = await run(self._ledger, desk.look, data, charged)
-        return charged
-
-    def _end(self) -> float:
-        """Until when somebody is kept waiting for an answer that is not settled at their tick."""
-        release_clock = self._desk.release_clock
-        return release_clock.clock() + _PATIENCE * max(1, release_clock.tick)
-
-    async def _settled(self, begun: float, data: ListedData, pending: Pending) -> Receipt:
-        """What became of it. What the ledger does not take at its tick is left to the queue."""
-        desk, run = self._desk, asyncio.get_running_loop().run_in_executor
-        if not pending.began:
-            pending.log_failures()
-            return Receipt(pending.entry.number, UNDER_WAY)
-        receipt = await run(self._ledger, desk.settle, pending)
-        if receipt.state != UNDER_WAY:
-            return receipt
-        self._waits.set()
-        end = self._end()
-        while pending.place in desk.waiting:
-            if desk.release_clock.clock() >= end:
-                return receipt
-            await desk.release_clock.hold(begun)
-        return await run(self._ledger, desk.look, data, receipt)
+            log.info("answered at tick %d", await clock.hold(begun))
+        if isinstance(charged, Receipt):
+            receipt = charged
+        elif charged.began:
+            receipt = await run(self._ledger, desk.settle, charged)
+            self._waits.set()
+        else:
+            charged.log_failures()
+            return Receipt(charged.entry.number, UNDER_WAY)
+        end = clock.clock() + _PATIENCE * max(1, clock.tick)
+        while receipt.state == UNDER_WAY and clock.clock() < end:
+            await clock.hold(begun)
+            if (budget, receipt.entry) not in desk.waiting:
+                receipt = await run(self._ledger, desk.look, budget, receipt)
+        return receipt
 
     async def keep_settling(self) -> None:
         """Settle at every tick what waits, and what desks that have ended left in the spool."""

@@ -186,12 +186,8 @@ class Folder:
 
     def end(self, name: str) -> None:
         """Remove the file of a reservation that the ledger has ended, and keep its name."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        file = os.open(_ENDED, flags, 0o600, dir_fd=self.descriptor)
-        try:
-            os.write(file, f"{name}\n".encode())
-        finally:
-            os.close(file)
+        with (self._path / _ENDED).open("a") as file:
+            file.write(f"{name}\n")
         self.ended.add(name)
         self.drop(name)
 

@@ -5,7 +5,8 @@ part* where at least half do, else *not confirmed*; or *too few runs to tell*. W
 differs from the paper's, the remark says why; nothing is tuned.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,30 +35,37 @@ class Claim(NamedTuple):
     remark: str
 
 
-class _Points:
-    """Results, looked up by series."""
-
-    def __init__(self, results: Iterable[Result]) -> None:
-        self._results = list(results)
-
-    def of(self, figure: int, series: str, x: float | None = None) -> list[Result]:
-        return [
-            each
-            for each in self._results
-            if each.figure == figure and each.series == series and (x is None or each.x == x)
-        ]
-
-    def pairs(self, series: str, other: str) -> list[tuple[float, float]]:
-        """The values of two series of figure 3, point by point."""
-        both = zip(self.of(3, series), self.of(3, other), strict=True)
-        return [(one.value, two.value) for one, two in both]
+Points = Sequence[Result]
 
 
-def judge(results: Sequence[Result]) -> list[Claim]:
+class Judged(NamedTuple):
+    """What the figures say of a claim."""
+
+    measured: str
+    verdict: str
+    remark: str = ""
+
+
+def judge(results: Points) -> list[Claim]:
     """All claims about the figures that there are results for."""
-    points = _Points(results)
-    finished = {each.figure for each in results}
-    return [judged(points) for figure in sorted(finished) for judged in _JUDGES[figure]]
+    by_figure: dict[int, list[Result]] = {}
+    for each in results:
+        by_figure.setdefault(each.figure, []).append(each)
+    return [
+        Claim(figure, statement, *judged(points))
+        for figure, points in sorted(by_figure.items())
+        for statement, judged in _JUDGES[figure].items()
+    ]
+
+
+def _of(points: Points, series: str, x: float | None = None) -> list[Result]:
+    return [each for each in points if each.series == series and x in (None, each.x)]
+
+
+def _pairs(points: Points, series: str, other: str) -> list[tuple[float, float]]:
+    """The values of two series, point by point."""
+    both = zip(_of(points, series), _of(points, other), strict=True)
+    return [(one.value, two.value) for one, two in both]
 
 
 def _span(values: Sequence[float], unit: str = " %", digits: int = 1) -> str:
@@ -87,34 +95,26 @@ def _fits(point: Result) -> bool:
     return _distance(point) <= max(1.5, 4 * point.error)
 
 
-def _reduction(series: str, statement: str) -> Callable[[_Points], Claim]:
+def _reduction(series: str, points: Points) -> Judged:
     name = "Top-K" if series.startswith("top-k") else "Sparse Vector"
     below = (
         f"{name} approaches the stated limit from below as k grows; at k = {_LARGEST} it "
         "is not there yet, as the formula says."
     )
-
-    def judged(points: _Points) -> Claim:
-        found, largest = points.of(1, series), points.of(1, series, _LARGEST)
-        verdict = _agreement(found)
-        return Claim(
-            1,
-            statement,
-            f"{_span([each.value for each in largest])} at k = {_LARGEST}; at every k within "
-            f"{max(map(_distance, found)):.1f} points of theory, which is "
-            f"{largest[0].theory:.1f} % there",
-            verdict,
-            {CONFIRMED: below, UNCLEAR: ""}.get(verdict, _LUCK),
-        )
-
-    return judged
+    found, largest = _of(points, series), _of(points, series, _LARGEST)
+    verdict = _agreement(found)
+    return Judged(
+        f"{_span([each.value for each in largest])} at k = {_LARGEST}; at every k within "
+        f"{max(map(_distance, found)):.1f} points of theory, which is "
+        f"{largest[0].theory:.1f} % there",
+        verdict,
+        {CONFIRMED: below, UNCLEAR: ""}.get(verdict, _LUCK),
+    )
 
 
-def _adaptive_reduction(points: _Points) -> Claim:
-    found, largest = points.of(1, _ADAPTIVE), points.of(1, _ADAPTIVE, _LARGEST)
-    return Claim(
-        1,
-        "Gaps help measurements after Adaptive Sparse Vector as well.",
+def _adaptive_reduction(points: Points) -> Judged:
+    found, largest = _of(points, _ADAPTIVE), _of(points, _ADAPTIVE, _LARGEST)
+    return Judged(
         f"{_span([each.value for each in largest])} at k = {_LARGEST}; within "
         f"{max(map(_distance, found)):.1f} points of what theory says for the branches taken",
         _agreement(found),
@@ -123,12 +123,10 @@ def _adaptive_reduction(points: _Points) -> Claim:
     )
 
 
-def _stable(points: _Points) -> Claim:
-    top_k, sparse = (points.of(2, f"{kind} monotonic") for kind in ("top-k", "sparse-vector"))
+def _equal(points: Points) -> Judged:
+    top_k, sparse = (_of(points, f"{kind} monotonic") for kind in ("top-k", "sparse-vector"))
     verdict = _agreement([*top_k, *sparse])
-    return Claim(
-        2,
-        "The improvement is stable for different ε, and nearly identical on all data sets.",
+    return Judged(
         f"Top-K {_span([each.value for each in top_k])}, theory 45.0 %; "
         f"Sparse Vector {_span([each.value for each in sparse])}, theory 35.8 %; "
         "over all ε and data sets, at k = 10",
@@ -145,16 +143,14 @@ _CLEAR_ENOUGH = (
 )
 
 
-def _stable_if_clear(points: _Points) -> Claim:
+def _equal_if_clear(points: Points) -> Judged:
     """Where all answers do not agree with theory, those that did not need luck may."""
     kinds = [f"adaptive-sparse-vector {kind}" for kind in ("monotonic", "general")]
-    every = [each for kind in kinds for each in points.of(2, kind)]
+    every = [each for kind in kinds for each in _of(points, kind)]
     outside = [each for each in every if not _fits(each)]
-    clear = [each for kind in kinds for each in points.of(2, kind + CLEAR)]
+    clear = [each for kind in kinds for each in _of(points, kind + CLEAR)]
     where = f", at ε = {_span([each.x for each in outside], '')}" if outside else ""
-    return Claim(
-        2,
-        "Not in the paper: it is as stable after Adaptive Sparse Vector.",
+    return Judged(
         f"{len(every) - len(outside)} of {len(every)} points (monotonic and general) lie "
         f"within the tolerance; {len(outside)} outside{where}. Of clear answers alone "
         f"{sum(map(_fits, clear))} of {len(clear)} do, at most "
@@ -172,14 +168,12 @@ _MORE = (
 )
 
 
-def _more_answers(points: _Points) -> Claim:
-    adaptive = points.of(3, f"{_ADAPTIVE}: answers", _LARGEST)
-    plain = points.of(3, f"{_PLAIN}: answers", _LARGEST)
-    larger = points.of(3, "sparse-vector with 2k monotonic: answers", _LARGEST)
+def _gain(points: Points) -> Judged:
+    adaptive = _of(points, f"{_ADAPTIVE}: answers", _LARGEST)
+    plain = _of(points, f"{_PLAIN}: answers", _LARGEST)
+    larger = _of(points, "sparse-vector with 2k monotonic: answers", _LARGEST)
     more = [a.value - p.value for a, p in zip(adaptive, plain, strict=True)]
-    return Claim(
-        3,
-        "Adaptive Sparse Vector gives up to 15 more answers on average at the largest k.",
+    return Judged(
         f"{_span(more, ' more', 1)} at k = {_LARGEST}",
         CONFIRMED if max(more) >= 15 else NOT,
         (_MORE if max(more) > 15 else "")
@@ -188,39 +182,31 @@ def _more_answers(points: _Points) -> Claim:
     )
 
 
-def _top_branch(points: _Points) -> Claim:
+def _top_branch(points: Points) -> Judged:
     every = f"{_ADAPTIVE}: answers"
-    shares = [top / total for top, total in points.pairs(f"{every} in branch 1", every)]
-    return Claim(
-        3,
-        "Most answers come from the top branch.",
+    shares = [top / total for top, total in _pairs(points, f"{every} in branch 1", every)]
+    return Judged(
         f"{_span([100 * share for share in shares])} of them, over all k and data sets",
         _verdict([share > 0.5 for share in shares]),
-        "",
     )
 
 
-def _precision(points: _Points) -> Claim:
-    found = points.pairs(f"{_ADAPTIVE}: precision", f"{_PLAIN}: precision")
+def _precision(points: Points) -> Judged:
+    found = _pairs(points, f"{_ADAPTIVE}: precision", f"{_PLAIN}: precision")
     differences = [100 * (adaptive - plain) for adaptive, plain in found]
-    return Claim(
-        3,
-        "There is very little difference in precision.",
+    return Judged(
         f"{_span(differences, ' points', 2)}, adaptive less plain",
         _verdict([abs(difference) < 2 for difference in differences]),
-        "",
     )
 
 
-def _f_measure(points: _Points) -> Claim:
-    found = points.pairs(f"{_ADAPTIVE}: F-measure", f"{_PLAIN}: F-measure")
+def _f_measure(points: Points) -> Judged:
+    found = _pairs(points, f"{_ADAPTIVE}: F-measure", f"{_PLAIN}: F-measure")
     ratios = [adaptive / plain for adaptive, plain in found]
-    larger = [each.value for each in points.of(3, "sparse-vector with 2k monotonic: F-measure")]
+    larger = [each.value for each in _of(points, "sparse-vector with 2k monotonic: F-measure")]
     middle = float(np.median(ratios))
     off = abs(middle - 1.5)
-    return Claim(
-        3,
-        "The F-measure is roughly 1.5 times that of Sparse Vector.",
+    return Judged(
         f"{_span(ratios, ' times', 2)}, {middle:.2f} in the middle",
         CONFIRMED if off <= 0.15 else PARTLY if off <= 0.3 else NOT,
         "The ratio follows from how many more answers there are at nearly full precision. "
@@ -228,15 +214,13 @@ def _f_measure(points: _Points) -> Claim:
     )
 
 
-def _budget_left(points: _Points) -> Claim:
-    found = points.of(4, f"{_ADAPTIVE}: budget left")
+def _budget_left(points: Points) -> Judged:
+    found = _of(points, f"{_ADAPTIVE}: budget left")
     values = [each.value for each in found]
     high_k = [each.value for each in found if each.x >= 10]
     bounds = [each.theory or 0.0 for each in found]
     near = [abs(value - 40) <= 5 for value in values]
-    return Claim(
-        4,
-        "Roughly 40 % of the budget is left after k answers.",
+    return Judged(
         f"{_span(values)} over all k and data sets; {_span(high_k)} from k = 10 on",
         _verdict(near),
         "No more can be left than (1 − θ)/2, where every answer takes the top branch: "
@@ -245,23 +229,32 @@ def _budget_left(points: _Points) -> Claim:
     )
 
 
-_JUDGES: dict[int, list[Callable[[_Points], Claim]]] = {
-    1: [
-        _reduction(
-            "top-k monotonic",
-            "Gaps reduce the squared error of Top-K with Measures by up to 50 % (monotonic).",
+_JUDGES: dict[int, dict[str, Callable[[Points], Judged]]] = {
+    1: {
+        "Gaps reduce the squared error of Top-K with Measures by up to 50 % (monotonic).": partial(
+            _reduction, "top-k monotonic"
         ),
-        _reduction(
-            _PLAIN, "Gaps reduce that of Sparse Vector with Measures by up to 50 % (monotonic)."
+        "Gaps reduce that of Sparse Vector with Measures by up to 50 % (monotonic).": partial(
+            _reduction, _PLAIN
         ),
-        _reduction("top-k general", "For general queries the reduction approaches 20 % (Top-K)."),
-        _reduction(
-            "sparse-vector general",
-            "For general queries the reduction approaches 20 % (Sparse Vector).",
+        "For general queries the reduction approaches 20 % (Top-K).": partial(
+            _reduction, "top-k general"
         ),
-        _adaptive_reduction,
-    ],
-    2: [_stable, _stable_if_clear],
-    3: [_more_answers, _top_branch, _precision, _f_measure],
-    4: [_budget_left],
+        "For general queries the reduction approaches 20 % (Sparse Vector).": partial(
+            _reduction, "sparse-vector general"
+        ),
+        "Gaps help measurements after Adaptive Sparse Vector as well.": _adaptive_reduction,
+    },
+    2: {
+        "The improvement is stable for different ε, and nearly identical on all data sets.": _equal,
+        "Not in the paper: it is as stable after Adaptive Sparse Vector.": _equal_if_clear,
+    },
+    3: {
+        "Adaptive Sparse Vector gives up to 15 more answers on average at the largest k.": _gain,
+        "Most answers come from the top branch.": _top_branch,
+        "There is very little difference in precision.": _precision,
+        "The F-measure is roughly 1.5 times that of Sparse Vector.": _f_measure,
+    },
+    4: {"Roughly 40 % of the budget is left after k answers.": _budget_left},
 }
+"""What the paper says, by figure, and what judges it."""

@@ -2,22 +2,19 @@
 
 A folder may hold the whole files as published (`kosarak.dat`, gzipped or not). It may instead hold
 parts of them, known by name; what is missing is then completed, and the data set says so. Without
-a folder T40I10D100K is made by the Quest generator, and the other two are stand-ins: curves through
-a few published counts, with the published sizes. Any other file can take their place.
+a folder all three are stand-ins: curves through a few counts of the real data, with the published
+sizes. Any other file can take their place.
 
 The queries are the items' counts, in one order that is shuffled once, as the authors' code does.
 """
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpgap.data.private_counts import quietly
 from dpgap.data.sources import kind_of, quoted, read_file
@@ -101,113 +98,16 @@ def _take_counts(path: Path) -> dict[Any, int]:
     with read_file(str(path), "count", "item") as columns:
         rows = _fetch(path, columns.table)
     try:
-        exact = [Decimal(count) for _, count in rows]
-        counts = [int(count) for count in exact]
-        is_whole = counts == exact and max(counts, default=0) < 1 << 63
+        counts = {item: int(count) for item, count in rows}
+        is_sound = [Decimal(count) for _, count in rows] == list(counts.values())
     except (ArithmeticError, ValueError, TypeError):
-        is_whole = False
-    if not is_whole:
-        raise ValueError(f"{path.name}: every count must be a whole number")
-    if min(counts, default=0) < 0:
-        raise ValueError(f"{path.name}: counts must be at least 0")
-    pairs = dict(zip((item for item, _ in rows), counts, strict=True))
-    if len(pairs) < len(rows):
-        raise ValueError(f"{path.name}: every item must occur once")
-    return pairs
-
-
-# --------------------------------------------------------------------------------------------------
-# The IBM Quest generator of transactions, written from its description.
-#
-# Agrawal and Srikant (VLDB 1994): customers buy *patterns*, sets of items that go together, and
-# seldom all of a pattern. A transaction takes patterns, each with some items missing, until it has
-# about as many items as it set out to have. T40I10D100K means transactions of 40 items on average,
-# patterns of 10, and 100,000 transactions.
-
-
-Rng = np.random.Generator
-
-_LENGTH = 40
-_PATTERN_LENGTH = 10
-_ITEMS = 1_000
-_PATTERNS = 2_000
-_CORRELATION = 0.25
-"""How much of a pattern comes, on average, from the one before it."""
-_CONFIDENCE, _CONFIDENCE_SPREAD = 0.75, 0.1
-"""How likely a pattern is to keep an item."""
-_AT_ONCE = 1 << 14
-
-
-def make_t40i10(transactions: int, seed: int) -> tuple[Integers, Integers]:
-    """Purchases: the transaction and the item of each, in order; the same for the same seed.
-
-    >>> transactions, items = make_t40i10(500, seed=1)
-    >>> np.unique(transactions).size, round(items.size / 5_000)
-    (500, 4)
-    """
-    rng = np.random.Generator(np.random.PCG64(seed))
-    targets = 1 + rng.poisson(_LENGTH - 1, transactions)
-    anyway = rng.random(transactions) < 0.5
-    bought = _bought(rng, *_patterns(rng))
-    cells: list[int] = []
-    waiting = next(bought)
-    for number, (target, take) in enumerate(zip(targets.tolist(), anyway.tolist(), strict=True)):
-        basket: set[int] = set()
-        while len(basket) < target:
-            larger = basket.union(waiting)
-            overflows = len(larger) > target
-            if overflows and basket and not take:
-                break  # what does not fit opens the next transaction
-            basket = larger
-            waiting = next(bought)
-            if overflows:
-                break
-        base = number * _ITEMS
-        cells += [base + item for item in basket]
-    return np.divmod(np.sort(np.array(cells, dtype=np.int64)), _ITEMS)
-
-
-def _bought(rng: Rng, patterns: Integers, sizes: Integers) -> Iterator[list[int]]:
-    """Patterns by weight, without end, each without the items that go missing."""
-    weights = rng.standard_exponential(_PATTERNS)
-    weights /= weights.sum()
-    confidence = rng.normal(_CONFIDENCE, _CONFIDENCE_SPREAD, _PATTERNS).clip(0, 1)
-    columns = np.arange(patterns.shape[1])
-    while True:
-        pick = rng.choice(_PATTERNS, _AT_ONCE, p=weights)
-        keep = sizes[pick] - np.minimum(_dropped(rng, confidence[pick]), sizes[pick])
-        keys = rng.random((pick.size, columns.size))
-        keys[columns >= sizes[pick][:, None]] = 2  # no item there: it comes last
-        shuffled = np.take_along_axis(patterns[pick], np.argsort(keys, axis=1), axis=1)
-        kept = shuffled[columns < keep[:, None]].tolist()
-        ends = keep.cumsum().tolist()
-        for start, end in pairwise([0, *ends]):
-            yield kept[start:end]
-
-
-def _patterns(rng: Rng) -> tuple[Integers, Integers]:
-    """Patterns, one a row, and how long each is; neighbours share items."""
-    weights = rng.standard_exponential(_ITEMS)
-    sizes = 1 + rng.poisson(_PATTERN_LENGTH - 1, _PATTERNS)
-    shares = np.rint(sizes * _CORRELATION * rng.standard_exponential(_PATTERNS))
-    patterns = np.zeros((_PATTERNS, int(sizes.max())), dtype=np.int64)
-    before = patterns[0, :0]
-    for row, size, share in zip(patterns, sizes.tolist(), shares.tolist(), strict=True):
-        taken = rng.choice(before, min(int(share), size, before.size), replace=False)
-        # The least of exponentials with these rates: a draw by weight without repetition.
-        race = rng.standard_exponential(_ITEMS) / weights
-        race[taken] = np.inf
-        fresh = np.argsort(race)[: size - taken.size]
-        row[:size] = np.concatenate([taken, fresh])
-        before = row[:size]
-    return patterns, sizes
-
-
-def _dropped(rng: Rng, confidence: NDArray[np.float64]) -> Integers:
-    """How many items go missing: one more for every toss above the confidence."""
-    with np.errstate(divide="ignore"):
-        falls = rng.standard_exponential(confidence.size) / -np.log1p(-confidence)
-    return np.floor(np.minimum(falls, 1e6)).astype(np.int64)
+        is_sound = False
+    if not (is_sound and all(0 <= count < 1 << 63 for count in counts.values())):
+        raise ValueError(
+            f"{path.name}: every item must occur once, and every count must be a whole number, "
+            "at least 0"
+        )
+    return counts
 
 
 # --------------------------------------------------------------------------------------------------
@@ -268,14 +168,18 @@ def load(name: str, folder: Path | None) -> Dataset:
     """One of the paper's data sets, from a folder or, without one, made."""
     if name not in PUBLISHED:
         raise ValueError(f"name must be one of {', '.join(PUBLISHED)}, not {name!r}")
+    records, items = PUBLISHED[name]
     if folder is None:
-        return _make(name)
+        ranks, counts = np.log(_CURVES[name]).T
+        curve = np.exp(np.interp(np.log(np.arange(1, items + 1)), ranks, counts))
+        counted = Counted(np.arange(items), np.rint(curve).astype(np.int64), records)
+        source = "synthetic stand-in with the published size; not the real data"
+        return counted.dataset(name, source, is_made_up=True)
     wanted = {f"{name.lower()}{ending}" for ending in (".dat", ".dat.gz", ".csv", ".parquet")}
     whole = [each for each in folder.iterdir() if each.name.lower().replace("_", "-") in wanted]
     if whole:
         first = min(whole)
         counted = read_counts(first)
-        records, items = PUBLISHED[name]
         is_published = counted.records in (None, records) and counted.items.size == items
         doubt = "" if is_published else "; not of the published size"
         return counted.dataset(name, f"whole file {first.name}{doubt}")
@@ -329,19 +233,8 @@ _CURVES = {
     "Kosarak": ((1, 601_374), (2, 450_031), (3, 364_065), (5, 88_598), (10, 65_412), (20, 23_270),
                 (50, 10_616), (100, 6_468), (200, 4_149), (400, 2_494), (800, 1_583),
                 (1_200, 1_037), (5_000, 300), (20_000, 20), (41_270, 1)),
+    "T40I10D100K": ((1, 28_738), (2, 23_384), (5, 20_125), (10, 17_427), (20, 14_992), (50, 11_823),
+                    (100, 9_328), (200, 6_635), (400, 3_734), (600, 2_067), (800, 750), (900, 230),
+                    (935, 40), (942, 5)),
 }  # fmt: skip
 """Ranks and counts that a stand-in's curve runs through, straight between them in logarithms."""
-
-
-def _make(name: str) -> Dataset:
-    records, items = PUBLISHED[name]
-    if name == "T40I10D100K":
-        _, bought = make_t40i10(records, seed=1994)
-        counted = Counted(*np.unique(bought, return_counts=True), records)
-        source = "made by the Quest generator, seed 1994"
-    else:
-        ranks, counts = np.log(_CURVES[name]).T
-        curve = np.exp(np.interp(np.log(np.arange(1, items + 1)), ranks, counts))
-        counted = Counted(np.arange(items), np.rint(curve).astype(np.int64), records)
-        source = "synthetic stand-in with the published size; not the real data"
-    return counted.dataset(name, source, is_made_up=True)

@@ -26,10 +26,6 @@ _COLOURS = {
 }
 _STYLE = Path(__file__).with_suffix(".mplstyle")
 
-FORMATS = ("svg", "png")
-
-Drawing = dict[str, bytes]
-
 
 def require_matplotlib() -> None:
     """Refuse to begin what could not be drawn."""
@@ -37,8 +33,8 @@ def require_matplotlib() -> None:
         raise ModuleNotFoundError(f"figures need matplotlib: {how_to_get('paper')}")
 
 
-def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, Drawing]:
-    """The drawings of a figure, by name; each in every format."""
+def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) -> dict[str, bytes]:
+    """The drawings of a figure by name, as SVG."""
     names = [each.name for each in datasets]
     if figure in (1, 2):
         return {f"figure-{figure}": _render(_reductions, figure, results, names)}
@@ -51,27 +47,21 @@ def draw(figure: int, results: Sequence[Result], datasets: Sequence[Dataset]) ->
     }
 
 
-def draw_datasets(datasets: Sequence[Dataset], made: Dataset) -> Drawing:
-    """How often the items of each data set occur, by rank; T40I10D100K also as Quest makes it."""
-    return _render(_curves, datasets, made)
+def draw_datasets(datasets: Sequence[Dataset]) -> bytes:
+    """How often the items of each data set occur, by rank."""
+    return _render(_curves, datasets)
 
 
-def _render(draw_on: Any, *given: Any) -> Drawing:
+def _render(draw_on: Any, *given: Any) -> bytes:
     from matplotlib import style
     from matplotlib.figure import Figure
 
     with style.context(_STYLE):
         page = Figure(layout="constrained")
         draw_on(page, *given)
-        files = {}
-        for kind in FORMATS:
-            content = io.BytesIO()
-            metadata = {"Date": None} if kind == "svg" else None
-            page.savefig(content, format=kind, metadata=metadata)
-            page.set_layout_engine("none")  # laid out once, for all formats
-            files[kind] = content.getvalue()
-        files["svg"] = _smaller(files["svg"])
-        return files
+        content = io.BytesIO()
+        page.savefig(content, format="svg", metadata={"Date": None})
+        return _smaller(content.getvalue())
 
 
 def _smaller(svg: bytes) -> bytes:
@@ -108,17 +98,9 @@ def _points(axes: Any, line: list[Result], label: str, colour: str, **style: Any
 
 
 def _theory(axes: Any, line: list[Result], colour: str, style: str = "-") -> None:
-    known = [each for each in line if each.theory is not None]
-    if known:
-        axes.plot(
-            [each.x for each in known],
-            [each.theory for each in known],
-            style,
-            color=colour,
-            linewidth=1,
-            alpha=0.55,
-            zorder=1,
-        )
+    known = np.array([(each.x, each.theory) for each in line if each.theory is not None])
+    if known.size:
+        axes.plot(*known.T, style, color=colour, linewidth=1, alpha=0.55, zorder=1)
 
 
 Panel = Callable[[Any, str], None]
@@ -244,20 +226,12 @@ def _budgets(page: Any, results: Sequence[Result], names: Sequence[str]) -> None
     _from_zero(_panels(page, {"budget left (%)": draw_on}, list(kinds), "k"))
 
 
-def _curves(page: Any, datasets: Sequence[Dataset], made: Dataset) -> None:
+def _curves(page: Any, datasets: Sequence[Dataset]) -> None:
     page.set_size_inches(6.4, 3.6)
     axes = page.subplots()
     for dataset in datasets:
-        _curve(axes, dataset, dataset.name, "-")
-    _curve(axes, made, f"{made.name}, made by Quest", ":")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("rank of the item")
-    axes.set_ylabel("records with it")
+        descending = np.sort(dataset.counts)[::-1]
+        ranks = np.unique(np.geomspace(1, descending.size, 80).astype(np.int64))
+        axes.plot(ranks, descending[ranks - 1], label=dataset.name, linewidth=1.4)
+    axes.set(xscale="log", yscale="log", xlabel="rank of the item", ylabel="records with it")
     axes.legend()
-
-
-def _curve(axes: Any, dataset: Dataset, label: str, style: str) -> None:
-    descending = np.sort(dataset.counts)[::-1]
-    ranks = np.unique(np.geomspace(1, descending.size, 80).astype(np.int64))
-    axes.plot(ranks, descending[ranks - 1], style, label=label, linewidth=1.4)

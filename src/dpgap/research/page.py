@@ -63,13 +63,16 @@ def _tables(claims: Sequence[Claim], datasets: Sequence[Dataset]) -> dict[str, R
 
 
 def as_html(
-    claims: Sequence[Claim],
-    datasets: Sequence[Dataset],
-    figures: Mapping[str, bytes],
-    runs: int,
+    claims: Sequence[Claim], datasets: Sequence[Dataset], figures: Mapping[str, bytes], runs: int
 ) -> str:
     """One page with everything on it; `figures` are SVG."""
-    drawn = {name: _inline(figures[name], name) for name in TITLES if name in figures}
+    drawn = {}
+    for name in (each for each in TITLES if each in figures):
+        text = figures[name].decode()
+        text = text[text.index("<svg") :]
+        for before in ('id="', "url(#", 'href="#'):  # or it would clash with other drawings
+            text = text.replace(before, f"{before}{name}-")
+        drawn[name] = text
     template = environment("dpgap.research").get_template("reproduction.html")
     return template.render(
         title="The paper, reproduced",
@@ -82,23 +85,11 @@ def as_html(
     )
 
 
-def _inline(svg: bytes, name: str) -> str:
-    """The drawing itself, with names that do not clash with those of other drawings."""
-    text = svg.decode()
-    text = text[text.index("<svg") :]
-    for before in ('id="', "url(#", 'href="#'):
-        text = text.replace(before, f"{before}{name}-")
-    return text
-
-
 _CLASSES = {"confirmed": "confirmed", "confirmed in part": "in-part", "not confirmed": "not"}
 
 
 def as_markdown(
-    claims: Sequence[Claim],
-    datasets: Sequence[Dataset],
-    figures: Mapping[str, str],
-    runs: int,
+    claims: Sequence[Claim], datasets: Sequence[Dataset], figures: Mapping[str, str], runs: int
 ) -> str:
     """The same as Markdown; `figures` are paths."""
     parts = [
@@ -108,14 +99,10 @@ def as_markdown(
         f"{_METHOD} {runs:,} runs a point.",
     ]
     for title, rows in _tables(claims, datasets).items():
-        parts += [f"## {title}", _markdown_table(*rows)]
+        lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+        parts += [f"## {title}", "\n".join(f"| {' | '.join(line)} |" for line in lines)]
     parts.append("## Figures")
     for name, title in TITLES.items():
         if name in figures:
             parts.append(f"### {title}\n\n![{title}]({figures[name]})")
     return "\n\n".join(parts) + "\n"
-
-
-def _markdown_table(head: list[str], *rows: list[str]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

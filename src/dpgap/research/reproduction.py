@@ -37,12 +37,6 @@ class ReproductionPlan:
     seed: int = SEED
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
-    def __post_init__(self) -> None:
-        require_sound(self.figures, self.runs, self.seed)
-        positive_integer("workers", self.workers)
-        if not self.datasets:
-            raise ValueError("there must be at least one data set")
-
 
 def require_sound(figures: tuple[int, ...], runs: int, seed: int) -> None:
     """Refuse what no data can make possible."""
@@ -95,25 +89,15 @@ def _all_results(
 
 @contextmanager
 def _ignored_by_children() -> Iterator[None]:
-    """Start processes that leave Ctrl-C to their parent, which heeds it when all have started.
-
-    Children inherit the mask. The parent's other threads may still receive the signal, and half a
-    start is worse than a late interrupt, so it is only noted.
-    """
-    on_main = threading.current_thread() is threading.main_thread()
-    if not on_main or not hasattr(signal, "pthread_sigmask"):
+    """Start processes that leave Ctrl-C to their parent: they inherit that it is ignored."""
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    noted: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, handler)
-    if noted:
-        raise KeyboardInterrupt
 
 
 _remembered: tuple[list[Subject], int] | None = None
