@@ -19,11 +19,10 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 [2]
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY
 from fractions import Fraction
 from functools import lru_cache
-from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,7 +31,8 @@ from numpy.typing import ArrayLike
 from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, errors_without_answers
-from dpgap.exact.grid import read_grid
+from dpgap.estimates.linear import combined_variance
+from dpgap.exact.grid import Grid, read_grid
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -48,17 +48,24 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
-from dpgap.exact.reals import require_scale
+from dpgap.exact.reals import Floats, require_scale
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
-from dpgap.mechanisms.mechanism import Answers, Selecting
+from dpgap.mechanisms.mechanism import Selecting
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, Stream
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import LookFirst, ranks_for
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute, build
-from dpgap.question import ABOVE_METHODS, METHODS, Question, require_method
+from dpgap.pipelines.routes import (
+    Expectation,
+    JointRoute,
+    Looked,
+    PaperRoute,
+    RankedRoute,
+    TwoSteps,
+)
+from dpgap.question import ABOVE_METHODS, METHODS, require_method
 from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.release import Measured
 
@@ -68,7 +75,6 @@ _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
     "ranked": RankedRoute,
     "paper": PaperRoute,
 }
-_ABOVE: dict[str, ModuleType] = {"best": best, "paper": paper}
 _HALF = Fraction(1, 2)
 _SPLITS = {"joint": Fraction(1, 4)}
 """The share of ε that selects unless said; half of it otherwise. A set's noise does not grow with
@@ -89,7 +95,7 @@ def _require_noise(pipeline: Any) -> str:
 
 @public
 @declared()
-class MeasuredTopK(Selecting[Candidates, Measured]):
+class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
     """Find the k largest answers and estimate them: `measured_top_k` as a value to use again.
 
     Parameters
@@ -150,33 +156,33 @@ class MeasuredTopK(Selecting[Candidates, Measured]):
         """All routes that a release may take."""
         return (self.route,) if self.looking is None else (self.route, *self.looking.routes)
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
-        return self.route.prepare(answers, labels)
+    def expectation(self) -> Expectation:
+        """Which errors to expect: where it looks, of a set if winners are clear, else ranked."""
+        if self.looking is None:
+            return self.route.expectation()
+        ranked, joint = self.looking.routes[:2]
+        return joint.expectation()._replace(close_variance=ranked.measurement.variance(self.k))
 
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
-        """Look if the method does, select and measure; the caller has paid."""
-        looking, n = self.looking, candidates.size
+    def taken(self, prepared: Candidates) -> tuple[Any, tuple[Any, ...]]:
+        looking, n = self.looking, prepared.size
         if looking is None or self.k >= n:
-            return self.route.draw_paid(candidates)
-        looked = looking.look(candidates)
+            return self.route, ()
+        looked = looking.look(prepared)
         number = looking.route(looked, n)
-        return looking.routes[number].draw_paid(candidates, looked, n, number)
+        return looking.routes[number], (looked, n, number)
 
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def build(self, drawn: Measuring[Any], question: Question | None = None) -> Measured:
-        """The release of what was drawn, with estimates; the answer to a question of a table."""
+    def took(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
         looking = self.looking
         if looking is None or drawn.route is None:
-            return self.route.build(self, drawn, question)
+            return self.route, None, ()
         values = looking.measurement.lengths(drawn.looked).tolist()
         looked = tuple(zip(ranks_for(self.k, drawn.among or 0), values, strict=True))
-        look = (("look", looking.measurement),)
-        return looking.routes[drawn.route].build(self, drawn, question, look, looked)
+        return looking.routes[drawn.route], looking.measurement, looked
 
 
 @public
 @declared()
-class MeasuredAbove(Selecting[Stream, Measured]):
+class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
     """Find answers above a threshold and estimate them: `measured_above` as a value to use again.
 
     Parameters
@@ -240,35 +246,38 @@ class MeasuredAbove(Selecting[Stream, Measured]):
         self.measurement.require_room(stream.extremes)
         return stream
 
-    def draw_paid(self, stream: Stream) -> Measuring[Above]:
-        """Select and measure; the caller has paid."""
-        above, private_answers = self.selection.draw_paid(stream)
-        if not private_answers.size:
-            return Measuring(above)
-        return Measuring(above, self.measurement.draw_paid(private_answers, self.measurement.finer))
+    def estimates(self, gaps: Floats, values: Floats, chosen: Above) -> EstimatedWinners:
+        if not values.size:
+            return EstimatedWinners(values, values, "measurements", ())
+        estimate: Callable[..., EstimatedWinners] = paper.above_estimates
+        if self.method == "best":
+            estimate = best.above_estimates
+        return estimate(self.selection, self.measurement, gaps, chosen.branches, values)
 
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def build(self, drawn: Measuring[Above], question: Question | None = None) -> Measured:
-        """The release of what was drawn, with estimates; the answer to a question of a table."""
-        chosen, values = drawn.chosen, self.measurement.lengths(drawn.values)
-        winners = self.selection.winners(chosen)
-        spent = self.selection.spent(chosen.used)
-        found = EstimatedWinners(values, values, "measurements", ())
-        if values.size:
-            spent += self.measurement.epsilon
-            estimate = _ABOVE[self.method].above_estimates
-            gaps, branches = winners.gaps, chosen.branches
-            found = estimate(self.selection, self.measurement, gaps, branches, values)
-        return build(
-            self,
-            (("select", self.selection), ("measure", self.measurement)),
-            winners,
-            values,
-            found,
-            question=question,
-            grid=self.grid,
-            spent=spent,
-        )
+    def spent(self, chosen: Above, found: int) -> Fraction:
+        """Measuring nothing costs nothing."""
+        return self.selection.spent(chosen.used) + (self.measurement.epsilon if found else 0)
+
+    def expectation(self) -> Expectation:
+        """Which errors to expect of k answers, which cheap branches find if they are clear."""
+        selection, measurement, count = self.selection, self.measurement, self.k
+        gap, dearest = paper.gap_variances(selection)[[0, -1]].tolist()
+        alone, half = measurement.variance(count), measurement.half_width(count, 0.95)
+        if isinstance(measurement, Laplace):
+            clear = float(combined_variance(alone, gap)[0])
+            errors = paper.above_errors(selection, measurement, np.ones(count, int))
+            return Expectation(clear, None, errors[0].half_width(0.95), dearest)
+        shared = selection.in_steps().threshold_law.floor_variance * Grid(selection.grid).width ** 2
+        correlation = measurement.law(count).correlation
+        own, noise = alone * (1 - correlation), gap - shared
+        common, noise_mean = alone * correlation + own / count, shared + noise / count
+        clear = _of_best_mean(common, noise_mean) + (count - 1) / count * _of_best_mean(own, noise)
+        return Expectation(clear, alone, half, dearest)
+
+
+def _of_best_mean(one: float, other: float) -> float:
+    """The variance of the best mean of two independent numbers."""
+    return one * other / (one + other) if one and other else 0.0
 
 
 # --------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The routes to a measured top k: ways to release it, of which the best method takes one.
 
-A *route* is a value that knows which error to expect and how to release. Most select
-with one part of ε and measure with another; where a unit has a bounded reach there are others,
-further down:
+A *route* is a value that knows which error to expect and how to release. Most routes select with
+one part of ε and measure with another (`TwoSteps`); so does `MeasuredAbove`, which has one route
+only. Where a unit has a bounded reach there are others, further down:
 
 - `JointRoute`: the winners are chosen as one set. Its noise does not grow with k, so that little of
   ε selects. A set has no order and no gaps; estimates are the measurements, largest first.
@@ -11,7 +11,6 @@ further down:
 - `PaperRoute`: the same with Laplace noise throughout and the paper's estimates.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -33,7 +32,7 @@ from dpgap.mechanisms.mechanism import Answers, Claims, Winners
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.question import Question
+from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.drawn import Measuring, ReadOff
 from dpgap.releases.release import Measured, MechanismUsed, TableRelease
 
@@ -47,8 +46,6 @@ class TopKClaims(Claims, Protocol):
     def split(self) -> Fraction | None: ...
 
 
-Steps = tuple[tuple[str, Any], ...]
-"""What is done, in order: "look", "select", "measure", and the mechanism that does it."""
 Looked = tuple[tuple[int, float], ...]
 """Ranks that were looked at, and what was measured there."""
 
@@ -64,7 +61,7 @@ class Pipeline(Protocol):
 
 def build(
     own: Pipeline,
-    steps: Steps,
+    steps: tuple[tuple[str, Any], ...],
     winners: Winners,
     values: Floats,
     found: EstimatedWinners,
@@ -147,37 +144,62 @@ class Expectation(NamedTuple):
     """Of the noise on what is compared: answers, or for a set the margin between in and out."""
 
 
-class Route(ABC):
-    """A way to release the top k."""
+class TwoSteps:
+    """A `selection` with one part of ε, then a `measurement` of what it found with another.
+
+    Each kind has its own `estimates` of gaps and measured values.
+    """
 
     __slots__ = ()
-    name: ClassVar[str]
+    name: ClassVar[str | None] = None
+    """What a release calls the route; None where there is no other."""
 
-    @property
-    @abstractmethod
-    def steps(self) -> Steps:
-        """What is done."""
-
-    @property
-    def epsilon(self) -> Fraction:
-        """What all steps cost at most."""
-        return sum((by.epsilon for _, by in self.steps), Fraction(0))
-
-    @abstractmethod
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
+    def prepare(self: Any, answers: Any, labels: Sequence[Any] | None = None) -> Any:
         """The answers in steps, and their labels; refused before anything is charged."""
+        prepared = self.selection.prepare(answers, labels)
+        self.measurement.require_room(prepared.private_answers)
+        return prepared
 
-    @abstractmethod
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
-        """Draw; the caller has paid."""
+    def taken(self, prepared: Any) -> tuple[Any, tuple[Any, ...]]:
+        """The route to take; and after a look: what was seen, among how many, and its number."""
+        return self, ()
 
-    @abstractmethod
-    def build(self, own: Pipeline, drawn: Measuring[Any], question: Question | None) -> Measured:
+    def draw_paid(self, prepared: Any) -> Measuring[Any]:
+        """Select and measure; the caller has paid. Where nothing was found, nothing is measured."""
+        route, look = self.taken(prepared)
+        chosen, private_answers = route.selection.draw_paid(prepared)
+        if not private_answers.size:
+            return Measuring(chosen)
+        measurement = route.measurement
+        return Measuring(chosen, measurement.draw_paid(private_answers, measurement.finer), *look)
+
+    def took(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
+        """The route that was taken; and after a look: what looked, and what it measured."""
+        return self, None, ()
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def build(self: Any, drawn: Measuring[Any], question: Question | None = None) -> Measured:
         """The release of what was drawn: the answer to a question, if there is one."""
+        route, look, looked = self.took(drawn)
+        steps = ("look", look), ("select", route.selection), ("measure", route.measurement)
+        values = route.measurement.lengths(drawn.values)
+        winners = route.selection.winners(drawn.chosen)
+        return build(
+            self,
+            steps if look else steps[1:],
+            winners,
+            values,
+            route.estimates(winners.gaps, values, drawn.chosen),
+            question=question,
+            grid=route.selection.grid,
+            spent=route.spent(drawn.chosen, values.size),
+            route=route.name,
+            looked=looked,
+        )
 
-    @abstractmethod
-    def expectation(self) -> Expectation:
-        """Which errors to expect."""
+    def spent(self, chosen: Any, found: int) -> Fraction | None:
+        """What it came to where so many were found; None where that is all of ε."""
+        return None
 
 
 S = TypeVar("S", NoisyTopK, JointTopK, HybridTopK)
@@ -185,8 +207,8 @@ M = TypeVar("M", Laplace, Joint)
 
 
 @dataclass(frozen=True, slots=True)
-class SelectThenMeasure(Route, Generic[S, M]):
-    """A route in two steps, each with its part of ε."""
+class SelectThenMeasure(TwoSteps, Generic[S, M]):
+    """A route to the k largest."""
 
     selection: S
     measurement: M
@@ -217,58 +239,9 @@ class SelectThenMeasure(Route, Generic[S, M]):
         return self.selection.k
 
     @property
-    def steps(self) -> Steps:
-        """It selects, then measures."""
-        return ("select", self.selection), ("measure", self.measurement)
-
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
-        """The answers in steps, and their labels; refused before anything is charged."""
-        candidates = self.selection.prepare(answers, labels)
-        self.measurement.require_room(candidates.private_answers)
-        return candidates
-
-    def draw_paid(self, candidates: Candidates, *look: Any) -> Measuring[Any]:
-        """Select and measure; the caller has paid. Where nothing was found, nothing is measured.
-
-        After a look: what was looked at, among how many, and the number of this route.
-        """
-        chosen, private_answers = self.selection.draw_paid(candidates)
-        if not private_answers.size:
-            return Measuring(chosen)
-        return Measuring(
-            chosen, self.measurement.draw_paid(private_answers, self.measurement.finer), *look
-        )
-
-    def build(
-        self,
-        own: Pipeline,
-        drawn: Measuring[Any],
-        question: Question | None,
-        look: Steps = (),
-        looked: Looked = (),
-    ) -> Measured:
-        values = self.measurement.lengths(drawn.values)
-        winners = self.selection.winners(drawn.chosen)
-        return build(
-            own,
-            (*look, *self.steps),
-            winners,
-            values,
-            self.estimates(winners.gaps, values),
-            question=question,
-            grid=self.selection.grid,
-            spent=self.spent(values.size),
-            route=self.name,
-            looked=looked,
-        )
-
-    @abstractmethod
-    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
-        """What follows from the gaps and the measured values."""
-
-    def spent(self, found: int) -> Fraction | None:
-        """What it came to where so many were found; None where that is all of ε."""
-        return None
+    def epsilon(self) -> Fraction:
+        """What both steps cost at most."""
+        return self.selection.epsilon + self.measurement.epsilon
 
 
 class JointRoute(SelectThenMeasure[JointTopK, Joint]):
@@ -278,7 +251,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     name: ClassVar[str] = "joint"
     select = JointTopK
 
-    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
         return EstimatedWinners.plain(values, self.measurement.error(self.selection.k))
 
     def expectation(self) -> Expectation:
@@ -295,7 +268,7 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
     name: ClassVar[str] = "ranked"
     select = partial(NoisyTopK, noise="exponential")
 
-    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
         return best.top_k_estimates(self.selection, self.measurement, gaps, values)
 
     def expectation(self) -> Expectation:
@@ -316,7 +289,7 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
     select = partial(NoisyTopK, noise="laplace")
     measure = Laplace
 
-    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
         return paper.top_k_estimates(self.selection, self.measurement, gaps, values)
 
     def expectation(self) -> Expectation:
@@ -329,34 +302,6 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
 
 def _selection_variance(selection: NoisyTopK) -> float:
     return selection.in_steps().law.floor_variance * float(selection.grid or 1) ** 2
-
-
-@dataclass(frozen=True, slots=True)
-class Routed:
-    """One route, as a pipeline that takes it whatever the data are."""
-
-    route: Route
-    method: str
-    split: Fraction | None = None
-    """The share of ε that selects, where one was stated."""
-
-    @property
-    def epsilon(self) -> Fraction:
-        """What it costs."""
-        return self.route.epsilon
-
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
-        """The answers in steps, and their labels; refused before anything is charged."""
-        return self.route.prepare(answers, labels)
-
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
-        """Take the route; the caller has paid."""
-        return self.route.draw_paid(candidates)
-
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def build(self, drawn: Measuring[Any], question: Question | None = None) -> Measured:
-        """The release of what was drawn: the answer to a question, if there is one."""
-        return self.route.build(self, drawn, question)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -375,7 +320,7 @@ _HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class HistogramRoute(Route):
+class HistogramRoute:
     """All items measured at once; the largest k, or those at or above a line, are read off."""
 
     histogram: NoisyHistogram
@@ -384,15 +329,15 @@ class HistogramRoute(Route):
     """In steps; None where the largest are looked for among known items."""
     delta: Fraction | None = None
     """Where items are unknown, the chance that is left for an item of one unit alone."""
-
-    name: ClassVar[str] = "histogram"
+    method: str = HISTOGRAM
 
     @property
-    def steps(self) -> Steps:
-        """It only measures."""
-        return (("measure", self.histogram),)
+    def epsilon(self) -> Fraction:
+        """What it costs."""
+        return self.histogram.epsilon
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
         return self.histogram.prepare(
             answers, labels, k=self.k, at_least=self.line, delta=self.delta
         )
@@ -401,14 +346,15 @@ class HistogramRoute(Route):
         """Read off the largest; the caller has paid."""
         return Measuring(self.histogram.draw_paid(candidates, k=self.k, at_least=self.line))
 
-    def build(
-        self, own: Pipeline, drawn: Measuring[ReadOff], question: Question | None
-    ) -> Measured:
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def build(self, drawn: Measuring[ReadOff], question: Question | None = None) -> Measured:
+        """The release of what was drawn: the answer to a question, if there is one."""
         read_off, histogram = drawn.chosen, self.histogram
         values = histogram.lengths(read_off.values)
         found = EstimatedWinners.plain(values, histogram.error_of(read_off))
         winners = Winners(read_off.indices, read_off.labels, np.empty(0), None, histogram.promise)
-        return build(own, self.steps, winners, values, found, question=question, route=self.name)
+        steps = (("measure", histogram),)
+        return build(self, steps, winners, values, found, question=question, route=HISTOGRAM)
 
     def expectation(self) -> Expectation:
         """Which errors to expect: those of the noise, in any race."""
@@ -416,20 +362,21 @@ class HistogramRoute(Route):
         return Expectation(error.variance, None, error.half_width(0.95), error.variance)
 
 
+@dataclass(frozen=True, slots=True)
 class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
     """The largest above a line, then measured."""
 
-    __slots__ = ()
     name: ClassVar[str] = "hybrid"
+    method: str = "best"
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
+    def prepare(self, answers: Any, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps; refused before anything is charged."""
         return self.selection.prepare(answers, labels)
 
-    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
         return EstimatedWinners.plain(values, self.measurement.error(max(values.size, 1)))
 
-    def spent(self, found: int) -> Fraction:
+    def spent(self, chosen: Any, found: int) -> Fraction:
         """Measuring nothing costs nothing."""
         return self.selection.spent(found) + (self.measurement.epsilon if found else 0)
 
@@ -443,10 +390,10 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
 def histogram_route(asked: Question, answers: PrivateCounts) -> HistogramRoute:
     """What reads the answer off a histogram of all items, known ones."""
     line = None if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
-    return HistogramRoute(_histogram(asked, answers), asked.k, line)
+    return HistogramRoute(_histogram(asked, answers), asked.k, line, method=asked.method)
 
 
-def unknown_route(asked: Question, answers: PrivateCounts) -> Route:
+def unknown_route(asked: Question, answers: PrivateCounts) -> HistogramRoute | HybridRoute:
     """What finds unknown items: the route with the lower line."""
     reach = answers.reach
     if reach is None:
@@ -454,7 +401,7 @@ def unknown_route(asked: Question, answers: PrivateCounts) -> Route:
     histogram = _histogram(asked, answers)
     stated = 0 if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
     line = histogram.line_for(asked.delta)
-    read_off = HistogramRoute(histogram, asked.k, max(line, stated), asked.delta)
+    read_off = HistogramRoute(histogram, asked.k, max(line, stated), asked.delta, asked.method)
     if asked.k is None or asked.method != "best":
         return read_off
     share = asked.split or _HALF

@@ -24,7 +24,7 @@ from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.sparse_vector import Stream
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
-from dpgap.pipelines.routes import Routed, histogram_route, unknown_route
+from dpgap.pipelines.routes import HistogramRoute, HybridRoute, histogram_route, unknown_route
 from dpgap.printable import DocumentError
 from dpgap.question import (
     HISTOGRAM,
@@ -53,7 +53,7 @@ from dpgap.releases.release import MechanismUsed, TableRelease
 
 Counted = PrivateCounts | CountsByGroup
 Answer = TableRelease | ReleasesByGroup
-Pipeline = MeasuredTopK | MeasuredAbove | Routed
+Pipeline = MeasuredTopK | MeasuredAbove | HistogramRoute | HybridRoute
 
 
 def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
@@ -63,10 +63,10 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
     needs no sharing.
     """
     if answers.unknown:
-        return Routed(unknown_route(asked, answers), asked.method, asked.split)
+        return unknown_route(asked, answers)
     read_off = None
     if answers.reach is not None:
-        read_off = Routed(histogram_route(asked, answers), asked.method, asked.split)
+        read_off = histogram_route(asked, answers)
         if asked.method == HISTOGRAM or asked.k is None:
             return read_off
     elif asked.method == HISTOGRAM:
@@ -92,7 +92,7 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
         least = min(route.expectation().variance for route in own.routes)
     else:
         least = own.measurement.variance(k)
-    return read_off if read_off.route.expectation().variance <= least else own
+    return read_off if read_off.expectation().variance <= least else own
 
 
 def answer(
@@ -190,7 +190,8 @@ class Answering:
                 f"k must be at most the number of items in the domain, {items}, not {asked.k}"
             )
         pipeline = pipeline_of(asked, first)
-        return cls(replace(asked, items=items, split=pipeline.split), pipeline, tuple(by_group))
+        split = getattr(pipeline, "split", asked.split)
+        return cls(replace(asked, items=items, split=split), pipeline, tuple(by_group))
 
     def build(self, drawn: Sequence[Any]) -> Answer | Total:
         """The answer, largest estimates first; one for each group where there are groups."""
