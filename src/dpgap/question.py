@@ -155,9 +155,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
-_A_COLUMN = "a column"
 _A_COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, between, like, is null)"
-_A_LITERAL = "a number, 'text', true or false"
 _A_FORM = (
     "the form of dates must have DD, MM and YYYY once each, as in 'DD.MM.YYYY' or 'YYYY-MM-DD "
     "hh:mm:ss'; years of two digits are not read"
@@ -257,20 +255,11 @@ def comparisons_of(clause: Clause) -> Iterator[Comparison]:
             yield from comparisons_of(part)
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str
-    """"word", "number", "text", "name", "sign", "mark" or "end"."""
+    """"word", "keyword", "number", "text", "name", "sign", "mark" or "end"."""
     text: str
     at: int
-
-    @property
-    def keyword(self) -> str | None:
-        """The keyword or mark that it is."""
-        if self.kind == "mark":
-            return self.text
-        small = self.text.lower()
-        return small if self.kind == "word" and small in _KEYWORDS else None
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -280,7 +269,8 @@ def _tokens(text: str) -> Iterator[_Token]:
         if found is None:
             raise _error(text, at, _NO_TOKEN.get(text[at], _NO_NAME.format(text[at])))
         if found.lastgroup != "space":
-            yield _Token(str(found.lastgroup), found[0], at)
+            kind = "keyword" if found[0].lower() in _KEYWORDS else str(found.lastgroup)
+            yield _Token(kind, found[0], at)
         at = found.end()
     yield _Token("end", "", len(text))
 
@@ -321,18 +311,16 @@ class _Reader:
         return Joined(word, tuple(parts)) if len(parts) > 1 else parts[0]
 
     def _single(self) -> Clause:
-        if self._next.keyword not in ("not", "("):
+        at, is_not = self._next.at, self._takes("not")
+        if not is_not and not self._takes("("):
             return self._comparison()
         if self._depth == _MAX_DEPTH:
-            raise _error(
-                self._text, self._next.at, f"( and not may be nested {_MAX_DEPTH} deep, no more"
-            )
+            raise _error(self._text, at, f"( and not may be nested {_MAX_DEPTH} deep, no more")
         self._depth += 1
         clause: Clause
-        if self._takes("not"):
+        if is_not:
             clause = Negation(self._single())
         else:
-            self._take()
             clause = self._joined("or")
             self._require(")", "and, or, or )")
         self._depth -= 1
@@ -398,8 +386,8 @@ class _Reader:
             if self._next.text == '""':
                 raise _error(self._text, self._next.at, "a column's name must not be empty")
             return self._take().text[1:-1].replace('""', '"')
-        if self._next.kind != "word" or self._next.keyword is not None:
-            raise self._expected(_A_COLUMN)
+        if self._next.kind != "word":
+            raise self._expected("a column")
         return self._take().text
 
     def _list(self) -> list[Literal]:
@@ -409,9 +397,8 @@ class _Reader:
             at = self._next.at
             literals.append(self._literal())
             if type(literals[-1]) is not type(literals[0]):
-                raise _error(
-                    self._text, at, "a list must hold numbers only, text only, or true and false"
-                )
+                why = "a list must hold numbers only, text only, or true and false"
+                raise _error(self._text, at, why)
         self._require(")", ", or )")
         return literals
 
@@ -419,8 +406,8 @@ class _Reader:
         token = self._next
         if token.kind == "text":
             return self._take().text[1:-1].replace("''", "'")
-        if token.keyword in ("true", "false"):
-            return self._take().keyword == "true"
+        if token.text.lower() in ("true", "false"):
+            return self._take().text.lower() == "true"
         if token.kind == "number":
             return _number(self._take(), self._text)
         hint = {
@@ -428,14 +415,15 @@ class _Reader:
             "word": f"; did you mean '{token.text[:_SHOWN]}'? (columns are not compared with each "
             "other)",
         }
-        raise self._expected(_A_LITERAL, hint.get("mark" if token.keyword else token.kind, ""))
+        raise self._expected("a number, 'text', true or false", hint.get(token.kind, ""))
 
     def _take(self) -> _Token:
         self._last, self._next = self._next, next(self._tokens, self._next)
         return self._last
 
     def _takes(self, keyword: str) -> bool:
-        if self._next.kind not in ("word", "mark") or self._next.text.lower() != keyword:
+        is_word = self._next.kind in ("word", "keyword", "mark")
+        if not is_word or self._next.text.lower() != keyword:
             return False
         self._take()
         return True
@@ -466,10 +454,9 @@ def is_form(form: str) -> bool:
 
 
 def _is_day(literal: Literal) -> bool:
-    if not (isinstance(literal, str) and _ISO_DAY.fullmatch(literal)):
-        return False
     with suppress(ValueError):
-        return bool(date.fromisoformat(literal))
+        is_iso = isinstance(literal, str) and _ISO_DAY.fullmatch(literal)
+        return bool(is_iso and date.fromisoformat(str(literal)))
     return False
 
 
@@ -482,9 +469,8 @@ def _number(token: _Token, text: str) -> Decimal:
             return Decimal(0)  # and not −0
         if abs(number.adjusted()) <= _LARGEST and len(number.as_tuple().digits) <= _DIGITS:
             return number
-    raise _error(
-        text, token.at, f"a number may have {_DIGITS} digits and an exponent up to ±{_LARGEST}"
-    )
+    why = f"a number may have {_DIGITS} digits and an exponent up to ±{_LARGEST}"
+    raise _error(text, token.at, why)
 
 
 def _error(text: str, at: int, why: str) -> ValueError:
@@ -559,13 +545,11 @@ def _text(name: str, value: object, what: str = "text") -> str:
 _column = functools.partial(_text, what="the name of a column")
 
 
-def _one_of(words: Sequence[str]) -> Callable[[str, object], str]:
-    def read(name: str, value: object) -> str:
-        if value not in words:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, not {value!r}")
-        return str(value)
-
-    return read
+def one_of(name: str, value: object, words: Sequence[str]) -> str:
+    """`value`, if it is one of these words."""
+    if value not in words:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, not {value!r}")
+    return str(value)
 
 
 def _chance(name: str, value: object) -> Fraction:
@@ -598,8 +582,8 @@ class Whose(TypedDict, total=False):
     unit: Annotated[str | None, Keyword(_column)]
     item: Annotated[str | None, Keyword(_column)]
     neighbours: Annotated[str | None, Keyword(Neighbours.read, "add-or-remove")]
-    encoding: Annotated[str | None, Keyword(_one_of(ENCODINGS))]
-    decimal: Annotated[str, Keyword(_one_of(DECIMALS), ".")]
+    encoding: Annotated[str | None, Keyword(functools.partial(one_of, words=ENCODINGS))]
+    decimal: Annotated[str, Keyword(functools.partial(one_of, words=DECIMALS), ".")]
 
 
 class Bounds(TypedDict, total=False):
@@ -1166,15 +1150,8 @@ def read_wanted(kind: str, stated: Mapping[str, Any]) -> Question:
         stated = {"adaptive": True, **stated}
     held = _read(WANTED, stated)
     methods = ABOVE_METHODS if kind == "above" else METHODS
-    held["method"] = require_method(held.get("method") or "best", (*methods, HISTOGRAM))
+    held["method"] = one_of("method", held.get("method") or "best", (*methods, HISTOGRAM))
     return Question(kind=kind, **held)
-
-
-def require_method(method: object, methods: Sequence[str]) -> str:
-    """`method`, if there is one of that name."""
-    if method not in methods:
-        raise ValueError(f"method must be one of {', '.join(map(repr, methods))}, not {method!r}")
-    return str(method)
 
 
 def read_counting(

@@ -22,7 +22,7 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,7 +65,7 @@ from dpgap.pipelines.routes import (
     RankedRoute,
     TwoSteps,
 )
-from dpgap.question import ABOVE_METHODS, METHODS, require_method
+from dpgap.question import ABOVE_METHODS, METHODS, one_of
 from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.release import Measured
 
@@ -79,18 +79,7 @@ _HALF = Fraction(1, 2)
 _SPLITS = {"joint": Fraction(1, 4)}
 """The share of ε that selects unless said; half of it otherwise. A set's noise does not grow with
 k, so that a quarter is enough where it stands out at all, and measuring gets the rest."""
-_NOISE = {"paper": "laplace"}
 _BRANCHES = {"best": 3, "paper": 2}
-
-
-def _require_noise(pipeline: Any) -> str:
-    own, noise = _NOISE.get(pipeline.method, "exponential"), pipeline.noise
-    if noise is not None and noise != own:
-        raise ValueError(
-            f"noise must be {own!r} for method={pipeline.method!r}, not {noise!r}: "
-            "its estimates are right for that noise only"
-        )
-    return own
 
 
 @public
@@ -100,7 +89,7 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
 
     Parameters
     ----------
-    k, epsilon, monotonic, sensitivity, method, split, noise, grid
+    k, epsilon, monotonic, sensitivity, method, split, grid
         As for `measured_top_k`.
 
     >>> pipeline = MeasuredTopK(2, epsilon=1000, monotonic=True)
@@ -114,16 +103,13 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
     _: KW_ONLY
     monotonic: bool = parameter(boolean, default=False)
     sensitivity: Exact = parameter(positive_rational, default=1)
-    method: str = parameter(lambda _, method: require_method(method, METHODS), default="best")
+    method: str = parameter(partial(one_of, words=METHODS), default="best")
     split: ExactOrNone = parameter(
         or_none(share),
         default=None,
         then=lambda self: self.split or (None if self.looks else _SPLITS.get(self.method, _HALF)),
     )
     """The share of ε that selects; None where a look decides on it."""
-    noise: str | None = parameter(
-        lambda _, noise: noise, default=None, then=_require_noise, shown=False
-    )
     grid: ExactOrNone = parameter(read_grid, default=None)
     route: RankedRoute | JointRoute | PaperRoute = derived(
         lambda self: _ROUTES[self.method].of(
@@ -187,7 +173,7 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
 
     Parameters
     ----------
-    threshold, k, epsilon, adaptive, branches, monotonic, sensitivity, method, split, noise, grid
+    threshold, k, epsilon, adaptive, branches, monotonic, sensitivity, method, split, grid
         As for `measured_above`.
 
     >>> pipeline = MeasuredAbove(100, 2, epsilon=1000, monotonic=True)
@@ -207,16 +193,13 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
     sensitivity: Exact = parameter(positive_rational, default=1, shown=False)
     selection: SparseVector = derived(lambda self: self._selection(), shown=True)
     measurement: Laplace | Joint = derived(lambda self: self._measurement(), shown=True)
-    method: str = parameter(lambda _, method: require_method(method, ABOVE_METHODS), default="best")
+    method: str = parameter(partial(one_of, words=ABOVE_METHODS), default="best")
     split: Parameter[Rational | None, Fraction] = parameter(
         lambda name, value: _HALF if value is None else share(name, value),
         default=None,
         shown=False,
     )
     """The share of ε that selects."""
-    noise: str | None = parameter(
-        lambda _, noise: noise, default=None, then=_require_noise, shown=False
-    )
     grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
 
     def _branches(self) -> int | None:
@@ -225,7 +208,9 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         return _BRANCHES[self.method] if self.adaptive and self.branches is None else self.branches
 
     def _selection(self) -> SparseVector:
-        part, noise = self.split * self.epsilon, _require_noise(self)
+        part, noise = self.split * self.epsilon, "laplace"
+        if self.method == "best":
+            noise = "exponential"
         own: dict[str, Any] = {"noise": noise, **claims_of(self)}
         if not self.adaptive:
             return SparseVector(self.threshold, self.k, part, **own)
@@ -298,7 +283,6 @@ def measured_top_k(
     sensitivity: Rational = 1,
     method: str = "best",
     split: Rational | None = None,
-    noise: str | None = None,
     grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
@@ -327,8 +311,6 @@ def measured_top_k(
         The share of ε for selecting. Unless said it is the method's own: a quarter for a set, half
         for a ranking, and the best method decides it after its look. If said, that holds on every
         route. The rest measures, but for what a look takes (at most 0.08).
-    noise
-        The method's own noise; another one is refused, since estimates would be wrong for it.
     grid
         A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
         without it they must be whole.
@@ -350,7 +332,6 @@ def measured_top_k(
         sensitivity=sensitivity,
         method=method,
         split=split,
-        noise=noise,
         grid=grid,
     )
     return pipeline.release(answers, labels=labels, account=account)
@@ -370,7 +351,6 @@ def measured_above(
     sensitivity: Rational = 1,
     method: str = "best",
     split: Rational | None = None,
-    noise: str | None = None,
     grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
@@ -403,8 +383,6 @@ def measured_above(
         after selection. Or "paper": Laplace noise and the estimators of the paper.
     split
         The share of ε for selecting, half unless said; the rest measures.
-    noise
-        The method's own noise; another one is refused, since estimates would be wrong for it.
     grid
         A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
         without it they must be whole.
@@ -429,7 +407,6 @@ def measured_above(
         sensitivity=sensitivity,
         method=method,
         split=split,
-        noise=noise,
         grid=grid,
     )
     return pipeline.release(answers, labels=labels, account=account)

@@ -28,7 +28,7 @@ from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.look_first import CAUTION, forecast
 from dpgap.pipelines.routes import Expectation, HistogramRoute, JointRoute, PaperRoute, RankedRoute
-from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, require_method
+from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, one_of
 from dpgap.releases.release import Table
 
 # --------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def plan(
         raise ValueError("items_per_unit must be at least 1, and goes with max_items")
     bounded = () if reach is None else (HISTOGRAM,)
     known = (*(METHODS if top else ABOVE_METHODS), *bounded, BASELINE)
-    methods = known if method is None else (require_method(method, known),)
+    methods = known if method is None else (one_of("method", method, known),)
     if (epsilon is None) == (error is None):
         raise ValueError("give either epsilon or error: one of them, and not both")
     count = positive_integer("k", k)

@@ -79,56 +79,56 @@ def build(
     up in whole steps, such as cents, of which mechanisms know nothing. So every number, and what it
     may be off by, is multiplied by the step.
     """
-    indices, labels, gaps, evidence, promise, lead = winners
-    estimates, variances, centres, errors, measured_by = found
-    rounding = Grid(grid).rounding
-    promise = promise._replace(epsilon=own.epsilon)
-    if question is not None or lead is not None:
-        order = np.argsort(-estimates, kind="stable")
-        indices, values = indices[order], values[order]
-        estimates, variances = estimates[order], variances[order]
-        gaps, places = gaps[order] if gaps.size == order.size else gaps, order.tolist()
-        labels = None if labels is None else tuple([labels[place] for place in places])
-        errors = errors if len(errors) < 2 else tuple([errors[place] for place in places])
-    if question is not None:
-        step, width = question.step, float(question.step)
-        values, gaps, rounding = values * width, gaps * width, rounding * width
-        estimates, variances = estimates * width, variances * width**2
-        errors = tuple([replace(each, grid=each.grid * step) for each in errors])
-        looked = tuple([(rank, value * width) for rank, value in looked])
-        lead = None if lead is None else lead * width
-        if evidence is not None:
-            if len(evidence.leads) < 2:  # one for all of them
-                places = [0][: len(evidence.leads)]
-            leads = tuple([evidence.leads[place] * width for place in places])
-            evidence = Evidence(leads, tuple([evidence.scales[place] * step for place in places]))
-        if measured_by is not None:
-            measured_by = replace(measured_by, grid=measured_by.grid * step)
-        sensitivity = promise.sensitivity * step
-        promise = promise._replace(sensitivity=sensitivity, delta=question.delta)
     told: dict[str, Any] = {
+        **winners._asdict(),
+        **found._asdict(),
         "epsilon": own.epsilon,
-        "promise": promise,
+        "promise": winners.promise._replace(epsilon=own.epsilon),
         "mechanisms": tuple([MechanismUsed.of(by) for _, by in steps]),
-        "indices": indices,
-        "labels": labels,
-        "evidence": evidence,
-        "gaps": gaps,
         "measurements": values,
-        "estimates": estimates,
-        "variances": variances,
         "spent": own.epsilon if spent is None else spent,
-        "centres": centres,
-        "errors": errors,
-        "rounding": rounding,
+        "rounding": Grid(grid).rounding,
         "method": own.method,
         "route": route,
         "looked": looked,
-        "lead": lead,
         "parts": () if route is None else tuple([(step, by.epsilon) for step, by in steps]),
-        "measured_by": measured_by,
     }
-    return Measured(**told) if question is None else TableRelease(**told, question=question)
+    if question is None and winners.lead is None:
+        return Measured(**told)
+    order = np.argsort(-found.estimates, kind="stable")
+    places = order.tolist()
+    for name in ("indices", "measurements", "estimates", "variances"):
+        told[name] = told[name][order]
+    if winners.gaps.size == order.size:
+        told["gaps"] = winners.gaps[order]
+    if winners.labels is not None:
+        told["labels"] = tuple([winners.labels[place] for place in places])
+    if len(found.errors) > 1:
+        told["errors"] = tuple([found.errors[place] for place in places])
+    if question is None:
+        return Measured(**told)
+    step, width = question.step, float(question.step)
+    for name in ("measurements", "estimates", "gaps", "rounding"):
+        told[name] = told[name] * width
+    told["variances"] = told["variances"] * width**2
+    told["errors"] = tuple([replace(each, grid=each.grid * step) for each in told["errors"]])
+    told["looked"] = tuple([(rank, value * width) for rank, value in looked])
+    if winners.lead is not None:
+        told["lead"] = winners.lead * width
+    if winners.evidence is not None:
+        leads, scales = winners.evidence.leads, winners.evidence.scales
+        if len(leads) < 2:  # one for all of them
+            places = [0][: len(leads)]
+        told["evidence"] = Evidence(
+            tuple([leads[place] * width for place in places]),
+            tuple([scales[place] * step for place in places]),
+        )
+    if found.measured_by is not None:
+        told["measured_by"] = replace(found.measured_by, grid=found.measured_by.grid * step)
+    told["promise"] = told["promise"]._replace(
+        sensitivity=winners.promise.sensitivity * step, delta=question.delta
+    )
+    return TableRelease(**told, question=question)
 
 
 class Expectation(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any, TypedDict, Unpack, cast, overload
+from typing import Annotated, Any, TypeAlias, TypedDict, Unpack, cast, overload
 
 import numpy as np
 
@@ -52,6 +52,8 @@ from dpgap.releases.release import MechanismUsed, TableRelease
 
 
 Counted = PrivateCounts | CountsByGroup
+Ungrouped: TypeAlias = "Table | PrivateCounts"
+AnyTable: TypeAlias = "Table | Counted"
 Answer = TableRelease | ReleasesByGroup
 Pipeline = MeasuredTopK | MeasuredAbove | HistogramRoute | HybridRoute
 
@@ -264,9 +266,7 @@ class TableAbove(CountOptions, Above, Paying, total=False):
 
 
 @overload
-def top_k(
-    table: "Table | PrivateCounts", *, by: None = None, **asked: Unpack[TableTopK]
-) -> TableRelease: ...
+def top_k(table: Ungrouped, *, by: None = None, **asked: Unpack[TableTopK]) -> TableRelease: ...
 @overload
 def top_k(
     table: CountsByGroup, *, by: None = None, **asked: Unpack[TableTopK]
@@ -274,13 +274,11 @@ def top_k(
 @overload
 def top_k(table: Table, *, by: str, **asked: Unpack[TableTopK]) -> ReleasesByGroup: ...
 @overload
-def top_k(
-    table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableTopK]
-) -> Answer: ...
+def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK]) -> Answer: ...
 @public
 @errors_without_answers
 @takes(TableTopK, Paying)
-def top_k(table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableTopK]) -> Answer:
+def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK]) -> Answer:
     """The k items with the most distinct units, or with the largest sums, with estimates.
 
     All of it costs ε. With `by` the answer is a mapping from group to release.
@@ -309,9 +307,7 @@ def top_k(table: "Table | Counted", *, by: str | None = None, **asked: Unpack[Ta
 
 
 @overload
-def above(
-    table: "Table | PrivateCounts", *, by: None = None, **asked: Unpack[TableAbove]
-) -> TableRelease: ...
+def above(table: Ungrouped, *, by: None = None, **asked: Unpack[TableAbove]) -> TableRelease: ...
 @overload
 def above(
     table: CountsByGroup, *, by: None = None, **asked: Unpack[TableAbove]
@@ -319,15 +315,11 @@ def above(
 @overload
 def above(table: Table, *, by: str, **asked: Unpack[TableAbove]) -> ReleasesByGroup: ...
 @overload
-def above(
-    table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableAbove]
-) -> Answer: ...
+def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]) -> Answer: ...
 @public
 @errors_without_answers
 @takes(TableAbove, Paying)
-def above(
-    table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableAbove]
-) -> Answer:
+def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]) -> Answer:
     """Items with at least `threshold` distinct units, or such a sum, with estimates.
 
     They are shown largest estimate first. Without `max_items`, items are asked in a fresh secure
@@ -436,7 +428,7 @@ def total(
     return cast(Total, ask("total", table, {**stated, "account": account, "fresh": fresh}))
 
 
-def ask(kind: str, table: "Table | Counted", stated: Mapping[str, Any]) -> Answer | Total:
+def ask(kind: str, table: AnyTable, stated: Mapping[str, Any]) -> Answer | Total:
     """Read what is wanted, count the table unless that is done, pay and answer."""
     wanted, counting = read_wanted(kind, stated), stated_counting(stated)
     paying = stated.get("account"), stated.get("fresh", False)
