@@ -102,7 +102,6 @@ WHAT_MAX_GROUPS_MEANS = (
 MAX_CAP = 1 << 40
 """The most steps that a unit may add to an item, so that sums stay exact."""
 
-_TOLD = "__metadata__"
 _ENTRY = re.compile(r"^    (\w+)\n((?: {8}.+\n)+)", re.MULTILINE)
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _FINEST, _COARSEST = Fraction(1, 10**9), Fraction(10**9)
@@ -745,7 +744,7 @@ def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
 
     def shown(function: _Call) -> _Call:
         own, needed = inspect.signature(function), options.__required_keys__
-        *explicit, by, last = own.parameters.values()
+        *explicit, last = own.parameters.values()
         expanded = [
             inspect.Parameter(
                 name,
@@ -755,7 +754,8 @@ def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
             )
             for name, hint in hints_of(options).items()
         ]
-        vars(function)["__signature__"] = own.replace(parameters=[*explicit, *expanded, by])
+        every = sorted([*expanded, *explicit], key=lambda it: it.kind)  # positional ones first
+        vars(function)["__signature__"] = own.replace(parameters=every)
         told = {name: help_of(*also).get(name, "") for name in hints_of(options)}
         lines = "".join(f"    {name}\n{text}" for name, text in told.items()).splitlines(True)
         doc = function.__doc__ or ""
@@ -1120,9 +1120,8 @@ class Question:
 @functools.cache
 def held_fields() -> tuple[tuple[Field[Any], Held], ...]:
     """The fields of a question that a document holds, and how it does."""
-    hints: dict[str, Any] = Question.__annotations__
-    told = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, _TOLD)}
-    return tuple((each, told[each.name]) for each in fields(Question) if each.name in told)
+    every: Any = fields(Question)
+    return tuple((it, it.type.__metadata__[0]) for it in every if hasattr(it.type, "__metadata__"))
 
 
 _CHANGES = {
@@ -1187,7 +1186,14 @@ def read_counting(
     for one, other in combinations(("unit", "item", "by"), 2):
         if one in held and held[one] == held.get(other):
             raise ValueError(f"{one} and {other} must be different columns")
-    return Question(**_read_sum(held, stated), unknown=is_unknown)
+    if "sum" in held:
+        _require_sum(held, stated)
+    else:
+        is_default = "step" not in held or stated["step"] == KEYWORDS["step"].default
+        if "at_most" in held or held.pop("at_least", 0) or not is_default:
+            raise ValueError("at_most, at_least and step need sum: the column of amounts")
+        held.pop("step", None)
+    return Question(**held, unknown=is_unknown)
 
 
 def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -1200,14 +1206,8 @@ def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
     return held
 
 
-def _read_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with what is added up: nothing, or a column with its caps and its step."""
-    if "sum" not in held:
-        is_default = "step" not in held or stated["step"] == KEYWORDS["step"].default
-        if "at_most" in held or held.pop("at_least", 0) or not is_default:
-            raise ValueError("at_most, at_least and step need sum: the column of amounts")
-        held.pop("step", None)
-        return held
+def _require_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> None:
+    """Complete and check what is added up: a column with its caps and its step."""
     if "at_most" not in held:
         raise ValueError("sum needs at_most: the most that one unit may add to an item")
     least = held.setdefault("at_least", Fraction(0))
@@ -1225,4 +1225,3 @@ def _read_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]
             raise ValueError(f"{name} must be a multiple of step, {width}, not {held[name]}")
         if abs(held[name] / width) > MAX_CAP:
             raise ValueError(f"{name} must be at most 2^40 steps: state a larger step")
-    return held

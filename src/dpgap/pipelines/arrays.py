@@ -20,10 +20,11 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,7 +66,7 @@ from dpgap.pipelines.routes import (
     RankedRoute,
     TwoSteps,
 )
-from dpgap.question import ABOVE_METHODS, METHODS, one_of
+from dpgap.question import ABOVE_METHODS, METHODS, Keyword, one_of, require_options, takes
 from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.release import Measured
 
@@ -104,6 +105,8 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
     monotonic: bool = parameter(boolean, default=False)
     sensitivity: Exact = parameter(positive_rational, default=1)
     method: str = parameter(partial(one_of, words=METHODS), default="best")
+    looks: bool = derived(lambda self: self.method == "best" and self.k > 1)
+    """Whether a look decides on the route, if there are more answers than winners."""
     split: ExactOrNone = parameter(
         or_none(share),
         default=None,
@@ -119,23 +122,10 @@ class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
         )
     )
     """What is taken where nothing is looked at."""
+    selection: NoisyTopK | JointTopK = derived(lambda self: self.route.selection)
+    measurement: Laplace | Joint = derived(lambda self: self.route.measurement)
     looking: LookFirst | None = derived(lambda self: LookFirst.of(self) if self.looks else None)
     """What looks and then decides, if there are more answers than winners."""
-
-    @property
-    def looks(self) -> bool:
-        """Whether a look decides on the route, if there are more answers than winners."""
-        return self.method == "best" and self.k > 1
-
-    @property
-    def selection(self) -> NoisyTopK | JointTopK:
-        """What selects where nothing is looked at; it says which answers are accepted."""
-        return self.route.selection
-
-    @property
-    def measurement(self) -> Laplace | Joint:
-        """What measures where nothing is looked at."""
-        return self.route.measurement
 
     @property
     def routes(self) -> tuple[RankedRoute | JointRoute | PaperRoute, ...]:
@@ -269,23 +259,27 @@ def _of_best_mean(one: float, other: float) -> float:
 # From bare answers to a release: select, measure, estimate, in one call.
 
 
-Made = TypeVar("Made", MeasuredTopK, MeasuredAbove)
+class MeasuringOptions(TypedDict, total=False):
+    """What both calls can be asked with."""
+
+    monotonic: Annotated[bool, Keyword(default=False)]
+    sensitivity: Annotated[Rational, Keyword(default=1)]
+    method: Annotated[str, Keyword(default="best")]
+    split: Annotated[Rational | None, Keyword()]
+    grid: Annotated[Rational | None, Keyword()]
 
 
 @public
 @errors_without_answers
+@takes(MeasuringOptions)
 def measured_top_k(
     answers: ArrayLike | PrivateCounts | GroupedAnswers,
     k: int,
     epsilon: Rational,
     *,
-    monotonic: bool = False,
-    sensitivity: Rational = 1,
-    method: str = "best",
-    split: Rational | None = None,
-    grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
+    **options: Unpack[MeasuringOptions],
 ) -> Measured:
     """The k largest answers with estimates and error bars, for ε in all.
 
@@ -324,21 +318,14 @@ def measured_top_k(
     >>> best.indices.tolist(), best.estimates.round().tolist()
     ([2, 1], [90.0, 50.0])
     """
-    pipeline = _make(
-        MeasuredTopK,
-        k,
-        epsilon,
-        monotonic=monotonic,
-        sensitivity=sensitivity,
-        method=method,
-        split=split,
-        grid=grid,
-    )
+    require_options("measured_top_k", options, MeasuringOptions)
+    pipeline: MeasuredTopK = _make(MeasuredTopK, k, epsilon, **options)
     return pipeline.release(answers, labels=labels, account=account)
 
 
 @public
 @errors_without_answers
+@takes(MeasuringOptions)
 def measured_above(
     answers: ArrayLike | PrivateCounts,
     threshold: Rational,
@@ -347,13 +334,9 @@ def measured_above(
     *,
     adaptive: bool = False,
     branches: int | None = None,
-    monotonic: bool = False,
-    sensitivity: Rational = 1,
-    method: str = "best",
-    split: Rational | None = None,
-    grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
+    **options: Unpack[MeasuringOptions],
 ) -> Measured:
     """The answers above a threshold with estimates and error bars, for ε in all.
 
@@ -396,31 +379,19 @@ def measured_above(
     >>> found.indices.tolist(), found.interval(0.95).shape
     ([1, 3], (2, 2))
     """
-    pipeline = _make(
-        MeasuredAbove,
-        threshold,
-        k,
-        epsilon,
-        adaptive=adaptive,
-        branches=branches,
-        monotonic=monotonic,
-        sensitivity=sensitivity,
-        method=method,
-        split=split,
-        grid=grid,
-    )
+    require_options("measured_above", options, MeasuringOptions)
+    own = {"adaptive": adaptive, "branches": branches, **options}
+    pipeline: MeasuredAbove = _make(MeasuredAbove, threshold, k, epsilon, **own)
     return pipeline.release(answers, labels=labels, account=account)
-
-
-def _make(kind: type[Made], *given: Any, **named: Any) -> Made:
-    """A pipeline with these parameters, which are public; the last ones made are remembered."""
-    try:
-        made: Made = _remember(kind, *given, **named)
-    except TypeError:  # it cannot be remembered, or it cannot be made: then this says why
-        made = kind(*given, **named)
-    return made
 
 
 @lru_cache(maxsize=64, typed=True)
 def _remember(kind: Any, *given: Any, **named: Any) -> Any:
+    return kind(*given, **named)
+
+
+def _make(kind: Any, *given: Any, **named: Any) -> Any:
+    """A pipeline with these parameters, which are public; the last ones made are remembered."""
+    with suppress(TypeError):  # it cannot be remembered, or it cannot be made: then this says why
+        return _remember(kind, *given, **named)
     return kind(*given, **named)

@@ -278,7 +278,13 @@ def places_around(law: ShellNoise, count: int) -> Floats:
     Sizes are quantiles of the gamma law that the largest coordinate has; the others follow a
     sequence that fills the cube evenly. Which one is the largest goes round.
     """
-    largest = np.array([_gamma_quantile(law.dimension, (i + 0.5) / count) for i in range(count)])
+    parts, powers = (np.arange(count) + 0.5) / count, np.arange(law.dimension)[:, None]
+    logs = np.cumsum(np.log(np.maximum(powers, 1)), axis=0)  # of factorials
+    low, largest = np.zeros(count), np.full(count, 10.0 * law.dimension + 50)
+    for _ in range(60):  # by halving
+        middle = (low + largest) / 2
+        is_below = 1 - np.exp(powers * np.log(middle) - logs - middle).sum(axis=0) < parts
+        low, largest = np.where(is_below, middle, low), np.where(is_below, largest, middle)
     points = _evenly(count, law.dimension)
     order = np.argsort(_evenly(count, law.dimension + 1)[:, -1], kind="stable")
     rows = np.arange(count)
@@ -299,16 +305,6 @@ def _evenly(count: int, dimension: int) -> Floats:
     steps = root ** -np.arange(1.0, dimension + 1)
     points: Floats = (0.5 + np.arange(1, count + 1)[:, None] * steps) % 1.0
     return points
-
-
-def _gamma_quantile(shape: int, part: float) -> float:
-    """Where a gamma law with a whole shape has this part below it, by halving."""
-    low, high = 0.0, 10.0 * shape + 50
-    for _ in range(60):
-        middle = (low + high) / 2
-        terms = [math.exp(i * math.log(middle) - math.lgamma(i + 1) - middle) for i in range(shape)]
-        low, high = (middle, high) if 1 - sum(terms) < part else (low, middle)
-    return low
 
 
 class Rule:
@@ -383,19 +379,15 @@ class LookFirst:
                     f"which looks with {float(terms.look)} of ε first"
                 )
             terms = terms._replace(set_shares=(split,), rank_share=split)
-        left, shares = 1 - terms.look, (terms.rank_share, *terms.set_shares)
-        parts = [(each * epsilon, (left - each) * epsilon) for each in shares]
-        sets = (JointRoute.of(own, *part) for part in parts[1:])
+        routes: list[RankedRoute | JointRoute] = []
+        for share in (terms.rank_share, *terms.set_shares):
+            taken = JointRoute if routes else RankedRoute
+            routes.append(taken.of(own, share * epsilon, (1 - terms.look - share) * epsilon))
         # It looks on the answers' own grid: a look need not be fine.
         grid, kind = Grid(own.grid), CountHull if own.monotonic else Cube
         whole: dict[str, Any] = {"monotonic": True} if own.monotonic else {}
         whole |= {"sensitivity": grid.up(own.sensitivity) * grid.step, "grid": own.grid}
-        return cls(
-            epsilon,
-            kind(terms.look * epsilon, **whole),
-            (RankedRoute.of(own, *parts[0]), *sets),
-            terms,
-        )
+        return cls(epsilon, kind(terms.look * epsilon, **whole), tuple(routes), terms)
 
     def look(self, candidates: Candidates) -> Values:
         """Measure the answers at a few ranks; the caller has paid."""

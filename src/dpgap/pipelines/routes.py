@@ -316,9 +316,6 @@ def _selection_variance(selection: NoisyTopK) -> float:
 # has, but for a chance δ. Of the two routes the one with the lower line is taken.
 
 
-_HALF = Fraction(1, 2)
-
-
 @dataclass(frozen=True, slots=True)
 class HistogramRoute:
     """All items measured at once; the largest k, or those at or above a line, are read off."""
@@ -388,36 +385,30 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
 
 
 def histogram_route(asked: Question, answers: PrivateCounts) -> HistogramRoute:
-    """What reads the answer off a histogram of all items, known ones."""
+    """What reads the answer off a histogram of all items."""
+    reach, sensitivity = answers.reach or 1, answers.sensitivity
+    histogram = NoisyHistogram(asked.epsilon, reach=reach, sensitivity=sensitivity)
     line = None if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
-    return HistogramRoute(_histogram(asked, answers), asked.k, line, method=asked.method)
+    if not answers.unknown:
+        return HistogramRoute(histogram, asked.k, line, method=asked.method)
+    line = max(histogram.line_for(asked.delta), line or 0)
+    return HistogramRoute(histogram, asked.k, line, asked.delta, asked.method)
 
 
 def unknown_route(asked: Question, answers: PrivateCounts) -> HistogramRoute | HybridRoute:
     """What finds unknown items: the route with the lower line."""
-    reach = answers.reach
-    if reach is None:
+    if answers.reach is None:
         raise ValueError("max_items must be given where domain is None")
-    histogram = _histogram(asked, answers)
-    stated = 0 if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
-    line = histogram.line_for(asked.delta)
-    read_off = HistogramRoute(histogram, asked.k, max(line, stated), asked.delta, asked.method)
+    read_off = histogram_route(asked, answers)
     if asked.k is None or asked.method != "best":
         return read_off
-    share = asked.split or _HALF
-    whole = asked.epsilon_of_a_group
-    facts: dict[str, Any] = {
-        "monotonic": answers.monotonic,
-        "sensitivity": answers.sensitivity,
-    }
-    other = HybridTopK.line_for(asked.k, share * whole, asked.delta, reach=reach, **facts)
-    if line <= other:
+    share, whole = asked.split or Fraction(1, 2), asked.epsilon_of_a_group
+    facts: dict[str, Any] = {"monotonic": answers.monotonic, "sensitivity": answers.sensitivity}
+    line = HybridTopK.line_for(asked.k, share * whole, asked.delta, reach=answers.reach, **facts)
+    if read_off.histogram.line_for(asked.delta) <= line:
         return read_off
-    above = max(other, Fraction(stated))
-    selection = HybridTopK(above, asked.k, share * whole, **facts)
+    if asked.threshold is not None:
+        line = max(line, Fraction(Grid(None).up(asked.threshold / answers.step)))
+    selection = HybridTopK(line, asked.k, share * whole, **facts)
     kind: type[Joint] = CountHull if answers.monotonic else Cube
     return HybridRoute(selection, kind.after(selection, (1 - share) * whole))
-
-
-def _histogram(asked: Question, answers: PrivateCounts) -> NoisyHistogram:
-    return NoisyHistogram(asked.epsilon, reach=answers.reach or 1, sensitivity=answers.sensitivity)

@@ -55,6 +55,7 @@ Counted = PrivateCounts | CountsByGroup
 Ungrouped: TypeAlias = "Table | PrivateCounts"
 AnyTable: TypeAlias = "Table | Counted"
 Answer = TableRelease | ReleasesByGroup
+_OF_ALL: dict[str, type[Total]] = {"count": UnitCount, "total": Total}
 Pipeline = MeasuredTopK | MeasuredAbove | HistogramRoute | HybridRoute
 
 
@@ -98,20 +99,27 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
 
 
 def answer(
-    wanted: Question, answers: Counted, account: Account | None, fresh: bool
+    wanted: Question,
+    answers: AnyTable,
+    account: Account | None,
+    fresh: bool,
+    counting: Mapping[str, Any] | None = None,
 ) -> Answer | Total:
-    """Pay for the answer and draw it; or show what was paid for before.
+    """Count the table unless that is done. Pay for the answer and draw it; or show the paid one.
 
     Whether it was paid for depends on the question and on the ledger, never on the table.
     """
+    if not isinstance(answers, Counted):
+        count_table: Any = units_of if wanted.is_of_all else counts
+        with closing(count_table(answers, **counting or {})) as made:
+            return answer(wanted, made, account, fresh)
     if answers.origin is None:
         raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
     answering = Answering.of(wanted.about(answers.origin), answers)
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
     kind: type[Answer | Total] = TableRelease if question.by is None else ReleasesByGroup
-    if question.is_of_all:
-        kind = UnitCount if question.kind == "count" else Total
+    kind = _OF_ALL.get(question.kind, kind)
     by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
     identity = question.identity
     if not boolean("fresh", fresh) and identity is not None and isinstance(account, Archive):
@@ -200,8 +208,7 @@ class Answering:
         question, pipeline = self.question, self.pipeline
         if isinstance(pipeline, NoisyHistogram):
             step, promise, error = question.step, pipeline.promise, pipeline.error()
-            kind = UnitCount if question.kind == "count" else Total
-            return kind(
+            return _OF_ALL[question.kind](
                 values=np.array([float(steps * step) for steps in drawn[0].values.tolist()]),
                 epsilon=question.epsilon,
                 promise=promise._replace(sensitivity=promise.sensitivity * step),
@@ -431,18 +438,13 @@ def total(
 def ask(kind: str, table: AnyTable, stated: Mapping[str, Any]) -> Answer | Total:
     """Read what is wanted, count the table unless that is done, pay and answer."""
     wanted, counting = read_wanted(kind, stated), stated_counting(stated)
-    paying = stated.get("account"), stated.get("fresh", False)
-    if isinstance(table, Counted):
-        if wanted.is_of_all:
-            raise TypeError(
-                "table must be the table itself: counts of items do not tell how many units, nor "
-                "what they add up to"
-            )
-        if counting:
-            raise TypeError(
-                f"{', '.join(counting)} must be left out: it was stated when these were counted"
-            )
-        return answer(wanted, table, *paying)
-    made: Counted = (units_of if wanted.is_of_all else counts)(table, **counting)
-    with closing(made) as answers:
-        return answer(wanted, answers, *paying)
+    if isinstance(table, Counted) and wanted.is_of_all:
+        raise TypeError(
+            "table must be the table itself: counts of items do not tell how many units, nor "
+            "what they add up to"
+        )
+    if isinstance(table, Counted) and counting:
+        raise TypeError(
+            f"{', '.join(counting)} must be left out: it was stated when these were counted"
+        )
+    return answer(wanted, table, stated.get("account"), stated.get("fresh", False), counting)
