@@ -237,9 +237,8 @@ def read_filter(text: str) -> Filter:
         raise TypeError(f'where must be text, such as "amount >= 10", not {type(text).__name__}')
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"where must have at most {_MAX_LENGTH:,} characters, not {len(text):,}")
-    for at, letter in enumerate(text):
-        if letter == "\0" or "\ud800" <= letter <= "\udfff":
-            raise _error(text, at, "there is a character that no text can hold")
+    if (odd := re.search("[\0\ud800-\udfff]", text)) is not None:
+        raise _error(text, odd.start(), "there is a character that no text can hold")
     clause = _Reader(text).read()
     columns = dict.fromkeys(comparison.column for comparison in comparisons_of(clause))
     return Filter(_written(clause), tuple(columns), clause, text)

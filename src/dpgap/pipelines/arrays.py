@@ -19,7 +19,7 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 [2]
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY
 from fractions import Fraction
@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, errors_without_answers
-from dpgap.estimates.linear import combined_variance
+from dpgap.estimates.linear import combine, combined_variance
 from dpgap.exact.grid import Grid, read_grid
 from dpgap.exact.parameters import (
     Exact,
@@ -222,12 +222,24 @@ class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
         return stream
 
     def estimates(self, gaps: Floats, values: Floats, chosen: Above) -> EstimatedWinners:
+        """The paper's method takes each gap with its measurement by inverse variance."""
         if not values.size:
             return EstimatedWinners(values, values, "measurements", ())
-        estimate: Callable[..., EstimatedWinners] = paper.above_estimates
-        if self.method == "best":
-            estimate = best.above_estimates
-        return estimate(self.selection, self.measurement, gaps, chosen.branches, values)
+        selection, measurement, branches = self.selection, self.measurement, chosen.branches
+        if not isinstance(measurement, Laplace):
+            found = best.estimates_after_above(
+                selection, measurement, values[None], gaps[None], branches[None]
+            )
+            return EstimatedWinners.given(found, measurement.error(values.size))
+        variance = paper.gap_variances(selection)[branches - 1]
+        measured = measurement.variance(branches.size)
+        return EstimatedWinners(
+            combine(values, gaps, float(selection.threshold), measured, variance),
+            combined_variance(measured, variance),
+            "estimates",
+            paper.above_errors(selection, measurement, branches),
+            measurement.error(branches.size),
+        )
 
     def spent(self, chosen: Above, found: int) -> Fraction:
         """Measuring nothing costs nothing."""

@@ -269,7 +269,11 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
     select = partial(NoisyTopK, noise="exponential")
 
     def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
-        return best.top_k_estimates(self.selection, self.measurement, gaps, values)
+        leads = np.cumsum(gaps[::-1])[::-1]
+        found = best.estimates_after_top_k(
+            self.selection, self.measurement, values[None], leads[None]
+        )
+        return EstimatedWinners.given(found, self.measurement.error(values.size))
 
     def expectation(self) -> Expectation:
         """Which errors to expect: gaps help where winners are clear (least squares)."""
@@ -290,7 +294,10 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
     measure = Laplace
 
     def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
-        return paper.top_k_estimates(self.selection, self.measurement, gaps, values)
+        selection, measurement = self.selection, self.measurement
+        found = paper.estimates_after_top_k(selection, measurement, values, gaps)
+        errors = (paper.top_k_error(selection, measurement),)
+        return EstimatedWinners(*found, "estimates", errors, measurement.error(selection.k))
 
     def expectation(self) -> Expectation:
         """Which errors to expect; in a close race they may be worse than without gaps."""
