@@ -34,13 +34,14 @@ from dpgap.cli.main import app as app
 from dpgap.exact import bits as bits_of_threads
 from dpgap.exact.bits import Bits, InsecureSeededBits
 from dpgap.mechanisms.measuring import Measurement
-from dpgap.pipelines.routes import Routed
+from dpgap.pipelines.routes import HistogramRoute, HybridRoute
 from dpgap.pipelines.tables import Answering
 
 MAKERS = (
     Answering,
+    HistogramRoute,
+    HybridRoute,
     Measurement,
-    Routed,
     dpgap.HybridTopK,
     dpgap.JointTopK,
     dpgap.MeasuredAbove,

@@ -16,94 +16,64 @@ from dpgap._package import __version__ as __version__
 from dpgap._package import how_to_get as how_to_get
 
 if TYPE_CHECKING:
-    from dpgap import estimates
-    from dpgap.budget.account import BudgetExhausted
-    from dpgap.budget.ledger import Ledger, LedgerError
-    from dpgap.data.counts import counts
-    from dpgap.data.domain import DomainWarning
-    from dpgap.data.private_counts import GroupedAnswers
-    from dpgap.mechanisms.classical import classical
-    from dpgap.mechanisms.histogram import NoisyHistogram
-    from dpgap.mechanisms.hybrid import HybridTopK
-    from dpgap.mechanisms.joint import JointTopK
-    from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
-    from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
-    from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
-    from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK, measured_above, measured_top_k
-    from dpgap.pipelines.plan import Plan, plan
-    from dpgap.pipelines.session import Session
-    from dpgap.pipelines.tables import above, count, top_k, total
-    from dpgap.releases.document import read_release
-    from dpgap.simulation import simulate
+    from dpgap import estimates as estimates
+    from dpgap.budget.account import BudgetExhausted as BudgetExhausted
+    from dpgap.budget.ledger import Ledger as Ledger
+    from dpgap.budget.ledger import LedgerError as LedgerError
+    from dpgap.data.counts import counts as counts
+    from dpgap.data.domain import DomainWarning as DomainWarning
+    from dpgap.data.private_counts import GroupedAnswers as GroupedAnswers
+    from dpgap.mechanisms.classical import classical as classical
+    from dpgap.mechanisms.histogram import NoisyHistogram as NoisyHistogram
+    from dpgap.mechanisms.hybrid import HybridTopK as HybridTopK
+    from dpgap.mechanisms.joint import JointTopK as JointTopK
+    from dpgap.mechanisms.measuring import CountHull as CountHull
+    from dpgap.mechanisms.measuring import Cube as Cube
+    from dpgap.mechanisms.measuring import Laplace as Laplace
+    from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector as AdaptiveSparseVector
+    from dpgap.mechanisms.sparse_vector import SparseVector as SparseVector
+    from dpgap.mechanisms.top_k import NoisyMax as NoisyMax
+    from dpgap.mechanisms.top_k import NoisyTopK as NoisyTopK
+    from dpgap.pipelines.arrays import MeasuredAbove as MeasuredAbove
+    from dpgap.pipelines.arrays import MeasuredTopK as MeasuredTopK
+    from dpgap.pipelines.arrays import measured_above as measured_above
+    from dpgap.pipelines.arrays import measured_top_k as measured_top_k
+    from dpgap.pipelines.plan import Plan as Plan
+    from dpgap.pipelines.plan import plan as plan
+    from dpgap.pipelines.session import Session as Session
+    from dpgap.pipelines.tables import above as above
+    from dpgap.pipelines.tables import count as count
+    from dpgap.pipelines.tables import top_k as top_k
+    from dpgap.pipelines.tables import total as total
+    from dpgap.releases.document import read_release as read_release
+    from dpgap.simulation import simulate as simulate
 
 
-__all__ = [
-    "AdaptiveSparseVector",
-    "BudgetExhausted",
-    "CountHull",
-    "Cube",
-    "DomainWarning",
-    "GroupedAnswers",
-    "HybridTopK",
-    "JointTopK",
-    "Laplace",
-    "Ledger",
-    "LedgerError",
-    "MeasuredAbove",
-    "MeasuredTopK",
-    "NoisyHistogram",
-    "NoisyMax",
-    "NoisyTopK",
-    "Plan",
-    "Session",
-    "SparseVector",
-    "above",
-    "classical",
-    "count",
-    "counts",
-    "estimates",
-    "measured_above",
-    "measured_top_k",
-    "plan",
-    "read_release",
-    "simulate",
-    "top_k",
-    "total",
-]
-
-_HOMES = {
-    "AdaptiveSparseVector": "dpgap.mechanisms.sparse_vector",
-    "BudgetExhausted": "dpgap.budget.account",
-    "CountHull": "dpgap.mechanisms.measuring",
-    "Cube": "dpgap.mechanisms.measuring",
-    "DomainWarning": "dpgap.data.domain",
-    "GroupedAnswers": "dpgap.data.private_counts",
-    "HybridTopK": "dpgap.mechanisms.hybrid",
-    "JointTopK": "dpgap.mechanisms.joint",
-    "Laplace": "dpgap.mechanisms.measuring",
-    "Ledger": "dpgap.budget.ledger",
-    "LedgerError": "dpgap.budget.ledger",
-    "MeasuredAbove": "dpgap.pipelines.arrays",
-    "MeasuredTopK": "dpgap.pipelines.arrays",
-    "NoisyHistogram": "dpgap.mechanisms.histogram",
-    "NoisyMax": "dpgap.mechanisms.top_k",
-    "NoisyTopK": "dpgap.mechanisms.top_k",
-    "Plan": "dpgap.pipelines.plan",
-    "Session": "dpgap.pipelines.session",
-    "SparseVector": "dpgap.mechanisms.sparse_vector",
-    "above": "dpgap.pipelines.tables",
-    "classical": "dpgap.mechanisms.classical",
-    "count": "dpgap.pipelines.tables",
-    "counts": "dpgap.data.counts",
-    "estimates": "dpgap.estimates",
-    "measured_above": "dpgap.pipelines.arrays",
-    "measured_top_k": "dpgap.pipelines.arrays",
-    "plan": "dpgap.pipelines.plan",
-    "read_release": "dpgap.releases.document",
-    "simulate": "dpgap.simulation.batch",
-    "top_k": "dpgap.pipelines.tables",
-    "total": "dpgap.pipelines.tables",
+_ROOMS = {
+    "budget.account": "BudgetExhausted",
+    "budget.ledger": "Ledger LedgerError",
+    "data.counts": "counts",
+    "data.domain": "DomainWarning",
+    "data.private_counts": "GroupedAnswers",
+    "estimates": "estimates",
+    "mechanisms.classical": "classical",
+    "mechanisms.histogram": "NoisyHistogram",
+    "mechanisms.hybrid": "HybridTopK",
+    "mechanisms.joint": "JointTopK",
+    "mechanisms.measuring": "CountHull Cube Laplace",
+    "mechanisms.sparse_vector": "AdaptiveSparseVector SparseVector",
+    "mechanisms.top_k": "NoisyMax NoisyTopK",
+    "pipelines.arrays": "MeasuredAbove MeasuredTopK measured_above measured_top_k",
+    "pipelines.plan": "Plan plan",
+    "pipelines.session": "Session",
+    "pipelines.tables": "above count top_k total",
+    "releases.document": "read_release",
+    "simulation.batch": "simulate",
 }
+"""The public names, by the modules that they live in."""
+_HOMES = {name: f"dpgap.{home}" for home, names in _ROOMS.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is not there
 

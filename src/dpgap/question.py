@@ -102,7 +102,6 @@ WHAT_MAX_GROUPS_MEANS = (
 MAX_CAP = 1 << 40
 """The most steps that a unit may add to an item, so that sums stay exact."""
 
-_TOLD = "__metadata__"
 _ENTRY = re.compile(r"^    (\w+)\n((?: {8}.+\n)+)", re.MULTILINE)
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _FINEST, _COARSEST = Fraction(1, 10**9), Fraction(10**9)
@@ -155,9 +154,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
-_A_COLUMN = "a column"
 _A_COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, between, like, is null)"
-_A_LITERAL = "a number, 'text', true or false"
 _A_FORM = (
     "the form of dates must have DD, MM and YYYY once each, as in 'DD.MM.YYYY' or 'YYYY-MM-DD "
     "hh:mm:ss'; years of two digits are not read"
@@ -240,9 +237,8 @@ def read_filter(text: str) -> Filter:
         raise TypeError(f'where must be text, such as "amount >= 10", not {type(text).__name__}')
     if len(text) > _MAX_LENGTH:
         raise ValueError(f"where must have at most {_MAX_LENGTH:,} characters, not {len(text):,}")
-    for at, letter in enumerate(text):
-        if letter == "\0" or "\ud800" <= letter <= "\udfff":
-            raise _error(text, at, "there is a character that no text can hold")
+    if (odd := re.search("[\0\ud800-\udfff]", text)) is not None:
+        raise _error(text, odd.start(), "there is a character that no text can hold")
     clause = _Reader(text).read()
     columns = dict.fromkeys(comparison.column for comparison in comparisons_of(clause))
     return Filter(_written(clause), tuple(columns), clause, text)
@@ -257,20 +253,11 @@ def comparisons_of(clause: Clause) -> Iterator[Comparison]:
             yield from comparisons_of(part)
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str
-    """"word", "number", "text", "name", "sign", "mark" or "end"."""
+    """"word", "keyword", "number", "text", "name", "sign", "mark" or "end"."""
     text: str
     at: int
-
-    @property
-    def keyword(self) -> str | None:
-        """The keyword or mark that it is."""
-        if self.kind == "mark":
-            return self.text
-        small = self.text.lower()
-        return small if self.kind == "word" and small in _KEYWORDS else None
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -280,7 +267,8 @@ def _tokens(text: str) -> Iterator[_Token]:
         if found is None:
             raise _error(text, at, _NO_TOKEN.get(text[at], _NO_NAME.format(text[at])))
         if found.lastgroup != "space":
-            yield _Token(str(found.lastgroup), found[0], at)
+            kind = "keyword" if found[0].lower() in _KEYWORDS else str(found.lastgroup)
+            yield _Token(kind, found[0], at)
         at = found.end()
     yield _Token("end", "", len(text))
 
@@ -321,18 +309,16 @@ class _Reader:
         return Joined(word, tuple(parts)) if len(parts) > 1 else parts[0]
 
     def _single(self) -> Clause:
-        if self._next.keyword not in ("not", "("):
+        at, is_not = self._next.at, self._takes("not")
+        if not is_not and not self._takes("("):
             return self._comparison()
         if self._depth == _MAX_DEPTH:
-            raise _error(
-                self._text, self._next.at, f"( and not may be nested {_MAX_DEPTH} deep, no more"
-            )
+            raise _error(self._text, at, f"( and not may be nested {_MAX_DEPTH} deep, no more")
         self._depth += 1
         clause: Clause
-        if self._takes("not"):
+        if is_not:
             clause = Negation(self._single())
         else:
-            self._take()
             clause = self._joined("or")
             self._require(")", "and, or, or )")
         self._depth -= 1
@@ -398,8 +384,8 @@ class _Reader:
             if self._next.text == '""':
                 raise _error(self._text, self._next.at, "a column's name must not be empty")
             return self._take().text[1:-1].replace('""', '"')
-        if self._next.kind != "word" or self._next.keyword is not None:
-            raise self._expected(_A_COLUMN)
+        if self._next.kind != "word":
+            raise self._expected("a column")
         return self._take().text
 
     def _list(self) -> list[Literal]:
@@ -409,9 +395,8 @@ class _Reader:
             at = self._next.at
             literals.append(self._literal())
             if type(literals[-1]) is not type(literals[0]):
-                raise _error(
-                    self._text, at, "a list must hold numbers only, text only, or true and false"
-                )
+                why = "a list must hold numbers only, text only, or true and false"
+                raise _error(self._text, at, why)
         self._require(")", ", or )")
         return literals
 
@@ -419,8 +404,8 @@ class _Reader:
         token = self._next
         if token.kind == "text":
             return self._take().text[1:-1].replace("''", "'")
-        if token.keyword in ("true", "false"):
-            return self._take().keyword == "true"
+        if token.text.lower() in ("true", "false"):
+            return self._take().text.lower() == "true"
         if token.kind == "number":
             return _number(self._take(), self._text)
         hint = {
@@ -428,14 +413,15 @@ class _Reader:
             "word": f"; did you mean '{token.text[:_SHOWN]}'? (columns are not compared with each "
             "other)",
         }
-        raise self._expected(_A_LITERAL, hint.get("mark" if token.keyword else token.kind, ""))
+        raise self._expected("a number, 'text', true or false", hint.get(token.kind, ""))
 
     def _take(self) -> _Token:
         self._last, self._next = self._next, next(self._tokens, self._next)
         return self._last
 
     def _takes(self, keyword: str) -> bool:
-        if self._next.kind not in ("word", "mark") or self._next.text.lower() != keyword:
+        is_word = self._next.kind in ("word", "keyword", "mark")
+        if not is_word or self._next.text.lower() != keyword:
             return False
         self._take()
         return True
@@ -466,10 +452,9 @@ def is_form(form: str) -> bool:
 
 
 def _is_day(literal: Literal) -> bool:
-    if not (isinstance(literal, str) and _ISO_DAY.fullmatch(literal)):
-        return False
     with suppress(ValueError):
-        return bool(date.fromisoformat(literal))
+        is_iso = isinstance(literal, str) and _ISO_DAY.fullmatch(literal)
+        return bool(is_iso and date.fromisoformat(str(literal)))
     return False
 
 
@@ -482,9 +467,8 @@ def _number(token: _Token, text: str) -> Decimal:
             return Decimal(0)  # and not −0
         if abs(number.adjusted()) <= _LARGEST and len(number.as_tuple().digits) <= _DIGITS:
             return number
-    raise _error(
-        text, token.at, f"a number may have {_DIGITS} digits and an exponent up to ±{_LARGEST}"
-    )
+    why = f"a number may have {_DIGITS} digits and an exponent up to ±{_LARGEST}"
+    raise _error(text, token.at, why)
 
 
 def _error(text: str, at: int, why: str) -> ValueError:
@@ -559,13 +543,11 @@ def _text(name: str, value: object, what: str = "text") -> str:
 _column = functools.partial(_text, what="the name of a column")
 
 
-def _one_of(words: Sequence[str]) -> Callable[[str, object], str]:
-    def read(name: str, value: object) -> str:
-        if value not in words:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, not {value!r}")
-        return str(value)
-
-    return read
+def one_of(name: str, value: object, words: Sequence[str]) -> str:
+    """`value`, if it is one of these words."""
+    if value not in words:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}, not {value!r}")
+    return str(value)
 
 
 def _chance(name: str, value: object) -> Fraction:
@@ -598,8 +580,8 @@ class Whose(TypedDict, total=False):
     unit: Annotated[str | None, Keyword(_column)]
     item: Annotated[str | None, Keyword(_column)]
     neighbours: Annotated[str | None, Keyword(Neighbours.read, "add-or-remove")]
-    encoding: Annotated[str | None, Keyword(_one_of(ENCODINGS))]
-    decimal: Annotated[str, Keyword(_one_of(DECIMALS), ".")]
+    encoding: Annotated[str | None, Keyword(functools.partial(one_of, words=ENCODINGS))]
+    decimal: Annotated[str, Keyword(functools.partial(one_of, words=DECIMALS), ".")]
 
 
 class Bounds(TypedDict, total=False):
@@ -761,7 +743,7 @@ def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
 
     def shown(function: _Call) -> _Call:
         own, needed = inspect.signature(function), options.__required_keys__
-        *explicit, by, last = own.parameters.values()
+        *explicit, last = own.parameters.values()
         expanded = [
             inspect.Parameter(
                 name,
@@ -771,7 +753,8 @@ def takes(options: Any, *also: Any) -> Callable[[_Call], _Call]:
             )
             for name, hint in hints_of(options).items()
         ]
-        vars(function)["__signature__"] = own.replace(parameters=[*explicit, *expanded, by])
+        every = sorted([*expanded, *explicit], key=lambda it: it.kind)  # positional ones first
+        vars(function)["__signature__"] = own.replace(parameters=every)
         told = {name: help_of(*also).get(name, "") for name in hints_of(options)}
         lines = "".join(f"    {name}\n{text}" for name, text in told.items()).splitlines(True)
         doc = function.__doc__ or ""
@@ -1136,9 +1119,8 @@ class Question:
 @functools.cache
 def held_fields() -> tuple[tuple[Field[Any], Held], ...]:
     """The fields of a question that a document holds, and how it does."""
-    hints: dict[str, Any] = Question.__annotations__
-    told = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, _TOLD)}
-    return tuple((each, told[each.name]) for each in fields(Question) if each.name in told)
+    every: Any = fields(Question)
+    return tuple((it, it.type.__metadata__[0]) for it in every if hasattr(it.type, "__metadata__"))
 
 
 _CHANGES = {
@@ -1166,15 +1148,8 @@ def read_wanted(kind: str, stated: Mapping[str, Any]) -> Question:
         stated = {"adaptive": True, **stated}
     held = _read(WANTED, stated)
     methods = ABOVE_METHODS if kind == "above" else METHODS
-    held["method"] = require_method(held.get("method") or "best", (*methods, HISTOGRAM))
+    held["method"] = one_of("method", held.get("method") or "best", (*methods, HISTOGRAM))
     return Question(kind=kind, **held)
-
-
-def require_method(method: object, methods: Sequence[str]) -> str:
-    """`method`, if there is one of that name."""
-    if method not in methods:
-        raise ValueError(f"method must be one of {', '.join(map(repr, methods))}, not {method!r}")
-    return str(method)
 
 
 def read_counting(
@@ -1210,7 +1185,14 @@ def read_counting(
     for one, other in combinations(("unit", "item", "by"), 2):
         if one in held and held[one] == held.get(other):
             raise ValueError(f"{one} and {other} must be different columns")
-    return Question(**_read_sum(held, stated), unknown=is_unknown)
+    if "sum" in held:
+        _require_sum(held, stated)
+    else:
+        is_default = "step" not in held or stated["step"] == KEYWORDS["step"].default
+        if "at_most" in held or held.pop("at_least", 0) or not is_default:
+            raise ValueError("at_most, at_least and step need sum: the column of amounts")
+        held.pop("step", None)
+    return Question(**held, unknown=is_unknown)
 
 
 def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -1223,14 +1205,8 @@ def _read(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, Any]:
     return held
 
 
-def _read_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with what is added up: nothing, or a column with its caps and its step."""
-    if "sum" not in held:
-        is_default = "step" not in held or stated["step"] == KEYWORDS["step"].default
-        if "at_most" in held or held.pop("at_least", 0) or not is_default:
-            raise ValueError("at_most, at_least and step need sum: the column of amounts")
-        held.pop("step", None)
-        return held
+def _require_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> None:
+    """Complete and check what is added up: a column with its caps and its step."""
     if "at_most" not in held:
         raise ValueError("sum needs at_most: the most that one unit may add to an item")
     least = held.setdefault("at_least", Fraction(0))
@@ -1248,4 +1224,3 @@ def _read_sum(held: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]
             raise ValueError(f"{name} must be a multiple of step, {width}, not {held[name]}")
         if abs(held[name] / width) > MAX_CAP:
             raise ValueError(f"{name} must be at most 2^40 steps: state a larger step")
-    return held

@@ -179,13 +179,13 @@ def test_a_forced_link_stays_and_the_file_that_it_leads_to_is_replaced(folder: P
 
 
 def _while_counting(monkeypatch: pytest.MonkeyPatch, happens: Any) -> None:
-    release = tables.ask
+    release = tables.answer
 
     def later(*args: Any, **options: Any) -> Any:
         happens()
         return release(*args, **options)
 
-    monkeypatch.setattr(tables, "ask", later)
+    monkeypatch.setattr(tables, "answer", later)
 
 
 def test_a_file_that_appears_in_the_meantime_is_not_replaced(

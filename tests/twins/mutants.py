@@ -31,7 +31,7 @@ from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import InGroups
 from dpgap.pipelines.arrays import MeasuredTopK
 from dpgap.pipelines.look_first import LookFirst
-from dpgap.pipelines.routes import Routed
+from dpgap.pipelines.routes import HistogramRoute, HybridRoute
 from dpgap.releases import document, drawn, findings
 from seams import SpyArchive
 
@@ -266,7 +266,7 @@ def _after_drawing(do: Callable[[int], object]) -> Callable[[], AbstractContextM
 
         return mock.patch.object(kind, "draw_paid", draw_paid)
 
-    return lambda: _all_of(then(MeasuredTopK), then(Routed))
+    return lambda: _all_of(then(MeasuredTopK), then(HistogramRoute), then(HybridRoute))
 
 
 _known = [0]

@@ -34,7 +34,7 @@ from dpgap.cli.commands import (
     with_options,
 )
 from dpgap.printable import printable
-from dpgap.question import COUNTING, Above, TopK, Whose, hints_of, stated_counting
+from dpgap.question import COUNTING, Above, TopK, Whose, hints_of, read_wanted, stated_counting
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -461,12 +461,13 @@ def _release(kind: str, file: str, stated: dict[str, Any], payer: Payer, output:
         from dpgap.releases.text import shown, to_json
 
         answers: Any = file
-        paying = {"account": account, "fresh": payer.fresh}
         if counting is not None:
             answers = counting.result()
-            stated = {name: each for name, each in stated.items() if name not in COUNTING}
+    wanted = read_wanted(kind, stated)
     with notes():
-        release = errors_without_answers(tables.ask)(kind, answers, stated | paying)
+        release = errors_without_answers(tables.answer)(
+            wanted, answers, account, payer.fresh, said if is_of_all else None
+        )
     remaining = release.epsilon - release.spent if account is None else _left(account)
     whose = "" if account is None else f"for you in data set {account.dataset!r}"
     note = _NO_LEDGER if account is None else ""

@@ -25,7 +25,7 @@ from dpgap.data.private_counts import PrivateCounts, errors_without_answers
 from dpgap.exact.parameters import approximately, without_power
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.pipelines.plan import Plan, plan
-from dpgap.pipelines.routes import Routed
+from dpgap.pipelines.routes import HistogramRoute, HybridRoute
 from dpgap.pipelines.tables import Answering, answer, pipeline_of
 from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, Question
 
@@ -236,8 +236,8 @@ def _errors(asked: Question, facts: PrivateCounts) -> _Errors:
     is_planned = asked.kind == "top-k" and asked.method != HISTOGRAM
     if facts.unknown or facts.reach is not None or not is_planned:
         pipeline = pipeline_of(asked, facts)
-        if isinstance(pipeline, Routed):
-            found = pipeline.route.expectation()
+        if isinstance(pipeline, HistogramRoute | HybridRoute):
+            found = pipeline.expectation()
             error = step * math.sqrt(found.variance)
             return _Errors(error, error, step * found.half_width)
     row = _plan(asked, facts).rows[0]

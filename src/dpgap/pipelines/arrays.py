@@ -20,11 +20,11 @@ monotonic), and have intervals that hold after selection. What is above a thresh
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY
 from fractions import Fraction
-from functools import lru_cache
-from types import ModuleType
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from typing import Annotated, Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,7 +32,8 @@ from numpy.typing import ArrayLike
 from dpgap._package import public
 from dpgap.budget.account import Account
 from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, errors_without_answers
-from dpgap.exact.grid import read_grid
+from dpgap.estimates.linear import combine, combined_variance
+from dpgap.exact.grid import Grid, read_grid
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -48,17 +49,24 @@ from dpgap.exact.parameters import (
     rational,
     share,
 )
-from dpgap.exact.reals import require_scale
+from dpgap.exact.reals import Floats, require_scale
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Joint, Laplace
-from dpgap.mechanisms.mechanism import Answers, Selecting
+from dpgap.mechanisms.mechanism import Selecting
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector, Stream
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK, claims_of
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.look_first import LookFirst, ranks_for
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.pipelines.routes import JointRoute, PaperRoute, RankedRoute, build
-from dpgap.question import ABOVE_METHODS, METHODS, Question, require_method
+from dpgap.pipelines.routes import (
+    Expectation,
+    JointRoute,
+    Looked,
+    PaperRoute,
+    RankedRoute,
+    TwoSteps,
+)
+from dpgap.question import ABOVE_METHODS, METHODS, Keyword, one_of, require_options, takes
 from dpgap.releases.drawn import Above, Measuring
 from dpgap.releases.release import Measured
 
@@ -68,33 +76,21 @@ _ROUTES: dict[str, type[RankedRoute | JointRoute | PaperRoute]] = {
     "ranked": RankedRoute,
     "paper": PaperRoute,
 }
-_ABOVE: dict[str, ModuleType] = {"best": best, "paper": paper}
 _HALF = Fraction(1, 2)
 _SPLITS = {"joint": Fraction(1, 4)}
 """The share of ε that selects unless said; half of it otherwise. A set's noise does not grow with
 k, so that a quarter is enough where it stands out at all, and measuring gets the rest."""
-_NOISE = {"paper": "laplace"}
 _BRANCHES = {"best": 3, "paper": 2}
-
-
-def _require_noise(pipeline: Any) -> str:
-    own, noise = _NOISE.get(pipeline.method, "exponential"), pipeline.noise
-    if noise is not None and noise != own:
-        raise ValueError(
-            f"noise must be {own!r} for method={pipeline.method!r}, not {noise!r}: "
-            "its estimates are right for that noise only"
-        )
-    return own
 
 
 @public
 @declared()
-class MeasuredTopK(Selecting[Candidates, Measured]):
+class MeasuredTopK(TwoSteps, Selecting[Candidates, Measured]):
     """Find the k largest answers and estimate them: `measured_top_k` as a value to use again.
 
     Parameters
     ----------
-    k, epsilon, monotonic, sensitivity, method, split, noise, grid
+    k, epsilon, monotonic, sensitivity, method, split, grid
         As for `measured_top_k`.
 
     >>> pipeline = MeasuredTopK(2, epsilon=1000, monotonic=True)
@@ -108,16 +104,15 @@ class MeasuredTopK(Selecting[Candidates, Measured]):
     _: KW_ONLY
     monotonic: bool = parameter(boolean, default=False)
     sensitivity: Exact = parameter(positive_rational, default=1)
-    method: str = parameter(lambda _, method: require_method(method, METHODS), default="best")
+    method: str = parameter(partial(one_of, words=METHODS), default="best")
+    looks: bool = derived(lambda self: self.method == "best" and self.k > 1)
+    """Whether a look decides on the route, if there are more answers than winners."""
     split: ExactOrNone = parameter(
         or_none(share),
         default=None,
         then=lambda self: self.split or (None if self.looks else _SPLITS.get(self.method, _HALF)),
     )
     """The share of ε that selects; None where a look decides on it."""
-    noise: str | None = parameter(
-        lambda _, noise: noise, default=None, then=_require_noise, shown=False
-    )
     grid: ExactOrNone = parameter(read_grid, default=None)
     route: RankedRoute | JointRoute | PaperRoute = derived(
         lambda self: _ROUTES[self.method].of(
@@ -127,61 +122,48 @@ class MeasuredTopK(Selecting[Candidates, Measured]):
         )
     )
     """What is taken where nothing is looked at."""
+    selection: NoisyTopK | JointTopK = derived(lambda self: self.route.selection)
+    measurement: Laplace | Joint = derived(lambda self: self.route.measurement)
     looking: LookFirst | None = derived(lambda self: LookFirst.of(self) if self.looks else None)
     """What looks and then decides, if there are more answers than winners."""
-
-    @property
-    def looks(self) -> bool:
-        """Whether a look decides on the route, if there are more answers than winners."""
-        return self.method == "best" and self.k > 1
-
-    @property
-    def selection(self) -> NoisyTopK | JointTopK:
-        """What selects where nothing is looked at; it says which answers are accepted."""
-        return self.route.selection
-
-    @property
-    def measurement(self) -> Laplace | Joint:
-        """What measures where nothing is looked at."""
-        return self.route.measurement
 
     @property
     def routes(self) -> tuple[RankedRoute | JointRoute | PaperRoute, ...]:
         """All routes that a release may take."""
         return (self.route,) if self.looking is None else (self.route, *self.looking.routes)
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
-        return self.route.prepare(answers, labels)
+    def expectation(self) -> Expectation:
+        """Which errors to expect: where it looks, of a set if winners are clear, else ranked."""
+        if self.looking is None:
+            return self.route.expectation()
+        ranked, joint = self.looking.routes[:2]
+        return joint.expectation()._replace(close_variance=ranked.measurement.variance(self.k))
 
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
-        """Look if the method does, select and measure; the caller has paid."""
-        looking, n = self.looking, candidates.size
+    def taken(self, prepared: Candidates) -> tuple[Any, tuple[Any, ...]]:
+        looking, n = self.looking, prepared.size
         if looking is None or self.k >= n:
-            return self.route.draw_paid(candidates)
-        looked = looking.look(candidates)
+            return self.route, ()
+        looked = looking.look(prepared)
         number = looking.route(looked, n)
-        return looking.routes[number].draw_paid(candidates, looked, n, number)
+        return looking.routes[number], (looked, n, number)
 
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def build(self, drawn: Measuring[Any], question: Question | None = None) -> Measured:
-        """The release of what was drawn, with estimates; the answer to a question of a table."""
+    def took(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
         looking = self.looking
         if looking is None or drawn.route is None:
-            return self.route.build(self, drawn, question)
+            return self.route, None, ()
         values = looking.measurement.lengths(drawn.looked).tolist()
         looked = tuple(zip(ranks_for(self.k, drawn.among or 0), values, strict=True))
-        look = (("look", looking.measurement),)
-        return looking.routes[drawn.route].build(self, drawn, question, look, looked)
+        return looking.routes[drawn.route], looking.measurement, looked
 
 
 @public
 @declared()
-class MeasuredAbove(Selecting[Stream, Measured]):
+class MeasuredAbove(TwoSteps, Selecting[Stream, Measured]):
     """Find answers above a threshold and estimate them: `measured_above` as a value to use again.
 
     Parameters
     ----------
-    threshold, k, epsilon, adaptive, branches, monotonic, sensitivity, method, split, noise, grid
+    threshold, k, epsilon, adaptive, branches, monotonic, sensitivity, method, split, grid
         As for `measured_above`.
 
     >>> pipeline = MeasuredAbove(100, 2, epsilon=1000, monotonic=True)
@@ -201,16 +183,13 @@ class MeasuredAbove(Selecting[Stream, Measured]):
     sensitivity: Exact = parameter(positive_rational, default=1, shown=False)
     selection: SparseVector = derived(lambda self: self._selection(), shown=True)
     measurement: Laplace | Joint = derived(lambda self: self._measurement(), shown=True)
-    method: str = parameter(lambda _, method: require_method(method, ABOVE_METHODS), default="best")
+    method: str = parameter(partial(one_of, words=ABOVE_METHODS), default="best")
     split: Parameter[Rational | None, Fraction] = parameter(
         lambda name, value: _HALF if value is None else share(name, value),
         default=None,
         shown=False,
     )
     """The share of ε that selects."""
-    noise: str | None = parameter(
-        lambda _, noise: noise, default=None, then=_require_noise, shown=False
-    )
     grid: ExactOrNone = parameter(read_grid, default=None, shown=False)
 
     def _branches(self) -> int | None:
@@ -219,7 +198,9 @@ class MeasuredAbove(Selecting[Stream, Measured]):
         return _BRANCHES[self.method] if self.adaptive and self.branches is None else self.branches
 
     def _selection(self) -> SparseVector:
-        part, noise = self.split * self.epsilon, _require_noise(self)
+        part, noise = self.split * self.epsilon, "laplace"
+        if self.method == "best":
+            noise = "exponential"
         own: dict[str, Any] = {"noise": noise, **claims_of(self)}
         if not self.adaptive:
             return SparseVector(self.threshold, self.k, part, **own)
@@ -240,59 +221,77 @@ class MeasuredAbove(Selecting[Stream, Measured]):
         self.measurement.require_room(stream.extremes)
         return stream
 
-    def draw_paid(self, stream: Stream) -> Measuring[Above]:
-        """Select and measure; the caller has paid."""
-        above, private_answers = self.selection.draw_paid(stream)
-        if not private_answers.size:
-            return Measuring(above)
-        return Measuring(above, self.measurement.draw_paid(private_answers, self.measurement.finer))
-
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def build(self, drawn: Measuring[Above], question: Question | None = None) -> Measured:
-        """The release of what was drawn, with estimates; the answer to a question of a table."""
-        chosen, values = drawn.chosen, self.measurement.lengths(drawn.values)
-        winners = self.selection.winners(chosen)
-        spent = self.selection.spent(chosen.used)
-        found = EstimatedWinners(values, values, "measurements", ())
-        if values.size:
-            spent += self.measurement.epsilon
-            estimate = _ABOVE[self.method].above_estimates
-            gaps, branches = winners.gaps, chosen.branches
-            found = estimate(self.selection, self.measurement, gaps, branches, values)
-        return build(
-            self,
-            (("select", self.selection), ("measure", self.measurement)),
-            winners,
-            values,
-            found,
-            question=question,
-            grid=self.grid,
-            spent=spent,
+    def estimates(self, gaps: Floats, values: Floats, chosen: Above) -> EstimatedWinners:
+        """The paper's method takes each gap with its measurement by inverse variance."""
+        if not values.size:
+            return EstimatedWinners(values, values, "measurements", ())
+        selection, measurement, branches = self.selection, self.measurement, chosen.branches
+        if not isinstance(measurement, Laplace):
+            found = best.estimates_after_above(
+                selection, measurement, values[None], gaps[None], branches[None]
+            )
+            return EstimatedWinners.given(found, measurement.error(values.size))
+        variance = paper.gap_variances(selection)[branches - 1]
+        measured = measurement.variance(branches.size)
+        return EstimatedWinners(
+            combine(values, gaps, float(selection.threshold), measured, variance),
+            combined_variance(measured, variance),
+            "estimates",
+            paper.above_errors(selection, measurement, branches),
+            measurement.error(branches.size),
         )
+
+    def spent(self, chosen: Above, found: int) -> Fraction:
+        """Measuring nothing costs nothing."""
+        return self.selection.spent(chosen.used) + (self.measurement.epsilon if found else 0)
+
+    def expectation(self) -> Expectation:
+        """Which errors to expect of k answers, which cheap branches find if they are clear."""
+        selection, measurement, count = self.selection, self.measurement, self.k
+        gap, dearest = paper.gap_variances(selection)[[0, -1]].tolist()
+        alone, half = measurement.variance(count), measurement.half_width(count, 0.95)
+        if isinstance(measurement, Laplace):
+            clear = float(combined_variance(alone, gap)[0])
+            errors = paper.above_errors(selection, measurement, np.ones(count, int))
+            return Expectation(clear, None, errors[0].half_width(0.95), dearest)
+        shared = selection.in_steps().threshold_law.floor_variance * Grid(selection.grid).width ** 2
+        correlation = measurement.law(count).correlation
+        own, noise = alone * (1 - correlation), gap - shared
+        common, noise_mean = alone * correlation + own / count, shared + noise / count
+        clear = _of_best_mean(common, noise_mean) + (count - 1) / count * _of_best_mean(own, noise)
+        return Expectation(clear, alone, half, dearest)
+
+
+def _of_best_mean(one: float, other: float) -> float:
+    """The variance of the best mean of two independent numbers."""
+    return one * other / (one + other) if one and other else 0.0
 
 
 # --------------------------------------------------------------------------------------------------
 # From bare answers to a release: select, measure, estimate, in one call.
 
 
-Made = TypeVar("Made", MeasuredTopK, MeasuredAbove)
+class MeasuringOptions(TypedDict, total=False):
+    """What both calls can be asked with."""
+
+    monotonic: Annotated[bool, Keyword(default=False)]
+    sensitivity: Annotated[Rational, Keyword(default=1)]
+    method: Annotated[str, Keyword(default="best")]
+    split: Annotated[Rational | None, Keyword()]
+    grid: Annotated[Rational | None, Keyword()]
 
 
 @public
 @errors_without_answers
+@takes(MeasuringOptions)
 def measured_top_k(
     answers: ArrayLike | PrivateCounts | GroupedAnswers,
     k: int,
     epsilon: Rational,
     *,
-    monotonic: bool = False,
-    sensitivity: Rational = 1,
-    method: str = "best",
-    split: Rational | None = None,
-    noise: str | None = None,
-    grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
+    **options: Unpack[MeasuringOptions],
 ) -> Measured:
     """The k largest answers with estimates and error bars, for ε in all.
 
@@ -318,8 +317,6 @@ def measured_top_k(
         The share of ε for selecting. Unless said it is the method's own: a quarter for a set, half
         for a ranking, and the best method decides it after its look. If said, that holds on every
         route. The rest measures, but for what a look takes (at most 0.08).
-    noise
-        The method's own noise; another one is refused, since estimates would be wrong for it.
     grid
         A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
         without it they must be whole.
@@ -333,22 +330,14 @@ def measured_top_k(
     >>> best.indices.tolist(), best.estimates.round().tolist()
     ([2, 1], [90.0, 50.0])
     """
-    pipeline = _make(
-        MeasuredTopK,
-        k,
-        epsilon,
-        monotonic=monotonic,
-        sensitivity=sensitivity,
-        method=method,
-        split=split,
-        noise=noise,
-        grid=grid,
-    )
+    require_options("measured_top_k", options, MeasuringOptions)
+    pipeline: MeasuredTopK = _make(MeasuredTopK, k, epsilon, **options)
     return pipeline.release(answers, labels=labels, account=account)
 
 
 @public
 @errors_without_answers
+@takes(MeasuringOptions)
 def measured_above(
     answers: ArrayLike | PrivateCounts,
     threshold: Rational,
@@ -357,14 +346,9 @@ def measured_above(
     *,
     adaptive: bool = False,
     branches: int | None = None,
-    monotonic: bool = False,
-    sensitivity: Rational = 1,
-    method: str = "best",
-    split: Rational | None = None,
-    noise: str | None = None,
-    grid: Rational | None = None,
     labels: Sequence[Any] | None = None,
     account: Account | None = None,
+    **options: Unpack[MeasuringOptions],
 ) -> Measured:
     """The answers above a threshold with estimates and error bars, for ε in all.
 
@@ -394,8 +378,6 @@ def measured_above(
         after selection. Or "paper": Laplace noise and the estimators of the paper.
     split
         The share of ε for selecting, half unless said; the rest measures.
-    noise
-        The method's own noise; another one is refused, since estimates would be wrong for it.
     grid
         A power of two, such as 0.25. Answers are then real numbers, rounded to multiples of it;
         without it they must be whole.
@@ -409,32 +391,19 @@ def measured_above(
     >>> found.indices.tolist(), found.interval(0.95).shape
     ([1, 3], (2, 2))
     """
-    pipeline = _make(
-        MeasuredAbove,
-        threshold,
-        k,
-        epsilon,
-        adaptive=adaptive,
-        branches=branches,
-        monotonic=monotonic,
-        sensitivity=sensitivity,
-        method=method,
-        split=split,
-        noise=noise,
-        grid=grid,
-    )
+    require_options("measured_above", options, MeasuringOptions)
+    own = {"adaptive": adaptive, "branches": branches, **options}
+    pipeline: MeasuredAbove = _make(MeasuredAbove, threshold, k, epsilon, **own)
     return pipeline.release(answers, labels=labels, account=account)
-
-
-def _make(kind: type[Made], *given: Any, **named: Any) -> Made:
-    """A pipeline with these parameters, which are public; the last ones made are remembered."""
-    try:
-        made: Made = _remember(kind, *given, **named)
-    except TypeError:  # it cannot be remembered, or it cannot be made: then this says why
-        made = kind(*given, **named)
-    return made
 
 
 @lru_cache(maxsize=64, typed=True)
 def _remember(kind: Any, *given: Any, **named: Any) -> Any:
+    return kind(*given, **named)
+
+
+def _make(kind: Any, *given: Any, **named: Any) -> Any:
+    """A pipeline with these parameters, which are public; the last ones made are remembered."""
+    with suppress(TypeError):  # it cannot be remembered, or it cannot be made: then this says why
+        return _remember(kind, *given, **named)
     return kind(*given, **named)

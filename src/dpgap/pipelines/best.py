@@ -21,16 +21,6 @@ from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring import Joint
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.pipelines.paper import EstimatedWinners
-
-
-def top_k_estimates(
-    selection: NoisyTopK, measurement: Joint, gaps: Floats, measurements: Floats
-) -> EstimatedWinners:
-    """Estimate the winners of a Top-K."""
-    leads = np.cumsum(gaps[::-1])[::-1]
-    found = estimates_after_top_k(selection, measurement, measurements[None], leads[None])
-    return _with_intervals(found, measurement, measurements)
 
 
 def estimates_after_top_k(
@@ -61,20 +51,6 @@ def estimates_after_top_k(
 def _scales_of_leads(selection: NoisyTopK) -> Floats:
     grid = Grid(selection.grid).width
     return _scales(float(selection.in_steps().law.scale) * grid, grid)
-
-
-def above_estimates(
-    selection: SparseVector,
-    measurement: Joint,
-    gaps: Floats,
-    branches: Integers,
-    measurements: Floats,
-) -> EstimatedWinners:
-    """Estimate what a Sparse Vector found above, at least one answer."""
-    found = estimates_after_above(
-        selection, measurement, measurements[None], gaps[None], branches[None]
-    )
-    return _with_intervals(found, measurement, measurements)
 
 
 def estimates_after_above(
@@ -119,9 +95,3 @@ def _parts(measurement: Joint, count: int) -> tuple[float, float]:
 def _scales(scale: Floats | float, grid: float) -> Floats:
     """Noise much finer than the grid is known no better than the grid."""
     return np.maximum(scale, grid / 2)
-
-
-def _with_intervals(found: Estimates, measurement: Joint, measurements: Floats) -> EstimatedWinners:
-    """Intervals are the measurement's, which selection does not touch."""
-    errors = (measurement.error(measurements.size),)
-    return EstimatedWinners(found.means[0], found.variances[0], "measurements", errors)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.exact.grid import Grid
-from dpgap.exact.parameters import declared, derived
 from dpgap.exact.reals import Floats, Integers
 from dpgap.exact.shells import ShellNoise
 from dpgap.mechanisms.joint_kernel import log_choose
@@ -279,7 +278,13 @@ def places_around(law: ShellNoise, count: int) -> Floats:
     Sizes are quantiles of the gamma law that the largest coordinate has; the others follow a
     sequence that fills the cube evenly. Which one is the largest goes round.
     """
-    largest = np.array([_gamma_quantile(law.dimension, (i + 0.5) / count) for i in range(count)])
+    parts, powers = (np.arange(count) + 0.5) / count, np.arange(law.dimension)[:, None]
+    logs = np.cumsum(np.log(np.maximum(powers, 1)), axis=0)  # of factorials
+    low, largest = np.zeros(count), np.full(count, 10.0 * law.dimension + 50)
+    for _ in range(60):  # by halving
+        middle = (low + largest) / 2
+        is_below = 1 - np.exp(powers * np.log(middle) - logs - middle).sum(axis=0) < parts
+        low, largest = np.where(is_below, middle, low), np.where(is_below, largest, middle)
     points = _evenly(count, law.dimension)
     order = np.argsort(_evenly(count, law.dimension + 1)[:, -1], kind="stable")
     rows = np.arange(count)
@@ -302,66 +307,50 @@ def _evenly(count: int, dimension: int) -> Floats:
     return points
 
 
-def _gamma_quantile(shape: int, part: float) -> float:
-    """Where a gamma law with a whole shape has this part below it, by halving."""
-    low, high = 0.0, 10.0 * shape + 50
-    for _ in range(60):
-        middle = (low + high) / 2
-        terms = [math.exp(i * math.log(middle) - math.lgamma(i + 1) - middle) for i in range(shape)]
-        low, high = (middle, high) if 1 - sum(terms) < part else (low, middle)
-    return low
-
-
-@declared()
 class Rule:
-    """Which share of ε chooses a set, or none: decided by a look at `ranks` of n answers."""
+    """Which share of ε chooses a set, or none: decided by a look at some ranks of n answers."""
 
-    k: int
-    n: int
-    ranks: tuple[int, ...]
-    noise: ShellNoise
-    """The look's own, in the units of answers."""
-    unit: float
-    """How much of an answer ε protects with noise of scale 1: the sensitivity over ε."""
-    terms: Terms
-    places: Floats = derived(lambda self: places_around(self.noise, _PLACES))
-    """What a look may be off by, spread evenly over its law."""
-    certain: float = derived(lambda self: _CERTAINLY * float(self.places.std()))
-    """An answer measured so far below 0 is below 0."""
-    rates: Floats = derived(lambda self: CAUTION * np.array([*map(float, self.terms.set_shares)]))
-    """The rates that sets are forecast with, one for each share."""
-    foretelling: Forecast = derived(lambda self: forecast(self.k, self.n, self.ranks))
+    def __init__(self, looking: "LookFirst", n: int) -> None:
+        selection, look = looking.routes[0].selection, looking.measurement
+        self.ranks = ranks_for(selection.k, n)
+        # How much of an answer ε protects with noise of scale 1: the sensitivity over ε.
+        self.unit = float((1 if selection.monotonic else 2) * look.sensitivity / looking.epsilon)
+        self._k, self._worth = selection.k, looking.terms.worth
+        # What a look may be off by, spread evenly; and how far below 0 an answer surely is.
+        self._places = places_around(look.law(len(self.ranks)), _PLACES)
+        self._certain = _CERTAINLY * float(self._places.std())
+        self._set_rates = CAUTION * np.array([*map(float, looking.terms.set_shares)])
+        self._rank_rate = float(looking.terms.rank_share) / selection.k
+        self._forecast = forecast(selection.k, n, self.ranks)
 
     def decide(self, looks: Floats) -> Integers:
         """For every row of looks: 0 to rank, else the number of the share of ε for a set, from 1.
 
         A look has a measured value for each rank.
         """
-        rows = max(1, _AT_ONCE // (_PLACES * self.k))
+        rows = max(1, _AT_ONCE // (_PLACES * self._k))
         if len(looks) > rows:
             parts = [self.decide(looks[at : at + rows]) for at in range(0, len(looks), rows)]
             return np.concatenate(parts)
         # What to expect at each place around each look: of a set for each share, and ranked.
         lowest = looks.min(axis=1, keepdims=True)
         # Counts end at 0. Answers that are certainly below it end, as far as is known, here.
-        end = np.where(lowest < -self.certain, lowest, 0.0)
-        around = ((looks - end)[:, None, :] - self.places) / self.unit
-        as_set, as_ranked = self.foretelling.precisions(
-            around.reshape(-1, len(self.ranks)),
-            self.rates,
-            float(self.terms.rank_share) / self.k,
+        end = np.where(lowest < -self._certain, lowest, 0.0)
+        around = ((looks - end)[:, None, :] - self._places) / self.unit
+        as_set, as_ranked = self._forecast.precisions(
+            around.reshape(-1, len(self.ranks)), self._set_rates, self._rank_rate
         )
-        as_set = as_set.reshape(self.rates.size, -1, _PLACES)
+        as_set = as_set.reshape(self._set_rates.size, -1, _PLACES)
         as_ranked = as_ranked.reshape(-1, _PLACES)
         mean = as_set.sum(axis=2) / _PLACES
         share = (mean >= mean.max(axis=0) - _AS_GOOD).argmax(axis=0)
         chosen = as_set[share, np.arange(share.size)]
-        if self.terms.worth is None:
+        if self._worth is None:
             takes_set = chosen.min(axis=1) >= _NEARLY_CERTAIN
         else:
             gain = chosen - as_ranked
             lost = np.maximum(-gain, 0.0).sum(axis=1)
-            takes_set = np.maximum(gain, 0.0).sum(axis=1) >= self.terms.worth * lost
+            takes_set = np.maximum(gain, 0.0).sum(axis=1) >= self._worth * lost
         return np.where(takes_set, 1 + share, 0)
 
 
@@ -390,19 +379,14 @@ class LookFirst:
                     f"which looks with {float(terms.look)} of ε first"
                 )
             terms = terms._replace(set_shares=(split,), rank_share=split)
-        left, shares = 1 - terms.look, (terms.rank_share, *terms.set_shares)
-        parts = [(each * epsilon, (left - each) * epsilon) for each in shares]
-        routes: list[RankedRoute | JointRoute] = [RankedRoute.of(own, *parts[0])]
-        for part in parts[1:]:
-            routes.append(JointRoute.of(own, *part))
+        routes: list[RankedRoute | JointRoute] = []
+        for share in (terms.rank_share, *terms.set_shares):
+            taken = JointRoute if routes else RankedRoute
+            routes.append(taken.of(own, share * epsilon, (1 - terms.look - share) * epsilon))
         # It looks on the answers' own grid: a look need not be fine.
         grid, kind = Grid(own.grid), CountHull if own.monotonic else Cube
-        whole: dict[str, Any] = {
-            "sensitivity": grid.up(own.sensitivity) * grid.step,
-            "grid": own.grid,
-        }
-        if own.monotonic:
-            whole["monotonic"] = True
+        whole: dict[str, Any] = {"monotonic": True} if own.monotonic else {}
+        whole |= {"sensitivity": grid.up(own.sensitivity) * grid.step, "grid": own.grid}
         return cls(epsilon, kind(terms.look * epsilon, **whole), tuple(routes), terms)
 
     def look(self, candidates: Candidates) -> Values:
@@ -421,14 +405,4 @@ class LookFirst:
     @lru_cache(maxsize=64)  # noqa: B019 - parameters, and how many answers there are, are public
     def rule(self, n: int) -> Rule:
         """What decides among n answers, more than there are winners."""
-        selection, measurement = self.routes[0].selection, self.measurement
-        ranks = ranks_for(selection.k, n)
-        doubled = 1 if selection.monotonic else 2
-        return Rule(
-            k=selection.k,
-            n=n,
-            ranks=ranks,
-            noise=measurement.law(len(ranks)),
-            unit=float(doubled * measurement.sensitivity / self.epsilon),
-            terms=self.terms,
-        )
+        return Rule(self, n)

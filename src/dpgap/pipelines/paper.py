@@ -9,8 +9,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from dpgap.estimates.after_selection import Estimates
 from dpgap.estimates.errors import HistogramError, LaplaceSum, MeasurementError
-from dpgap.estimates.linear import blue, blue_variance, combine, combined_variance
+from dpgap.estimates.linear import blue, blue_variance
 from dpgap.exact.grid import Grid
 from dpgap.exact.reals import Floats, Integers
 from dpgap.mechanisms.measuring import Laplace
@@ -34,17 +35,10 @@ class EstimatedWinners(NamedTuple):
         errors = (error,) if values.size else ()
         return cls(values, np.full(values.size, error.variance), "measurements", errors)
 
-
-def top_k_estimates(
-    selection: NoisyTopK, measurement: Laplace, gaps: Floats, measurements: Floats
-) -> EstimatedWinners:
-    """Estimate the winners of a Top-K."""
-    return EstimatedWinners(
-        *estimates_after_top_k(selection, measurement, measurements, gaps),
-        "estimates",
-        (top_k_error(selection, measurement),),
-        measurement.error(selection.k),
-    )
+    @classmethod
+    def given(cls, found: Estimates, error: MeasurementError) -> Self:
+        """Estimates given the selection; intervals are the measurement's, which it leaves alone."""
+        return cls(found.means[0], found.variances[0], "measurements", (error,))
 
 
 def estimates_after_top_k(
@@ -81,26 +75,6 @@ def top_k_error(selection: NoisyTopK, measurement: Laplace) -> MeasurementError 
     )
     floored = (1 + ratio * k + 3 * (k - 1)) / whole / 2
     return LaplaceSum(terms, floored, Grid(selection.grid).step)
-
-
-def above_estimates(
-    selection: SparseVector,
-    measurement: Laplace,
-    gaps: Floats,
-    branches: Integers,
-    measurements: Floats,
-) -> EstimatedWinners:
-    """Estimate what a Sparse Vector found above, at least one answer."""
-    variance = gap_variances(selection)[branches - 1]
-    measured = measurement.variance(branches.size)
-    estimates = combine(measurements, gaps, float(selection.threshold), measured, variance)
-    return EstimatedWinners(
-        estimates,
-        combined_variance(measured, variance),
-        "estimates",
-        above_errors(selection, measurement, branches),
-        measurement.error(branches.size),
-    )
 
 
 def gap_variances(selection: SparseVector) -> Floats:

@@ -21,17 +21,14 @@ from typing import Any
 import numpy as np
 
 from dpgap._package import public
-from dpgap.estimates.linear import combined_variance
-from dpgap.exact.grid import MAX_STEPS, Grid
+from dpgap.exact.grid import MAX_STEPS
 from dpgap.exact.parameters import Rational, boolean, positive_integer, positive_rational, readable
 from dpgap.exact.reals import Floats
 from dpgap.mechanisms.histogram import NoisyHistogram
-from dpgap.mechanisms.measuring import Laplace
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
 from dpgap.pipelines.look_first import CAUTION, forecast
-from dpgap.pipelines.paper import above_errors, gap_variances
 from dpgap.pipelines.routes import Expectation, HistogramRoute, JointRoute, PaperRoute, RankedRoute
-from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, require_method
+from dpgap.question import ABOVE_METHODS, HISTOGRAM, METHODS, one_of
 from dpgap.releases.release import Table
 
 # --------------------------------------------------------------------------------------------------
@@ -45,7 +42,7 @@ Sizes = Sequence[float] | Mapping[int, float]
 """The largest answers in order, or answers by rank, from 1."""
 
 _SAFE = 0.99
-_OUTLOOK_DIGITS = 3
+_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,52 +73,31 @@ class Outlook:
         )
 
 
-def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int) -> Outlook:
+def outlook_for(pipeline: MeasuredTopK, counts: Sizes, items: int | None) -> Outlook:
     """What a method that is not the paper's would do with answers of this size."""
     n = positive_integer("items", items)
     if n <= pipeline.k:
         raise ValueError(f"items must be more than k, {pipeline.k}, not {n}")
     if n > MAX_STEPS:
         raise ValueError(f"items must be at most 2^60, not {n}")
-    curve = _Curve(pipeline, *_by_rank(counts, n), n)
+    ranks, sizes = _by_rank(counts, n)
+    seen = forecast(pipeline.k, n, ranks)
+    looks = sizes[None] / (float(pipeline.sensitivity) * (1 if pipeline.monotonic else 2))
+
+    def right(is_set: bool, epsilon: float) -> float:
+        """The share of right winners, chosen as a set or ranked with this ε."""
+        rates = np.array([CAUTION * epsilon])
+        as_set, ranked = seen.precisions(looks, rates, epsilon / pipeline.k)
+        return float(as_set[0, 0] if is_set else ranked[0])
+
     route: RankedRoute | JointRoute | PaperRoute = pipeline.route
     if pipeline.looking is not None:
-        looked = np.array([list(curve.at(pipeline.looking.rule(n).ranks).values())])
+        looked = seen.counts_at(sizes[None], pipeline.looking.rule(n).ranks)
         route = pipeline.looking.routes[int(pipeline.looking.decide(looked, n)[0])]
-    ranked = curve.ranked(float(pipeline.epsilon) / 2)
     share = route.selection.epsilon / pipeline.epsilon
-    selecting = float(route.selection.epsilon)
-    right = curve.as_set(selecting) if route.name == "joint" else curve.ranked(selecting)
-    return Outlook(route.name, share, right, ranked, _safe(curve), route)
-
-
-class _Curve:
-    """Answers of stated sizes, in units of what one person can change."""
-
-    def __init__(
-        self, pipeline: MeasuredTopK, ranks: tuple[int, ...], sizes: Floats, n: int
-    ) -> None:
-        self._k, self._n, self._ranks = pipeline.k, n, ranks
-        self._unit = float(pipeline.sensitivity) * (1 if pipeline.monotonic else 2)
-        self._sizes = sizes
-        self._forecast = forecast(pipeline.k, n, ranks)
-
-    def at(self, ranks: tuple[int, ...]) -> dict[int, float]:
-        """The answers at some ranks."""
-        found = self._forecast.counts_at(self._sizes[None], ranks)[0]
-        return dict(zip(ranks, found.tolist(), strict=True))
-
-    def as_set(self, epsilon: float) -> float:
-        """The share of right winners, chosen as a set with this ε."""
-        return float(self._precisions(epsilon)[0][0, 0])
-
-    def ranked(self, epsilon: float) -> float:
-        """The share of right winners, ranked with this ε."""
-        return float(self._precisions(epsilon)[1][0])
-
-    def _precisions(self, epsilon: float) -> tuple[Floats, Floats]:
-        looks = self._sizes[None] / self._unit
-        return self._forecast.precisions(looks, np.array([CAUTION * epsilon]), epsilon / self._k)
+    precision = right(route.name == "joint", float(route.selection.epsilon))
+    ranked = right(False, float(pipeline.epsilon) / 2)
+    return Outlook(route.name, share, precision, ranked, _safe(partial(right, True)), route)
 
 
 def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
@@ -140,16 +116,20 @@ def _by_rank(counts: Sizes, n: int) -> tuple[tuple[int, ...], Floats]:
     return tuple(rank for rank, _ in pairs), sizes
 
 
-def _safe(curve: _Curve) -> Fraction | None:
+def _safe(as_set: Callable[[float], float]) -> Fraction | None:
     """The least ε, to three digits and rounded up, of which a quarter finds the right set."""
     low, high = 1e-9, 1e9
-    if curve.as_set(high / 4) < _SAFE:
+    if as_set(high / 4) < _SAFE:
         return None
     while high / low > 1 + 1e-4:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if curve.as_set(middle / 4) >= _SAFE else (middle, high)
-    digit = Fraction(10) ** (math.floor(math.log10(high)) - _OUTLOOK_DIGITS + 1)
-    return math.ceil(Fraction(high) / digit) * digit
+        low, high = (low, middle) if as_set(middle / 4) >= _SAFE else (middle, high)
+    return _round_up(Fraction(high))
+
+
+def _round_up(epsilon: Fraction) -> Fraction:
+    unit = Fraction(10) ** (math.floor(math.log10(epsilon)) - _DIGITS + 1)
+    return math.ceil(epsilon / unit) * unit
 
 
 # --------------------------------------------------------------------------------------------------
@@ -157,8 +137,6 @@ def _safe(curve: _Curve) -> Fraction | None:
 
 BASELINE = "baseline"
 """Measuring with Laplace noise and half of ε while ignoring gaps."""
-
-_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,21 +232,18 @@ class Plan(Table):
         )
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        return {
+        shown: dict[str, Sequence[Any]] = {
             "method": [row.method for row in self.rows],
             "ε": [readable(row.epsilon) for row in self.rows],
             "error": [row.error for row in self.rows],
             "close race": [row.close_error for row in self.rows],
             "95% ±": [row.half_width for row in self.rows],
             "selection noise": [row.selection_noise for row in self.rows],
-            **self._precisions(),
         }
-
-    def _precisions(self) -> dict[str, Sequence[Any]]:
-        if self.outlook is None:
-            return {}
-        shares = (row.precision for row in self.rows)
-        return {"right": [None if each is None else f"{100 * each:.1f} %" for each in shares]}
+        if self.outlook is not None:
+            shares = (row.precision for row in self.rows)
+            shown["right"] = [None if it is None else f"{100 * it:.1f} %" for it in shares]
+        return shown
 
 
 @public
@@ -344,7 +319,7 @@ def plan(
         raise ValueError("items_per_unit must be at least 1, and goes with max_items")
     bounded = () if reach is None else (HISTOGRAM,)
     known = (*(METHODS if top else ABOVE_METHODS), *bounded, BASELINE)
-    methods = known if method is None else (require_method(method, known),)
+    methods = known if method is None else (one_of("method", method, known),)
     if (epsilon is None) == (error is None):
         raise ValueError("give either epsilon or error: one of them, and not both")
     count = positive_integer("k", k)
@@ -360,23 +335,37 @@ def plan(
         raise ValueError("counts and items must be given together, for select='top-k' only")
 
     def expected(name: str, whole: Fraction) -> Expected:
-        if name == HISTOGRAM and reach is not None:
-            histogram = NoisyHistogram(whole, reach=reach, sensitivity=sensitivity, grid=grid)
+        precision = None
+        if name == HISTOGRAM:
+            histogram = NoisyHistogram(whole, reach=reach or 1, sensitivity=sensitivity, grid=grid)
             found = HistogramRoute(histogram, count).expectation()
-            return _expected(name, whole, found, None)
-        if name == "best" and reach is not None and split is None:
-            ways = (expected(HISTOGRAM, whole), selected(name, whole))
-            return replace(min(ways, key=lambda way: way.error), method=name)
-        return selected(name, whole)
-
-    def selected(name: str, whole: Fraction) -> Expected:
-        pipeline = "paper" if name == BASELINE else name
-        if top:
-            made = MeasuredTopK(count, whole, method=pipeline, **facts)
-            return _after_top_k(name, made, counts, items)
-        return _after_above(
-            name, MeasuredAbove(0, count, whole, adaptive=adaptive, method=pipeline, **facts), count
+        else:
+            own = {"method": "paper" if name == BASELINE else name, **facts}
+            made: MeasuredTopK | MeasuredAbove = (
+                MeasuredTopK(count, whole, **own)
+                if top
+                else MeasuredAbove(0, count, whole, adaptive=adaptive, **own)
+            )
+            found = made.expectation()
+            if name == BASELINE:  # gaps are ignored
+                alone = made.measurement.variance(count)
+                half = made.measurement.half_width(count, 0.95)
+                found = Expectation(alone, alone, half, found.selection_variance)
+            elif counts is not None and name != "paper" and isinstance(made, MeasuredTopK):
+                stated = outlook_for(made, counts, items)
+                found, precision = stated.taken.expectation(), stated.precision
+        row = Expected(
+            name,
+            whole,
+            math.sqrt(found.variance),
+            None if found.close_variance is None else math.sqrt(found.close_variance),
+            found.half_width,
+            math.sqrt(found.selection_variance),
+            precision,
         )
+        if name == "best" and reach is not None and split is None:
+            row = min(expected(HISTOGRAM, whole), row, key=lambda each: each.error)
+        return replace(row, method=name)
 
     rows = tuple(
         expected(name, positive_rational("epsilon", epsilon))
@@ -385,9 +374,8 @@ def plan(
         for name in methods
     )
     outlook = None
-    if counts is not None and items is not None:
-        best = MeasuredTopK(count, rows[0].epsilon, **facts)
-        outlook = outlook_for(best, counts, items)
+    if counts is not None:
+        outlook = outlook_for(MeasuredTopK(count, rows[0].epsilon, **facts), counts, items)
     share = None if split is None else positive_rational("split", split)
     same_way = boolean("monotonic", monotonic)
     return Plan(rows, count, share, same_way, select, outlook, reach, items_per_unit)
@@ -405,72 +393,3 @@ def _cheapest(expected: Callable[[Fraction], Expected], error: float) -> Expecte
         middle = (low + high) / 2
         low, high = (middle, high) if expected(middle).error > wanted else (low, middle)
     return expected(_round_up(high))
-
-
-def _round_up(epsilon: Fraction) -> Fraction:
-    unit = Fraction(10) ** (math.floor(math.log10(epsilon)) - _DIGITS + 1)
-    return math.ceil(epsilon / unit) * unit
-
-
-def _after_top_k(
-    method: str, pipeline: MeasuredTopK, counts: "Sizes | None", items: int | None
-) -> Expected:
-    precision = None
-    if counts is not None and items is not None and method not in ("paper", BASELINE):
-        outlook = outlook_for(pipeline, counts, items)
-        clear, precision = outlook.taken.expectation(), outlook.precision
-    elif pipeline.looking is not None:
-        ranked, joint = pipeline.looking.routes[:2]
-        close = ranked.measurement.variance(pipeline.k)  # of the ranking's errors, all that counts
-        clear = joint.expectation()._replace(close_variance=close)
-    else:
-        clear = pipeline.route.expectation()
-    if method == BASELINE:
-        clear = _alone(pipeline.measurement, pipeline.k, clear.selection_variance)
-    return _expected(method, pipeline.epsilon, clear, precision)
-
-
-def _alone(measurement: Any, k: int, noise: float) -> Expectation:
-    """The measurement without gaps."""
-    variance = measurement.variance(k)
-    return Expectation(variance, variance, measurement.half_width(k, 0.95), noise)
-
-
-def _after_above(method: str, pipeline: MeasuredAbove, count: int) -> Expected:
-    """For `count` answers. Clear ones are found by the cheapest branch, with the most noise."""
-    selection, measurement = pipeline.selection, pipeline.measurement
-    gap, dearest = gap_variances(selection)[[0, -1]].tolist()
-    grid = Grid(selection.grid).width
-    shared = selection.in_steps().threshold_law.floor_variance * grid**2
-    alone = measurement.variance(count)
-    half = measurement.half_width(count, 0.95)
-    best, close = alone, alone if method != "paper" else None
-    if method == "paper" and isinstance(measurement, Laplace):
-        best = float(combined_variance(alone, gap)[0])
-        half = above_errors(selection, measurement, np.ones(count, int))[0].half_width(0.95)
-    elif not isinstance(measurement, Laplace):
-        correlation = measurement.law(count).correlation
-        own, noise = alone * (1 - correlation), gap - shared
-        common, noise_mean = alone * correlation + own / count, shared + noise / count
-        best = _of_best_mean(common, noise_mean) + (count - 1) / count * _of_best_mean(own, noise)
-    return _expected(method, pipeline.epsilon, Expectation(best, close, half, dearest), None)
-
-
-def _of_best_mean(one: float, other: float) -> float:
-    """The variance of the best mean of two independent numbers."""
-    return one * other / (one + other) if one and other else 0.0
-
-
-def _expected(
-    method: str, epsilon: Fraction, found: Expectation, precision: float | None
-) -> Expected:
-    close = None if found.close_variance is None else math.sqrt(found.close_variance)
-    return Expected(
-        method,
-        epsilon,
-        math.sqrt(found.variance),
-        close,
-        found.half_width,
-        math.sqrt(found.selection_variance),
-        precision,
-    )

@@ -1,8 +1,8 @@
 """The routes to a measured top k: ways to release it, of which the best method takes one.
 
-A *route* is a value that knows which error to expect and how to release. Most select
-with one part of ε and measure with another; where a unit has a bounded reach there are others,
-further down:
+A *route* is a value that knows which error to expect and how to release. Most routes select with
+one part of ε and measure with another (`TwoSteps`); so does `MeasuredAbove`, which has one route
+only. Where a unit has a bounded reach there are others, further down:
 
 - `JointRoute`: the winners are chosen as one set. Its noise does not grow with k, so that little of
   ε selects. A set has no order and no gaps; estimates are the measurements, largest first.
@@ -11,7 +11,6 @@ further down:
 - `PaperRoute`: the same with Laplace noise throughout and the paper's estimates.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -33,7 +32,7 @@ from dpgap.mechanisms.mechanism import Answers, Claims, Winners
 from dpgap.mechanisms.top_k import Candidates, NoisyTopK
 from dpgap.pipelines import best, paper
 from dpgap.pipelines.paper import EstimatedWinners
-from dpgap.question import Question
+from dpgap.question import HISTOGRAM, Question
 from dpgap.releases.drawn import Measuring, ReadOff
 from dpgap.releases.release import Measured, MechanismUsed, TableRelease
 
@@ -47,8 +46,6 @@ class TopKClaims(Claims, Protocol):
     def split(self) -> Fraction | None: ...
 
 
-Steps = tuple[tuple[str, Any], ...]
-"""What is done, in order: "look", "select", "measure", and the mechanism that does it."""
 Looked = tuple[tuple[int, float], ...]
 """Ranks that were looked at, and what was measured there."""
 
@@ -64,7 +61,7 @@ class Pipeline(Protocol):
 
 def build(
     own: Pipeline,
-    steps: Steps,
+    steps: tuple[tuple[str, Any], ...],
     winners: Winners,
     values: Floats,
     found: EstimatedWinners,
@@ -82,56 +79,56 @@ def build(
     up in whole steps, such as cents, of which mechanisms know nothing. So every number, and what it
     may be off by, is multiplied by the step.
     """
-    indices, labels, gaps, evidence, promise, lead = winners
-    estimates, variances, centres, errors, measured_by = found
-    rounding = Grid(grid).rounding
-    promise = promise._replace(epsilon=own.epsilon)
-    if question is not None or lead is not None:
-        order = np.argsort(-estimates, kind="stable")
-        indices, values = indices[order], values[order]
-        estimates, variances = estimates[order], variances[order]
-        gaps, places = gaps[order] if gaps.size == order.size else gaps, order.tolist()
-        labels = None if labels is None else tuple([labels[place] for place in places])
-        errors = errors if len(errors) < 2 else tuple([errors[place] for place in places])
-    if question is not None:
-        step, width = question.step, float(question.step)
-        values, gaps, rounding = values * width, gaps * width, rounding * width
-        estimates, variances = estimates * width, variances * width**2
-        errors = tuple([replace(each, grid=each.grid * step) for each in errors])
-        looked = tuple([(rank, value * width) for rank, value in looked])
-        lead = None if lead is None else lead * width
-        if evidence is not None:
-            if len(evidence.leads) < 2:  # one for all of them
-                places = [0][: len(evidence.leads)]
-            leads = tuple([evidence.leads[place] * width for place in places])
-            evidence = Evidence(leads, tuple([evidence.scales[place] * step for place in places]))
-        if measured_by is not None:
-            measured_by = replace(measured_by, grid=measured_by.grid * step)
-        sensitivity = promise.sensitivity * step
-        promise = promise._replace(sensitivity=sensitivity, delta=question.delta)
     told: dict[str, Any] = {
+        **winners._asdict(),
+        **found._asdict(),
         "epsilon": own.epsilon,
-        "promise": promise,
+        "promise": winners.promise._replace(epsilon=own.epsilon),
         "mechanisms": tuple([MechanismUsed.of(by) for _, by in steps]),
-        "indices": indices,
-        "labels": labels,
-        "evidence": evidence,
-        "gaps": gaps,
         "measurements": values,
-        "estimates": estimates,
-        "variances": variances,
         "spent": own.epsilon if spent is None else spent,
-        "centres": centres,
-        "errors": errors,
-        "rounding": rounding,
+        "rounding": Grid(grid).rounding,
         "method": own.method,
         "route": route,
         "looked": looked,
-        "lead": lead,
         "parts": () if route is None else tuple([(step, by.epsilon) for step, by in steps]),
-        "measured_by": measured_by,
     }
-    return Measured(**told) if question is None else TableRelease(**told, question=question)
+    if question is None and winners.lead is None:
+        return Measured(**told)
+    order = np.argsort(-found.estimates, kind="stable")
+    places = order.tolist()
+    for name in ("indices", "measurements", "estimates", "variances"):
+        told[name] = told[name][order]
+    if winners.gaps.size == order.size:
+        told["gaps"] = winners.gaps[order]
+    if winners.labels is not None:
+        told["labels"] = tuple([winners.labels[place] for place in places])
+    if len(found.errors) > 1:
+        told["errors"] = tuple([found.errors[place] for place in places])
+    if question is None:
+        return Measured(**told)
+    step, width = question.step, float(question.step)
+    for name in ("measurements", "estimates", "gaps", "rounding"):
+        told[name] = told[name] * width
+    told["variances"] = told["variances"] * width**2
+    told["errors"] = tuple([replace(each, grid=each.grid * step) for each in told["errors"]])
+    told["looked"] = tuple([(rank, value * width) for rank, value in looked])
+    if winners.lead is not None:
+        told["lead"] = winners.lead * width
+    if winners.evidence is not None:
+        leads, scales = winners.evidence.leads, winners.evidence.scales
+        if len(leads) < 2:  # one for all of them
+            places = [0][: len(leads)]
+        told["evidence"] = Evidence(
+            tuple([leads[place] * width for place in places]),
+            tuple([scales[place] * step for place in places]),
+        )
+    if found.measured_by is not None:
+        told["measured_by"] = replace(found.measured_by, grid=found.measured_by.grid * step)
+    told["promise"] = told["promise"]._replace(
+        sensitivity=winners.promise.sensitivity * step, delta=question.delta
+    )
+    return TableRelease(**told, question=question)
 
 
 class Expectation(NamedTuple):
@@ -147,37 +144,62 @@ class Expectation(NamedTuple):
     """Of the noise on what is compared: answers, or for a set the margin between in and out."""
 
 
-class Route(ABC):
-    """A way to release the top k."""
+class TwoSteps:
+    """A `selection` with one part of ε, then a `measurement` of what it found with another.
+
+    Each kind has its own `estimates` of gaps and measured values.
+    """
 
     __slots__ = ()
-    name: ClassVar[str]
+    name: ClassVar[str | None] = None
+    """What a release calls the route; None where there is no other."""
 
-    @property
-    @abstractmethod
-    def steps(self) -> Steps:
-        """What is done."""
-
-    @property
-    def epsilon(self) -> Fraction:
-        """What all steps cost at most."""
-        return sum((by.epsilon for _, by in self.steps), Fraction(0))
-
-    @abstractmethod
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
+    def prepare(self: Any, answers: Any, labels: Sequence[Any] | None = None) -> Any:
         """The answers in steps, and their labels; refused before anything is charged."""
+        prepared = self.selection.prepare(answers, labels)
+        self.measurement.require_room(prepared.private_answers)
+        return prepared
 
-    @abstractmethod
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
-        """Draw; the caller has paid."""
+    def taken(self, prepared: Any) -> tuple[Any, tuple[Any, ...]]:
+        """The route to take; and after a look: what was seen, among how many, and its number."""
+        return self, ()
 
-    @abstractmethod
-    def build(self, own: Pipeline, drawn: Measuring[Any], question: Question | None) -> Measured:
+    def draw_paid(self, prepared: Any) -> Measuring[Any]:
+        """Select and measure; the caller has paid. Where nothing was found, nothing is measured."""
+        route, look = self.taken(prepared)
+        chosen, private_answers = route.selection.draw_paid(prepared)
+        if not private_answers.size:
+            return Measuring(chosen)
+        measurement = route.measurement
+        return Measuring(chosen, measurement.draw_paid(private_answers, measurement.finer), *look)
+
+    def took(self, drawn: Measuring[Any]) -> tuple[Any, Joint | None, Looked]:
+        """The route that was taken; and after a look: what looked, and what it measured."""
+        return self, None, ()
+
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def build(self: Any, drawn: Measuring[Any], question: Question | None = None) -> Measured:
         """The release of what was drawn: the answer to a question, if there is one."""
+        route, look, looked = self.took(drawn)
+        steps = ("look", look), ("select", route.selection), ("measure", route.measurement)
+        values = route.measurement.lengths(drawn.values)
+        winners = route.selection.winners(drawn.chosen)
+        return build(
+            self,
+            steps if look else steps[1:],
+            winners,
+            values,
+            route.estimates(winners.gaps, values, drawn.chosen),
+            question=question,
+            grid=route.selection.grid,
+            spent=route.spent(drawn.chosen, values.size),
+            route=route.name,
+            looked=looked,
+        )
 
-    @abstractmethod
-    def expectation(self) -> Expectation:
-        """Which errors to expect."""
+    def spent(self, chosen: Any, found: int) -> Fraction | None:
+        """What it came to where so many were found; None where that is all of ε."""
+        return None
 
 
 S = TypeVar("S", NoisyTopK, JointTopK, HybridTopK)
@@ -185,8 +207,8 @@ M = TypeVar("M", Laplace, Joint)
 
 
 @dataclass(frozen=True, slots=True)
-class SelectThenMeasure(Route, Generic[S, M]):
-    """A route in two steps, each with its part of ε."""
+class SelectThenMeasure(TwoSteps, Generic[S, M]):
+    """A route to the k largest."""
 
     selection: S
     measurement: M
@@ -217,58 +239,9 @@ class SelectThenMeasure(Route, Generic[S, M]):
         return self.selection.k
 
     @property
-    def steps(self) -> Steps:
-        """It selects, then measures."""
-        return ("select", self.selection), ("measure", self.measurement)
-
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
-        """The answers in steps, and their labels; refused before anything is charged."""
-        candidates = self.selection.prepare(answers, labels)
-        self.measurement.require_room(candidates.private_answers)
-        return candidates
-
-    def draw_paid(self, candidates: Candidates, *look: Any) -> Measuring[Any]:
-        """Select and measure; the caller has paid. Where nothing was found, nothing is measured.
-
-        After a look: what was looked at, among how many, and the number of this route.
-        """
-        chosen, private_answers = self.selection.draw_paid(candidates)
-        if not private_answers.size:
-            return Measuring(chosen)
-        return Measuring(
-            chosen, self.measurement.draw_paid(private_answers, self.measurement.finer), *look
-        )
-
-    def build(
-        self,
-        own: Pipeline,
-        drawn: Measuring[Any],
-        question: Question | None,
-        look: Steps = (),
-        looked: Looked = (),
-    ) -> Measured:
-        values = self.measurement.lengths(drawn.values)
-        winners = self.selection.winners(drawn.chosen)
-        return build(
-            own,
-            (*look, *self.steps),
-            winners,
-            values,
-            self.estimates(winners.gaps, values),
-            question=question,
-            grid=self.selection.grid,
-            spent=self.spent(values.size),
-            route=self.name,
-            looked=looked,
-        )
-
-    @abstractmethod
-    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
-        """What follows from the gaps and the measured values."""
-
-    def spent(self, found: int) -> Fraction | None:
-        """What it came to where so many were found; None where that is all of ε."""
-        return None
+    def epsilon(self) -> Fraction:
+        """What both steps cost at most."""
+        return self.selection.epsilon + self.measurement.epsilon
 
 
 class JointRoute(SelectThenMeasure[JointTopK, Joint]):
@@ -278,7 +251,7 @@ class JointRoute(SelectThenMeasure[JointTopK, Joint]):
     name: ClassVar[str] = "joint"
     select = JointTopK
 
-    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
         return EstimatedWinners.plain(values, self.measurement.error(self.selection.k))
 
     def expectation(self) -> Expectation:
@@ -295,8 +268,12 @@ class RankedRoute(SelectThenMeasure[NoisyTopK, Joint]):
     name: ClassVar[str] = "ranked"
     select = partial(NoisyTopK, noise="exponential")
 
-    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
-        return best.top_k_estimates(self.selection, self.measurement, gaps, values)
+    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
+        leads = np.cumsum(gaps[::-1])[::-1]
+        found = best.estimates_after_top_k(
+            self.selection, self.measurement, values[None], leads[None]
+        )
+        return EstimatedWinners.given(found, self.measurement.error(values.size))
 
     def expectation(self) -> Expectation:
         """Which errors to expect: gaps help where winners are clear (least squares)."""
@@ -316,8 +293,11 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
     select = partial(NoisyTopK, noise="laplace")
     measure = Laplace
 
-    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
-        return paper.top_k_estimates(self.selection, self.measurement, gaps, values)
+    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
+        selection, measurement = self.selection, self.measurement
+        found = paper.estimates_after_top_k(selection, measurement, values, gaps)
+        errors = (paper.top_k_error(selection, measurement),)
+        return EstimatedWinners(*found, "estimates", errors, measurement.error(selection.k))
 
     def expectation(self) -> Expectation:
         """Which errors to expect; in a close race they may be worse than without gaps."""
@@ -329,34 +309,6 @@ class PaperRoute(SelectThenMeasure[NoisyTopK, Laplace]):
 
 def _selection_variance(selection: NoisyTopK) -> float:
     return selection.in_steps().law.floor_variance * float(selection.grid or 1) ** 2
-
-
-@dataclass(frozen=True, slots=True)
-class Routed:
-    """One route, as a pipeline that takes it whatever the data are."""
-
-    route: Route
-    method: str
-    split: Fraction | None = None
-    """The share of ε that selects, where one was stated."""
-
-    @property
-    def epsilon(self) -> Fraction:
-        """What it costs."""
-        return self.route.epsilon
-
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
-        """The answers in steps, and their labels; refused before anything is charged."""
-        return self.route.prepare(answers, labels)
-
-    def draw_paid(self, candidates: Candidates) -> Measuring[Any]:
-        """Take the route; the caller has paid."""
-        return self.route.draw_paid(candidates)
-
-    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
-    def build(self, drawn: Measuring[Any], question: Question | None = None) -> Measured:
-        """The release of what was drawn: the answer to a question, if there is one."""
-        return self.route.build(self, drawn, question)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -371,11 +323,8 @@ class Routed:
 # has, but for a chance δ. Of the two routes the one with the lower line is taken.
 
 
-_HALF = Fraction(1, 2)
-
-
 @dataclass(frozen=True, slots=True)
-class HistogramRoute(Route):
+class HistogramRoute:
     """All items measured at once; the largest k, or those at or above a line, are read off."""
 
     histogram: NoisyHistogram
@@ -384,15 +333,15 @@ class HistogramRoute(Route):
     """In steps; None where the largest are looked for among known items."""
     delta: Fraction | None = None
     """Where items are unknown, the chance that is left for an item of one unit alone."""
-
-    name: ClassVar[str] = "histogram"
+    method: str = HISTOGRAM
 
     @property
-    def steps(self) -> Steps:
-        """It only measures."""
-        return (("measure", self.histogram),)
+    def epsilon(self) -> Fraction:
+        """What it costs."""
+        return self.histogram.epsilon
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
+    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+        """The answers in steps, and their labels; refused before anything is charged."""
         return self.histogram.prepare(
             answers, labels, k=self.k, at_least=self.line, delta=self.delta
         )
@@ -401,14 +350,15 @@ class HistogramRoute(Route):
         """Read off the largest; the caller has paid."""
         return Measuring(self.histogram.draw_paid(candidates, k=self.k, at_least=self.line))
 
-    def build(
-        self, own: Pipeline, drawn: Measuring[ReadOff], question: Question | None
-    ) -> Measured:
+    @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
+    def build(self, drawn: Measuring[ReadOff], question: Question | None = None) -> Measured:
+        """The release of what was drawn: the answer to a question, if there is one."""
         read_off, histogram = drawn.chosen, self.histogram
         values = histogram.lengths(read_off.values)
         found = EstimatedWinners.plain(values, histogram.error_of(read_off))
         winners = Winners(read_off.indices, read_off.labels, np.empty(0), None, histogram.promise)
-        return build(own, self.steps, winners, values, found, question=question, route=self.name)
+        steps = (("measure", histogram),)
+        return build(self, steps, winners, values, found, question=question, route=HISTOGRAM)
 
     def expectation(self) -> Expectation:
         """Which errors to expect: those of the noise, in any race."""
@@ -416,20 +366,21 @@ class HistogramRoute(Route):
         return Expectation(error.variance, None, error.half_width(0.95), error.variance)
 
 
+@dataclass(frozen=True, slots=True)
 class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
     """The largest above a line, then measured."""
 
-    __slots__ = ()
     name: ClassVar[str] = "hybrid"
+    method: str = "best"
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None) -> Candidates:
+    def prepare(self, answers: Any, labels: Sequence[Any] | None = None) -> Candidates:
         """The answers in steps; refused before anything is charged."""
         return self.selection.prepare(answers, labels)
 
-    def estimates(self, gaps: Floats, values: Floats) -> EstimatedWinners:
+    def estimates(self, gaps: Floats, values: Floats, chosen: Any) -> EstimatedWinners:
         return EstimatedWinners.plain(values, self.measurement.error(max(values.size, 1)))
 
-    def spent(self, found: int) -> Fraction:
+    def spent(self, chosen: Any, found: int) -> Fraction:
         """Measuring nothing costs nothing."""
         return self.selection.spent(found) + (self.measurement.epsilon if found else 0)
 
@@ -441,36 +392,30 @@ class HybridRoute(SelectThenMeasure[HybridTopK, Joint]):
 
 
 def histogram_route(asked: Question, answers: PrivateCounts) -> HistogramRoute:
-    """What reads the answer off a histogram of all items, known ones."""
+    """What reads the answer off a histogram of all items."""
+    reach, sensitivity = answers.reach or 1, answers.sensitivity
+    histogram = NoisyHistogram(asked.epsilon, reach=reach, sensitivity=sensitivity)
     line = None if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
-    return HistogramRoute(_histogram(asked, answers), asked.k, line)
+    if not answers.unknown:
+        return HistogramRoute(histogram, asked.k, line, method=asked.method)
+    line = max(histogram.line_for(asked.delta), line or 0)
+    return HistogramRoute(histogram, asked.k, line, asked.delta, asked.method)
 
 
-def unknown_route(asked: Question, answers: PrivateCounts) -> Route:
+def unknown_route(asked: Question, answers: PrivateCounts) -> HistogramRoute | HybridRoute:
     """What finds unknown items: the route with the lower line."""
-    reach = answers.reach
-    if reach is None:
+    if answers.reach is None:
         raise ValueError("max_items must be given where domain is None")
-    histogram = _histogram(asked, answers)
-    stated = 0 if asked.threshold is None else Grid(None).up(asked.threshold / answers.step)
-    line = histogram.line_for(asked.delta)
-    read_off = HistogramRoute(histogram, asked.k, max(line, stated), asked.delta)
+    read_off = histogram_route(asked, answers)
     if asked.k is None or asked.method != "best":
         return read_off
-    share = asked.split or _HALF
-    whole = asked.epsilon_of_a_group
-    facts: dict[str, Any] = {
-        "monotonic": answers.monotonic,
-        "sensitivity": answers.sensitivity,
-    }
-    other = HybridTopK.line_for(asked.k, share * whole, asked.delta, reach=reach, **facts)
-    if line <= other:
+    share, whole = asked.split or Fraction(1, 2), asked.epsilon_of_a_group
+    facts: dict[str, Any] = {"monotonic": answers.monotonic, "sensitivity": answers.sensitivity}
+    line = HybridTopK.line_for(asked.k, share * whole, asked.delta, reach=answers.reach, **facts)
+    if read_off.histogram.line_for(asked.delta) <= line:
         return read_off
-    above = max(other, Fraction(stated))
-    selection = HybridTopK(above, asked.k, share * whole, **facts)
+    if asked.threshold is not None:
+        line = max(line, Fraction(Grid(None).up(asked.threshold / answers.step)))
+    selection = HybridTopK(line, asked.k, share * whole, **facts)
     kind: type[Joint] = CountHull if answers.monotonic else Cube
     return HybridRoute(selection, kind.after(selection, (1 - share) * whole))
-
-
-def _histogram(asked: Question, answers: PrivateCounts) -> NoisyHistogram:
-    return NoisyHistogram(asked.epsilon, reach=answers.reach or 1, sensitivity=answers.sensitivity)

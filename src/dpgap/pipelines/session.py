@@ -11,7 +11,6 @@
 
 from decimal import Decimal
 from fractions import Fraction
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast, overload
 
 from dpgap._package import public
@@ -272,12 +271,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any, TypedDict, Unpack, cast, overload
+from typing import Annotated, Any, TypeAlias, TypedDict, Unpack, cast, overload
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from dpgap.exact.parameters import Rational, boolean
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.sparse_vector import Stream
 from dpgap.pipelines.arrays import MeasuredAbove, MeasuredTopK
-from dpgap.pipelines.routes import Routed, histogram_route, unknown_route
+from dpgap.pipelines.routes import HistogramRoute, HybridRoute, histogram_route, unknown_route
 from dpgap.printable import DocumentError
 from dpgap.question import (
     HISTOGRAM,
@@ -51,8 +51,11 @@ from dpgap.releases.release import MechanismUsed, ReleasesByGroup, TableRelease,
 
 
 Counted = PrivateCounts | CountsByGroup
+Ungrouped: TypeAlias = "Table | PrivateCounts"
+AnyTable: TypeAlias = "Table | Counted"
 Answer = TableRelease | ReleasesByGroup
-Pipeline = MeasuredTopK | MeasuredAbove | Routed
+_OF_ALL: dict[str, type[Total]] = {"count": UnitCount, "total": Total}
+Pipeline = MeasuredTopK | MeasuredAbove | HistogramRoute | HybridRoute
 
 
 def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
@@ -62,10 +65,10 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
     needs no sharing.
     """
     if answers.unknown:
-        return Routed(unknown_route(asked, answers), asked.method, asked.split)
+        return unknown_route(asked, answers)
     read_off = None
     if answers.reach is not None:
-        read_off = Routed(histogram_route(asked, answers), asked.method, asked.split)
+        read_off = histogram_route(asked, answers)
         if asked.method == HISTOGRAM or asked.k is None:
             return read_off
     elif asked.method == HISTOGRAM:
@@ -91,24 +94,31 @@ def pipeline_of(asked: Question, answers: PrivateCounts) -> Pipeline:
         least = min(route.expectation().variance for route in own.routes)
     else:
         least = own.measurement.variance(k)
-    return read_off if read_off.route.expectation().variance <= least else own
+    return read_off if read_off.expectation().variance <= least else own
 
 
 def answer(
-    wanted: Question, answers: Counted, account: Account | None, fresh: bool
+    wanted: Question,
+    answers: AnyTable,
+    account: Account | None,
+    fresh: bool,
+    counting: Mapping[str, Any] | None = None,
 ) -> Answer | Total:
-    """Pay for the answer and draw it; or show what was paid for before.
+    """Count the table unless that is done. Pay for the answer and draw it; or show the paid one.
 
     Whether it was paid for depends on the question and on the ledger, never on the table.
     """
+    if not isinstance(answers, Counted):
+        count_table: Any = units_of if wanted.is_of_all else counts
+        with closing(count_table(answers, **counting or {})) as made:
+            return answer(wanted, made, account, fresh)
     if answers.origin is None:
         raise TypeError("table must be answers that `dpgap.counts` made, with their origin")
     answering = Answering.of(wanted.about(answers.origin), answers)
     question, pipeline = answering.question, answering.pipeline
     draw: Any = pipeline.draw_paid
     kind: type[Answer | Total] = TableRelease if question.by is None else ReleasesByGroup
-    if question.is_of_all:
-        kind = UnitCount if question.kind == "count" else Total
+    kind = _OF_ALL.get(question.kind, kind)
     by_group = dict(answers) if isinstance(answers, CountsByGroup) else {None: answers}
     identity = question.identity
     if not boolean("fresh", fresh) and identity is not None and isinstance(account, Archive):
@@ -189,15 +199,15 @@ class Answering:
                 f"k must be at most the number of items in the domain, {items}, not {asked.k}"
             )
         pipeline = pipeline_of(asked, first)
-        return cls(replace(asked, items=items, split=pipeline.split), pipeline, tuple(by_group))
+        split = getattr(pipeline, "split", asked.split)
+        return cls(replace(asked, items=items, split=split), pipeline, tuple(by_group))
 
     def build(self, drawn: Sequence[Any]) -> Answer | Total:
         """The answer, largest estimates first; one for each group where there are groups."""
         question, pipeline = self.question, self.pipeline
         if isinstance(pipeline, NoisyHistogram):
             step, promise, error = question.step, pipeline.promise, pipeline.error()
-            kind = UnitCount if question.kind == "count" else Total
-            return kind(
+            return _OF_ALL[question.kind](
                 values=np.array([float(steps * step) for steps in drawn[0].values.tolist()]),
                 epsilon=question.epsilon,
                 promise=promise._replace(sensitivity=promise.sensitivity * step),
@@ -262,9 +272,7 @@ class TableAbove(CountOptions, Above, Paying, total=False):
 
 
 @overload
-def top_k(
-    table: "Table | PrivateCounts", *, by: None = None, **asked: Unpack[TableTopK]
-) -> TableRelease: ...
+def top_k(table: Ungrouped, *, by: None = None, **asked: Unpack[TableTopK]) -> TableRelease: ...
 @overload
 def top_k(
     table: CountsByGroup, *, by: None = None, **asked: Unpack[TableTopK]
@@ -272,13 +280,11 @@ def top_k(
 @overload
 def top_k(table: Table, *, by: str, **asked: Unpack[TableTopK]) -> ReleasesByGroup: ...
 @overload
-def top_k(
-    table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableTopK]
-) -> Answer: ...
+def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK]) -> Answer: ...
 @public
 @errors_without_answers
 @takes(TableTopK, Paying)
-def top_k(table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableTopK]) -> Answer:
+def top_k(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableTopK]) -> Answer:
     """The k items with the most distinct units, or with the largest sums, with estimates.
 
     All of it costs ε. With `by` the answer is a mapping from group to release.
@@ -307,9 +313,7 @@ def top_k(table: "Table | Counted", *, by: str | None = None, **asked: Unpack[Ta
 
 
 @overload
-def above(
-    table: "Table | PrivateCounts", *, by: None = None, **asked: Unpack[TableAbove]
-) -> TableRelease: ...
+def above(table: Ungrouped, *, by: None = None, **asked: Unpack[TableAbove]) -> TableRelease: ...
 @overload
 def above(
     table: CountsByGroup, *, by: None = None, **asked: Unpack[TableAbove]
@@ -317,15 +321,11 @@ def above(
 @overload
 def above(table: Table, *, by: str, **asked: Unpack[TableAbove]) -> ReleasesByGroup: ...
 @overload
-def above(
-    table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableAbove]
-) -> Answer: ...
+def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]) -> Answer: ...
 @public
 @errors_without_answers
 @takes(TableAbove, Paying)
-def above(
-    table: "Table | Counted", *, by: str | None = None, **asked: Unpack[TableAbove]
-) -> Answer:
+def above(table: AnyTable, *, by: str | None = None, **asked: Unpack[TableAbove]) -> Answer:
     """Items with at least `threshold` distinct units, or such a sum, with estimates.
 
     They are shown largest estimate first. Without `max_items`, items are asked in a fresh secure
@@ -434,21 +434,16 @@ def total(
     return cast(Total, ask("total", table, {**stated, "account": account, "fresh": fresh}))
 
 
-def ask(kind: str, table: "Table | Counted", stated: Mapping[str, Any]) -> Answer | Total:
+def ask(kind: str, table: AnyTable, stated: Mapping[str, Any]) -> Answer | Total:
     """Read what is wanted, count the table unless that is done, pay and answer."""
     wanted, counting = read_wanted(kind, stated), stated_counting(stated)
-    paying = stated.get("account"), stated.get("fresh", False)
-    if isinstance(table, Counted):
-        if wanted.is_of_all:
-            raise TypeError(
-                "table must be the table itself: counts of items do not tell how many units, nor "
-                "what they add up to"
-            )
-        if counting:
-            raise TypeError(
-                f"{', '.join(counting)} must be left out: it was stated when these were counted"
-            )
-        return answer(wanted, table, *paying)
-    made: Counted = (units_of if wanted.is_of_all else counts)(table, **counting)
-    with closing(made) as answers:
-        return answer(wanted, answers, *paying)
+    if isinstance(table, Counted) and wanted.is_of_all:
+        raise TypeError(
+            "table must be the table itself: counts of items do not tell how many units, nor "
+            "what they add up to"
+        )
+    if isinstance(table, Counted) and counting:
+        raise TypeError(
+            f"{', '.join(counting)} must be left out: it was stated when these were counted"
+        )
+    return answer(wanted, table, stated.get("account"), stated.get("fresh", False), counting)
