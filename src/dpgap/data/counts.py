@@ -25,12 +25,13 @@ from dpgap.data.domain import (
     column_digest,
     domain_of,
     read_domain,
+    read_groups,
     refuse_own_column,
     warn_of_oddities,
     with_domain,
 )
 from dpgap.data.engines.base import Engine, engine_of
-from dpgap.data.engines.counted import count_bounded, count_in_engine
+from dpgap.data.engines.counted import count_in_engine
 from dpgap.data.filtering import keep
 from dpgap.data.private_counts import (
     UNREADABLE,
@@ -43,9 +44,6 @@ from dpgap.data.private_counts import (
 )
 from dpgap.data.query import (
     add_up,
-    count_all_units,
-    count_units,
-    read_groups,
     require_exact_text,
     rows_of,
     states_numbers,
@@ -54,7 +52,6 @@ from dpgap.data.query import (
 from dpgap.data.sources import (
     Families,
     Frame,
-    Lazy,
     Source,
     columns_of,
     embedded_database,
@@ -357,13 +354,11 @@ def counts(
             sum_of_text=asked.sum is not None and not states_numbers(frame, asked.sum),
         )
         facts = _facts(question, public, is_row=source.unit == "row")
+        roles = roles_of(source, question)
         if engine is None:
-            return _in_memory(rows, source, public, facts)
-        if question.is_plain:
-            counted = count_units(rows, source.unit, source.item).lazy()
-            return count_in_engine(engine, counted, public, facts, resources)
-        given = rows_of(rows, roles_of(source, question)).lazy()
-        return count_bounded(engine, given, question, public, groups, facts, resources)
+            return _in_memory(rows, roles, public, facts)
+        given = rows_of(rows, roles).lazy()
+        return count_in_engine(engine, given, question, public, groups, facts, resources)
 
 
 @errors_without_answers
@@ -379,11 +374,10 @@ def units_of(table: Table, **counting: Any) -> PrivateCounts:
         frame = as_frame(source.table)
         told = _told(source, frame)
         engine, rows = open_rows(source, frame, asked, resources)
-        if asked.sum is None:
-            found = _fetch_units(rows, source.unit, engine)
-        else:
-            found = _fetch_total(rows_of(rows, roles_of(source, asked)).lazy(), asked)
+        if asked.sum is not None:
             told["sum_of_text"] = not states_numbers(frame, asked.sum)
+        roles = {role: name for role, name in roles_of(source, asked).items() if role != "item"}
+        found = _fetch_total(rows, engine, roles, asked)
         digest = domain_of([ALL_UNITS], "").digest
         words = "all units together"
         question = replace(asked, item=ALL_UNITS, domain=words, digest=digest, **told)
@@ -415,35 +409,35 @@ def _facts(question: Question, public: Stated, *, is_row: bool) -> dict[str, Any
     }
 
 
-def _fetch_units(rows: Frame, unit: str, engine: Engine | None) -> int:
-    units = count_all_units(rows, unit).lazy()
-    if engine is not None:
-        return int(quietly(lambda: engine.rows(units), UNREADABLE)[0][0])
-    return int(quietly(lambda: units.collect().item(), UNREADABLE))
-
-
-def _fetch_total(rows: Lazy, question: Question) -> int:
-    """What all units add, in steps: as `count_bounded` adds up to an item that all rows have."""
-    engine: Any = engine_of(rows)
-    plain = quietly(lambda: engine.plain(rows), UNREADABLE)
+def _fetch_total(
+    rows: Frame, engine: Engine | None, roles: dict[str, str], question: Question
+) -> int:
+    """What all units add to an item that all rows have, as `count_in_engine` adds up."""
+    given: Any = rows_of(rows, roles) if roles else rows
 
     def query() -> list[Any]:
-        steps = steps_of(plain, plain.collect_schema()["amount"], question)
-        of_one = steps.with_columns(nw.lit(0).alias("item"))
-        return list(engine.rows(add_up(engine, of_one, question, 1).select("units")))
+        if not roles:
+            total = given.select(nw.len())
+        else:
+            steps = given
+            if question.sum is not None:
+                steps = steps_of(given, given.collect_schema()["amount"], question)
+            total = add_up(engine, steps.with_columns(item=nw.lit(0)), question, 1).select("units")
+        return engine.rows(total.lazy()) if engine else total.lazy().collect().rows()
 
     found = quietly(query, UNREADABLE)
     return int(found[0][0]) if found else 0
 
 
 def _in_memory(
-    frame: Frame, source: Source, public: Stated, facts: dict[str, Any]
+    frame: Frame, roles: dict[str, str], public: Stated, facts: dict[str, Any]
 ) -> CountsInMemory:
     """Plain counts, fetched into this process."""
-    counted = count_units(frame, source.unit, source.item)
+    rows: Any = rows_of(frame, roles)
     known = public if isinstance(public, Domain) else None
-    if known is not None and states_numbers(frame, source.item):
+    if known is not None and states_numbers(frame, roles["item"]):
         known.require_numbers()
+    counted = quietly(lambda: add_up(None, rows, facts["origin"], None), UNREADABLE)
     return _over_domain(known, *quietly(lambda: _arrays(counted), UNREADABLE), facts)
 
 

@@ -108,6 +108,24 @@ Stated = Domain | Lazy | None
 """A domain, a table in an engine with its items in the column `item`, or whatever is observed."""
 
 
+def read_groups(groups: Any) -> Domain:
+    """The public groups, each named once. They are read before anything is counted or charged."""
+    is_frame = hasattr(groups, "columns")
+    if is_frame or isinstance(groups, str | bytes | dict) or not isinstance(groups, Iterable):
+        raise TypeError(f"groups must be a list of public values, not {type(groups).__name__}")
+    labels = list(groups)
+    if not labels:
+        raise ValueError("groups must not be empty")
+    if any(label is None or label != label for label in labels):
+        raise ValueError("groups must not hold None or NaN: rows without a group are in none")
+    texts = [text_of(label) for label in labels]
+    if min(len(set(texts)), len(set(labels))) < len(texts):  # to Python, 1 and True are equal
+        each = zip(texts, labels, strict=True)
+        twice = next(a for a, b in each if max(texts.count(a), labels.count(b)) > 1)
+        raise ValueError(f"groups must be named once each, but {twice!r} is there twice")
+    return domain_of(labels, "a list of {count} groups")
+
+
 def read_domain(domain: object) -> Domain:
     """The domain that a user stated, in any of the ways that are accepted.
 

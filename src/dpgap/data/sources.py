@@ -722,8 +722,12 @@ def with_valid_text(frame: Frame, names: Iterable[str]) -> Frame:
 
 
 def _in_arrow(table: Any, names: list[str]) -> Any:
-    for name in names:
-        table = table.set_column(table.column_names.index(name), name, _valid(table[name]))
+    """A table of Arrow; it has no views of text and bytes, which Arrow itself cannot filter."""
+    for place, field in enumerate(table.schema):
+        column = _valid(table[place]) if field.name in names else table[place]
+        if str(field.type).endswith("_view"):
+            column = column.cast(f"large_{str(field.type).removesuffix('_view')}")
+        table = table.set_column(place, field.name, column)
     return table
 
 
@@ -742,8 +746,6 @@ def _in_pandas(table: Any, names: list[str]) -> Any:
 def _in_polars(frame: Any, names: list[str]) -> Any:
     import polars
 
-    kinds = frame.lazy().collect_schema()
-
     def valid(column: Any) -> Any:
         told = column.cast(polars.String).cast(polars.Binary)
         with suppress(Exception):
@@ -752,6 +754,7 @@ def _in_polars(frame: Any, names: list[str]) -> Any:
         texts = map(_text, told.to_list())
         return polars.Series(column.name, texts, polars.String).cast(column.dtype)
 
+    kinds = frame.lazy().collect_schema()
     return frame.with_columns(
         polars.col(name).map_batches(valid, return_dtype=kinds[name], is_elementwise=True)
         for name in names

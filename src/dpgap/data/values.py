@@ -221,13 +221,12 @@ def plain_frame(table: Any, names: list[str]) -> Any:
     """Columns that can be compared: of numbers, true and false, coded texts, or types asked for."""
     import pandas  # type: ignore[import-untyped]
 
-    return pandas.DataFrame({name: _plain(table[name]) for name in names})
-
-
-def _plain(column: Any) -> Any:
-    kind = column.dtype
-    is_plain = is_asked_for(kind) or is_number(kind) or kind == "bool"
-    return column if is_plain else coded_texts(column)
+    columns = {}
+    for name in names:
+        kind = table[name].dtype
+        is_plain = is_asked_for(kind) or is_number(kind) or kind == "bool"
+        columns[name] = table[name] if is_plain else coded_texts(table[name])
+    return pandas.DataFrame(columns)
 
 
 def coded_texts(column: Any) -> Any:
