@@ -39,7 +39,7 @@ from narwhals.dtypes import DType
 from dpgap.budget.requests import ANY
 from dpgap.data import query, values
 from dpgap.data.engines.base import Engine
-from dpgap.data.private_counts import UNREADABLE, quietly
+from dpgap.data.private_counts import quietly
 from dpgap.data.sources import Frame, guessed, no_column
 from dpgap.question import (
     ORDERS,
@@ -79,12 +79,12 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: st
             if families[name] == "text":
                 column = frame.lazy().select(nw.col(name).alias("item"))
                 query.require_exact_text(engine, column, f"column {name!r}")
-    return quietly(lambda: _Rows(frame, families, decimal).matching(filter.clause), UNREADABLE)
+    return quietly(lambda: _Rows(frame, families, decimal).matching(filter.clause))
 
 
 def _families(frame: Frame, filter: Filter) -> dict[str, str]:
     """Which kind of values the columns of a filter hold."""
-    schema = quietly(frame.collect_schema, UNREADABLE)
+    schema = quietly(frame.collect_schema)
     untold, families = guessed(frame), {}
     for comparison in comparisons_of(filter.clause):
         name = comparison.column
@@ -276,10 +276,13 @@ class _Rows:
     def _compare_text(self, name: str, text: nw.Expr, sign: str, literal: str) -> nw.Expr:
         """How text stands to a literal by its bytes, as most engines compare it; and "like"."""
         if sign != "=" and _database(self._frame) == "postgres":
-            from dpgap.data.engines.ibis import compared_by_bytes
+            from dpgap.data.engines.ibis import convert_to
 
-            column = self._frame.to_native()[name]
-            return self._add(self._native, compared_by_bytes(column, sign, literal))
+            column = self._frame.to_native()[name] + ""
+            if sign == "like":
+                return self._add(self._native, column.like(literal))
+            compared = COMPARE[sign](convert_to(column, "UTF8"), convert_to(literal, "UTF8"))
+            return self._add(self._native, compared)
         if sign == "like":
             return text.str.contains(f"^{like_pattern(literal)}\\z")
         return _stands(text, sign, literal)

@@ -33,11 +33,11 @@ def rows_of(frame: Frame, columns: dict[str, str]) -> Frame:
     """The rows that have a value in all these columns, which are called by their roles."""
     if frame.implementation.is_pandas():  # which alone may hold anything
         names = list(dict.fromkeys(columns.values()))
-        frame = quietly(lambda: nw.from_native(plain_frame(frame.to_native(), names)), UNREADABLE)
-    schema = quietly(frame.collect_schema, UNREADABLE)
+        frame = quietly(lambda: nw.from_native(plain_frame(frame.to_native(), names)))
+    schema = quietly(frame.collect_schema)
     for role, name in columns.items():
         _require_plain(name, schema[name], role)
-    return quietly(lambda: _comparable_rows(frame, columns, schema), UNREADABLE)
+    return quietly(lambda: _comparable_rows(frame, columns, schema))
 
 
 def states_numbers(frame: Frame, name: str) -> bool:
@@ -310,7 +310,7 @@ def narrow_items(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[Lazy],
 
     Items of a list are then called by their position.
     """
-    kind = quietly(lambda: rows.collect_schema()["item"], UNREADABLE)
+    kind = quietly(lambda: rows.collect_schema()["item"])
     if domain is None:
         return lambda given: given
     if isinstance(domain, nw.LazyFrame):
@@ -328,7 +328,7 @@ def narrow_groups(engine: Engine, rows: Lazy, groups: Domain | None) -> Callable
     """How rows are narrowed to those of public groups, which are called by their position."""
     if groups is None:
         return lambda narrowed: narrowed
-    kind = quietly(lambda: rows.collect_schema()["group"], UNREADABLE)
+    kind = quietly(lambda: rows.collect_schema()["group"])
     _require_list(groups, kind, "groups", "group")
     return lambda narrowed: keep_listed(narrowed, "group", kind, _listed(engine, groups, kind))
 
@@ -354,7 +354,7 @@ def require_exact_text(engine: Engine, column: Lazy, name: str) -> None:
 
     Which of them an item is called would then hang on whose row comes first.
     """
-    kind = quietly(lambda: column.collect_schema()["item"], UNREADABLE)
+    kind = quietly(lambda: column.collect_schema()["item"])
     if kind == nw.String and quietly(lambda: engine.merges(column), TWO_TABLES):
         raise ValueError(
             f"{name} must tell different texts apart, and its collation does not: cast it to text "

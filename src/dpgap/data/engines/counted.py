@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import narwhals as nw
 import numpy as np
 
+from dpgap.data import query
 from dpgap.data.domain import Domain, Stated, text_of
 from dpgap.data.engines.base import Batch, Engine
 from dpgap.data.private_counts import (
@@ -33,13 +34,6 @@ from dpgap.data.private_counts import (
     known_size,
     quietly,
     standing,
-)
-from dpgap.data.query import (
-    TWO_TABLES,
-    add_up,
-    narrow_groups,
-    narrow_items,
-    steps_of,
 )
 from dpgap.data.sources import Lazy
 from dpgap.exact.bits import secure_bits
@@ -116,11 +110,6 @@ class CountsInEngine(PrivateCounts):
 
     def __len__(self) -> int:
         return known_size(self, self.stored + self.absent)
-
-    @property
-    def ends(self) -> tuple[int, int]:
-        """The smallest and the largest answer, with 0 among them."""
-        return int(self.values.min(initial=0)), int(self.values.max(initial=0))
 
     def groups(self) -> Groups:
         """The count of counts; absent items are one more group, at 0."""
@@ -286,28 +275,28 @@ def count_in_engine(
     groups it is no frame. `facts` are what the answers say of themselves. `resources` are kept
     until the answers are closed.
     """
-    plain = quietly(lambda: engine.plain(rows), UNREADABLE)
-    narrow = narrow_items(engine, plain, domain)
-    of_groups = narrow_groups(engine, plain, groups)
+    plain = quietly(lambda: engine.plain(rows))
+    narrow = query.narrow_items(engine, plain, domain)
+    of_groups = query.narrow_groups(engine, plain, groups)
     labels = domain.labels if isinstance(domain, Domain) else None
     size = None if labels is None else len(labels)
 
-    def query() -> Lazy:
+    def wanted() -> Lazy:
         if question.is_plain:  # nothing is cut, so an item is compared once and not in each row
-            added = narrow(add_up(engine, plain, question, size))
+            added = narrow(query.add_up(engine, plain, question, size))
         else:
             narrowed = of_groups(narrow(plain))
             if question.sum is not None:
-                narrowed = steps_of(narrowed, narrowed.collect_schema()["amount"], question)
-            added = add_up(engine, narrowed, question, size)
+                narrowed = query.steps_of(narrowed, narrowed.collect_schema()["amount"], question)
+            added = query.add_up(engine, narrowed, question, size)
         if isinstance(domain, nw.LazyFrame):
             known = engine.plain(domain).drop_nulls().unique()
             filled = nw.col("units").fill_null(0)
             return known.join(added, on="item", how="left").select("item", filled)
         return added if labels is None else added.filter(nw.col("units") != 0)
 
-    refusal = TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
-    frozen, tallied = quietly(lambda: freeze(engine, query(), resources), refusal)
+    refusal = query.TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
+    frozen, tallied = quietly(lambda: freeze(engine, wanted(), resources), refusal)
     numbers = labels if labels is None or isinstance(labels, range) else range(len(labels))
     if groups is not None and size is not None and size * len(groups.labels) <= FETCHED:
         return _fetched(engine, frozen, groups.labels, labels, numbers, facts)
@@ -322,7 +311,7 @@ def count_in_engine(
         of_group = tallied[tallied[:, 0] == place, 1:]
         return CountsInEngine(engine, engine.of_group(frozen, place), tallied=of_group, **own)
 
-    return CountsByGroup(tuple(groups.labels), make, question)
+    return CountsByGroup(groups.labels, make, question)
 
 
 def _fetched(
@@ -344,4 +333,4 @@ def _fetched(
         own = slice(starts[place], starts[place + 1])
         return CountsInMemory(labels=labels, positions=positions[own], counts=units[own], **facts)
 
-    return CountsByGroup(tuple(groups), make, facts["origin"])
+    return CountsByGroup(groups, make, facts["origin"])
