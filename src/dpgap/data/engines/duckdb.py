@@ -81,9 +81,10 @@ class DuckDB(Engine):
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
         counts, places = map(list, zip(*wanted, strict=True))
         asked = self._sql(f"SELECT unnest({counts}) AS units, unnest({places}) AS place")
+        other = asked.to_native().set_alias("asked")
         place = "row_number() OVER (PARTITION BY units) - 1 AS place"
         some = native.filter(f"units IN ({', '.join(map(str, set(counts)))})")
-        found = some.project(f"item, units, {place}").join(asked.to_native(), "units, place")
+        found = some.project(f"item, units, {place}").join(other, "units, place")
         return self._collect(found.project("item, units, place"))
 
 
