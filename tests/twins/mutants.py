@@ -172,7 +172,7 @@ def _clipped_together() -> AbstractContextManager[Any]:
 
     def add_up(engine: Any, rows: Any, bounds: Any, size: Any) -> Any:
         cells = [name for name in rows.collect_schema() if name in ("group", "item")]
-        added = rows.group_by(*cells).agg(nw.col("steps").sum())
+        added = query.steps_of(rows, bounds).group_by(*cells).agg(nw.col("steps").sum())
         units = nw.col("steps").clip(-query.MOST_OF_ALL, query.MOST_OF_ALL).cast(nw.Int64)
         return added.select(*cells, units.alias("units"))
 

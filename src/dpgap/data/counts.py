@@ -156,12 +156,18 @@ def find(
 
 
 def open_rows(
-    source: Source, frame: Frame, question: Question, resources: ExitStack
-) -> tuple[Engine | None, Frame]:
-    """The rows that are asked about, and the engine that has them.
+    source: Source, question: Question, resources: ExitStack
+) -> tuple[Frame, dict[str, Any], Engine | None, Frame]:
+    """A table's frame, what is told of it, its rows that are asked about, and their engine.
 
-    There is none where a frame of this process is only counted.
+    Its address and its schema tell. Rows are in no engine where a frame of this process is only
+    counted.
     """
+    table = frame = as_frame(source.table)
+    told: dict[str, Any] = {"table": source.name, "address": source.address}
+    told["columns"] = source.columns
+    if source.columns is None:
+        told["columns"] = quietly(lambda: sources.columns_of(table))
     roles = roles_of(source, question)
     filtered = question.where.columns if question.where else ()
     columns = list(quietly(frame.collect_schema))
@@ -174,15 +180,14 @@ def open_rows(
         engine.require_faithful()
         _require_exact(engine, frame, roles, question)
     if source.database is None:  # DuckDB has looked at the text of files
-        text = partial(sources.with_valid_text, frame, (*roles.values(), *filtered))
-        frame = quietly(text)
+        frame = quietly(lambda: sources.with_valid_text(table, (*roles.values(), *filtered)))
     if question.where is not None:
         frame = keep(frame, question.where, engine, question.decimal)
-    if question.is_plain:
-        return engine, frame
-    if engine is None:
+    if engine is None and not question.is_plain:
         frame = embed(frame, roles, resources)
-    return engine_of(frame), frame
+    if question.sum is not None:
+        told["sum_of_text"] = not query.states_numbers(table, question.sum)
+    return table, told, engine_of(frame), frame
 
 
 def roles_of(source: Source, question: Question) -> dict[str, str]:
@@ -301,9 +306,7 @@ def counts(
     groups = None if by is None else read_groups(counting.get("groups"))
     with ExitStack() as resources:
         source = find(table, unit, item, domain, asked, resources)
-        frame = as_frame(source.table)
-        told = _told(source, frame)
-        engine, rows = open_rows(source, frame, asked, resources)
+        frame, told, engine, rows = open_rows(source, asked, resources)
         # A domain may stand beside rows in the table's own engine; with groups it may not.
         is_apart = source.database is not None and source.domain_address is None
         is_beside = engine_of(frame) is not None and not is_apart and by is None
@@ -320,7 +323,6 @@ def counts(
             digest=digest,
             groups=0 if groups is None else len(groups.labels),
             groups_digest=None if groups is None else groups.digest,
-            sum_of_text=asked.sum is not None and not query.states_numbers(frame, asked.sum),
         )
         facts = _facts(question, public, is_row=source.unit == "row")
         roles = roles_of(source, question)
@@ -340,11 +342,7 @@ def units_of(table: Table, **counting: Any) -> PrivateCounts:
     with ExitStack() as resources:
         item = "row" if unit is None else unit
         source = find(table, unit, item, None, asked, resources)
-        frame = as_frame(source.table)
-        told = _told(source, frame)
-        engine, rows = open_rows(source, frame, asked, resources)
-        if asked.sum is not None:
-            told["sum_of_text"] = not query.states_numbers(frame, asked.sum)
+        _, told, engine, rows = open_rows(source, asked, resources)
         roles = {role: name for role, name in roles_of(source, asked).items() if role != "item"}
         found = _fetch_total(rows, engine, roles, asked)
         digest = domain_of([ALL_UNITS], "").digest
@@ -353,14 +351,6 @@ def units_of(table: Table, **counting: Any) -> PrivateCounts:
         # However a unit changes, it moves the one answer there is.
         facts = _facts(question, None, is_row=True) | {"reach": 1}
         return CountsInMemory((ALL_UNITS,), np.array([0]), np.array([found]), **facts)
-
-
-def _told(source: Source, frame: Frame) -> dict[str, Any]:
-    """What the address and the schema of a table tell."""
-    columns = source.columns
-    if columns is None:
-        columns = quietly(lambda: sources.columns_of(frame))
-    return {"table": source.name, "address": source.address, "columns": columns}
 
 
 def _facts(question: Question, public: Stated, *, is_row: bool) -> dict[str, Any]:
@@ -385,15 +375,10 @@ def _fetch_total(
     given: Any = query.rows_of(rows, roles) if roles else rows
 
     def fetch() -> list[Any]:
-        if not roles:
-            total = given.select(nw.len())
-        else:
-            steps = given
-            if question.sum is not None:
-                steps = query.steps_of(given, given.collect_schema()["amount"], question)
-            total = query.add_up(engine, steps.with_columns(item=nw.lit(0)), question, 1).select(
-                "units"
-            )
+        total = given.select(nw.len())
+        if roles:
+            of_one = given.with_columns(item=nw.lit(0))
+            total = query.add_up(engine, of_one, question, 1).select("units")
         return engine.rows(total.lazy()) if engine else total.lazy().collect().rows()
 
     found = quietly(fetch)

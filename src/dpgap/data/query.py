@@ -234,10 +234,10 @@ _NOTHING = 1e-100
 """Amounts below this are 0."""
 
 
-def steps_of(rows: Lazy, kind: DType, question: Question) -> Lazy:
+def steps_of(rows: Lazy, question: Question) -> Lazy:
     """The rows that have an amount, which becomes whole `steps`: ⌊amount/step + ½⌋."""
-    amount, others = nw.col("amount"), [name for name in rows.collect_schema() if name != "amount"]
-    number = _as_float(kind, rows.implementation, question.decimal)
+    amount, others = nw.col("amount"), _others(rows, "amount")
+    number = _as_float(rows.collect_schema()["amount"], rows.implementation, question.decimal)
     floats = rows.with_columns(number.alias("amount"))
     amounts = floats.filter(is_finite(amount))
     width, finer = float(question.step.numerator), float(question.step.denominator)
@@ -271,7 +271,8 @@ def add_up(engine: Any, rows: Lazy, question: Question, size: int | None) -> Laz
     cells: list[str] = [name for name in ("group", "item") if name in names]
     added = nw.len().alias("rows")
     if question.sum is not None:
-        rows, added = engine.widen(rows, "steps"), nw.col("steps").sum()
+        rows = engine.widen(steps_of(rows, question), "steps")
+        added = nw.col("steps").sum()
     if "unit" in names:
         rows = rows.group_by("unit", *cells).agg(added)
         if not question.is_plain:

@@ -229,10 +229,10 @@ def _let_go(engine: Engine, kept: ExitStack) -> None:
         kept.close()
 
 
-def positions_in(numbers: range | None, items: Any) -> Integers:
-    """Where in a domain items are whose numbers these are, or their positions."""
-    positions: Integers = items.astype(np.int64)
-    return positions if numbers is None else (positions - numbers.start) // numbers.step
+def positions_in(numbers: Any, items: Any) -> Integers:
+    """Where in a domain items are that are called by numbers of this range."""
+    positions: Integers = (items.astype(np.int64) - numbers.start) // numbers.step
+    return positions
 
 
 def freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, Integers]:
@@ -285,10 +285,7 @@ def count_in_engine(
         if question.is_plain:  # nothing is cut, so an item is compared once and not in each row
             added = narrow(query.add_up(engine, plain, question, size))
         else:
-            narrowed = of_groups(narrow(plain))
-            if question.sum is not None:
-                narrowed = query.steps_of(narrowed, narrowed.collect_schema()["amount"], question)
-            added = query.add_up(engine, narrowed, question, size)
+            added = query.add_up(engine, of_groups(narrow(plain)), question, size)
         if isinstance(domain, nw.LazyFrame):
             known = engine.plain(domain).drop_nulls().unique()
             filled = nw.col("units").fill_null(0)

@@ -34,8 +34,7 @@ class Spark(Engine):
 
     def freeze(self, frame: Lazy) -> Lazy:
         rows = frame.to_native().withColumn("row", f.monotonically_increasing_id())
-        with self.quiet():
-            return lazy(rows.localCheckpoint(eager=True))
+        return lazy(rows.localCheckpoint(eager=True))
 
     def drop(self, frozen: Lazy) -> None:
         """Free what a checkpoint takes at once; Spark by itself would do so some time."""
