@@ -249,7 +249,7 @@ def table_facts(table: str) -> tuple[str, Families]:
             return str(source.address), quietly(lambda: sources.columns_of(frame))
     if sources.kind_of(table) is None:
         return table, ()
-    return sources.file_address(table), sources.stated_columns(table)
+    return os.path.realpath(table), sources.stated_columns(table)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -51,7 +51,6 @@ _OWN_COLUMN = (
 _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _LIST = "a list of {count} items"
-_MARK = "\ufeff"
 
 
 @public
@@ -137,7 +136,8 @@ def read_domain(domain: object) -> Domain:
             return warn_of_oddities(domain_of(getattr(domain, name)(), _LIST))
     if isinstance(domain, bytes | dict) or not isinstance(domain, Iterable):
         raise TypeError(f"domain must be {ACCEPTED}, not {type(domain).__name__}")
-    return _each_once(list(domain), _LIST)
+    labels = list(domain)
+    return warn_of_oddities(domain_of(labels, _LIST), labels)
 
 
 def with_domain(source: Source, domain: Any) -> Source:
@@ -146,7 +146,7 @@ def with_domain(source: Source, domain: Any) -> Source:
     if not colon or source.database is None or not sources.is_table(path):
         return source._replace(domain=domain)
     beside = sources.column_in(source.database, path, column)
-    return source._replace(domain=beside, domain_address=sources.file_address(path))
+    return source._replace(domain=beside, domain_address=os.path.realpath(path))
 
 
 def domain_of(labels: Iterable[Any], words: str) -> Domain:
@@ -161,21 +161,18 @@ def domain_of(labels: Iterable[Any], words: str) -> Domain:
     return Domain(tuple(unique.values()), words, tuple(unique))
 
 
-def _each_once(labels: list[Any], words: str, empty_lines: int = 0) -> Domain:
-    """The domain of these labels, of which each should be named once."""
-    domain = domain_of(labels, words)
+def warn_of_oddities(domain: Domain, labels: Sequence[Any] = (), empty_lines: int = 0) -> Domain:
+    """The same domain; a warning tells of all its oddities together.
+
+    `labels` are those that were stated, if each should be named once.
+    """
     named = sum(not _missing(label) for label in labels)
-    return warn_of_oddities(domain, named - len(domain.labels), empty_lines)
-
-
-def warn_of_oddities(domain: Domain, repeated: int = 0, empty_lines: int = 0) -> Domain:
-    """The same domain; a warning tells of all its oddities together."""
     texts = [label for label in domain.labels if isinstance(label, str)]
     odd = {
         "with spaces around them": sum(text != text.strip() for text in texts),
         "in quotes": sum(len(text) > 1 and text[0] == text[-1] in "\"'" for text in texts),
-        "with a byte-order mark": sum(_MARK in text for text in texts),
-        "repeated": repeated,
+        "with a byte-order mark": sum("\ufeff" in text for text in texts),
+        "repeated": max(named - len(domain.labels), 0),
         "empty": empty_lines,
     }
     found = ", ".join(f"{count} {what}" for what, count in odd.items() if count)
@@ -251,7 +248,8 @@ def _of_text(domain: str) -> Domain:
         "domain must be a text file in UTF-8 with an item on each line",
     )
     items = [line for line in lines if line]
-    return _each_once(items, "a file of {count} items", len(lines) - len(items))
+    stated = domain_of(items, "a file of {count} items")
+    return warn_of_oddities(stated, items, len(lines) - len(items))
 
 
 def _lines(path: Path) -> list[str]:

@@ -364,7 +364,6 @@ COMPARE = {
     ">=": operator.ge,
 }
 NEGATED = {"!=": "=", "not in": "in", "not like": "like"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNITS = {
     "s": Fraction(10**6),
     "ms": Fraction(10**3),
@@ -582,7 +581,9 @@ def read_moment(text: str) -> datetime | None:
 def since_1970(literal: str) -> int:
     """The microseconds to a date or time; in UTC unless it says another zone."""
     moment = datetime.fromisoformat(literal)
-    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(
+        1970, 1, 1, tzinfo=UTC
+    )
     return since // timedelta(microseconds=1)
 
 

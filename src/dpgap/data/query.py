@@ -25,8 +25,6 @@ _LARGEST = (1 << 63) - 1024
 
 TEXTS = ("String", "Categorical", "Enum")
 _COUNTABLE = (*TEXTS, "Boolean", "Float32", "Float64")
-_WHOLE_TEXT = "^(0|-?[1-9][0-9]{0,17})$"
-_LONGEST_WHOLE = 19
 
 
 def rows_of(frame: Frame, columns: dict[str, str]) -> Frame:
@@ -147,9 +145,9 @@ def _as_number(kind: DType, low: int, high: int, column: str = "item") -> nw.Exp
     """Items as whole numbers, NULL where they are none; in a CASE, so that no cast can fail."""
     item = nw.col(column)
     if kind == nw.String:
-        item = short(item, _LONGEST_WHOLE)
+        item = short(item, 19)
         # To Java "$" also stands before a last line break of any kind, which no cast would take.
-        is_number = item.str.contains(_WHOLE_TEXT) & ~item.str.contains("[^0-9-]")
+        is_number = item.str.contains("^(0|-?[1-9][0-9]{0,17})$") & ~item.str.contains("[^0-9-]")
     elif kind.is_float():
         is_number = item.is_between(float(-_LARGEST), float(_LARGEST)) & (item.floor() == item)
     else:
@@ -319,7 +317,10 @@ def narrow_items(engine: Engine, rows: Lazy, domain: Stated) -> Callable[[Lazy],
         return lambda given: keep_known(known, own, given, kind)
     if isinstance(domain.labels, range):
         labels = domain.labels
-        _require_range(labels, kind)
+        if kind == nw.Boolean:
+            raise ValueError("domain must be a list for an item column of true and false")
+        if kind == nw.String and max(abs(labels[0]), abs(labels[-1])) >= 10**18:
+            raise ValueError("domain must lie within ±10^18 where the item column is text")
         return lambda given: keep_range(given, kind, labels)
     _require_list(domain, kind)
     return lambda given: keep_listed(given, "item", kind, _listed(engine, domain, kind))
@@ -337,7 +338,12 @@ def narrow_groups(engine: Engine, rows: Lazy, groups: Domain | None) -> Callable
 def _known(engine: Engine, domain: Lazy, kind: DType) -> tuple[Lazy, DType]:
     """The items of a table in the engine, and their type."""
     own = quietly(lambda: domain.collect_schema()["item"], TWO_TABLES)
-    _require_column(own, kind)
+    if kind.is_float() and own == nw.String:
+        raise ValueError("domain must be whole numbers: cast the item column to text for others")
+    if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
+        kind == nw.Boolean and own.is_integer()
+    ):
+        raise ValueError("domain must be a column of text or whole numbers, like the item column")
     require_exact_text(engine, domain, "domain")
     return engine.plain(domain), own
 
@@ -363,13 +369,6 @@ def require_exact_text(engine: Engine, column: Lazy, name: str) -> None:
         )
 
 
-def _require_range(labels: range, kind: DType) -> None:
-    if kind == nw.Boolean:
-        raise ValueError("domain must be a list for an item column of true and false")
-    if kind == nw.String and max(abs(labels[0]), abs(labels[-1])) >= 10**18:
-        raise ValueError("domain must lie within ±10^18 where the item column is text")
-
-
 def _require_list(domain: Domain, kind: DType, name: str = "domain", role: str = "item") -> None:
     if kind.is_numeric():
         domain.require_numbers(name, role)
@@ -377,15 +376,6 @@ def _require_list(domain: Domain, kind: DType, name: str = "domain", role: str =
         raise ValueError(f"{name} must hold true and false, like the {role} column")
     if kind.is_float() and any("." in text for text in domain.texts):
         raise ValueError(f"{name} must be whole numbers: cast the {role} column to text for others")
-
-
-def _require_column(own: DType, kind: DType) -> None:
-    if kind.is_float() and own == nw.String:
-        raise ValueError("domain must be whole numbers: cast the item column to text for others")
-    if not (own == nw.String or own.is_integer() or own == kind == nw.Boolean) or (
-        kind == nw.Boolean and own.is_integer()
-    ):
-        raise ValueError("domain must be a column of text or whole numbers, like the item column")
 
 
 def _in_utf_8(text: str) -> str | None:

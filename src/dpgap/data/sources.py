@@ -123,11 +123,6 @@ def _family(kind: DType) -> str:
     return "float" if kind.is_float() else _FAMILIES.get(type(kind).__name__, "other")
 
 
-def file_address(path: str | os.PathLike[str]) -> str:
-    """Where a file is, whichever way its path is written."""
-    return os.path.realpath(path)
-
-
 def require_given(unit: str | None, item: str | None) -> tuple[str, str]:
     """The same two names; refused if one is missing."""
     if unit is not None and item is not None:
@@ -353,7 +348,7 @@ def read_file(
             table, columns = _table(database, plain, names, is_marked=encoding is not None)
             unit, item = called.get("unit", "row"), called.get("item", "row")
             read = Source(table, unit, item, columns=columns)
-        name, address = os.path.basename(path), file_address(path)
+        name, address = os.path.basename(path), os.path.realpath(path)
         yield read._replace(name=name, address=address, database=database)
 
 
