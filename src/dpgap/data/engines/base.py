@@ -31,6 +31,9 @@ Batch = dict[str, NDArray[Any]]
 Member = tuple[int, int]
 """A count, and a place among the items that have it: from 0 up."""
 
+FEW = 64
+"""Up to this many members are looked up one by one, so that an engine can stop early."""
+
 _ALIKE = ["a", "A", "a ", "á", "a\u0301", "ß", "ss", "7", "７"]
 """Texts that are different, and equal under one collation or another."""
 

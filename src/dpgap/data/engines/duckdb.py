@@ -1,18 +1,21 @@
 """DuckDB as an engine: temporary tables on the connection that a relation belongs to.
 
-What does not fit into memory spills to disk, so that a table may be larger than memory.
+What does not fit into memory spills to disk, so that a table may be larger than memory. A few
+members are looked up one by one where tables are read in the order in which they were written.
 """
 
 import json
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import reduce
 from itertools import count
 from typing import Any
 
 import duckdb
+from duckdb import DuckDBPyRelation as Relation
 
-from dpgap.data.engines.base import Batch, Engine, Member, Row, lazy
+from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
 from dpgap.data.sources import Lazy
 
 
@@ -79,6 +82,13 @@ class DuckDB(Engine):
             self.drop(frozen)
 
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
+        kept = self._sql("SELECT current_setting('preserve_insertion_order')").to_native()
+        if len(wanted) <= FEW and kept.fetchall() == [(True,)]:
+            each = (
+                native.filter(f"units = {units}").limit(1, place).project(f"*, {place} AS place")
+                for units, place in wanted
+            )
+            return self._collect(reduce(Relation.union, each).project("item, units, place"))
         counts, places = map(list, zip(*wanted, strict=True))
         asked = self._sql(f"SELECT unnest({counts}) AS units, unnest({places}) AS place")
         other = asked.to_native().set_alias("asked")

@@ -9,7 +9,7 @@ import ibis
 import narwhals as nw
 import pyarrow
 
-from dpgap.data.engines.base import Batch, Engine, Member, Row, lazy
+from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
 from dpgap.data.private_counts import quietly
 from dpgap.data.sources import Lazy
 
@@ -174,6 +174,15 @@ class Ibis(Engine):
             }
 
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
+        if self._database.name == "postgres" and len(wanted) <= FEW:
+            # Scans of a temporary table are neither parallel nor synchronised with others there.
+            each = (
+                native.filter(native.units == units)
+                .limit(1, offset=place)
+                .select("item", "units", place=ibis.literal(place, "int64"))
+                for units, place in wanted
+            )
+            return self._collect(ibis.union(*each))
         counts, places = zip(*wanted, strict=True)
         asked = self._table({"units": counts, "place": places})
         place = ibis.row_number().over(group_by="units").cast("int64")
