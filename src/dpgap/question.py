@@ -13,6 +13,7 @@ form that it has in a document. What a filter means row by row is in `dpgap.data
 5000
 """
 
+import codecs
 import functools
 import hashlib
 import inspect
@@ -550,6 +551,14 @@ def one_of(name: str, value: object, words: Sequence[str]) -> str:
     return str(value)
 
 
+def _encoding(name: str, value: Any) -> str:
+    """One word for each encoding, whatever people call it; cp1252 is how latin-1 is read."""
+    words = {codecs.lookup(word).name: word for word in ENCODINGS} | {"cp1252": "latin-1"}
+    with suppress(LookupError, TypeError, ValueError):
+        value = words.get(codecs.lookup(value).name, value)
+    return one_of(name, value, ENCODINGS)
+
+
 def _chance(name: str, value: object) -> Fraction:
     chance = rational(name, value)
     if not 0 <= chance < 1:
@@ -580,7 +589,7 @@ class Whose(TypedDict, total=False):
     unit: Annotated[str | None, Keyword(_column)]
     item: Annotated[str | None, Keyword(_column)]
     neighbours: Annotated[str | None, Keyword(Neighbours.read, "add-or-remove")]
-    encoding: Annotated[str | None, Keyword(functools.partial(one_of, words=ENCODINGS))]
+    encoding: Annotated[str | None, Keyword(_encoding)]
     decimal: Annotated[str, Keyword(functools.partial(one_of, words=DECIMALS), ".")]
 
 

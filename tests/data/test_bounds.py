@@ -9,7 +9,7 @@ import pytest
 
 import dpgap
 from dpgap.data.counts import counts
-from dpgap.data.query import read_groups
+from dpgap.data.domain import read_groups
 
 SOLD = pandas.DataFrame(
     {"who": [1, 1, 2], "what": ["fig", "pea", "fig"], "land": ["ch", "de", "ch"], "paid": [1, 2, 3]}

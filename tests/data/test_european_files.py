@@ -44,6 +44,24 @@ ENCODED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("held", "names"),
+    [
+        ("latin-1", ["latin1", "ISO-8859-1", "L1", "cp1252", "windows-1252", "CP1252"]),
+        ("utf-8", ["utf8", "UTF-8", "U8"]),
+        ("utf-16", ["UTF16", "utf_16"]),
+    ],
+)
+def test_an_encoding_of_several_names_is_one_question(
+    tmp_path: Path, held: str, names: list[str]
+) -> None:
+    path = _written(tmp_path, ENCODED[held][0])
+    asked = {"unit": "Kunde", "item": "Artikel", "domain": DOMAIN}
+    origins = [dpgap.counts(path, **asked, encoding=name).origin for name in (held, *names)]
+    assert [origin and origin.encoding for origin in origins] == [held] * len(origins)
+    assert len({origin and origin.identity for origin in origins}) == 1
+
+
 @pytest.mark.parametrize("encoding", ENCODED)
 @pytest.mark.parametrize("at_once", [3, 1 << 16])
 def test_a_file_is_read_in_the_encoding_that_is_stated(
@@ -190,7 +208,7 @@ def test_days_are_read_in_the_form_that_is_stated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("stated", "problem"),
     [
-        ({"encoding": "latin1"}, "encoding must be one of 'utf-8', 'latin-1', 'cp1252', 'utf-16'"),
+        ({"encoding": "koi8-r"}, "encoding must be one of 'utf-8', 'latin-1', 'cp1252', 'utf-16'"),
         ({"encoding": b"utf-8"}, "encoding must be one of"),
         ({"decimal": ";"}, "decimal must be one of '[.]', ',', not ';'"),
     ],

@@ -89,7 +89,7 @@ def _read_by(sql: str) -> Callable[[], AbstractContextManager[Any]]:
             table = database.sql(f"SELECT * FROM {sql.format(path=path)}")
             yield Source(table, unit, item, columns=(), database=database)
 
-    return lambda: mock.patch.object(counts, "read_file", read_file)
+    return lambda: mock.patch.object(sources, "read_file", read_file)
 
 
 def _columns_by_rows() -> AbstractContextManager[Any]:
@@ -98,7 +98,7 @@ def _columns_by_rows() -> AbstractContextManager[Any]:
     def columns_of(frame: Any) -> Any:
         return tuple((name, frame[name].n_unique()) for name in frame.columns)
 
-    return mock.patch.object(counts, "columns_of", columns_of)
+    return mock.patch.object(sources, "columns_of", columns_of)
 
 
 def _by_width() -> AbstractContextManager[Any]:
@@ -172,11 +172,11 @@ def _clipped_together() -> AbstractContextManager[Any]:
 
     def add_up(engine: Any, rows: Any, bounds: Any, size: Any) -> Any:
         cells = [name for name in rows.collect_schema() if name in ("group", "item")]
-        added = rows.group_by(*cells).agg(nw.col("steps").sum())
+        added = query.steps_of(rows, bounds).group_by(*cells).agg(nw.col("steps").sum())
         units = nw.col("steps").clip(-query.MOST_OF_ALL, query.MOST_OF_ALL).cast(nw.Int64)
         return added.select(*cells, units.alias("units"))
 
-    return mock.patch.object(counted, "add_up", add_up)
+    return mock.patch.object(query, "add_up", add_up)
 
 
 def _lines_by_place() -> AbstractContextManager[Any]:

@@ -18,22 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap._package import public
-from dpgap.data import query
+from dpgap.data import query, sources
 from dpgap.data.domain import (
     Domain,
     Stated,
     column_digest,
     domain_of,
     read_domain,
+    read_groups,
     refuse_own_column,
     warn_of_oddities,
     with_domain,
 )
 from dpgap.data.engines.base import Engine, engine_of
-from dpgap.data.engines.counted import count_bounded, count_in_engine
+from dpgap.data.engines.counted import count_in_engine
 from dpgap.data.filtering import keep
 from dpgap.data.private_counts import (
-    UNREADABLE,
     CountsByGroup,
     CountsInMemory,
     Integers,
@@ -41,35 +41,7 @@ from dpgap.data.private_counts import (
     errors_without_answers,
     quietly,
 )
-from dpgap.data.query import (
-    add_up,
-    count_all_units,
-    count_units,
-    read_groups,
-    require_exact_text,
-    rows_of,
-    states_numbers,
-    steps_of,
-)
-from dpgap.data.sources import (
-    Families,
-    Frame,
-    Lazy,
-    Source,
-    columns_of,
-    embedded_database,
-    file_address,
-    find_tables,
-    guessed,
-    is_fimi,
-    is_url,
-    kind_of,
-    read_file,
-    require_columns,
-    require_given,
-    stated_columns,
-    with_valid_text,
-)
+from dpgap.data.sources import Families, Frame, Source
 from dpgap.data.values import arrow_texts, each_value, is_number, number_of
 from dpgap.question import (
     OBSERVED,
@@ -96,15 +68,14 @@ if TYPE_CHECKING:
 
 def embed(frame: Frame, roles: dict[str, str], resources: ExitStack) -> Frame:
     """The columns of a frame that have roles, as a table in a DuckDB that `resources` keep."""
-    names = list(dict.fromkeys(roles.values()))
-    held = frame.select(*names)
+    held = frame.select(*dict.fromkeys(roles.values()))
     if isinstance(held, nw.LazyFrame):
-        held = quietly(held.collect, UNREADABLE)
+        held = quietly(held.collect)
     if find_spec("pyarrow") is None:
         raise ImportError("frames need PyArrow for more than counts: pip install pyarrow")
-    database, unit = resources.enter_context(embedded_database()), roles.get("unit")
-    table = quietly(lambda: _with_whole_moments(_arrow(held, roles), unit), UNREADABLE)
-    return quietly(lambda: nw.from_native(database.from_arrow(table)), UNREADABLE)
+    database, unit = resources.enter_context(sources.embedded_database()), roles.get("unit")
+    table = quietly(lambda: _with_whole_moments(_arrow(held, roles), unit))
+    return quietly(lambda: nw.from_native(database.from_arrow(table)))
 
 
 def _with_whole_moments(table: Any, unit: str | None) -> Any:
@@ -128,21 +99,16 @@ def _arrow(frame: nw.DataFrame[Any], roles: dict[str, str]) -> Any:
         return frame.to_arrow()
     import pyarrow
 
-    table, types = frame.to_native(), guessed(frame)
+    table, types = frame.to_native(), sources.guessed(frame)
     told = {name for role, name in roles.items() if role != "amount"}
-    return pyarrow.table(
-        {
-            name: _of_pandas(table[name], is_told=name in told) if name in types else table[name]
-            for name in frame.columns
-        }
-    )
-
-
-def _of_pandas(column: Any, *, is_told: bool) -> Any:
-    """A column whose type follows its rows: text, or floats if it has amounts and is no more."""
-    if is_told:
-        return arrow_texts(column)
-    return column if is_number(column.dtype) else each_value(column, _float_of)
+    columns = {}
+    for name in frame.columns:
+        columns[name] = table[name]
+        if name in types and name in told:  # a column whose type follows its rows
+            columns[name] = arrow_texts(table[name])
+        elif name in types and not is_number(table[name].dtype):
+            columns[name] = each_value(table[name], _float_of)
+    return pyarrow.table(columns)
 
 
 def _float_of(value: Any) -> float:
@@ -159,12 +125,6 @@ def _float_of(value: Any) -> float:
 # counts. All other tables stay where they are.
 
 
-_FRAMES = (
-    "a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a file or the address "
-    "of a table in a database"
-)
-
-
 def find(
     table: Any,
     unit: str | None,
@@ -174,13 +134,14 @@ def find(
     resources: ExitStack,
 ) -> Source:
     """Find a table by its path or address; or take the frame that was given."""
-    if isinstance(table, str | os.PathLike) and not is_url(table):
+    if isinstance(table, str | os.PathLike) and not sources.is_url(table):
         path = os.fspath(table)
-        if asked.decimal != "." and kind_of(path) == "json":
+        if asked.decimal != "." and sources.kind_of(path) == "json":
             raise ValueError(
                 "decimal must be left out for JSON lines, which have numbers of their own"
             )
-        opened = read_file(path, unit, item, asked.looked_at, asked.encoding)
+        is_cut = not asked.is_plain
+        opened = sources.read_file(path, unit, item, asked.looked_at, asked.encoding, is_cut)
         return with_domain(resources.enter_context(opened), domain)
     stated = {"encoding": asked.encoding is not None, "decimal": asked.decimal != "."}
     for name in (name for name, is_stated in stated.items() if is_stated):
@@ -188,42 +149,45 @@ def find(
             f"{name} is for files: it must be left out for a frame or a database, whose text and "
             "numbers must be as they are to be read"
         )
-    unit, item = require_given(unit, item)
-    if is_url(table):
-        return find_tables(table, unit, item, domain, resources)
+    unit, item = sources.require_given(unit, item)
+    if sources.is_url(table):
+        return sources.find_tables(table, unit, item, domain, resources)
     return Source(table, unit, item, domain)
 
 
 def open_rows(
-    source: Source, frame: Frame, question: Question, resources: ExitStack
-) -> tuple[Engine | None, Frame]:
-    """The rows that are asked about, and the engine that has them.
+    source: Source, question: Question, resources: ExitStack
+) -> tuple[Frame, dict[str, Any], Engine | None, Frame]:
+    """A table's frame, what is told of it, its rows that are asked about, and their engine.
 
-    There is none where a frame of this process is only counted.
+    Its address and its schema tell. Rows are in no engine where a frame of this process is only
+    counted.
     """
+    table = frame = as_frame(source.table)
+    told: dict[str, Any] = {"table": source.name, "address": source.address}
+    told["columns"] = source.columns
+    if source.columns is None:
+        told["columns"] = quietly(lambda: sources.columns_of(table))
     roles = roles_of(source, question)
     filtered = question.where.columns if question.where else ()
-    columns = list(quietly(frame.collect_schema, UNREADABLE))
+    columns = list(quietly(frame.collect_schema))
     if source.unit == "row" and "row" in {*columns, *dict(source.columns or ())}:
         raise ValueError("unit='row' is unclear: there is a column of that name; rename it")
     is_in_database = source.address is not None and source.database is None
-    require_columns(columns, *roles.values(), *filtered, is_stated=is_in_database)
+    sources.require_columns(columns, *roles.values(), *filtered, is_stated=is_in_database)
     engine = engine_of(frame)
     if engine is not None and source.database is None:  # files have no collations
         engine.require_faithful()
         _require_exact(engine, frame, roles, question)
     if source.database is None:  # DuckDB has looked at the text of files
-        text = partial(with_valid_text, frame, (*roles.values(), *filtered))
-        frame = quietly(text, UNREADABLE)
+        frame = quietly(lambda: sources.with_valid_text(table, (*roles.values(), *filtered)))
     if question.where is not None:
         frame = keep(frame, question.where, engine, question.decimal)
-    if question.is_plain:
-        return engine, frame
-    if engine is None:
+    if engine is None and not question.is_plain:
         frame = embed(frame, roles, resources)
-    elif source.table_to_cut is not None:
-        frame = as_frame(source.table_to_cut)
-    return engine_of(frame), frame
+    if question.sum is not None:
+        told["sum_of_text"] = not query.states_numbers(table, question.sum)
+    return table, told, engine_of(frame), frame
 
 
 def roles_of(source: Source, question: Question) -> dict[str, str]:
@@ -243,15 +207,15 @@ def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question
     """
     is_ordered = question.max_items is not None or question.by is not None
     exact = ("item", "group", "unit") if is_ordered else ("item", "group")
-    if question.sum is not None and not quietly(engine.sums_exactly, UNREADABLE):
+    if question.sum is not None and not quietly(engine.sums_exactly):
         raise ValueError(
             "sum needs a database that adds whole numbers exactly, which this one does not: copy "
             "the table into a Parquet file"
         )
     for role in (role for role in roles if role in exact):
         column = frame.lazy().select(roles[role]).rename({roles[role]: "item"})
-        require_exact_text(engine, column, f"column {roles[role]!r}")
-        if role == "unit" and not quietly(partial(engine.can_order, column, "item"), UNREADABLE):
+        query.require_exact_text(engine, column, f"column {roles[role]!r}")
+        if role == "unit" and not quietly(partial(engine.can_order, column, "item")):
             raise ValueError(
                 f"column {roles[role]!r} must hold text, whole numbers, days or times where units "
                 "are bounded: cast it to text first"
@@ -259,9 +223,12 @@ def _require_exact(engine: Engine, frame: Frame, roles: dict[str, str], question
 
 
 def as_frame(table: object) -> Frame:
-    frame: object = quietly(lambda: nw.from_native(table, pass_through=True), UNREADABLE)
+    frame: object = quietly(lambda: nw.from_native(table, pass_through=True))
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
-        raise TypeError(f"table must be {_FRAMES}, not {type(table).__name__}")
+        raise TypeError(
+            "table must be a frame (pandas, Polars, PyArrow, DuckDB, PySpark, Ibis), the path of a "
+            f"file or the address of a table in a database, not {type(table).__name__}"
+        )
     return frame
 
 
@@ -275,14 +242,14 @@ def table_facts(table: str) -> tuple[str, Families]:
     >>> table_facts("sales")
     ('sales', ())
     """
-    if is_url(table):
+    if sources.is_url(table):
         with ExitStack() as resources:
-            source = find_tables(table, "", "", (), resources)
+            source = sources.find_tables(table, "", "", (), resources)
             frame = nw.from_native(source.table)
-            return str(source.address), quietly(lambda: columns_of(frame), UNREADABLE)
-    if kind_of(table) is None:
+            return str(source.address), quietly(lambda: sources.columns_of(frame))
+    if sources.kind_of(table) is None:
         return table, ()
-    return file_address(table), stated_columns(table)
+    return os.path.realpath(table), sources.stated_columns(table)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -334,36 +301,35 @@ def counts(
     for column, stated, name in ((item, domain, "domain"), (by, counting.get("groups"), "groups")):
         if stated is not None:
             refuse_own_column(table, column, stated, name)
-    is_row = unit == "row" and not is_fimi(table)
+    is_row = unit == "row" and not sources.is_fimi(table)
     asked = read_counting({**counting, "by": by}, is_unknown=domain is None, is_row=is_row)
     groups = None if by is None else read_groups(counting.get("groups"))
     with ExitStack() as resources:
         source = find(table, unit, item, domain, asked, resources)
-        frame = as_frame(source.table)
-        told = _told(source, frame)
-        engine, rows = open_rows(source, frame, asked, resources)
+        frame, told, engine, rows = open_rows(source, asked, resources)
         # A domain may stand beside rows in the table's own engine; with groups it may not.
         is_apart = source.database is not None and source.domain_address is None
         is_beside = engine_of(frame) is not None and not is_apart and by is None
         public, words = _read_domain(source.domain, rows if is_beside else None)
+        # Nobody can tell items that were observed, and a frame that an engine keeps.
+        digest = public.digest if isinstance(public, Domain) else None
+        if digest is None and source.domain_address is not None:  # it is never fetched
+            digest = column_digest(source.domain_address, str(domain).rpartition(":")[2])
         question = replace(
             asked,
             domain=words,
             is_private=public is not None or domain is None,
             **told,
-            digest=_digest(public, source.domain_address, domain),
+            digest=digest,
             groups=0 if groups is None else len(groups.labels),
             groups_digest=None if groups is None else groups.digest,
-            sum_of_text=asked.sum is not None and not states_numbers(frame, asked.sum),
         )
         facts = _facts(question, public, is_row=source.unit == "row")
+        roles = roles_of(source, question)
         if engine is None:
-            return _in_memory(rows, source, public, facts)
-        if question.is_plain:
-            counted = count_units(rows, source.unit, source.item).lazy()
-            return count_in_engine(engine, counted, public, facts, resources)
-        given = rows_of(rows, roles_of(source, question)).lazy()
-        return count_bounded(engine, given, question, public, groups, facts, resources)
+            return _in_memory(rows, roles, public, facts)
+        given = query.rows_of(rows, roles).lazy()
+        return count_in_engine(engine, given, question, public, groups, facts, resources)
 
 
 @errors_without_answers
@@ -376,28 +342,15 @@ def units_of(table: Table, **counting: Any) -> PrivateCounts:
     with ExitStack() as resources:
         item = "row" if unit is None else unit
         source = find(table, unit, item, None, asked, resources)
-        frame = as_frame(source.table)
-        told = _told(source, frame)
-        engine, rows = open_rows(source, frame, asked, resources)
-        if asked.sum is None:
-            found = _fetch_units(rows, source.unit, engine)
-        else:
-            found = _fetch_total(rows_of(rows, roles_of(source, asked)).lazy(), asked)
-            told["sum_of_text"] = not states_numbers(frame, asked.sum)
+        _, told, engine, rows = open_rows(source, asked, resources)
+        roles = {role: name for role, name in roles_of(source, asked).items() if role != "item"}
+        found = _fetch_total(rows, engine, roles, asked)
         digest = domain_of([ALL_UNITS], "").digest
         words = "all units together"
         question = replace(asked, item=ALL_UNITS, domain=words, digest=digest, **told)
         # However a unit changes, it moves the one answer there is.
         facts = _facts(question, None, is_row=True) | {"reach": 1}
         return CountsInMemory((ALL_UNITS,), np.array([0]), np.array([found]), **facts)
-
-
-def _told(source: Source, frame: Frame) -> dict[str, Any]:
-    """What the address and the schema of a table tell."""
-    columns = source.columns
-    if columns is None:
-        columns = quietly(lambda: columns_of(frame), UNREADABLE)
-    return {"table": source.name, "address": source.address, "columns": columns}
 
 
 def _facts(question: Question, public: Stated, *, is_row: bool) -> dict[str, Any]:
@@ -415,36 +368,37 @@ def _facts(question: Question, public: Stated, *, is_row: bool) -> dict[str, Any
     }
 
 
-def _fetch_units(rows: Frame, unit: str, engine: Engine | None) -> int:
-    units = count_all_units(rows, unit).lazy()
-    if engine is not None:
-        return int(quietly(lambda: engine.rows(units), UNREADABLE)[0][0])
-    return int(quietly(lambda: units.collect().item(), UNREADABLE))
+def _fetch_total(
+    rows: Frame, engine: Engine | None, roles: dict[str, str], question: Question
+) -> int:
+    """What all units add to an item that all rows have, as `count_in_engine` adds up."""
+    given: Any = query.rows_of(rows, roles) if roles else rows
 
+    def fetch() -> list[Any]:
+        total = given.select(nw.len())
+        if roles:
+            of_one = given.with_columns(item=nw.lit(0))
+            total = query.add_up(engine, of_one, question, 1).select("units")
+        return engine.rows(total.lazy()) if engine else total.lazy().collect().rows()
 
-def _fetch_total(rows: Lazy, question: Question) -> int:
-    """What all units add, in steps: as `count_bounded` adds up to an item that all rows have."""
-    engine: Any = engine_of(rows)
-    plain = quietly(lambda: engine.plain(rows), UNREADABLE)
-
-    def query() -> list[Any]:
-        steps = steps_of(plain, plain.collect_schema()["amount"], question)
-        of_one = steps.with_columns(nw.lit(0).alias("item"))
-        return list(engine.rows(add_up(engine, of_one, question, 1).select("units")))
-
-    found = quietly(query, UNREADABLE)
+    found = quietly(fetch)
     return int(found[0][0]) if found else 0
 
 
 def _in_memory(
-    frame: Frame, source: Source, public: Stated, facts: dict[str, Any]
+    frame: Frame, roles: dict[str, str], public: Stated, facts: dict[str, Any]
 ) -> CountsInMemory:
     """Plain counts, fetched into this process."""
-    counted = count_units(frame, source.unit, source.item)
+    rows: Any = query.rows_of(frame, roles)
     known = public if isinstance(public, Domain) else None
-    if known is not None and states_numbers(frame, source.item):
+    if known is not None and query.states_numbers(frame, roles["item"]):
         known.require_numbers()
-    return _over_domain(known, *quietly(lambda: _arrays(counted), UNREADABLE), facts)
+    counted = quietly(lambda: query.add_up(None, rows, facts["origin"], None))
+    items, units = quietly(lambda: _arrays(counted))
+    stated = domain_of(sorted(items.tolist()), "") if known is None else known
+    positions = stated.positions(items)  # all different: every item has one text
+    inside = positions >= 0
+    return CountsInMemory(stated.labels, positions[inside], units[inside], **facts)
 
 
 def _read_domain(domain: Any, beside: Frame | None) -> tuple[Stated, str]:
@@ -468,16 +422,6 @@ def _read_domain(domain: Any, beside: Frame | None) -> tuple[Stated, str]:
     return warn_of_oddities(domain_of(values, words + ": {count} items")), words
 
 
-def _digest(public: Stated, address: str | None, stated: Any) -> str | None:
-    """A hash of the domain; of its address where it is never fetched; None if nobody can tell it.
-
-    Nobody can tell items that were observed, which are private, and a frame that an engine keeps.
-    """
-    if isinstance(public, Domain):
-        return public.digest
-    return None if address is None else column_digest(address, stated.rpartition(":")[2])
-
-
 def _arrays(counted: Frame) -> tuple[NDArray[Any], Integers]:
     """All items and their counts, here in this process."""
     collected = counted.lazy().collect()
@@ -486,18 +430,3 @@ def _arrays(counted: Frame) -> tuple[NDArray[Any], Integers]:
         return items.to_numpy(), units
     # Arrays of text would have the width of the longest, and lose NUL at the end.
     return np.array(items.to_list(), dtype=object), units
-
-
-def _over_domain(
-    domain: Domain | None, items: NDArray[Any], found: Integers, facts: dict[str, Any]
-) -> CountsInMemory:
-    """The counts of the domain's items; all others are dropped."""
-    public = domain_of(sorted(items.tolist()), "") if domain is None else domain
-    positions = public.positions(items)  # all different: every item has one text
-    inside = positions >= 0
-    return CountsInMemory(
-        labels=public.labels,
-        positions=positions[inside],
-        counts=found[inside],
-        **facts,
-    )

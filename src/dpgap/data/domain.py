@@ -30,17 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpgap._package import public
+from dpgap.data import sources
 from dpgap.data.private_counts import Integers, quietly
-from dpgap.data.sources import (
-    Lazy,
-    Source,
-    column_in,
-    column_of,
-    file_address,
-    is_table,
-    is_url,
-    table_named_by,
-)
+from dpgap.data.sources import Lazy, Source
 from dpgap.data.values import form_of
 from dpgap.exact.grid import MAX_STEPS
 from dpgap.question import OBSERVED
@@ -59,7 +51,6 @@ _OWN_COLUMN = (
 _RANGE = re.compile(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})")
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _LIST = "a list of {count} items"
-_MARK = "\ufeff"
 
 
 @public
@@ -83,19 +74,19 @@ class Domain:
 
     def positions(self, items: NDArray[Any]) -> Integers:
         """Where in the domain each item is; −1 for those outside it."""
-        if not isinstance(self.labels, range):
+        labels = self.labels
+        if not isinstance(labels, range):
             place = dict(zip(self.texts, range(len(self.texts)), strict=True))
-            found = (place.get(text_of(item), -1) for item in items.tolist())
-            return np.fromiter(found, dtype=np.int64, count=items.size)
+            found = [place.get(text_of(item), -1) for item in items.tolist()]
+            return np.array(found, dtype=np.int64)
         if items.dtype.kind not in "iu":
-            numbers = self.labels
-            given = (whole(item) for item in items.tolist())
-            found = (numbers.index(n) if n is not None and n in numbers else -1 for n in given)
-            return np.fromiter(found, dtype=np.int64, count=items.size)
-        low, high = sorted((self.labels[0], self.labels[-1]))
+            numbers = map(whole, items.tolist())
+            found = [labels.index(n) if n is not None and n in labels else -1 for n in numbers]
+            return np.array(found, dtype=np.int64)
+        low, high = sorted((labels[0], labels[-1]))
         inside = (items >= low) & (items <= high)
-        offset = np.where(inside, items, low).astype(np.int64) - self.labels.start
-        at, rest = np.divmod(offset, self.labels.step)
+        offset = np.where(inside, items, low).astype(np.int64) - labels.start
+        at, rest = np.divmod(offset, labels.step)
         return np.where(inside & (rest == 0), at, -1)
 
     def require_numbers(self, name: str = "domain", role: str = "item") -> None:
@@ -106,6 +97,24 @@ class Domain:
 
 Stated = Domain | Lazy | None
 """A domain, a table in an engine with its items in the column `item`, or whatever is observed."""
+
+
+def read_groups(groups: Any) -> Domain:
+    """The public groups, each named once. They are read before anything is counted or charged."""
+    is_frame = hasattr(groups, "columns")
+    if is_frame or isinstance(groups, str | bytes | dict) or not isinstance(groups, Iterable):
+        raise TypeError(f"groups must be a list of public values, not {type(groups).__name__}")
+    labels = list(groups)
+    if not labels:
+        raise ValueError("groups must not be empty")
+    if any(label is None or label != label for label in labels):
+        raise ValueError("groups must not hold None or NaN: rows without a group are in none")
+    texts = [text_of(label) for label in labels]
+    if min(len(set(texts)), len(set(labels))) < len(texts):  # to Python, 1 and True are equal
+        each = zip(texts, labels, strict=True)
+        twice = next(a for a, b in each if max(texts.count(a), labels.count(b)) > 1)
+        raise ValueError(f"groups must be named once each, but {twice!r} is there twice")
+    return domain_of(labels, "a list of {count} groups")
 
 
 def read_domain(domain: object) -> Domain:
@@ -127,16 +136,17 @@ def read_domain(domain: object) -> Domain:
             return warn_of_oddities(domain_of(getattr(domain, name)(), _LIST))
     if isinstance(domain, bytes | dict) or not isinstance(domain, Iterable):
         raise TypeError(f"domain must be {ACCEPTED}, not {type(domain).__name__}")
-    return _each_once(list(domain), _LIST)
+    labels = list(domain)
+    return warn_of_oddities(domain_of(labels, _LIST), labels)
 
 
 def with_domain(source: Source, domain: Any) -> Source:
     """A file with its domain. If that is a column of a file, it is opened beside the table."""
     path, colon, column = domain.rpartition(":") if isinstance(domain, str) else ("", "", "")
-    if not colon or source.database is None or not is_table(path):
+    if not colon or source.database is None or not sources.is_table(path):
         return source._replace(domain=domain)
-    beside = column_in(source.database, path, column)
-    return source._replace(domain=beside, domain_address=file_address(path))
+    beside = sources.column_in(source.database, path, column)
+    return source._replace(domain=beside, domain_address=os.path.realpath(path))
 
 
 def domain_of(labels: Iterable[Any], words: str) -> Domain:
@@ -151,21 +161,18 @@ def domain_of(labels: Iterable[Any], words: str) -> Domain:
     return Domain(tuple(unique.values()), words, tuple(unique))
 
 
-def _each_once(labels: list[Any], words: str, empty_lines: int = 0) -> Domain:
-    """The domain of these labels, of which each should be named once."""
-    domain = domain_of(labels, words)
+def warn_of_oddities(domain: Domain, labels: Sequence[Any] = (), empty_lines: int = 0) -> Domain:
+    """The same domain; a warning tells of all its oddities together.
+
+    `labels` are those that were stated, if each should be named once.
+    """
     named = sum(not _missing(label) for label in labels)
-    return warn_of_oddities(domain, named - len(domain.labels), empty_lines)
-
-
-def warn_of_oddities(domain: Domain, repeated: int = 0, empty_lines: int = 0) -> Domain:
-    """The same domain; a warning tells of all its oddities together."""
     texts = [label for label in domain.labels if isinstance(label, str)]
     odd = {
         "with spaces around them": sum(text != text.strip() for text in texts),
         "in quotes": sum(len(text) > 1 and text[0] == text[-1] in "\"'" for text in texts),
-        "with a byte-order mark": sum(_MARK in text for text in texts),
-        "repeated": repeated,
+        "with a byte-order mark": sum("\ufeff" in text for text in texts),
+        "repeated": max(named - len(domain.labels), 0),
         "empty": empty_lines,
     }
     found = ", ".join(f"{count} {what}" for what, count in odd.items() if count)
@@ -224,10 +231,15 @@ def _of_text(domain: str) -> Domain:
     if ends:
         return _numbers(range(int(ends[1]), int(ends[2]) + 1))
     path, colon, column = domain.rpartition(":")
-    if colon and is_table(path):
+    if colon and sources.is_table(path):
         words = f"column {column!r} of a public table: {{count}} items"
-        return warn_of_oddities(domain_of(column_of(path, column), words))
-    if is_table(domain):
+        with sources.embedded_database() as database:
+            values = (
+                sources.column_in(database, path, column).distinct().order(sources.quoted(column))
+            )
+            rows = quietly(values.fetchall, "domain could not be read")
+        return warn_of_oddities(domain_of([value for (value,) in rows], words))
+    if sources.is_table(domain):
         raise ValueError(f"domain must name a column of that table, as in {domain}:column")
     if not os.path.isfile(domain):
         raise ValueError(f"there is no file {domain!r}: a domain in text is {_IN_TEXT}")
@@ -236,7 +248,8 @@ def _of_text(domain: str) -> Domain:
         "domain must be a text file in UTF-8 with an item on each line",
     )
     items = [line for line in lines if line]
-    return _each_once(items, "a file of {count} items", len(lines) - len(items))
+    stated = domain_of(items, "a file of {count} items")
+    return warn_of_oddities(stated, items, len(lines) - len(items))
 
 
 def _lines(path: Path) -> list[str]:
@@ -282,7 +295,7 @@ def column_digest(address: str, column: str) -> str:
     A file may hold other items tomorrow. It is public, so its bytes are hashed as well.
     """
     told = {"address": address, "column": column}
-    if not is_url(address):
+    if not sources.is_url(address):
         with open(address, "rb") as file:
             told["content"] = hashlib.file_digest(file, "sha256").hexdigest()
     return _hash(told)
@@ -324,18 +337,15 @@ def refuse_own_column(table: Any, item: str | None, domain: Any, name: str = "do
 
 
 def _is_own_column(table: Any, item: str | None, domain: Any) -> bool:
-    if is_url(table):
-        own = table_named_by(table)
+    if sources.is_url(table):
+        own = sources.read_url(table)[1]["table"]
         return isinstance(domain, str) and domain.rpartition(":")[0] == own
     if isinstance(table, str | os.PathLike):
         path = os.fspath(domain).rpartition(":")[0]
-        return is_table(path) and os.path.samefile(table, path)
+        return sources.is_table(path) and os.path.samefile(table, path)
     table, domain = (nw.to_native(each, pass_through=True) for each in (table, domain))
-    return table is domain or _is_same_expression(table, item, domain)
-
-
-def _is_same_expression(table: Any, item: str | None, domain: Any) -> bool:
-    """Whether an engine says that the domain is the item column of the table, or its values."""
+    if table is domain:
+        return True
     column = table.select(item)
     if hasattr(table, "sql_query"):  # DuckDB
         return domain.sql_query() in (column.sql_query(), column.distinct().sql_query())

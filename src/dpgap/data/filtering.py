@@ -18,26 +18,29 @@ rows, so there each value is compared by itself, as what it is: numbers with num
 short floats as long ones, dates with dates, and text as in columns of text.
 """
 
+import fnmatch
+import glob
 import math
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import replace
-from decimal import Decimal
-from functools import partial
-from typing import Any, NamedTuple
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache, partial, reduce
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
 from dpgap.budget.requests import ANY
-from dpgap.data import query
+from dpgap.data import query, values
 from dpgap.data.engines.base import Engine
-from dpgap.data.private_counts import UNREADABLE, quietly
-from dpgap.data.query import Reading, require_exact_text
+from dpgap.data.private_counts import quietly
 from dpgap.data.sources import Frame, guessed, no_column
-from dpgap.data.values import form_of, is_number, judging, moment_of, number_of, since_1970
 from dpgap.question import (
     ORDERS,
     Clause,
@@ -46,10 +49,8 @@ from dpgap.question import (
     Literal,
     Negation,
     comparisons_of,
+    parts_of_form,
 )
-
-_TEXTS = ("String", "Categorical", "Enum")
-_VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
 
 
 def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: str = ".") -> Frame:
@@ -77,27 +78,13 @@ def keep(frame: Frame, filter: Filter, engine: Engine | None = None, decimal: st
         for name in filter.columns:
             if families[name] == "text":
                 column = frame.lazy().select(nw.col(name).alias("item"))
-                require_exact_text(engine, column, f"column {name!r}")
-    return quietly(
-        lambda: _Rows(_without_views(frame), families, decimal).matching(filter.clause), UNREADABLE
-    )
-
-
-def _without_views(frame: Frame) -> Frame:
-    """The same rows, without the types of Arrow that it cannot filter."""
-    if not frame.implementation.is_pyarrow():
-        return frame
-    table: Any = frame.to_native()
-    for at, column in enumerate(table.schema):
-        if str(column.type) in _VIEWS:
-            table = table.set_column(at, column.name, table[at].cast(_VIEWS[str(column.type)]))
-    plain: Frame = nw.from_native(table)
-    return plain
+                query.require_exact_text(engine, column, f"column {name!r}")
+    return quietly(lambda: _Rows(frame, families, decimal).matching(filter.clause))
 
 
 def _families(frame: Frame, filter: Filter) -> dict[str, str]:
     """Which kind of values the columns of a filter hold."""
-    schema = quietly(frame.collect_schema, UNREADABLE)
+    schema = quietly(frame.collect_schema)
     untold, families = guessed(frame), {}
     for comparison in comparisons_of(filter.clause):
         name = comparison.column
@@ -125,7 +112,7 @@ def _database(frame: Frame) -> str | None:
 def _family(kind: DType) -> str:
     if kind.is_numeric():
         return "number"
-    if type(kind).__name__ in _TEXTS:
+    if type(kind).__name__ in query.TEXTS:
         return "text"
     if isinstance(kind, nw.Datetime):
         return "zoned" if kind.time_zone else "date"
@@ -135,7 +122,7 @@ def _family(kind: DType) -> str:
 def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
     """Why a literal does not go with a column; nothing if it does."""
     if family in ("text", ANY):
-        if is_ordered and isinstance(literal, str) and query.is_date_out_of_order(literal):
+        if is_ordered and isinstance(literal, str) and is_date_out_of_order(literal):
             return (
                 "is text, which is ordered letter by letter: only dates such as '2024-01-31' sort "
                 "by time. If the column has dates in another form, say which: "
@@ -150,7 +137,7 @@ def _misfit(literal: Literal, family: str, *, is_ordered: bool = False) -> str:
     if family == "truth" and not isinstance(literal, bool):
         return "holds true and false: write one of them, without quotes"
     if family in ("date", "zoned"):
-        moment = query.read_moment(literal) if isinstance(literal, str) else None
+        moment = read_moment(literal) if isinstance(literal, str) else None
         if moment is None:
             return "holds dates: write '2024-01-31' or '2024-01-31 12:00', with quotes"
         if moment.tzinfo and family == "date":
@@ -166,7 +153,7 @@ class _Rows:
         self._schema, self._kind = frame.collect_schema(), frame.implementation
         self._native: dict[str, Any] = {}
         self._numbers: dict[str, nw.Expr] = {}
-        self._readings: dict[tuple[str, Any], Reading | _ByValue] = {}
+        self._readings: dict[tuple[str, Any], Reading] = {}
         self._prefix = "dpgap_where_"
         while any(name.lower().startswith(self._prefix) for name in self._schema):
             self._prefix += "_"
@@ -200,7 +187,7 @@ class _Rows:
             return ~self._mask(clause.part)
         if isinstance(clause, Joined):
             join = operator.and_ if clause.word == "and" else operator.or_
-            return query.joined(join, [self._mask(part) for part in clause.parts])
+            return joined(join, [self._mask(part) for part in clause.parts])
         literals = clause.literals
         how: Any = type(literals[0]) if literals else None
         if clause.form is not None:  # days are compared as numbers such as 20240131
@@ -213,104 +200,92 @@ class _Rows:
             self._readings[key] = self._reading(*key)
         return self._readings[key].compare(clause.sign, literals)
 
-    def _reading(self, name: str, literal: Any) -> "Reading | _ByValue":
+    def _reading(self, name: str, literal: Any) -> "Reading":
         """A column as it is compared with a type of literals, None for none; in days; or by "like".
 
         Days are told by the form of their dates.
         """
-        family, column, kind = self._families[name], nw.col(name), self._schema[name]
+        family, column = self._families[name], nw.col(name)
+        kind: Any = self._schema[name]
         if self._kind.is_pandas_like() and (isinstance(literal, str) or family == ANY):
             return self._reading_of_pandas(name, literal)
         if family == "text":
             return self._reading_of_text(name, literal)
         if family == "truth":
-            return query.truths(column)
+            return _of_each(~column.is_null(), partial(_stands, column))
         if family == "huge":  # Ibis takes a HUGEINT for a decimal, which cannot hold all of them
-            return query.whole_numbers(column, nw.Int64())
+            return whole_numbers(column, nw.Int64())
         if family == "number":
-            return self._reading_of_numbers(name)
+            if kind.is_float():
+                return floats(column, kind)
+            if kind.is_integer():
+                return whole_numbers(column, kind)
+            is_ibis = self._kind.is_ibis()
+            is_any = is_ibis and self._frame.to_native().schema()[name].precision is None
+            return decimals(column, None if is_any else kind, in_ibis=is_ibis)
         if self._kind.is_polars() and isinstance(kind, nw.Datetime) and kind.time_zone:
             kind = nw.Datetime(kind.time_unit, "UTC")
             column = column.dt.convert_time_zone("UTC")
         in_sql = isinstance(self._frame, nw.LazyFrame) and not self._kind.is_polars()
-        return query.moments(column, kind, in_sql=in_sql)
+        return moments(column, kind, in_sql=in_sql)
 
-    def _reading_of_numbers(self, name: str) -> Reading:
-        column = nw.col(name)
-        kind: Any = self._schema[name]
-        if kind.is_float():
-            return query.floats(column, kind)
-        if kind.is_integer():
-            return query.whole_numbers(column, kind)
-        is_ibis = self._kind.is_ibis()
-        is_any = is_ibis and self._frame.to_native().schema()[name].precision is None
-        return query.decimals(column, None if is_any else kind, in_ibis=is_ibis)
-
-    def _reading_of_pandas(self, name: str, literal: Any) -> "Reading | _ByValue":
+    def _reading_of_pandas(self, name: str, literal: Any) -> "Reading":
         """A column whose type follows its rows: value by value, or quicker and the same."""
         column, kind = self._frame.to_native()[name], self._schema[name]
         family, is_by_type = _family(kind), isinstance(literal, type)
         if is_by_type and kind == nw.String and str(column.dtype) != "object":
             return self._reading_of_text(name, literal)
         if literal is str and family in ("date", "zoned"):
-            unit, since = since_1970(column)
-            ticks = query.whole_numbers(self._add(self._native, since), nw.Int64())
-            return replace(
-                ticks,
-                test=lambda sign, each: (
+            unit, since = values.since_1970(column)
+            ticks = whole_numbers(self._add(self._native, since), nw.Int64())
+            return _of_each(
+                ticks.present,
+                lambda sign, each: (
                     not _misfit(each, family)
-                    and ticks.test(sign, query.since_1970(each) / query.UNITS[unit])
+                    and ticks.test(sign, (since_1970(each) / UNITS[unit],))
                 ),
             )
-        if literal is Decimal and is_number(column.dtype):
-            return query.numbers(nw.col(name), kind)
-        judge = judging(column, partial(_key, literal))
-        return _ByValue(lambda test: self._add(self._native, judge(test)))
+        if literal is Decimal and values.is_number(column.dtype):
+            return numbers(nw.col(name), kind)
+        judge = values.judging(column, partial(_key, literal))
 
-    def _reading_of_text(self, name: str, literal: Any) -> Reading:
-        text = self._text(name)
-        if literal is bool:
-            return query.truths_in_text(text)
-        if literal in (str, None, "like"):
-            return query.texts(text, self._order(name, text))
-        if literal is Decimal:
-            number = query.number_in(text, self._kind, self._decimal)
-            return query.numbers_in_text(self._add(self._numbers, number))
-        day = self._add(self._numbers, query.day_in(text, literal))
-        return query.whole_numbers(day, nw.Int64())
+        def judged(test: Callable[[Any], bool]) -> nw.Expr:
+            return self._add(self._native, judge(test))
 
-    def _text(self, name: str) -> nw.Expr:
-        """A column as nothing but text."""
-        if _database(self._frame) == "postgres":  # without what fills up text of a fixed width
-            return nw.col(name) + ""
-        return nw.col(name).cast(nw.String) if self._schema[name] != nw.String else nw.col(name)
-
-    def _order(self, name: str, text: nw.Expr) -> Callable[[str, str], nw.Expr]:
-        if _database(self._frame) != "postgres":
-            return query.in_order_of_bytes(text)
-        from dpgap.data.engines.ibis import compared_by_bytes
-
-        column = self._frame.to_native()[name]
-        return lambda sign, literal: self._add(
-            self._native, compared_by_bytes(column, sign, literal)
+        return Reading(
+            judged(lambda key: True),
+            lambda sign, each: judged(lambda key: any(_passes(sign, key, one) for one in each)),
         )
 
+    def _reading_of_text(self, name: str, literal: Any) -> "Reading":
+        text = nw.col(name)
+        if _database(self._frame) == "postgres":  # without what fills up text of a fixed width
+            text = text + ""
+        elif self._schema[name] != nw.String:
+            text = text.cast(nw.String)
+        if literal is bool:
+            return truths_in_text(text)
+        if literal in (str, None, "like"):
+            return _of_each(~text.is_null(), partial(self._compare_text, name, text))
+        if literal is Decimal:
+            number = query.number_in(text, self._kind, self._decimal)
+            return floats(self._add(self._numbers, number), nw.Float64())
+        day = self._add(self._numbers, day_in(text, literal))
+        return whole_numbers(day, nw.Int64())
 
-class _ByValue(NamedTuple):
-    """A column that is compared value by value."""
+    def _compare_text(self, name: str, text: nw.Expr, sign: str, literal: str) -> nw.Expr:
+        """How text stands to a literal by its bytes, as most engines compare it; and "like"."""
+        if sign != "=" and _database(self._frame) == "postgres":
+            from dpgap.data.engines.ibis import convert_to
 
-    judge: Callable[[Callable[[Any], bool]], nw.Expr]
-    """Which rows have a value whose key passes a test."""
-
-    def compare(self, sign: str, literals: tuple[Literal, ...]) -> nw.Expr:
-        """Whether a comparison matches; true or false, never NULL."""
-        if not literals:
-            is_there = self.judge(lambda key: True)
-            return is_there if sign == "is not null" else ~is_there
-        is_not = sign in query.NEGATED
-        sign = query.NEGATED.get(sign, sign)
-        sign = "=" if sign == "in" else sign
-        return self.judge(lambda key: is_not != any(_stands(sign, key, each) for each in literals))
+            column = self._frame.to_native()[name] + ""
+            if sign == "like":
+                return self._add(self._native, column.like(literal))
+            compared = COMPARE[sign](convert_to(column, "UTF8"), convert_to(literal, "UTF8"))
+            return self._add(self._native, compared)
+        if sign == "like":
+            return text.str.contains(f"^{like_pattern(literal)}\\z")
+        return _stands(text, sign, literal)
 
 
 def _key(literal: Any, value: Any) -> Any:
@@ -318,35 +293,342 @@ def _key(literal: Any, value: Any) -> Any:
 
     For text that is a number, a text, or whether a time has a zone and when it is.
     """
-    text, number = form_of(value), number_of(value)
+    text, number = values.form_of(value), values.number_of(value)
     if literal is None:
         return text
     if isinstance(literal, str):
         text = text if isinstance(value, str) else None
-        return text if literal == "like" or text is None else query.day_of(text, literal)
+        return text if literal == "like" or text is None else day_of(text, literal)
     if literal is bool:
-        return None if text is None else query.truth_in(text)
+        return next((truth for truth, spelt in _TRUTHS.items() if text in spelt), None)
     if isinstance(value, str) and literal is Decimal:
         return float(value) if query.is_number(value) else None
     if not math.isnan(number):
         return int(value) if isinstance(value, int | np.integer) else number
-    return moment_of(value) or text if literal is str else None
+    return values.moment_of(value) or text if literal is str else None
 
 
-def _stands(sign: str, key: Any, literal: Literal) -> bool:
-    """How the key of a value stands to a literal."""
+def _passes(sign: str, key: Any, literal: Literal) -> bool:
+    """Whether the key of a value stands so to a literal."""
     if sign == "like":
-        return re.fullmatch(query.like_pattern(str(literal)), key) is not None
+        return _like_in_python(str(literal)).match(key) is not None
     if isinstance(key, tuple):
         is_zoned, since = key
         if _misfit(literal, "zoned" if is_zoned else "date"):
             return False
-        return bool(query.COMPARE[sign](since, query.since_1970(str(literal)) * 1000))
+        return bool(COMPARE[sign](since, since_1970(str(literal)) * 1000))
     if not isinstance(key, int | float) or isinstance(literal, bool):
-        return bool(query.COMPARE[sign](key, literal))
+        return bool(COMPARE[sign](key, literal))
     if isinstance(literal, str) and not query.is_number(literal):
         return False
     edges = Decimal(literal)
-    if isinstance(key, int) and query.is_whole(edges):
-        return bool(query.COMPARE[sign](key, int(edges)))
-    return bool(query.COMPARE[sign](float(key), float(edges)))
+    if isinstance(key, int) and is_whole(edges):
+        return bool(COMPARE[sign](key, int(edges)))
+    return bool(COMPARE[sign](float(key), float(edges)))
+
+
+# --------------------------------------------------------------------------------------------------
+# How columns are compared with literals: for every kind of column one reading, on every engine.
+#
+# A reading says what counts as a value (not NULL, NaN or text that cannot be read), and how values
+# compare with a literal. Where a literal lies between two values of a column, or beyond all of
+# them, the comparison is restated, so that an engine never has to convert a value to compare it.
+# All of this depends on the schema and the literal alone.
+
+
+_TRUTHS = {True: ("true", "True", "TRUE"), False: ("false", "False", "FALSE")}
+_MOMENT = re.compile(
+    "[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?"
+    "(Z|[+-][0-9]{2}:[0-9]{2})?)?"
+)
+_IN_ORDER = re.compile("[0-9]{4}-[0-9]{2}(-[0-9]{2}([ T].*)?)?", re.DOTALL)
+_MONTH = (
+    "(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?"
+    "|oct(ober)?|nov(ember)?|dec(ember)?)[.]?"
+)
+_DAY = "[0-9]{1,2}(st|nd|rd|th|[.])?"
+_DATE = re.compile(
+    r"([a-z]{3,9}[.,] ?)?("
+    r"[0-9]{4}([./-])[0-9]{1,2}\3[0-9]{1,2}|[0-9]{1,2}([./-])[0-9]{1,2}\4([0-9]{4}|[0-9]{2})"
+    rf"|[0-9]{{1,2}}/[0-9]{{4}}|{_DAY}[ /-]?{_MONTH}([ /-]?[0-9]{{2,4}})?"
+    rf"|{_MONTH}[ /-]?({_DAY}|({_DAY},? ?)?[0-9]{{4}}))([ T,].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Text that people take for a date."""
+_EXACT = Context(prec=400)
+COMPARE = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+NEGATED = {"!=": "=", "not in": "in", "not like": "like"}
+UNITS = {
+    "s": Fraction(10**6),
+    "ms": Fraction(10**3),
+    "us": Fraction(1),
+    "ns": Fraction(1, 10**3),
+    "day": Fraction(24 * 3600 * 10**6),
+}
+"""How many microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A column as it is compared with literals of one type."""
+
+    present: nw.Expr
+    """Whether there is a value; true or false, never NULL."""
+    test: Callable[[str, tuple[Any, ...]], nw.Expr]
+    """Whether a value stands so to one of the literals, for =, <, <=, > and >=, and for "like".
+
+    What is no value is NULL or false.
+    """
+
+    def compare(self, sign: str, literals: tuple[Any, ...]) -> nw.Expr:
+        """Whether a comparison matches; true or false, never NULL."""
+        if not literals:
+            return self.present if sign == "is not null" else ~self.present
+        if sign in NEGATED:
+            return self.present & ~self.compare(NEGATED[sign], literals)
+        return self.test("=" if sign == "in" else sign, literals).fill_null(False)
+
+
+def _of_each(present: nw.Expr, test: Callable[[str, Any], nw.Expr | bool]) -> Reading:
+    """A reading by a test of one literal; the test is a bool where that is so for all values."""
+
+    def settled(sign: str, literal: Any) -> nw.Expr:
+        found = test(sign, literal)
+        if isinstance(found, bool):
+            return present if found else present & ~present
+        return found
+
+    return Reading(
+        present,
+        lambda sign, each: joined(operator.or_, [settled(sign, literal) for literal in each]),
+    )
+
+
+def joined(join: Callable[[nw.Expr, nw.Expr], nw.Expr], parts: list[nw.Expr]) -> nw.Expr:
+    """Many expressions as one, halved again and again: engines cannot go hundreds deep."""
+    if len(parts) <= 2:
+        return reduce(join, parts)
+    half = len(parts) // 2
+    return join(joined(join, parts[:half]), joined(join, parts[half:]))
+
+
+def _stands(value: nw.Expr, sign: str, edge: Any) -> nw.Expr:
+    compared: nw.Expr = COMPARE[sign](value, edge)
+    return compared
+
+
+def whole_numbers(value: nw.Expr, kind: DType) -> Reading:
+    """Whole numbers, exactly."""
+    bits = int(re.sub("[^0-9]", "", type(kind).__name__))
+    signed = not kind.is_unsigned_integer()
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+    def compare(sign: str, whole: int) -> nw.Expr:
+        is_usual = -(1 << 63) <= whole < 1 << 63
+        edge = nw.lit(whole, kind) if is_usual else nw.lit(str(whole)).cast(kind)
+        return _stands(value, sign, edge)
+
+    return _of_each(
+        ~value.is_null(),
+        lambda sign, literal: _settled(sign, Fraction(literal), low, high, compare),
+    )
+
+
+def decimals(value: nw.Expr, kind: nw.Decimal | None, *, in_ibis: bool) -> Reading:
+    """Decimal numbers, exactly; None for those of any length, as PostgreSQL has them."""
+    present = ~value.is_null()
+    if in_ibis:  # PostgreSQL has decimals that are no numbers
+        present = present & (value.cast(nw.String) != "NaN").fill_null(False)
+    if kind is None:
+        return _of_each(present, lambda sign, literal: present & _stands(value, sign, literal))
+    scale, largest = kind.scale, 10**kind.precision - 1
+
+    def compare(sign: str, whole: int) -> nw.Expr:
+        edge = Decimal(whole).scaleb(-scale, _EXACT)
+        # Ibis would take a decimal for one of three digits, in some databases.
+        stated = nw.lit(format(edge, "f")).cast(kind) if in_ibis else edge
+        return present & _stands(value, sign, stated)
+
+    return _of_each(
+        present,
+        lambda sign, literal: _settled(
+            sign, Fraction(literal) * 10**scale, -largest, largest, compare
+        ),
+    )
+
+
+def floats(column: nw.Expr, kind: DType) -> Reading:
+    """Floats, with the float of their own precision that is nearest to the literal."""
+    value = column.cast(nw.Float64)
+    number = query.is_not_nan(value).fill_null(False)
+
+    def test(sign: str, literal: Decimal) -> nw.Expr:
+        nearest = float(literal)
+        if kind == nw.Float32 and abs(nearest) <= float(np.finfo(np.float32).max):
+            nearest = float(np.float32(nearest))
+        return number & _stands(value, sign, nearest)
+
+    return _of_each(number, test)
+
+
+def numbers(column: nw.Expr, kind: DType) -> Reading:
+    """Numbers that may be floats only because a row has none: all as floats, but whole literals.
+
+    So a column of whole numbers up to 2^53 is read as the same numbers in floats are.
+    """
+    near = floats(column, nw.Float64())  # short ones too: a longer number makes all of them long
+    if kind.is_float():
+        return near
+    exact = whole_numbers(column, kind)
+    return _of_each(
+        exact.present,
+        lambda sign, literal: (exact if is_whole(literal) else near).test(sign, (literal,)),
+    )
+
+
+def is_whole(literal: Decimal) -> bool:
+    """Whether a number has nothing behind its point."""
+    return Fraction(literal).denominator == 1
+
+
+def like_pattern(literal: str) -> str:
+    r"""What "like" looks for, as a regular expression: % is any text, _ one character.
+
+    >>> like_pattern("a.%"), like_pattern("50\\%")
+    ('(?s:a\\..*)', '(?s:50%)')
+    """
+    parts = re.findall(r"\\?.", literal, re.DOTALL)
+    return f"(?s:{''.join(_WILD.get(part) or re.escape(part[-1]) for part in parts)})"
+
+
+@lru_cache(64)
+def _like_in_python(literal: str) -> re.Pattern[str]:
+    """The same for Python alone, which would try every way to divide a text among several %.
+
+    How long that takes would follow the text. `fnmatch` does not try again what a % has passed.
+    """
+    wild = {"%": "*", "_": "?"}
+    parts = re.findall(r"\\?.", literal, re.DOTALL)
+    each = (wild.get(part) or glob.escape(part[-1]) for part in parts)
+    return re.compile(fnmatch.translate("".join(each)))
+
+
+_WILD = {"%": ".*", "_": "."}
+
+
+def truths_in_text(text: nw.Expr) -> Reading:
+    """Text that says true or false."""
+
+    def says(literal: bool) -> nw.Expr:
+        spelt = [(text == each).fill_null(False) for each in _TRUTHS[literal]]
+        return joined(operator.or_, spelt)
+
+    return _of_each(says(True) | says(False), lambda _, literal: says(literal))
+
+
+_LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+_REAL_DAY = (
+    "^(?:[0-9]{4}(?:(?:0[13578]|1[02])(?:0[1-9]|[12][0-9]|3[01])"
+    "|(?:0[469]|11)(?:0[1-9]|[12][0-9]|30)|02(?:0[1-9]|1[0-9]|2[0-8]))"
+    f"|{_LEAP}0229)$"
+)
+"""The eight digits of a day of the calendar; also of the year 0, which is no year."""
+
+
+def day_in(text: nw.Expr, form: str) -> nw.Expr:
+    """The day that a text states in a form, as the number 20240131; NULL where it states none.
+
+    Text is cut into its digits, and a pattern knows which days there are. So no engine reads a
+    date, which some would refuse and some would take for the next day that there is.
+    """
+    text = nw.when(text.str.len_chars() == len(form)).then(text)
+    digits = nw.concat_str(text.str.slice(first, last - first) for first, last in _cuts(form))
+    is_day = text.str.contains(_form_pattern(form)) & digits.str.contains(_REAL_DAY)
+    return nw.when(is_day & (digits >= "0001")).then(digits).otherwise(None).cast(nw.Int64)
+
+
+def day_of(text: str, form: str) -> int | None:
+    """The same for one text."""
+    digits = "".join(text[first:last] for first, last in _cuts(form))
+    is_day = re.fullmatch(_form_pattern(form)[:-1], text) and re.fullmatch(_REAL_DAY[:-1], digits)
+    return int(digits) if is_day and digits >= "0001" else None
+
+
+def _cuts(form: str) -> list[tuple[int, int]]:
+    """Where year, month and day stand in text of a form."""
+    return [(form.index(part), form.index(part) + len(part)) for part in ("YYYY", "MM", "DD")]
+
+
+def _form_pattern(form: str) -> str:
+    parts = parts_of_form(form)
+    each = (f"[0-9]{{{len(part)}}}" if len(part) > 1 else re.escape(part) for part in parts)
+    return f"^{''.join(each)}$"
+
+
+def read_moment(text: str) -> datetime | None:
+    """The date or time that a literal is; with a zone if it states one; None if it is neither."""
+    with suppress(ValueError):
+        return datetime.fromisoformat(text) if _MOMENT.fullmatch(text) else None
+    return None
+
+
+def since_1970(literal: str) -> int:
+    """The microseconds to a date or time; in UTC unless it says another zone."""
+    moment = datetime.fromisoformat(literal)
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(
+        1970, 1, 1, tzinfo=UTC
+    )
+    return since // timedelta(microseconds=1)
+
+
+def is_date_out_of_order(text: str) -> bool:
+    """Whether a literal looks like a date in a form in which text does not sort by time.
+
+    >>> [is_date_out_of_order(each) for each in ("31.01.2024", "Jan 5, 2024", "2024-01-31", "fig")]
+    [True, True, False, False]
+    """
+    return _IN_ORDER.fullmatch(text) is None and _DATE.fullmatch(text.strip()) is not None
+
+
+def moments(value: nw.Expr, kind: Any, *, in_sql: bool) -> Reading:
+    """Dates and times, exactly."""
+    is_time = isinstance(kind, nw.Datetime)
+    unit = UNITS[kind.time_unit if is_time else "day"]
+    limit = (1 << 63) - 1 if unit < 1 else 1 << 64
+    epoch = datetime(1970, 1, 1, tzinfo=UTC if is_time and kind.time_zone else None)
+
+    def compare(sign: str, whole: int) -> nw.Expr:
+        edge = epoch + timedelta(microseconds=int(whole * unit))
+        edge_or_day = edge if is_time else edge.date()
+        if not in_sql:
+            return _stands(value, sign, nw.lit(edge_or_day, kind))
+        # Spark would take what Python calls a time for one of its driver's time zone.
+        text = edge.isoformat(" ", "microseconds") if is_time else str(edge_or_day)
+        return _stands(value, sign, nw.lit(text).cast(kind))
+
+    return _of_each(
+        ~value.is_null(),
+        lambda sign, literal: _settled(sign, since_1970(literal) / unit, -limit, limit, compare),
+    )
+
+
+def _settled(
+    sign: str, literal: Fraction, low: int, high: int, compare: Callable[[str, int], nw.Expr]
+) -> nw.Expr | bool:
+    """The same comparison with a whole number from `low` to `high`; or its one outcome."""
+    whole = math.floor(literal)
+    if whole != literal:
+        if sign == "=":
+            return False
+        sign = "<=" if sign in ("<", "<=") else ">"
+    if whole < low:
+        return sign in (">", ">=")
+    if whole > high:
+        return sign in ("<", "<=")
+    return compare(sign, whole)

@@ -13,7 +13,7 @@ import functools
 import sys
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn, ParamSpec, Self, TypeVar
@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike, NDArray
 from dpgap._package import public
 from dpgap.exact.bits import secure_bits
 from dpgap.exact.grid import MAX_STEPS, as_array
-from dpgap.exact.parameters import Parameter, declared, parameter
 from dpgap.question import Question
 
 # --------------------------------------------------------------------------------------------------
@@ -52,7 +51,9 @@ _LET_THROUGH = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 def quietly(
-    action: Callable[[], _Result], otherwise: str, error: type[Exception] = ValueError
+    action: Callable[[], _Result],
+    otherwise: str = UNREADABLE,
+    error: type[Exception] = ValueError,
 ) -> _Result:
     """What `action` gives, or an error that says `otherwise` and nothing of the engine's."""
     try:
@@ -198,9 +199,10 @@ class PrivateCounts(ABC):
         """How many items the domain has; private, and refused, where items are unknown."""
 
     @property
-    @abstractmethod
     def ends(self) -> tuple[int, int]:
         """The smallest and the largest answer, with 0 among them."""
+        values = self.groups().values
+        return int(values.min(initial=0)), int(values.max(initial=0))
 
     @abstractmethod
     def groups(self) -> Groups:
@@ -272,11 +274,6 @@ class CountsInMemory(PrivateCounts):
         """How many items of the domain count 0."""
         return len(self.labels) - self.positions.size
 
-    @property
-    def ends(self) -> tuple[int, int]:
-        """The smallest and the largest answer, with 0 among them."""
-        return int(self.counts.min(initial=0)), int(self.counts.max(initial=0))
-
     def groups(self) -> Groups:
         """The counts by value; all absent items are one more group, at 0."""
         values, sizes = tally(self.counts)
@@ -297,15 +294,11 @@ class CountsInMemory(PrivateCounts):
 
     def _absent_positions(self, many: int) -> Integers:
         """Distinct uniform positions of absent items."""
-        found, bits = np.empty(0, dtype=np.int64), secure_bits()
-        if many and len(self.labels) <= max(_FEW, 2 * self.positions.size):
-            return np.flatnonzero(self.expanded() == 0)[bits.distinct(many, self.absent)]
-        while found.size < many:  # most positions are absent
-            drawn = bits.distinct(many, len(self.labels))
-            present = self.positions[np.isin(self.positions, drawn)]
-            fresh = drawn[~np.isin(drawn, np.append(found, present))]
-            found = np.append(found, fresh)[:many]
-        return found
+        if not many:
+            return np.empty(0, dtype=np.int64)
+        present, ranks = np.sort(self.positions), secure_bits().distinct(many, self.absent)
+        # Before the i-th present item there are as many absent ones as its position is above i.
+        return ranks + np.searchsorted(present - np.arange(present.size), ranks, side="right")
 
     def _expand(self) -> Integers:
         counts = np.zeros(len(self.labels), dtype=np.int64)
@@ -401,37 +394,21 @@ def array_of(
 # Private counts of several public groups, made in one scan: one for each group, by its label.
 
 
-class CountsByGroup(Mapping[Any, PrivateCounts]):
+class CountsByGroup(dict[Any, PrivateCounts]):
     """The counts of every group, in the order in which the groups were stated.
 
     Groups share what an engine keeps: closing one of them, or all together, closes all.
     """
 
-    __slots__ = ("_made", "_make", "_places", "origin")
-
     def __init__(
-        self, labels: tuple[Any, ...], make: Callable[[int], PrivateCounts], origin: Question
+        self, labels: Sequence[Any], make: Callable[[int], PrivateCounts], origin: Question
     ) -> None:
-        self._places = {label: place for place, label in enumerate(labels)}
-        self._make = make
-        self._made: dict[int, PrivateCounts] = {}
+        super().__init__((label, make(place)) for place, label in enumerate(labels))
         self.origin = origin
-
-    def __getitem__(self, label: Any) -> PrivateCounts:
-        place = self._places[label]
-        if place not in self._made:
-            self._made[place] = self._make(place)
-        return self._made[place]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
 
     def close(self) -> None:
         """Let go of what an engine keeps for these answers, where one does."""
-        self[next(iter(self))].close()
+        next(iter(self.values())).close()
 
     def __repr__(self) -> str:
         return f"<private answers of {len(self)} groups>"
@@ -446,7 +423,6 @@ class CountsByGroup(Mapping[Any, PrivateCounts]):
 
 
 @public
-@declared(repr=False, eq=False)
 class GroupedAnswers:
     """Answers given by value, for a Top-K over more answers than fit in memory.
 
@@ -469,18 +445,22 @@ class GroupedAnswers:
     'pea'
     """
 
-    values: Parameter[ArrayLike, NDArray[Any]] = parameter(
-        lambda name, given: as_array(given, name)
-    )
-    sizes: Parameter[ArrayLike, Integers] = parameter(
-        lambda _, given: _whole_sizes(given), then=lambda self: self._flat_sizes()
-    )
-    member: Callable[[int, int], int] = parameter(lambda _, given: _function(given))
+    __slots__ = ("member", "sizes", "values")
 
-    def _flat_sizes(self) -> Integers:
-        if self.values.shape != self.sizes.shape:
+    @errors_without_answers
+    def __init__(
+        self, values: ArrayLike, sizes: ArrayLike, member: Callable[[int, int], int]
+    ) -> None:
+        self.values, many = as_array(values, "values"), np.asarray(sizes)
+        if many.ndim != 1 or many.size == 0 or many.dtype.kind not in "iu":
+            raise TypeError("sizes must be a flat sequence of whole numbers, and not empty")
+        if int(many.min()) < 1 or sum(many.tolist()) > MAX_STEPS:
+            raise ValueError("sizes must be at least 1 each and at most 2^60 together")
+        if not callable(member):
+            raise TypeError("member must be a function of a group and a place in it")
+        if self.values.shape != many.shape:
             raise ValueError("values and sizes must be flat and of the same length")
-        return self.sizes
+        self.sizes, self.member = many.astype(np.int64), member
 
     @classmethod
     @errors_without_answers
@@ -517,23 +497,3 @@ class GroupedAnswers:
         if not all(0 <= position < len(self) for position in positions):
             raise ValueError("member must give a position from 0 up, below the number of answers")
         return Found(np.array(positions, dtype=np.int64), None)
-
-
-GroupedAnswers.__init__ = errors_without_answers(  # type: ignore[method-assign]
-    GroupedAnswers.__init__
-)
-
-
-def _function(member: object) -> object:
-    if not callable(member):
-        raise TypeError("member must be a function of a group and a place in it")
-    return member
-
-
-def _whole_sizes(sizes: ArrayLike) -> Integers:
-    array = np.asarray(sizes)
-    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
-        raise TypeError("sizes must be a flat sequence of whole numbers, and not empty")
-    if int(array.min()) < 1 or sum(array.tolist()) > MAX_STEPS:
-        raise ValueError("sizes must be at least 1 each and at most 2^60 together")
-    return array.astype(np.int64)

@@ -76,8 +76,6 @@ _ROLES = {
     "item": "the column to count",
 }
 _MOST_NAMES, _MOST_LETTERS = 20, 60
-_NO_TABLE = "table must name a table in its address: postgresql://user@host/database?table=sales"
-_NOT_THERE = "there is no such table in the database: see to table= and schema= in its address"
 _UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
 
 
@@ -98,8 +96,6 @@ class Source(NamedTuple):
     """All columns that a file states; None where a frame states them."""
     database: "DuckDBPyConnection | None" = None
     """What a file was opened in."""
-    table_to_cut: Any = None
-    """The table for questions that cut what a unit has, where another one serves better."""
 
 
 def columns_of(frame: Frame) -> Families:
@@ -125,11 +121,6 @@ def _family(kind: DType) -> str:
     if kind.is_integer():
         return "integer"
     return "float" if kind.is_float() else _FAMILIES.get(type(kind).__name__, "other")
-
-
-def file_address(path: str | os.PathLike[str]) -> str:
-    """Where a file is, whichever way its path is written."""
-    return os.path.realpath(path)
 
 
 def require_given(unit: str | None, item: str | None) -> tuple[str, str]:
@@ -180,20 +171,17 @@ def is_url(table: object) -> TypeGuard[str]:
     return isinstance(table, str) and "://" in table
 
 
-def table_named_by(url: str) -> str | None:
-    """The name of the table in an address, if it has one."""
-    return _read_url(url)[1].get("table")
-
-
 def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStack) -> Source:
     """The table that a URL names, and the domain: "products:id" is a column beside it.
 
     `resources` keep the connection.
     """
-    parts, options = _read_url(url)
+    parts, options = read_url(url)
     name, schema = options.pop("table", None), options.pop("schema", None)
     if not name:
-        raise ValueError(_NO_TABLE)
+        raise ValueError(
+            "table must name a table in its address: postgresql://user@host/database?table=sales"
+        )
     try:
         import ibis
 
@@ -218,7 +206,9 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     except ValueError:
         if name in quietly(lambda: database.list_tables(database=schema), _UNREACHABLE):
             raise
-        raise ValueError(_NOT_THERE) from None
+        raise ValueError(
+            "there is no such table in the database: see to table= and schema= in its address"
+        ) from None
     home = schema or _current(database, "current_database")
     options = {"dbname": _current(database, "current_catalog"), **options}
     address = table_address(parts, options, {"schema": home, "table": name})
@@ -233,7 +223,7 @@ def find_tables(url: str, unit: str, item: str, domain: Any, resources: ExitStac
     return source._replace(domain=public.select(column), domain_address=beside)
 
 
-def _read_url(url: str) -> tuple[SplitResult, dict[str, str]]:
+def read_url(url: str) -> tuple[SplitResult, dict[str, str]]:
     """An address and the options in it."""
     parts = quietly(lambda: urlsplit(url), _UNREACHABLE)
     return parts, dict(parse_qsl(parts.query))
@@ -279,9 +269,6 @@ _KINDS = {
 
 ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .ndjson, .json or .dat (FIMI); all but Parquet also .gz"
 
-_NOT_FIMI = (
-    "table must be a .dat file of whole numbers, separated by spaces on lines that all end alike"
-)
 _MAX_LINE = 1 << 24
 _MAX_HEADER = 1 << 20
 _BYTES_AT_ONCE = 1 << 16
@@ -324,8 +311,12 @@ def read_file(
     item: str | None,
     more: Sequence[str] = (),
     encoding: str | None = None,
+    is_cut: bool = False,
 ) -> Iterator[Source]:
-    """Open a file as a table, for as long as the block lasts; `more` are columns beside those."""
+    """Open a file as a table, for as long as the block lasts; `more` are columns beside those.
+
+    `is_cut` says that not all that a unit has is counted.
+    """
     kind = _require_kind(path)
     if kind == "fimi" and more:
         raise ValueError("by, sum and where need named columns, which a .dat file does not have")
@@ -342,10 +333,22 @@ def read_file(
             quietly(lambda: _decode(path, encoding, plain), _NOT_DECODED)
         database = resources.enter_context(embedded_database())
         if kind == "fimi":
-            read = _fimi(database, path, unit)
+            read = _fimi(database, path, unit, is_cut=is_cut)
         else:
-            read = _named(database, plain, unit, item, more, is_marked=encoding is not None)
-        name, address = os.path.basename(path), file_address(path)
+            unit, item = require_given(unit, item)
+            own = {"item": item, "unit": unit}
+            if unit == "row":
+                del own["unit"]
+            if item == unit == "row":  # nothing but rows is looked at
+                del own["item"]
+            # Text files may call their columns anything, which not every engine takes.
+            called = own if kind == "parquet" else {role: _other_than(role, more) for role in own}
+            names = dict(zip(more, more, strict=True))
+            names |= {called[role]: name for role, name in own.items()}
+            table, columns = _table(database, plain, names, is_marked=encoding is not None)
+            unit, item = called.get("unit", "row"), called.get("item", "row")
+            read = Source(table, unit, item, columns=columns)
+        name, address = os.path.basename(path), os.path.realpath(path)
         yield read._replace(name=name, address=address, database=database)
 
 
@@ -371,30 +374,6 @@ def _decode(path: str, encoding: str, into: str) -> None:
             made.write(_UNDECODED.encode())
 
 
-def _named(
-    database: "DuckDBPyConnection",
-    path: str,
-    unit: str | None,
-    item: str | None,
-    more: Sequence[str],
-    *,
-    is_marked: bool,
-) -> Source:
-    """A file whose columns have names."""
-    unit, item = require_given(unit, item)
-    own = {"item": item, "unit": unit}
-    if unit == "row":
-        del own["unit"]
-    if item == unit == "row":  # nothing but rows is looked at
-        del own["item"]
-    # Text files may call their columns anything, which not every engine takes.
-    is_typed = kind_of(path) == "parquet"
-    called = {role: name if is_typed else _other_than(role, more) for role, name in own.items()}
-    names = {name: name for name in more} | {called[role]: name for role, name in own.items()}
-    table, columns = _table(database, path, names, is_marked=is_marked)
-    return Source(table, called.get("unit", "row"), called.get("item", "row"), columns=columns)
-
-
 def _other_than(name: str, taken: Sequence[str]) -> str:
     """A name for a column that no other column has."""
     while name in taken:
@@ -414,14 +393,6 @@ def stated_columns(path: str) -> Families:
 
 
 _STATED: dict[str, Families] = {"json": (), "fimi": (("line", "integer"), ("item", "integer"))}
-
-
-def column_of(path: str, column: str) -> list[Any]:
-    """The distinct values of one column of a public table, in order."""
-    with embedded_database() as database:
-        values = column_in(database, path, column).distinct()
-        rows = quietly(values.order(quoted(column)).fetchall, "domain could not be read")
-        return [value for (value,) in rows]
 
 
 def column_in(database: "DuckDBPyConnection", path: str, column: str) -> "DuckDBPyRelation":
@@ -664,7 +635,7 @@ def _literal(path: str) -> str:
     return _sql_text(plain)
 
 
-def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Source:
+def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None, *, is_cut: bool) -> Source:
     """One row for each word on each line; a word that is no whole number of a domain is NULL.
 
     Where a line stands hangs on all others, and must not decide what is kept of it. So if lines are
@@ -672,12 +643,15 @@ def _fimi(database: "DuckDBPyConnection", path: str, unit: str | None) -> Source
     """
     if unit not in (None, "row", "line"):
         raise ValueError(f"unit must be 'line' (or left out) for a .dat file, not {unit!r}")
-    by_place = "row_number() OVER ()"
-    by_content = "concat(sha256(items), ' ', row_number() OVER (PARTITION BY items))"
-    table, table_to_cut = quietly(
-        lambda: [database.sql(_words(path, line)) for line in (by_place, by_content)], _NOT_FIMI
+    line = "row_number() OVER ()"
+    if is_cut:
+        line = "concat(sha256(items), ' ', row_number() OVER (PARTITION BY items))"
+    table = quietly(
+        lambda: database.sql(_words(path, line)),
+        "table must be a .dat file of whole numbers, separated by spaces on lines that all end "
+        "alike",
     )
-    return Source(table, "line", "item", columns=_STATED["fimi"], table_to_cut=table_to_cut)
+    return Source(table, "line", "item", columns=_STATED["fimi"])
 
 
 def _words(path: str, line: str) -> str:
@@ -707,9 +681,6 @@ def _words(path: str, line: str) -> str:
 # may hold text that is none. One such text would refuse the call, or be taken for another one.
 
 
-_TEXTS = ("string", "large_string", "string_view")
-
-
 def with_valid_text(frame: Frame, names: Iterable[str]) -> Frame:
     """The same rows; text in these columns that is no UTF-8 is NULL. A lazy frame stays lazy."""
     change = _CHANGES.get(frame.implementation)
@@ -722,8 +693,12 @@ def with_valid_text(frame: Frame, names: Iterable[str]) -> Frame:
 
 
 def _in_arrow(table: Any, names: list[str]) -> Any:
-    for name in names:
-        table = table.set_column(table.column_names.index(name), name, _valid(table[name]))
+    """A table of Arrow; it has no views of text and bytes, which Arrow itself cannot filter."""
+    for place, field in enumerate(table.schema):
+        column = _valid(table[place]) if field.name in names else table[place]
+        if str(field.type).endswith("_view"):
+            column = column.cast(f"large_{str(field.type).removesuffix('_view')}")
+        table = table.set_column(place, field.name, column)
     return table
 
 
@@ -742,8 +717,6 @@ def _in_pandas(table: Any, names: list[str]) -> Any:
 def _in_polars(frame: Any, names: list[str]) -> Any:
     import polars
 
-    kinds = frame.lazy().collect_schema()
-
     def valid(column: Any) -> Any:
         told = column.cast(polars.String).cast(polars.Binary)
         with suppress(Exception):
@@ -752,6 +725,7 @@ def _in_polars(frame: Any, names: list[str]) -> Any:
         texts = map(_text, told.to_list())
         return polars.Series(column.name, texts, polars.String).cast(column.dtype)
 
+    kinds = frame.lazy().collect_schema()
     return frame.with_columns(
         polars.col(name).map_batches(valid, return_dtype=kinds[name], is_elementwise=True)
         for name in names
@@ -772,7 +746,7 @@ def _valid(column: Any) -> Any:
     import pyarrow
 
     kind = getattr(column.type, "value_type", column.type)  # of a dictionary, what it lists
-    if str(kind) not in _TEXTS:
+    if str(kind) not in ("string", "large_string", "string_view"):
         return column
     with suppress(Exception):
         column.validate(full=True)

@@ -52,7 +52,11 @@ def form_of(value: object) -> str | None:
     """
     kind = type(value)
     try:
-        return (_EXACT.get(kind) or _writer(kind))(value)
+        if kind in _EXACT:
+            return _EXACT[kind](value)
+        if kind.__name__ in ("Period", "Interval") and kind.__module__.split(".")[0] == "pandas":
+            return str(value)
+        return next(write for base, write in _WRITERS if issubclass(kind, base))(value)
     except Exception:  # whatever a value does when it is asked, it is none
         return None
 
@@ -98,13 +102,6 @@ def _instant(value: Any) -> tuple[bool, int] | None:
     zone = value.utcoffset()
     since -= zone or timedelta(0)
     return zone is not None, day + since // timedelta(microseconds=1) * _SPANS["us"]
-
-
-def _writer(kind: type) -> Callable[[Any], str | None]:
-    """How values of a type become text; the types of others are never asked."""
-    if kind.__name__ in ("Period", "Interval") and kind.__module__.split(".")[0] == "pandas":
-        return str
-    return next((write for base, write in _WRITERS if issubclass(kind, base)), lambda _: None)
 
 
 def _text(value: str) -> str:
@@ -221,13 +218,12 @@ def plain_frame(table: Any, names: list[str]) -> Any:
     """Columns that can be compared: of numbers, true and false, coded texts, or types asked for."""
     import pandas  # type: ignore[import-untyped]
 
-    return pandas.DataFrame({name: _plain(table[name]) for name in names})
-
-
-def _plain(column: Any) -> Any:
-    kind = column.dtype
-    is_plain = is_asked_for(kind) or is_number(kind) or kind == "bool"
-    return column if is_plain else coded_texts(column)
+    columns = {}
+    for name in names:
+        kind = table[name].dtype
+        is_plain = is_asked_for(kind) or is_number(kind) or kind == "bool"
+        columns[name] = table[name] if is_plain else coded_texts(table[name])
+    return pandas.DataFrame(columns)
 
 
 def coded_texts(column: Any) -> Any:
@@ -243,11 +239,6 @@ def arrow_texts(column: Any) -> "pyarrow.Array | pyarrow.ChunkedArray":
     """The texts of the values of a column, in Arrow."""
     import pyarrow
 
-    if is_number(column.dtype) and column.dtype.kind != "f":
-        return pyarrow.array(column).cast(pyarrow.large_string())
-    pure = _pure_text(column)
-    if pure is not None:
-        return pure
     codes, texts = _texts(column)
     told = pyarrow.array(codes, mask=codes < 0)
     known = pyarrow.array(texts, pyarrow.large_string())

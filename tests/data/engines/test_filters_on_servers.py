@@ -95,7 +95,7 @@ def test_no_pattern_is_looked_for_in_text_that_may_be_long() -> None:
     summed = read_counting({"sum": "amount", "at_most": 1})
     for asked in (
         number_in(nw.col("item"), nw.Implementation.IBIS),
-        steps_of(rows, nw.String(), summed),
+        steps_of(rows, summed),
         keep_range(rows, nw.String(), range(9)),
     ):
         made = rows.select(asked) if isinstance(asked, nw.Expr) else asked

@@ -1,15 +1,15 @@
 """Counts that stay in an engine: what the driver knows of them, and how it asks for more.
 
-The frozen table has a row for every item of the domain, with 0 for absent ones. A domain that is a
-range of whole numbers may be too large for that, and so may a list for each of many groups. Then
-the table has rows for present items only, and all absent items are one more group of equal answers.
-A winner among them is found by drawing numbers of the range until one is not in the table; the
-items of a list are a range too, that of their positions. So what is asked of the engine depends on
-the public domain alone; after the count of counts it also depends on which groups won.
+The frozen table has rows for present items only, and all absent items are one more group of equal
+answers. A winner among them is found by drawing numbers of the domain until one is not in the
+table; the items of a list are numbers too, their positions. Where the domain is itself a table of
+the engine, the frozen table has a row for each of its items, with 0 for absent ones. So what is
+asked of the engine depends on the public domain alone; after the count of counts it also depends on
+which groups won.
 """
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import narwhals as nw
 import numpy as np
 
+from dpgap.data import query
 from dpgap.data.domain import Domain, Stated, text_of
 from dpgap.data.engines.base import Batch, Engine
 from dpgap.data.private_counts import (
@@ -33,14 +34,6 @@ from dpgap.data.private_counts import (
     known_size,
     quietly,
     standing,
-)
-from dpgap.data.query import (
-    TWO_TABLES,
-    add_up,
-    narrow_counts,
-    narrow_groups,
-    narrow_rows,
-    steps_of,
 )
 from dpgap.data.sources import Lazy
 from dpgap.exact.bits import secure_bits
@@ -117,11 +110,6 @@ class CountsInEngine(PrivateCounts):
 
     def __len__(self) -> int:
         return known_size(self, self.stored + self.absent)
-
-    @property
-    def ends(self) -> tuple[int, int]:
-        """The smallest and the largest answer, with 0 among them."""
-        return int(self.values.min(initial=0)), int(self.values.max(initial=0))
 
     def groups(self) -> Groups:
         """The count of counts; absent items are one more group, at 0."""
@@ -241,46 +229,10 @@ def _let_go(engine: Engine, kept: ExitStack) -> None:
         kept.close()
 
 
-def positions_in(numbers: range | None, items: Any) -> Integers:
-    """Where in a domain items are whose numbers these are, or their positions."""
-    positions: Integers = items.astype(np.int64)
-    return positions if numbers is None else (positions - numbers.start) // numbers.step
-
-
-def count_in_engine(
-    engine: Engine,
-    counted: Lazy,
-    domain: Stated,
-    facts: dict[str, Any],
-    resources: ExitStack,
-) -> CountsInEngine:
-    """Freeze the counts of a domain's items. `counted` is a frame of `item` and `units`.
-
-    `domain` is a stated domain, a frame of the engine with the one column `item`, or None for
-    whatever was observed. `facts` are what the answers say of themselves. `resources` are kept
-    until the answers are closed.
-    """
-    refusal = TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
-    wanted = narrow_counts(engine, quietly(lambda: engine.plain(counted), UNREADABLE), domain)
-    frozen, tallied = quietly(lambda: freeze(engine, wanted(), resources), refusal)
-    labels = domain.labels if isinstance(domain, Domain) else None
-    numbers = labels if isinstance(labels, range) else None
-    return _answers(engine, tallied, labels, numbers, facts, resources)(frozen, tallied)
-
-
-def _answers(
-    engine: Engine,
-    tallied: Integers,
-    labels: range | tuple[Any, ...] | None,
-    numbers: range | None,
-    facts: dict[str, Any],
-    resources: ExitStack,
-) -> Callable[[Lazy, Integers], CountsInEngine]:
-    """How frozen rows and their count of counts become answers, if there are items at all."""
-    if not tallied.size and numbers is None and not facts.get("unknown"):
-        raise ValueError("domain must not be empty")
-    own = facts | {"labels": labels, "numbers": numbers, "kept": Kept(engine, resources.pop_all())}
-    return lambda frozen, tallied: CountsInEngine(engine, frozen, tallied=tallied, **own)
+def positions_in(numbers: Any, items: Any) -> Integers:
+    """Where in a domain items are that are called by numbers of this range."""
+    positions: Integers = (items.astype(np.int64) - numbers.start) // numbers.step
+    return positions
 
 
 def freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, Integers]:
@@ -294,7 +246,7 @@ def freeze(engine: Engine, wanted: Lazy, resources: ExitStack) -> tuple[Lazy, In
 
 
 # --------------------------------------------------------------------------------------------------
-# Bounded answers: frozen in an engine like plain counts, for one question or for all groups.
+# Answers are frozen in an engine, for one question or for all groups.
 #
 # One table has the answers of all groups, and one query fetches their counts of counts. Where
 # groups and items are few by their public numbers, all answers that are not 0 are fetched at once
@@ -307,7 +259,7 @@ FETCHED = 10**7
 _CELLS_AT_ONCE = 1 << 18
 
 
-def count_bounded(
+def count_in_engine(
     engine: Engine,
     rows: Lazy,
     question: Question,
@@ -318,40 +270,45 @@ def count_bounded(
 ) -> PrivateCounts | CountsByGroup:
     """Freeze what units add to a domain's items, cut to the bounds.
 
-    `rows` has a row's `item` and maybe its `unit`, `group` and `amount`. All else is as for
-    `count_in_engine`; with groups a domain is stated, or whatever is present.
+    `rows` has a row's `item` and maybe its `unit`, `group` and `amount`. `domain` is a stated
+    domain, a frame of the engine with the one column `item`, or None for whatever is present; with
+    groups it is no frame. `facts` are what the answers say of themselves. `resources` are kept
+    until the answers are closed.
     """
-    plain = quietly(lambda: engine.plain(rows), UNREADABLE)
-    wanted = narrow_rows(engine, plain, domain)
-    of_groups = narrow_groups(engine, plain, groups)
+    plain = quietly(lambda: engine.plain(rows))
+    narrow = query.narrow_items(engine, plain, domain)
+    of_groups = query.narrow_groups(engine, plain, groups)
     labels = domain.labels if isinstance(domain, Domain) else None
     size = None if labels is None else len(labels)
 
-    def query() -> Lazy:
-        narrowed = of_groups(wanted())
-        if question.sum is not None:
-            narrowed = steps_of(narrowed, narrowed.collect_schema()["amount"], question)
-        added = add_up(engine, narrowed, question, size)
+    def wanted() -> Lazy:
+        if question.is_plain:  # nothing is cut, so an item is compared once and not in each row
+            added = narrow(query.add_up(engine, plain, question, size))
+        else:
+            added = query.add_up(engine, of_groups(narrow(plain)), question, size)
         if isinstance(domain, nw.LazyFrame):
             known = engine.plain(domain).drop_nulls().unique()
             filled = nw.col("units").fill_null(0)
             return known.join(added, on="item", how="left").select("item", filled)
         return added if labels is None else added.filter(nw.col("units") != 0)
 
-    refusal = TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
-    frozen, tallied = quietly(lambda: freeze(engine, query(), resources), refusal)
+    refusal = query.TWO_TABLES if isinstance(domain, nw.LazyFrame) else UNREADABLE
+    frozen, tallied = quietly(lambda: freeze(engine, wanted(), resources), refusal)
     numbers = labels if labels is None or isinstance(labels, range) else range(len(labels))
     if groups is not None and size is not None and size * len(groups.labels) <= FETCHED:
         return _fetched(engine, frozen, groups.labels, labels, numbers, facts)
-    answers = _answers(engine, tallied, labels, numbers, facts, resources)
+    if not tallied.size and numbers is None and not question.unknown:
+        raise ValueError("domain must not be empty")
+    kept = Kept(engine, resources.pop_all())
+    own = {"labels": labels, "numbers": numbers, "kept": kept, **facts}
     if groups is None:
-        return answers(frozen, tallied)
+        return CountsInEngine(engine, frozen, tallied=tallied, **own)
 
     def make(place: int) -> PrivateCounts:
-        own = tallied[tallied[:, 0] == place, 1:]
-        return answers(engine.of_group(frozen, place), own)
+        of_group = tallied[tallied[:, 0] == place, 1:]
+        return CountsInEngine(engine, engine.of_group(frozen, place), tallied=of_group, **own)
 
-    return CountsByGroup(tuple(groups.labels), make, question)
+    return CountsByGroup(groups.labels, make, question)
 
 
 def _fetched(
@@ -373,4 +330,4 @@ def _fetched(
         own = slice(starts[place], starts[place + 1])
         return CountsInMemory(labels=labels, positions=positions[own], counts=units[own], **facts)
 
-    return CountsByGroup(tuple(groups), make, facts["origin"])
+    return CountsByGroup(groups, make, facts["origin"])

@@ -1,11 +1,5 @@
-"""Any database that Ibis speaks to: temporary tables in the session of an expression.
+"""Any database that Ibis speaks to: temporary tables in the session of an expression."""
 
-Scans of a temporary table in PostgreSQL are neither parallel nor synchronised with others, so that
-a few members can be looked up one by one. Other databases promise nothing, so there members are
-numbered first.
-"""
-
-import operator
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -16,7 +10,7 @@ import narwhals as nw
 import pyarrow
 
 from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
-from dpgap.data.private_counts import UNREADABLE, quietly
+from dpgap.data.private_counts import quietly
 from dpgap.data.sources import Lazy
 
 _AS_WRITTEN = "\\n'🍐"
@@ -48,14 +42,6 @@ def convert_to(text: str, encoding: str) -> bytes:  # type: ignore[empty-body]
     """PostgreSQL's own function."""
 
 
-def compared_by_bytes(column: Any, sign: str, literal: str) -> Any:
-    """How text stands to a literal (<, <=, >, >=, like) in PostgreSQL, whatever its collation."""
-    if sign == "like":
-        return (column + "").like(literal)
-    stands = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[sign]
-    return stands(convert_to(column + "", "UTF8"), convert_to(literal, "UTF8"))
-
-
 def require_faithful(database: Any) -> None:
     """Refuse a database that reads text otherwise than it is written; looks at no row.
 
@@ -67,7 +53,7 @@ def require_faithful(database: Any) -> None:
         if any(database.con.info.parameter_status(each) != "UTF8" for each in sides):
             raise ValueError(_UNFAITHFUL)
     row = ibis.literal(_AS_WRITTEN).as_table()
-    said = quietly(lambda: database.to_pyarrow(row)[0].to_pylist(), UNREADABLE)
+    said = quietly(lambda: database.to_pyarrow(row)[0].to_pylist())
     if said != [_AS_WRITTEN]:
         raise ValueError(_UNFAITHFUL)
 
@@ -188,23 +174,18 @@ class Ibis(Engine):
             }
 
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        is_quick = self._database.name == "postgres" and len(wanted) <= FEW
-        look_up = self._one_by_one if is_quick else self._numbered
-        return self._collect(look_up(native, wanted))
-
-    def _one_by_one(self, native: Any, wanted: Sequence[Member]) -> Any:
-        return ibis.union(
-            *(
+        if self._database.name == "postgres" and len(wanted) <= FEW:
+            # Scans of a temporary table are neither parallel nor synchronised with others there.
+            each = (
                 native.filter(native.units == units)
                 .limit(1, offset=place)
                 .select("item", "units", place=ibis.literal(place, "int64"))
                 for units, place in wanted
             )
-        )
-
-    def _numbered(self, native: Any, wanted: Sequence[Member]) -> Any:
+            return self._collect(ibis.union(*each))
         counts, places = zip(*wanted, strict=True)
         asked = self._table({"units": counts, "place": places})
-        place = ibis.row_number().over(group_by="units", order_by="item").cast("int64")
+        place = ibis.row_number().over(group_by="units").cast("int64")
         members = native.semi_join(asked, "units").mutate(place=place)
-        return members.semi_join(asked, ["units", "place"]).select("item", "units", "place")
+        found = members.semi_join(asked, ["units", "place"]).select("item", "units", "place")
+        return self._collect(found)

@@ -6,7 +6,6 @@ the j-th item with some count, partitions are counted first, in Spark, and then 
 that holds it is looked at.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
@@ -14,10 +13,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
-from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
+from dpgap.data.engines.base import Batch, Engine, Member, Row, lazy
 from dpgap.data.sources import Lazy
 
 _BY_BYTES = "UTF8_BINARY"
@@ -34,8 +34,7 @@ class Spark(Engine):
 
     def freeze(self, frame: Lazy) -> Lazy:
         rows = frame.to_native().withColumn("row", f.monotonically_increasing_id())
-        with self.quiet():
-            return lazy(rows.localCheckpoint(eager=True))
+        return lazy(rows.localCheckpoint(eager=True))
 
     def drop(self, frozen: Lazy) -> None:
         """Free what a checkpoint takes at once; Spark by itself would do so some time."""
@@ -76,9 +75,25 @@ class Spark(Engine):
             yield dict(zip(names, map(_array, zip(*batch, strict=True)), strict=True))
 
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
+        """A partition's rows are numbered once for all members that are looked for in it."""
         parted = native.withColumn("part", f.shiftright("row", _PLACE_BITS))
-        return self._collect(look_up(parted, self._locate(parted, wanted)))
+        known = self._collect(self._locate(parted, wanted))
+        self.fetched += len(known)
+        places = self._session.createDataFrame(
+            known, "units bigint, part bigint, nth bigint, place bigint"
+        )
+        nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
+        found = (
+            parted.join(
+                f.broadcast(places.select("units", "part").distinct()),
+                ["units", "part"],
+                "leftsemi",
+            )
+            .withColumn("nth", (nth - 1).cast("bigint"))
+            .join(f.broadcast(places), ["units", "part", "nth"])
+            .select("item", "units", "place")
+        )
+        return self._collect(found)
 
     def _locate(self, parted: Any, wanted: Sequence[Member]) -> Any:
         """For each member: its count, its partition, its place there, and its place in all."""
@@ -100,35 +115,12 @@ class Spark(Engine):
             .select("units", "part", (f.col("place") - f.col("before")).alias("nth"), "place")
         )
 
-    def _one_by_one(self, parted: Any, located: Any) -> Any:
-        at = f.row_number().over(Window.partitionBy("units", "place").orderBy("row"))
-        rows = parted.join(f.broadcast(located), ["units", "part"]).withColumn("at", at - 1)
-        return rows.filter("at = nth").select("item", "units", "place")
-
-    def _numbered(self, parted: Any, located: Any) -> Any:
-        """The same, but rows of a partition are numbered once for all that are looked for in it."""
-        known = self._collect(located)
-        self.fetched += len(known)
-        places = self._session.createDataFrame(
-            known, "units bigint, part bigint, nth bigint, place bigint"
-        )
-        nth = f.row_number().over(Window.partitionBy("units", "part").orderBy("row"))
-        return (
-            parted.join(
-                f.broadcast(places.select("units", "part").distinct()),
-                ["units", "part"],
-                "leftsemi",
-            )
-            .withColumn("nth", (nth - 1).cast("bigint"))
-            .join(f.broadcast(places), ["units", "part", "nth"])
-            .select("item", "units", "place")
-        )
-
     @contextmanager
     def quiet(self) -> Iterator[None]:
         """Keep the driver and PySpark from logging the rows on which a task failed."""
+        names = "DataFrameQueryContextLogger", "SQLQueryContextLogger"  # they tell rows in errors
         with ExitStack() as later:
-            for logger in _python_loggers():
+            for logger in map(PySparkLogger.getLogger, names):
                 later.callback(setattr, logger, "disabled", logger.disabled)
                 logger.disabled = True
             if hasattr(self._session, "_jvm"):  # else Spark Connect: the driver is on the server
@@ -155,13 +147,3 @@ class Spark(Engine):
 def _array(values: tuple[Any, ...]) -> NDArray[Any]:
     """Values as an array; an array of text would have one width, and lose NUL at the end."""
     return np.array(values, dtype=object if isinstance(values[0], str) else None)
-
-
-def _python_loggers() -> list[logging.Logger]:
-    """What PySpark 4 tells of errors by, rows included."""
-    try:
-        from pyspark.logger import PySparkLogger
-    except ImportError:
-        return []
-    names = "DataFrameQueryContextLogger", "SQLQueryContextLogger"
-    return [PySparkLogger.getLogger(name) for name in names]
