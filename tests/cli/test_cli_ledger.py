@@ -343,8 +343,8 @@ def test_budgets_for_one_table_are_refused_unless_meant_and_then_shown_together(
 def test_a_budget_is_renewed_from_the_command_line_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _create()
     monkeypatch.setattr(Rows, "now", lambda _: "2026-11-18T12:00:00.000000+00:00")
+    _create()
     said = _run("ledger", "renew", "sales", *BUDGET[:2], "--every", "week", "--epsilon", "0.5")
     words = "ε = 0.5 every week; what is left lapses"
     assert f"renewed    {words}; next on 2026-11-23\n" in said

@@ -42,7 +42,6 @@ from dpgap.budget.entries import (
     Entry,
     UnreadableEntry,
     checked,
-    flaws,
     hash_of,
     new_period,
     opening,
@@ -114,7 +113,8 @@ class Ledger:
                     f"dataset {name!r} looks like {other!r}, which has a budget already"
                 )
             extra = requests.stating(rows, name, facts, beside)
-            rows.append(opening(name, total, self._author("", reason), extra))
+            author = self._author("", reason)._replace(at=rows.now())  # as renewals have it
+            rows.append(opening(name, total, author, extra))
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":
@@ -196,10 +196,12 @@ class Ledger:
         `dataset` names the one book. `head` is a hash that `LedgerAccount.head` gave earlier, kept
         in another place.
         """
-        names = self.datasets() if dataset is None else [requests.require_name(dataset)]
+        with self._store.reading() as rows:
+            name = None if dataset is None else requests.require_name(dataset)
+            names, orphans = rows.datasets() if name is None else [name], rows.orphans(name)
+            today = rows.now()[:10]
         found: list[str] = []
-        newest: dict[str, str] = {}
-        is_there = False
+        is_there = head is None
         for name in names:
             try:
                 book = self.entries(name)
@@ -207,21 +209,10 @@ class Ledger:
                 found.append(f"{name}: {error}")
                 continue
             lost = requests.edited_documents(requests.documents_of(self._store, name), book)
-            found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
+            found += [f"{name}: {flaw}" for flaw in (*checked(book, today=today)[0], *lost)]
             is_there = is_there or any(entry.hash == head for entry in book)
-            if book and book[-1].period is not None:
-                newest[name] = book[-1].period.since
-        with self._store.reading() as rows:
-            orphans, today = rows.orphans(None if dataset is None else names[0]), rows.now()[:10]
-        for name in (name for name, since in newest.items() if since > today):
-            found.append(
-                f"{name}: the newest period began on {newest[name]}, which is still to come by the "
-                "database's clock"
-            )
         found += [f"{name}: {_ORPHAN.format(number)}" for name, number in orphans]
-        if head is not None and not is_there:
-            found.append(_NO_HEAD.format(head))
-        return found
+        return found if is_there else [*found, _NO_HEAD.format(head)]
 
     def export(
         self,
@@ -352,9 +343,10 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
         else:
             books.setdefault(entry.dataset, []).append(entry)
     notes = [] if rows else ["the file has no entries"]
+    today = datetime.now(UTC).date().isoformat()
     for name, book in books.items():
         first = book[0].number if book and said.get("since") else 0
-        wrong, unchecked = checked(book, first)
+        wrong, unchecked = checked(book, first, today)
         own = [document for dataset, document in kept if dataset == name]
         numbers = {entry.number for entry in book}
         wrong += [_ORPHAN.format(it.number) for it in own if it.number not in numbers]

@@ -21,8 +21,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpgap.budget import entries
-from dpgap.budget.account import NOTHING, Amount, granted
-from dpgap.budget.entries import NEVER, PERIODS, RESERVE, WRITE_OFF, Author, Balance, Entry
+from dpgap.budget.account import Amount, granted
+from dpgap.budget.entries import RESERVE, WRITE_OFF, Author, Balance, Entry
 from dpgap.budget.requests import require_words, stated_facts, stating
 from dpgap.budget.store import Rows
 from dpgap.exact.parameters import Rational, rational
@@ -64,18 +64,12 @@ class Steward:
         Monday. What was left lapses, unless it is to `carry`. This begins with the next period:
         until then the budget has what it has now. δ and allowances are not renewed.
         """
-        whole = rational("epsilon", epsilon)
-        if every not in (*PERIODS, NEVER):
-            known = ", ".join(map(repr, PERIODS))
-            raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
-        if (every == NEVER) != (whole == 0) or whole < 0:
-            raise ValueError("epsilon must be more than 0, and is left out if every is 'never'")
-        added = NOTHING if every == NEVER else granted(whole, 0)
+        added = Amount(rational("epsilon", epsilon)).down().epsilon
 
         def act(rows: Rows, balance: Balance, author: Author) -> Entry:
             balance = self.ledger._renewed(rows, balance, self.person)
             author = author._replace(at=rows.now())
-            return entries.renewing(balance, every, added.epsilon, carry, author)
+            return entries.renewing(balance, every, added, carry, author)
 
         return self._act(act, reason or None)
 
