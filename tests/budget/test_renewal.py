@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 import pytest
 import spenders
@@ -38,10 +39,16 @@ Clock = Callable[[str], None]
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Set the database's clock to noon of a day."""
+    """Set the clocks of the database and of this machine to noon of a day."""
+    author = Ledger._author
 
     def turn(day: str) -> None:
-        monkeypatch.setattr(Rows, "now", lambda _: f"{day}T12:00:00.000000+00:00")
+        noon = f"{day}T12:00:00.000000+00:00"
+        monkeypatch.setattr(Rows, "now", lambda _: noon)
+        monkeypatch.setattr(Ledger, "_author", lambda *said, **more: at(noon, *said, **more))
+
+    def at(noon: str, *said: Any, **more: Any) -> Author:
+        return author(*said, **more)._replace(at=noon)
 
     turn("2026-11-18")  # a Wednesday
     return turn
@@ -78,7 +85,9 @@ def test_the_first_charge_of_a_week_renews_the_budget_once_and_what_was_left_lap
     assert begun.at == "2026-11-23T12:00:00.000000+00:00", "the time is the database's"
     assert (begun.charge, begun.person) == (Amount(Fraction(1)), "")
     assert (account.remaining, account.total) == (QUARTER, Fraction(5, 4))
-    with pytest.raises(BudgetExhausted, match=r"requested 1\. The next week begins on 2026-11-30"):
+    with pytest.raises(
+        BudgetExhausted, match=r"requested ε = 1\. The next week begins on 2026-11-30"
+    ):
         account.reserve(Fraction(1), "more than the week has")
     assert account.ledger.verify() == []
 
@@ -197,7 +206,7 @@ def test_delta_and_allowances_are_not_renewed_and_a_closed_budget_is_not(
         ({"every": "year", "epsilon": 1}, "every must be one of 'day', 'week', 'month' or 'never'"),
         ({"every": "week"}, "epsilon must be more than 0"),
         ({"every": "week", "epsilon": -1}, "epsilon must be more than 0"),
-        ({"every": NEVER, "epsilon": 1}, "is left out if every is 'never'"),
+        ({"every": NEVER, "epsilon": 1}, "is left out where renewing stops"),
     ],
 )
 def test_what_cannot_be_renewed_is_refused(

@@ -398,16 +398,19 @@ def reserving(
         raise ValueError(f"what is reserved must not be less than 0, not {charge}")
     if last.closed:
         raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
-    amounts = [last.granted, last.used, last.held, last.left]
-    if short := _short(charge, _OF_ALL, amounts):
-        if last.renewal is not None:
-            short += f". The next {last.renewal.every} begins on {last.renewal.next}, in UTC"
-        raise BudgetExhausted(f"data set {last.dataset!r} cannot cover this release: {short}")
-    if before.allowance is not None:
-        amounts = [before.allowance, before.person_spent, balance.left]
-        names = {"person": author.person, "dataset": last.dataset}
-        if short := _short(charge, _OF_ONE, amounts, **names):
-            raise BudgetExhausted(f"{short}: a steward can allow more")
+    if not charge.fits(last.left):
+        later = last.renewal and f". The next {last.renewal.every} begins on {last.renewal.next}"
+        raise BudgetExhausted(
+            f"data set {last.dataset!r} cannot cover this release: total {last.granted.at_least}, "
+            f"spent {last.used}, reserved {last.held}, remaining {last.left.at_least}, requested "
+            f"{charge}{f'{later}, in UTC' if later else ''}"
+        )
+    if before.allowance is not None and not charge.fits(balance.left):
+        raise BudgetExhausted(
+            f"{author.person!r} may spend {before.allowance.at_least} of data set {last.dataset!r} "
+            f"and has spent or reserved {before.person_spent}, so {balance.left.at_least} is left "
+            f"for them and {charge} is too much: a steward can allow more"
+        )
     return _next(
         balance,
         RESERVE,
@@ -418,33 +421,6 @@ def reserving(
         key=key,
         person_spent=before.person_spent + charge if author.person else NOTHING,
         extra=extra or {},
-    )
-
-
-_OF_ALL = "total {} = {}, spent {}, reserved {}, remaining {}, requested {}"
-_OF_ONE = (
-    "{person!r} may spend {} = {} of data set {dataset!r} and has spent or reserved {}, so {} is "
-    "left for them and {} is too much"
-)
-
-
-def _short(charge: Amount, words: str, amounts: list[Amount], **names: str) -> str:
-    """The words with the figures of ε or δ if what is left, the last amount, does not cover it.
-
-    What there is and what is left are rounded down, and all else up.
-    """
-    total, *taken, left = amounts
-    return "; ".join(
-        words.format(
-            symbol,
-            readable_down(getattr(total, part)),
-            *(readable_up(getattr(amount, part)) for amount in taken),
-            readable_down(getattr(left, part)),
-            readable_up(getattr(charge, part)),
-            **names,
-        )
-        for symbol, part in (("ε", "epsilon"), ("δ", "delta"))
-        if getattr(charge, part) > getattr(left, part)
     )
 
 
@@ -500,33 +476,22 @@ def _replacing(
     )
 
 
-def raising(balance: Balance, total: Amount, author: Author) -> Entry:
-    """The entry that grants more in all."""
-    last = balance.last
-    if last.closed or not last.granted.fits(total) or total == last.granted:
+def setting_total(balance: Balance, kind: str, total: Amount, author: Author) -> Entry:
+    """The entry that raises or lowers the total, though never below what is spent and reserved."""
+    last, gone = balance.last, balance.last.used + balance.last.held
+    less, more = (last.granted, total) if kind == RAISE else (total, last.granted)
+    if not less.fits(more) or less == more or (kind == RAISE and last.closed):
         raise ValueError(
             f"data set {last.dataset!r} has a total of {last.granted}"
-            f"{' and is closed' if last.closed else ''}: to raise it, state a larger one, not "
-            f"{total}"
+            f"{' and is closed' if last.closed else ''}: to {kind} it, state a "
+            f"{'larger' if kind == RAISE else 'smaller'} one, not {total}"
         )
-    return _next(balance, RAISE, author, charge=total, granted=total)
-
-
-def lowering(balance: Balance, total: Amount, author: Author) -> Entry:
-    """The entry that grants less in all, though never less than is spent and reserved."""
-    last = balance.last
-    if not total.fits(last.granted) or total == last.granted:
-        raise ValueError(
-            f"data set {last.dataset!r} has a total of {last.granted}: to lower it, state a "
-            f"smaller one, not {total}"
-        )
-    gone = last.used + last.held
-    if not gone.fits(total):
+    if kind == LOWER and not gone.fits(total):
         raise ValueError(
             f"data set {last.dataset!r} has spent and reserved {gone}: its total cannot be "
             f"lowered to {total}"
         )
-    return _next(balance, LOWER, author, charge=total, granted=total)
+    return _next(balance, kind, author, charge=total, granted=total)
 
 
 def closing(balance: Balance, author: Author) -> Entry:
@@ -558,7 +523,7 @@ def renewing(balance: Balance, every: str, epsilon: Fraction, carry: bool, autho
         known = ", ".join(map(repr, PERIODS))
         raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
     if (every == NEVER) != (epsilon == 0) or epsilon < 0:
-        raise ValueError("epsilon must be more than 0, and is left out if every is 'never'")
+        raise ValueError("epsilon must be more than 0, and is left out where renewing stops")
     if last.closed:
         raise ValueError(f"the budget of data set {last.dataset!r} is closed: it is not renewed")
     if every == NEVER and last.renewal is None:
@@ -699,9 +664,9 @@ class _Replay:
             made = self._made_again(entry)
         except (BudgetExhausted, ValueError, KeyError):
             return False
-        if self.last is not None:  # a break in the chain was told already
+        if made is not None and self.last is not None:  # a break in the chain was told already
             made = replace(made, number=entry.number, previous=entry.previous)
-        return entry == replace(made, hash=entry.hash)
+        return made is not None and entry == replace(made, hash=entry.hash)
 
     def follow(self, entry: Entry) -> None:
         if self.last is None and not self.first:
@@ -726,28 +691,28 @@ class _Replay:
             raise ValueError("nobody has spent less than nothing")
         return replace(last, person_spent=spent, allowance=entry.allowance)
 
-    def _made_again(self, entry: Entry) -> Entry:
+    def _made_again(self, entry: Entry) -> Entry | None:
         author = Author(entry.who, entry.at, entry.person, entry.reason, entry.actor)
-        last, extra, charge = self.last, entry.extra, entry.charge
+        last, extra, charge, said = self.last, entry.extra, entry.charge, entry.period
         if last is None:
             return opening(entry.dataset, entry.granted, author, extra, entry.version)
-        balance, kind, ended = Balance(last, self._mine(last, entry)), entry.kind, entry.reservation
-        if kind == RESERVE:
-            return reserving(balance, charge, entry.purpose, author, entry.key, extra)
-        if kind == SETTLE:
-            return settling(balance, self.waiting[ended], charge, author, extra)
-        if kind == WRITE_OFF:
-            return writing_off(balance, self.waiting[ended], author)
-        if kind == MIGRATE:
-            return migrating(last, author, entry.version, entry.archived)
-        if last.version == FIRST:
-            raise KeyError(kind)
-        if kind == CLOSE:
-            return closing(balance, author)
-        if kind == BIND:
-            return binding(balance, extra, author)
-        if kind == NEW_PERIOD and (begun := new_period(last, author)):
-            return begun
-        if kind == RENEW and (said := entry.period):
-            return renewing(balance, said.every, said.epsilon, said.carry, author)
-        return {RAISE: raising, LOWER: lowering, ALLOW: allowing}[kind](balance, charge, author)
+        balance, ended = Balance(last, self._mine(last, entry)), entry.reservation
+        makers: dict[str, Callable[[], Entry | None]] = {
+            RESERVE: lambda: reserving(balance, charge, entry.purpose, author, entry.key, extra),
+            SETTLE: lambda: settling(balance, self.waiting[ended], charge, author, extra),
+            WRITE_OFF: lambda: writing_off(balance, self.waiting[ended], author),
+            MIGRATE: lambda: migrating(last, author, entry.version, entry.archived),
+        }
+        if last.version != FIRST:  # which knew no other kinds
+            makers |= {
+                CLOSE: lambda: closing(balance, author),
+                BIND: lambda: binding(balance, extra, author),
+                ALLOW: lambda: allowing(balance, charge, author),
+                RAISE: lambda: setting_total(balance, RAISE, charge, author),
+                LOWER: lambda: setting_total(balance, LOWER, charge, author),
+                NEW_PERIOD: lambda: new_period(last, author),
+            }
+            if said is not None:
+                rhythm = said.every, said.epsilon, said.carry
+                makers[RENEW] = lambda: renewing(balance, *rhythm, author)
+        return makers[entry.kind]()

@@ -113,8 +113,7 @@ class Ledger:
                     f"dataset {name!r} looks like {other!r}, which has a budget already"
                 )
             extra = requests.stating(rows, name, facts, beside)
-            author = self._author("", reason)._replace(at=rows.now())  # as renewals have it
-            rows.append(opening(name, total, author, extra))
+            rows.append(opening(name, total, self._author("", reason), extra))
         return LedgerAccount(self, name)
 
     def account(self, dataset: str) -> "LedgerAccount":

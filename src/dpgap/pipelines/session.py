@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast, overload
 
 from dpgap._package import public
-from dpgap.budget.account import Account, granted
-from dpgap.budget.purse import Purse
+from dpgap.budget.account import Account, Purse, granted
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, readable
