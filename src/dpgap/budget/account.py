@@ -212,7 +212,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a request key led to."""
+    """The reservation, the state and the document of a request with a key."""
 
     entry: int
     """The number of the reservation."""
@@ -311,7 +311,7 @@ def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> 
 
 
 def reserved(account: Account | None, request: Request) -> Reservation | None:
-    """Set aside what is requested; the account is told as much as it can be told."""
+    """Set aside what is requested: an archive gets all of it, a plain account ε, words and δ."""
     if account is None:
         return None
     if isinstance(account, Archive):

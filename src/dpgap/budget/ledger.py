@@ -52,7 +52,7 @@ from dpgap.budget.entries import (
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
-from dpgap.budget.store import Document, Outline, Rows, Store, require_entry
+from dpgap.budget.store import MOST, Document, Outline, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
 
 
@@ -163,8 +163,7 @@ class Ledger:
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = self._places(rows, name, since, until)
-            ends = [number for number in (before, end) if number is not None]
-            return rows.book(name, last, min(ends, default=None), first)
+            return rows.book(name, last, end if before is None else min(before, end), first)
 
     def outline(
         self, dataset: str, *, since: str | None = None, until: str | None = None
@@ -173,21 +172,18 @@ class Ledger:
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = self._places(rows, name, since, until)
-            if end is None:
-                return rows.outline(name, first)
             return rows.outline(name, first, end) if end else None
 
     def _places(
         self, rows: Rows, dataset: str, since: str | None, until: str | None
-    ) -> tuple[int, int | None]:
-        """The number of the first entry of a range of days, and of the first after it, if any."""
-        if since is None and until is None:
-            return 0, None
-        self._store.require_current()
-        first = 0 if since is None else rows.place(dataset, requests.require_day("since", since))
-        if until is None:
-            return first, None
-        return first, max(first, rows.place(dataset, requests.require_day("until", until)))
+    ) -> tuple[int, int]:
+        """The number of the first entry of a range of days, and of the first after it."""
+        places = [0, MOST]
+        for place, (name, day) in enumerate({"since": since, "until": until}.items()):
+            if day is not None:
+                self._store.require_current()
+                places[place] = rows.place(dataset, requests.require_day(name, day))
+        return places[0], max(places)
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
@@ -459,7 +455,9 @@ class LedgerAccount:
         With `before`, only those of a smaller number count.
         """
         with self.ledger._store.reading() as rows:
-            charged = rows.book(self.dataset, last, before, kind=[RESERVE])
+            charged = rows.book(
+                self.dataset, last, MOST if before is None else before, kind=[RESERVE]
+            )
             numbers = [entry.number for entry in charged]
             ending = rows.book(self.dataset, reservation=numbers)
             ended = {entry.reservation: entry for entry in ending}

@@ -1,4 +1,4 @@
-"""What a ledger makes of a request: what it keeps of it, and what became of one sent before."""
+"""Requests to a ledger: names, the table that a budget is for, archived documents and quotas."""
 
 import getpass
 import json
@@ -73,7 +73,7 @@ def look_alike(name: str, others: Iterable[str]) -> str | None:
 
 
 def _seen(name: str) -> str:
-    """What is left of a name without its capitals, widths, spaces and letters that nobody sees."""
+    """The name without its capitals, widths, spaces and invisible letters."""
     text = name
     for _ in range(2):  # taking capitals away can make letters that have another plain form
         text = unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold()
@@ -260,7 +260,7 @@ def require_day(name: str, day: object) -> str:
 
 
 def asked_by(request: Request) -> dict[str, Any]:
-    """What an entry keeps of a request besides its cost and its line of words."""
+    """The part of a request that its entry keeps, besides its cost and its purpose."""
     facts = request.facts or {}
     asked = {name: facts[name] for name in ("table", "unit", "neighbours") if facts.get(name)}
     found = {**(request.extra or {}), "asked": asked, "identity": request.identity}
@@ -286,7 +286,7 @@ def beside(rows: Rows, dataset: str, facts: Mapping[str, Any] | None) -> list[st
 def stating(
     rows: Rows, dataset: str, facts: Mapping[str, Any] | None, meant: str | None
 ) -> dict[str, Any]:
-    """What an entry keeps of the table that a budget is for.
+    """The part of an entry that states the table of a budget.
 
     A second budget for the same units is refused unless it is `meant` to stand beside the other:
     what both pay for adds up for the same people.
@@ -405,7 +405,7 @@ def reference_of(reservation: Entry) -> dict[str, Any]:
 
 
 def answered_by(rows: Rows, reservation: Entry) -> Answered:
-    """What became of the request that made a reservation."""
+    """The state and the document of the request that made a reservation."""
     ended = rows.entry(reservation.dataset, reservation=reservation.number)
     if ended is None:
         return Answered(reservation.number, UNDER_WAY, None)
@@ -415,7 +415,7 @@ def answered_by(rows: Rows, reservation: Entry) -> Answered:
 
 
 def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
-    """Why a request with a key that was used before is not charged."""
+    """The error for a request whose key was used before."""
     same = (entry.charge.epsilon, entry.extra.get("identity"), entry.purpose)
     if same != (rounded_up(request.epsilon), request.identity, request.purpose):
         return KeyUsed(

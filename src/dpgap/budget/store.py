@@ -182,7 +182,7 @@ _CREATING = 0x6470676170
 _CHARGING = 0x64706761
 """With a hash of the data set's name, the lock that lets one process at a time write to it."""
 
-_MOST = (1 << 31) - 1
+MOST = (1 << 31) - 1
 """The largest number that a database holds."""
 _SPREAD = 200
 """How many entries an outline has of a book, about."""
@@ -295,7 +295,7 @@ class Rows:
         self,
         dataset: str,
         last: int | None = None,
-        before: int | None = None,
+        before: int = MOST,
         first: int = 0,
         **wanted: Any,
     ) -> list[Entry]:
@@ -306,10 +306,8 @@ class Rows:
         entry, found = self._table.c, self._of(dataset)
         if last is not None:  # else the order is ours: for it, SQLite would look at every entry
             found = found.order_by(entry.number.desc()).limit(last)
-        if before is not None:
-            found = found.where(entry.number < min(before, _MOST))
-        if first:
-            found = found.where(entry.number >= first)
+        if before != MOST or first:
+            found = found.where(entry.number < min(before, MOST), entry.number >= first)
         for name, values in wanted.items():
             found = found.where(entry[name].in_(values))
         return sorted(self._read(found), key=lambda entry: entry.number)
@@ -346,7 +344,7 @@ class Rows:
         found = self._connection.scalar(later)
         return self.find(dataset)[-1].number + 1 if found is None else int(found)
 
-    def waiting(self, dataset: str, end: int = _MOST) -> list[Entry]:
+    def waiting(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The reservations before a number that nothing before it ended, oldest first."""
         entry, ending = self._table.c, self._table.alias().c
         ended = sql.exists().where(
@@ -355,7 +353,7 @@ class Rows:
         found = self._of(dataset).where(entry.kind == RESERVE, entry.number < end, ~ended)
         return self._read(found.order_by(entry.number))
 
-    def outline(self, dataset: str, first: int = 0, end: int = _MOST) -> Outline:
+    def outline(self, dataset: str, first: int = 0, end: int = MOST) -> Outline:
         """What a page shows of a book, however long it is: all, or from a number up to another."""
         entry, last = self._table.c, self.book(dataset, 1, end)[-1]
         settled = sql.select(sql.func.count()).where(
@@ -373,7 +371,7 @@ class Rows:
             self.outline(dataset, end=first) if first else None,
         )
 
-    def people(self, dataset: str, end: int = _MOST) -> list[Entry]:
+    def people(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The last entry of each person before a number, by their names."""
         entry = self._table.c
         if "person" not in entry:
@@ -653,7 +651,7 @@ _CLOCKS = {
 
 def _findable(number: int) -> int:
     """The number of an entry; one that no database can hold is the number of none."""
-    return number if 0 <= number <= _MOST else -1
+    return number if 0 <= number <= MOST else -1
 
 
 def _row(entry: Entry) -> dict[str, Any]:

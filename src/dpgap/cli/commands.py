@@ -19,7 +19,7 @@ from dpgap.printable import printable
 from dpgap.question import KEYWORDS, option_help
 
 # --------------------------------------------------------------------------------------------------
-# What the command line prints: no letter stops it, and a stream that is gone is let go.
+# Printing: characters that a console cannot encode are escaped, and closed pipes are tolerated.
 #
 # A console may know neither ε nor ∞, as cp1252 does; what it lacks is spelled out. Python fails
 # once more at its end if a pipe was closed or a disk was full, so such a stream leads nowhere
@@ -158,7 +158,7 @@ def notes() -> Iterator[None]:
 
 
 def message_of(error: Exception) -> str:
-    """Our own words. Of an unforeseen error only its kind: its words may quote data."""
+    """The message of an error of ours; else only its class, as its message may quote data."""
     if isinstance(error, OSError) and error.strerror is not None:
         return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
     if isinstance(error, MemoryError):
