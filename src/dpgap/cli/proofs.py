@@ -329,10 +329,12 @@ def _proved(smt: Path | None, number: int) -> Row:
             path.write_text(closing.theorem.text, encoding="utf-8")
     return {
         **{name: getattr(case, name) for name in ("name", "kind", "variant", "n", "k")},
-        **{name: getattr(proof, name) for name in ("verdict", "condition", "reason", "closed_by")},
+        "verdict": proof.verdict,
         "seconds": round(proof.seconds, 4),
+        **{name: getattr(proof, name) for name in ("condition", "reason")},
         "counterexample": proof.counterexample and asdict(proof.counterexample),
         "theorems": {each.theorem.name: each.closed_by for each in proof.closings},
+        "closed_by": proof.closed_by,
     }
 
 
