@@ -613,9 +613,9 @@ class Bounds(TypedDict, total=False):
     sum
         The column whose amounts are added up, instead of counting units.
     at_most
-        With `sum`: the most that a unit adds to an item. It says how much noise there is.
+        With `sum`: the most that a unit adds to a sum. It says how much noise there is.
     at_least
-        With `sum`: the least that a unit adds to an item, 0 or below.
+        With `sum`: the least that a unit adds to a sum, 0 or below.
     step
         With `sum`: what each row's amount is rounded to.
     where

@@ -20,12 +20,11 @@ from dpgap.budget.entries import (
     binding,
     closing,
     flaws,
-    lowering,
     migrating,
     opening,
-    raising,
     read_entry,
     reserving,
+    setting_total,
     settling,
     writing_off,
 )
@@ -63,8 +62,8 @@ def _next(book: list[Entry], act: str, share: Fraction, place: int, person: str)
         spent = Amount(share * about.charge.epsilon, about.charge.delta)
         return settling(balance, about, spent, author, {"document": "0" * 64, "length": place})
     acts: dict[str, Callable[[], Entry]] = {
-        "raise": lambda: raising(balance, last.granted + Amount(share), author),
-        "lower": lambda: lowering(balance, last.granted - Amount(share), author),
+        "raise": lambda: setting_total(balance, "raise", last.granted + Amount(share), author),
+        "lower": lambda: setting_total(balance, "lower", last.granted - Amount(share), author),
         "allow": lambda: allowing(balance, Amount(share, HALF), author),
         "bind": lambda: binding(balance, {"facts": {"table": f"table {place}"}}, author),
     }

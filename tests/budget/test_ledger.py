@@ -40,7 +40,7 @@ def test_a_release_that_the_budget_cannot_cover_is_refused_with_all_four_figures
     account.reserve(Fraction(1, 8), "broken off")
     with pytest.raises(dpgap.BudgetExhausted) as refusal:
         dpgap.NoisyMax(epsilon=0.75).release([1, 2], account=account)
-    for figure in ("total ε = 1,", "spent 0.25,", "reserved 0.125,", "requested 0.75"):
+    for figure in ("total ε = 1,", "spent ε = 0.25,", "reserved ε = 0.125,", "requested ε = 0.75"):
         assert figure in str(refusal.value)
     assert len(account.ledger.entries("sales")) == 4
     account.reserve(Fraction(5, 8), "exactly what is left")
@@ -140,7 +140,7 @@ def test_names_that_look_the_same_are_one_budget(url: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 201])
 def test_names_of_data_sets_are_printable(name: str, folder: Path) -> None:
-    with pytest.raises(ValueError, match="dataset must be a name"):
+    with pytest.raises(ValueError, match="dataset must be 1 to 200 printable characters"):
         Ledger(f"sqlite:///{folder}/budget.db").create(name, 1)
 
 

@@ -65,12 +65,13 @@ def test_a_full_disk_refuses_the_release_and_loses_no_entry(
     assert account.reserved == Fraction(len(account.ledger.entries("sales")) - 1, 10**6)
 
 
-def test_a_read_only_ledger_refuses_the_release(
-    account: LedgerAccount, folder: Path, no_noise: None
-) -> None:
-    read_only = Ledger(f"sqlite:///{folder}/budget.db?mode=ro").account("sales")
-    assert read_only.remaining == 1000
-    assert "is read-only" in _refusal(read_only)
+def test_a_read_only_ledger_refuses_the_release(account: LedgerAccount, no_noise: None) -> None:
+    def let_read(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA query_only = ON")
+
+    sql.event.listen(account.ledger._store.engine, "connect", let_read)
+    assert account.remaining == 1000
+    assert "is read-only" in _refusal(account)
 
 
 @pytest.mark.parametrize("rest", [0, 100, 5000])

@@ -9,8 +9,7 @@ import pytest
 from spenders import Cheaper, StandIn
 
 from dpgap import BudgetExhausted
-from dpgap.budget.account import Amount, RefusedRequest, Request, pay
-from dpgap.budget.purse import Purse
+from dpgap.budget.account import Amount, Purse, RefusedRequest, Request, pay
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

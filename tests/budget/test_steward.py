@@ -76,7 +76,7 @@ def test_a_person_spends_up_to_the_allowance_and_others_as_before(
     ann.reserve(QUARTER, "before there was an allowance").settle(QUARTER)
     steward.allow("ann", HALF, reason="her share")
     with pytest.raises(
-        BudgetExhausted, match=r"'ann' may spend ε = 0\.5 .* reserved 0\.25, so 0\.25"
+        BudgetExhausted, match=r"'ann' may spend ε = 0\.5 .* reserved ε = 0\.25, so ε = 0\.25"
     ):
         ann.reserve(HALF, "too much")
     reservation = ann.reserve(QUARTER, "all of it")
@@ -123,10 +123,15 @@ def test_a_refusal_names_what_is_short_and_what_is_left_for_this_person(url: str
     for person, charge, delta, words in [
         ("ann", QUARTER, tiny / 10, r"'ann' may spend δ = 0 .* so 0 is left for them and 10⁻⁷ is"),
         ("bob", QUARTER, tiny / 2, r"'bob' may spend δ = 10⁻⁷ .* so 10⁻⁷ is left for them and"),
-        ("bob", 1, tiny, r"'bob' may spend ε = 0\.5 .*; 'bob' may spend δ = 10⁻⁷ .* allow more"),
-        ("eve", QUARTER, 2 * tiny, r"cannot cover this release: total δ = 10⁻⁶, .* requested"),
-        ("eve", 3, tiny, r"cannot cover this release: total ε = 2, [^;]*requested 3$"),
-        ("eve", 3, 2 * tiny, r"cannot cover this release: total ε = 2, .*; total δ = 10⁻⁶, "),
+        ("bob", 1, tiny, r"'bob' may spend ε = 0\.5, δ = 10⁻⁷ .* allow more"),
+        (
+            "eve",
+            QUARTER,
+            2 * tiny,
+            r"cannot cover this release: total ε = 2, δ = 10⁻⁶, .* requested ε = 0\.25, δ =",
+        ),
+        ("eve", 3, tiny, r"cannot cover this release: total ε = 2, .*requested ε = 3, δ ="),
+        ("eve", 3, 2 * tiny, r"cannot cover this release: total ε = 2, δ = 10⁻⁶, "),
     ]:
         request = Request(Fraction(charge), "top 1", delta=delta)
         with pytest.raises(BudgetExhausted, match=words) as refused:

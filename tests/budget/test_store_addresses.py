@@ -16,7 +16,6 @@ WAYS: dict[str, Callable[[Path], Any]] = {
     "a path": lambda file: file,
     "a name": str,
     "a URL": lambda file: f"sqlite:///{file}",
-    "a mode": lambda file: f"sqlite:///{file}?mode=rwc",
 }
 EACH_WAY = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
@@ -48,16 +47,9 @@ def test_a_file_that_goes_away_after_the_look_for_it_is_not_made_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(folder / "budget.db")
-    monkeypatch.setattr(ledger._store, "_require_file", lambda: None)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
     with pytest.raises(LedgerError, match="cannot be opened"):
         ledger.datasets()
-    assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize("mode", ["ro", "rw"])
-def test_a_mode_that_makes_no_file_makes_none(mode: str, folder: Path) -> None:
-    with pytest.raises(LedgerError, match="there is no ledger"):
-        Ledger(f"sqlite:///{folder}/budget.db?mode={mode}").create("sales", 1)
     assert list(folder.iterdir()) == []
 
 
@@ -85,9 +77,8 @@ def test_odd_letters_in_a_path_are_part_of_it(name: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "sqlite:///x?mode=rwx",
-        "sqlite:///x?mode=ro&mode=rw",
-        "sqlite:///x?timeout=1&timeout=2",
+        "sqlite:///x?mode=ro",
+        "sqlite:///x?timeout=1",
         "sqlite:///x?vfs=memdb",
         "sqlite:///x?immutable=1",
         "sqlite:///:memory:",
@@ -132,10 +123,3 @@ def test_a_user_s_own_time_to_wait_counts(
         monkeypatch.setenv("PGOPTIONS", "-c lock_timeout=3s")
         ledger = Ledger(postgres.get_uri())
     assert _server_setting(ledger, "lock_timeout") == "3s"
-
-
-def test_a_user_s_own_time_to_wait_for_a_file_counts(folder: Path) -> None:
-    ledger = Ledger(f"sqlite:///{folder}/budget.db?timeout=3")
-    ledger.create("sales", 1)
-    with ledger._store.engine.connect() as connection:
-        assert connection.execute(sql.text("PRAGMA busy_timeout")).scalar_one() == 3000

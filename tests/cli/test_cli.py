@@ -184,7 +184,7 @@ def test_a_ledger_is_charged_and_stops_the_release_that_it_cannot_cover(folder: 
     )
     refused = CliRunner().invoke(app, ["top-k", *ASK, "-k", "1", *budget, "--fresh"])
     assert (refused.exit_code, refused.stdout) == (1, "")
-    for figure in ("total ε = 2.5", "spent 2", "reserved 0", "requested 1"):
+    for figure in ("total ε = 2.5", "spent ε = 2", "reserved ε = 0", "requested ε = 1"):
         assert figure in refused.stderr
     assert Ledger("sqlite:///budget.db").account("sales").spent == 2
 
@@ -468,6 +468,14 @@ def test_errors_name_options_and_not_arguments(folder: Path, words: str, says: s
     assert result.stderr.count("\n") == 1
 
 
+def test_what_a_message_sets_is_set_by_its_option(folder: Path) -> None:
+    Path("old.csv").write_bytes("who,what\n1,Süß\n".encode("latin-1"))
+    words = ["--unit", "who", "--item", "what", "--domain", "0..9", "-k", "1", "--epsilon", "1"]
+    said = CliRunner().invoke(app, ["top-k", "old.csv", *words]).stderr
+    assert "--encoding latin-1" in said
+    assert "encoding=" not in said
+
+
 def test_what_only_some_commands_need_is_named_by_their_options(folder: Path) -> None:
     above = CliRunner().invoke(app, ["above", *ASK, "--threshold", "5"])
     assert above.stderr.startswith("dpgap: -k must be given, unless --max-items says how many a u")
@@ -554,6 +562,12 @@ def test_a_shell_completes_commands_and_options_without_loading_what_they_need()
     assert "--json" in _completed("audit --").stdout
 
 
+def test_the_help_of_a_total_speaks_of_no_items() -> None:
+    said = CliRunner().invoke(app, ["total", "--help"], env={"COLUMNS": "200"}).stdout
+    assert "the most that a unit adds to a sum" in said
+    assert "item" not in said
+
+
 @pytest.mark.parametrize("words", HELP, ids=" ".join)
 def test_help_fits_eighty_columns(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -589,4 +603,7 @@ def test_budgets_are_short_for_people_and_exact_in_json(folder: Path) -> None:
     exact = json.loads(_run("ledger", "show", *budget, "--json"))
     assert Fraction(exact["spent"]) >= Fraction(11501705, 6093798)
     refused = CliRunner().invoke(app, ["above", *ask, *budget])
-    assert "spent ≈1.88745, reserved 0, remaining ≈0.112555, requested ≈1.88745" in refused.stderr
+    assert (
+        "spent ε ≈ 1.88745, reserved ε = 0, remaining ε ≈ 0.112555, requested ε ≈ 1.88745"
+        in refused.stderr
+    )

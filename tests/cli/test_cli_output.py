@@ -109,7 +109,6 @@ def test_an_input_is_known_by_any_other_name(name: str, way: str, folder: Path) 
         "budget.db",
         "{here}/budget.db",
         "sqlite:////{here}/budget.db",
-        "sqlite:///budget.db?mode=rw",
         "sqlite:///link.db",
     ],
 )
@@ -209,21 +208,6 @@ def test_an_output_that_becomes_an_input_in_the_meantime_is_not_replaced(
     assert "is the table" in result.stderr
     assert Path("sold.csv").read_text() == SOLD
     assert _kept(folder)["epsilon_spent"] == 1
-    assert not list(folder.glob(".*"))
-
-
-def test_a_file_system_without_links_is_written_to_as_carefully(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unknown(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", unknown)
-    assert _ask(*ASK, "--csv", "out.csv").exit_code == 0
-    assert Path("out.csv").read_text().startswith("rank,item")
-    _while_counting(monkeypatch, lambda: Path("two.csv").write_text("precious"))
-    assert _ask(*ASK, "--csv", "two.csv").exit_code == 1
-    assert Path("two.csv").read_text() == "precious"
     assert not list(folder.glob(".*"))
 
 

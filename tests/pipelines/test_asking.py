@@ -7,8 +7,7 @@ import pandas
 import pytest
 
 import dpgap
-from dpgap.budget.account import Amount
-from dpgap.budget.purse import Purse
+from dpgap.budget.account import Amount, Purse
 
 SOLD = pandas.DataFrame(
     {

@@ -15,8 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dpgap
-from dpgap.budget.account import Amount
-from dpgap.budget.purse import Purse
+from dpgap.budget.account import Amount, Purse
 from dpgap.data.counts import counts, units_of
 from seams import InsecureSeededBits, SpyArchive, app, bits_are, builds_kept
 

@@ -14,6 +14,7 @@ Amount(epsilon=Fraction(1, 2), delta=Fraction(1, 1000000))
 
 import math
 import re
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ from inspect import signature
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from dpgap._package import public
+from dpgap.exact.bits import ProcessBound
 from dpgap.exact.parameters import (
     Rational,
     approximately,
@@ -210,7 +212,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a request key led to."""
+    """The reservation, the state and the document of a request with a key."""
 
     entry: int
     """The number of the reservation."""
@@ -309,7 +311,7 @@ def settle(reservation: Any, spent: Fraction, kept: _Document | None = None) -> 
 
 
 def reserved(account: Account | None, request: Request) -> Reservation | None:
-    """Set aside what is requested; the account is told as much as it can be told."""
+    """Set aside what is requested: an archive gets all of it, a plain account ε, words and δ."""
     if account is None:
         return None
     if isinstance(account, Archive):
@@ -323,3 +325,62 @@ def reserved(account: Account | None, request: Request) -> Reservation | None:
         )
     reserve: Callable[..., Reservation] = account.reserve
     return reserve(request.epsilon, request.purpose, delta=request.delta)
+
+
+class Purse(ProcessBound):
+    """A budget in memory, for as long as a program runs: what a session spends from.
+
+    It cannot be overspent from several threads, and a forked process cannot spend from its copy. A
+    release that ends in an error stays charged, as everywhere. Whoever wants a budget that outlives
+    the program opens a ledger.
+
+    >>> purse = Purse(Amount(Fraction(1)))
+    >>> purse.reserve(Fraction(3, 4), "top 10").settle(Fraction(1, 2))
+    >>> purse.remaining
+    Amount(epsilon=Fraction(1, 2), delta=Fraction(0, 1))
+    """
+
+    def __init__(self, total: Amount) -> None:
+        super().__init__()
+        self._total = total
+        self._spent = Amount(Fraction(0))
+        self._one_at_a_time = threading.Lock()
+
+    @property
+    def spent(self) -> Amount:
+        """What was spent, reservations included."""
+        return self._spent
+
+    @property
+    def remaining(self) -> Amount:
+        """What is left."""
+        return self._total - self._spent
+
+    def reserve(
+        self, epsilon: Fraction, purpose: str, delta: Fraction = Fraction(0)
+    ) -> "_SetAside":
+        """Set an amount aside, or raise `BudgetExhausted` and change nothing."""
+        self.refuse_elsewhere("a session")
+        wanted = Amount(epsilon, delta)
+        with self._one_at_a_time:
+            if not (self._spent + wanted).fits(self._total):
+                raise BudgetExhausted(
+                    f"this needs {wanted}, and what is left is {self.remaining.at_least}: ask with "
+                    f"less, or begin with more than {self._total}"
+                )
+            self._spent += wanted
+        return _SetAside(wanted, self)
+
+
+@dataclass(slots=True)
+class _SetAside:
+    """An amount that one release may use, and what it was taken from."""
+
+    amount: Amount
+    purse: Purse
+
+    def settle(self, epsilon: Fraction) -> None:
+        """Give back what was not used, once; δ stays spent."""
+        rest, self.amount = self.amount.epsilon - epsilon, Amount(epsilon)
+        with self.purse._one_at_a_time:
+            self.purse._spent -= Amount(max(rest, Fraction(0)))

@@ -206,13 +206,13 @@ class Entry:
 
     def body(self) -> str:
         """All of the entry but its hash, as one canonical text."""
+        values = {stored: getattr(self, name) for stored, name in _STORED[self.version].items()}
+        content = {
+            stored: value.exact() if isinstance(value, Amount | Renewal) else value
+            for stored, value in values.items()
+        }
         if self.version == FIRST:
-            values = (getattr(self, name) for name in _FIELDS[FIRST])
-            return json.dumps([it.exact()[0] if isinstance(it, Amount) else it for it in values])
-        content = {}
-        for stored, name in _STORED[self.version].items():
-            value = getattr(self, name)
-            content[stored] = value.exact() if isinstance(value, Amount | Renewal) else value
+            return json.dumps([it[0] if isinstance(it, list) else it for it in content.values()])
         return canonical(content)
 
     def seal(self) -> str:
@@ -224,35 +224,20 @@ class Entry:
         return replace(self, hash=self.seal())
 
 
-_NAMES = tuple(each.name for each in fields(Entry))[:-1]
+_TYPES: dict[str, Any] = {each.name: each.type for each in fields(Entry)}
+_TYPES |= {"range": NoneType, "extra": dict}
+_NAMES = [name for name in _TYPES if name != "hash"]
 _NEW_NAMES = {"actor", "archived", "period", "range", "accounting", "currency"}
-_FIELDS = {
-    FIRST: _NAMES[: _NAMES.index("version")],
-    SECOND: tuple(name for name in _NAMES if name not in _NEW_NAMES),
-    THIRD: _NAMES,
-}
-"""What an entry of each version says."""
 _OLD_NAMES = {"reservation": "about", "person_spent": "own", "extra": "more"}
-"""What the second version calls some of it."""
-_AMOUNTS = ("charge", "granted", "used", "held", "person_spent", "allowance")
 _STORED = {
-    version: {_OLD_NAMES.get(name, name) if version == SECOND else name: name for name in names}
-    for version, names in _FIELDS.items()
+    FIRST: {name: name for name in _NAMES[: _NAMES.index("version")]},
+    SECOND: {_OLD_NAMES.get(name, name): name for name in _NAMES if name not in _NEW_NAMES},
+    THIRD: {name: name for name in _NAMES},
 }
-"""What a body of each version calls it."""
-_TYPES: dict[str, Any] = {
-    name: kind
-    for names, kind in {
-        "dataset kind purpose who at previous person actor reason accounting currency": str,
-        "number version archived": int,
-        "reservation bound": (int, NoneType),
-        "key": (str, NoneType),
-        "closed": bool,
-        "period range": (dict, NoneType),
-        "extra": dict,
-    }.items()
-    for name in names.split()
-}
+"""The fields of an entry of each version, by their names in its body."""
+_AMOUNTS = ("charge", "granted", "used", "held", "person_spent", "allowance")
+_KNOWN = {"range": None, "accounting": PURE, "currency": EPSILON_DELTA}
+"""The only values that this dpgap knows."""
 
 
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -274,17 +259,34 @@ def hash_of(text: str) -> str:
 
 def read_entry(version: int, body: str, hash: str = "") -> Entry:
     """The entry that a body states, or `UnreadableEntry`."""
-    if version not in _FIELDS:
+    if version not in _STORED:
         raise UnreadableEntry(
             f"was made by a later dpgap, as version {version}: update dpgap to read it"
         )
+    stored = _STORED[version]
     try:
         content = json.loads(body)
-        written = json.dumps(content) if version == FIRST else canonical(content)
-        if written != body:
+        if (json.dumps(content) if version == FIRST else canonical(content)) != body:
             raise ValueError
-        return _read(version, content, hash)
-    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError):
+        if version == FIRST:
+            said = dict(zip(stored, content, strict=True)) | {"version": FIRST}
+            said |= {name: [said[name], "0"] for name in _AMOUNTS if name in said}
+        elif content.keys() == stored.keys():
+            said = {name: content[it] for it, name in stored.items()}
+        else:
+            raise ValueError
+        if (period := said.get("period")) is not None:
+            said["period"] = _read_renewal(period)
+        for name in (name for name in _KNOWN if said.get(name, _KNOWN[name]) != _KNOWN[name]):
+            raise UnreadableEntry(_OF_LATER.format(name))
+        for name in (name for name in _AMOUNTS if name in said):
+            if said[name] is not None or name != "allowance":
+                said[name] = _read_amount(*said[name])
+        is_typed = all(isinstance(value, _TYPES[name]) for name, value in said.items())
+        if not is_typed or said["version"] != version:
+            raise TypeError
+        return Entry(**said, hash=hash)
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
         raise UnreadableEntry("was edited: it cannot be read") from None
 
 
@@ -303,46 +305,19 @@ def _read_amount(epsilon: str, delta: str) -> Amount:
     return Amount(read_number(epsilon), read_number(delta))
 
 
-def _read(version: int, content: Any, hash: str) -> Entry:
-    if version == FIRST:
-        said = dict(zip(_FIELDS[FIRST], content, strict=True)) | {"version": FIRST}
-        said |= {name: [said[name], "0"] for name in _AMOUNTS if name in said}
-    else:
-        stored = _STORED[version]
-        if not isinstance(content, dict) or content.keys() != stored.keys():
-            raise ValueError
-        said = {name: content[it] for it, name in stored.items()}
-        if content["version"] != version:
-            raise ValueError
-    if not all(isinstance(value, _TYPES.get(name, object)) for name, value in said.items()):
-        raise TypeError
-    if said.get("period") is not None:
-        said["period"] = _read_renewal(said["period"])
-    known = {"range": None, "accounting": PURE, "currency": EPSILON_DELTA}
-    for name in known if version == THIRD else ():
-        if said[name] != known[name]:
-            raise UnreadableEntry(_OF_LATER.format(name))
-    for name in (name for name in _AMOUNTS if name in said):
-        if said[name] is not None or name != "allowance":
-            said[name] = _read_amount(*said[name])
-    return Entry(**said, hash=hash)
-
-
 _OF_LATER = "was made by a later dpgap, which knows another {}: update dpgap to read it"
 
 
 def _read_renewal(content: Any) -> Renewal:
     """What `Renewal.exact` states."""
-    if content.keys() != {each.name for each in fields(Renewal)}:
+    names = {each.name for each in fields(Renewal)}
+    if content.keys() != names or content["every"] not in (*PERIODS, NEVER):
         raise UnreadableEntry(_OF_LATER.format("period"))
     found = Renewal(**content | {"epsilon": read_number(content["epsilon"])})
-    if found.every not in (*PERIODS, NEVER):
-        raise UnreadableEntry(_OF_LATER.format("period"))
     is_number = found.lapsed is None or type(found.lapsed) is int
-    if not (type(found.carry) is bool and is_number):
+    is_day = date.fromisoformat(found.since).isoformat() == found.since
+    if not (type(found.carry) is bool and is_number and is_day):
         raise TypeError
-    if date.fromisoformat(found.since).isoformat() != found.since:
-        raise ValueError
     return found
 
 
@@ -404,15 +379,9 @@ def opening(
     version: int = THIRD,
 ) -> Entry:
     """The first entry of a book; "facts" in `extra` state the table that it is for."""
-    return Entry(
-        dataset, 0, CREATE, None, total, total, NOTHING, NOTHING, "", author.who, author.at, "",
-        version=version,
-        person=author.person,
-        actor=author.actor,
-        reason=author.reason,
-        bound=0 if extra and "facts" in extra else None,
-        extra=extra or {},
-    ).sealed()  # fmt: skip
+    blank = Entry(dataset, 0, CREATE, None, total, total, NOTHING, NOTHING, "", "", "", "", version)
+    bound = 0 if extra and "facts" in extra else None
+    return replace(blank, **author._asdict(), bound=bound, extra=extra or {}).sealed()
 
 
 def reserving(
@@ -429,16 +398,19 @@ def reserving(
         raise ValueError(f"what is reserved must not be less than 0, not {charge}")
     if last.closed:
         raise BudgetExhausted(f"the budget of data set {last.dataset!r} is closed")
-    amounts = [last.granted, last.used, last.held, last.left]
-    if short := _short(charge, _OF_ALL, amounts):
-        if last.renewal is not None:
-            short += f". The next {last.renewal.every} begins on {last.renewal.next}, in UTC"
-        raise BudgetExhausted(f"data set {last.dataset!r} cannot cover this release: {short}")
-    if before.allowance is not None:
-        amounts = [before.allowance, before.person_spent, balance.left]
-        names = {"person": author.person, "dataset": last.dataset}
-        if short := _short(charge, _OF_ONE, amounts, **names):
-            raise BudgetExhausted(f"{short}: a steward can allow more")
+    if not charge.fits(last.left):
+        later = last.renewal and f". The next {last.renewal.every} begins on {last.renewal.next}"
+        raise BudgetExhausted(
+            f"data set {last.dataset!r} cannot cover this release: total {last.granted.at_least}, "
+            f"spent {last.used}, reserved {last.held}, remaining {last.left.at_least}, requested "
+            f"{charge}{f'{later}, in UTC' if later else ''}"
+        )
+    if before.allowance is not None and not charge.fits(balance.left):
+        raise BudgetExhausted(
+            f"{author.person!r} may spend {before.allowance.at_least} of data set {last.dataset!r} "
+            f"and has spent or reserved {before.person_spent}, so {balance.left.at_least} is left "
+            f"for them and {charge} is too much: a steward can allow more"
+        )
     return _next(
         balance,
         RESERVE,
@@ -449,33 +421,6 @@ def reserving(
         key=key,
         person_spent=before.person_spent + charge if author.person else NOTHING,
         extra=extra or {},
-    )
-
-
-_OF_ALL = "total {} = {}, spent {}, reserved {}, remaining {}, requested {}"
-_OF_ONE = (
-    "{person!r} may spend {} = {} of data set {dataset!r} and has spent or reserved {}, so {} is "
-    "left for them and {} is too much"
-)
-
-
-def _short(charge: Amount, words: str, amounts: list[Amount], **names: str) -> str:
-    """The words with the figures of ε or δ if what is left, the last amount, does not cover it.
-
-    What there is and what is left are rounded down, and all else up.
-    """
-    total, *taken, left = amounts
-    return "; ".join(
-        words.format(
-            symbol,
-            readable_down(getattr(total, part)),
-            *(readable_up(getattr(amount, part)) for amount in taken),
-            readable_down(getattr(left, part)),
-            readable_up(getattr(charge, part)),
-            **names,
-        )
-        for symbol, part in (("ε", "epsilon"), ("δ", "delta"))
-        if getattr(charge, part) > getattr(left, part)
     )
 
 
@@ -531,33 +476,22 @@ def _replacing(
     )
 
 
-def raising(balance: Balance, total: Amount, author: Author) -> Entry:
-    """The entry that grants more in all."""
-    last = balance.last
-    if last.closed or not last.granted.fits(total) or total == last.granted:
+def setting_total(balance: Balance, kind: str, total: Amount, author: Author) -> Entry:
+    """The entry that raises or lowers the total, though never below what is spent and reserved."""
+    last, gone = balance.last, balance.last.used + balance.last.held
+    less, more = (last.granted, total) if kind == RAISE else (total, last.granted)
+    if not less.fits(more) or less == more or (kind == RAISE and last.closed):
         raise ValueError(
             f"data set {last.dataset!r} has a total of {last.granted}"
-            f"{' and is closed' if last.closed else ''}: to raise it, state a larger one, not "
-            f"{total}"
+            f"{' and is closed' if last.closed else ''}: to {kind} it, state a "
+            f"{'larger' if kind == RAISE else 'smaller'} one, not {total}"
         )
-    return _next(balance, RAISE, author, charge=total, granted=total)
-
-
-def lowering(balance: Balance, total: Amount, author: Author) -> Entry:
-    """The entry that grants less in all, though never less than is spent and reserved."""
-    last = balance.last
-    if not total.fits(last.granted) or total == last.granted:
-        raise ValueError(
-            f"data set {last.dataset!r} has a total of {last.granted}: to lower it, state a "
-            f"smaller one, not {total}"
-        )
-    gone = last.used + last.held
-    if not gone.fits(total):
+    if kind == LOWER and not gone.fits(total):
         raise ValueError(
             f"data set {last.dataset!r} has spent and reserved {gone}: its total cannot be "
             f"lowered to {total}"
         )
-    return _next(balance, LOWER, author, charge=total, granted=total)
+    return _next(balance, kind, author, charge=total, granted=total)
 
 
 def closing(balance: Balance, author: Author) -> Entry:
@@ -585,6 +519,11 @@ def renewing(balance: Balance, every: str, epsilon: Fraction, carry: bool, autho
     The time of its author is that of the database.
     """
     last, before = balance.last, balance.last.period
+    if every not in (*PERIODS, NEVER):
+        known = ", ".join(map(repr, PERIODS))
+        raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
+    if (every == NEVER) != (epsilon == 0) or epsilon < 0:
+        raise ValueError("epsilon must be more than 0, and is left out where renewing stops")
     if last.closed:
         raise ValueError(f"the budget of data set {last.dataset!r} is closed: it is not renewed")
     if every == NEVER and last.renewal is None:
@@ -660,11 +599,13 @@ def flaws(book: Iterable[Entry]) -> list[str]:
     return checked(book)[0]
 
 
-def checked(book: Iterable[Entry], first: int = 0) -> tuple[list[str], list[int]]:
-    """Everything that is wrong with a book, or with its part from the entry `first` on.
+def checked(
+    book: Iterable[Entry], first: int = 0, today: str = "9999"
+) -> tuple[list[str], list[int]]:
+    """Everything that is wrong with a book, or with its part from the entry `first` on, `today`.
 
-    Then the numbers of entries whose sums cannot be checked without those before: the first, the
-    first of each person, and those that end a reservation from before.
+    Then the numbers of entries whose sums cannot be checked without those before: the first, and
+    those that end a reservation from before.
     """
     found: list[str] = []
     unchecked: list[int] = []
@@ -677,8 +618,14 @@ def checked(book: Iterable[Entry], first: int = 0) -> tuple[list[str], list[int]
             unchecked.append(entry.number)
         elif not replay.could_make(entry):
             found.append(f"entry {entry.number} does not add up")
+        elif entry.kind == RENEW and entry.renewal and entry.renewal.next <= replay.opened[:10]:
+            found.append(f"entry {entry.number} renews periods from before the budget was opened")
         replay.follow(entry)
-    return found if replay.last is not None else ["there are no entries"], unchecked
+    if replay.last is None:
+        found.append("there are no entries")
+    elif (since := getattr(replay.last.period, "since", "")) > today:
+        found.append(f"the newest period began on {since}, which is still to come")
+    return found, unchecked
 
 
 @dataclass(slots=True)
@@ -687,9 +634,11 @@ class _Replay:
 
     first: int = 0
     """The number of the first one."""
+    opened: str = ""
+    """The time of the opening, if it is among them."""
     last: Entry | None = None
     people: dict[str, Entry] = field(default_factory=dict)
-    waiting: dict[int, Entry] = field(default_factory=dict)
+    waiting: dict[int | None, Entry] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
 
     def break_in_chain(self, entry: Entry) -> list[str]:
@@ -704,28 +653,24 @@ class _Replay:
 
     def depends_on_earlier(self, entry: Entry) -> bool:
         """Whether the entry follows from some that came before the first one."""
-        if not self.first:
-            return False
-        is_new_person = bool(entry.person) and entry.person not in self.people
         ends = self.first if entry.reservation is None else entry.reservation
-        return self.last is None or is_new_person or ends < self.first
+        return bool(self.first) and (self.last is None or ends < self.first)
 
     def could_make(self, entry: Entry) -> bool:
         """Whether the entry is the one that its kind makes from the one before it."""
         if entry.key in self.keys:
             return False
         try:
-            expected = self._made_again(entry)
+            made = self._made_again(entry)
         except (BudgetExhausted, ValueError, KeyError):
             return False
-        if self.last is None:
-            return entry == replace(expected, hash=entry.hash)
-        # A break in the chain was told already.
-        return entry == replace(
-            expected, hash=entry.hash, number=entry.number, previous=entry.previous
-        )
+        if made is not None and self.last is not None:  # a break in the chain was told already
+            made = replace(made, number=entry.number, previous=entry.previous)
+        return made is not None and entry == replace(made, hash=entry.hash)
 
     def follow(self, entry: Entry) -> None:
+        if self.last is None and not self.first:
+            self.opened = entry.at
         self.last = entry
         if entry.person:
             self.people[entry.person] = entry
@@ -736,30 +681,38 @@ class _Replay:
         elif entry.reservation is not None:
             self.waiting.pop(entry.reservation, None)
 
-    def _made_again(self, entry: Entry) -> Entry:
+    def _mine(self, last: Entry, entry: Entry) -> Entry | None:
+        """The last entry of the same person; in a part of a book, what it must have been."""
+        if not (self.first and entry.person) or entry.person in self.people:
+            return self.people.get(entry.person)
+        added = entry.charge if entry.kind == RESERVE else NOTHING
+        spent = entry.person_spent - added
+        if not NOTHING.fits(spent):
+            raise ValueError("nobody has spent less than nothing")
+        return replace(last, person_spent=spent, allowance=entry.allowance)
+
+    def _made_again(self, entry: Entry) -> Entry | None:
         author = Author(entry.who, entry.at, entry.person, entry.reason, entry.actor)
-        if self.last is None:
-            return opening(entry.dataset, entry.granted, author, entry.extra, entry.version)
-        balance = Balance(self.last, self.people.get(entry.person))
-        if entry.kind == RESERVE:
-            purpose, extra = entry.purpose, entry.extra
-            return reserving(balance, entry.charge, purpose, author, entry.key, extra)
-        if entry.kind in (SETTLE, WRITE_OFF) and entry.reservation is not None:
-            reservation = self.waiting[entry.reservation]
-            if entry.kind == SETTLE:
-                return settling(balance, reservation, entry.charge, author, entry.extra)
-            return writing_off(balance, reservation, author)
-        if entry.kind == MIGRATE:
-            return migrating(self.last, author, entry.version, entry.archived)
-        if self.last.version == FIRST:
-            raise KeyError(entry.kind)
-        if entry.kind == CLOSE:
-            return closing(balance, author)
-        if entry.kind == BIND:
-            return binding(balance, entry.extra, author)
-        if entry.kind == NEW_PERIOD and (begun := new_period(self.last, author)):
-            return begun
-        if entry.kind == RENEW and (said := entry.period):
-            return renewing(balance, said.every, said.epsilon, said.carry, author)
-        amounts = {RAISE: raising, LOWER: lowering, ALLOW: allowing}
-        return amounts[entry.kind](balance, entry.charge, author)
+        last, extra, charge, said = self.last, entry.extra, entry.charge, entry.period
+        if last is None:
+            return opening(entry.dataset, entry.granted, author, extra, entry.version)
+        balance, ended = Balance(last, self._mine(last, entry)), entry.reservation
+        makers: dict[str, Callable[[], Entry | None]] = {
+            RESERVE: lambda: reserving(balance, charge, entry.purpose, author, entry.key, extra),
+            SETTLE: lambda: settling(balance, self.waiting[ended], charge, author, extra),
+            WRITE_OFF: lambda: writing_off(balance, self.waiting[ended], author),
+            MIGRATE: lambda: migrating(last, author, entry.version, entry.archived),
+        }
+        if last.version != FIRST:  # which knew no other kinds
+            makers |= {
+                CLOSE: lambda: closing(balance, author),
+                BIND: lambda: binding(balance, extra, author),
+                ALLOW: lambda: allowing(balance, charge, author),
+                RAISE: lambda: setting_total(balance, RAISE, charge, author),
+                LOWER: lambda: setting_total(balance, LOWER, charge, author),
+                NEW_PERIOD: lambda: new_period(last, author),
+            }
+            if said is not None:
+                rhythm = said.every, said.epsilon, said.carry
+                makers[RENEW] = lambda: renewing(balance, *rhythm, author)
+        return makers[entry.kind]()

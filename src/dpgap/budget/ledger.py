@@ -42,7 +42,6 @@ from dpgap.budget.entries import (
     Entry,
     UnreadableEntry,
     checked,
-    flaws,
     hash_of,
     new_period,
     opening,
@@ -53,7 +52,7 @@ from dpgap.budget.entries import (
 from dpgap.budget.entries import LedgerError as LedgerError
 from dpgap.budget.requests import Quota
 from dpgap.budget.steward import Steward
-from dpgap.budget.store import Document, Outline, Rows, Store, require_entry
+from dpgap.budget.store import MOST, Document, Outline, Rows, Store, require_entry
 from dpgap.exact.parameters import Rational, positive_rational, rational
 
 
@@ -164,8 +163,7 @@ class Ledger:
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = self._places(rows, name, since, until)
-            ends = [number for number in (before, end) if number is not None]
-            return rows.book(name, last, min(ends, default=None), first)
+            return rows.book(name, last, end if before is None else min(before, end), first)
 
     def outline(
         self, dataset: str, *, since: str | None = None, until: str | None = None
@@ -174,21 +172,18 @@ class Ledger:
         name = requests.require_name(dataset)
         with self._store.reading() as rows:
             first, end = self._places(rows, name, since, until)
-            if end is None:
-                return rows.outline(name, first)
             return rows.outline(name, first, end) if end else None
 
     def _places(
         self, rows: Rows, dataset: str, since: str | None, until: str | None
-    ) -> tuple[int, int | None]:
-        """The number of the first entry of a range of days, and of the first after it, if any."""
-        if since is None and until is None:
-            return 0, None
-        self._store.require_current()
-        first = 0 if since is None else rows.place(dataset, requests.require_day("since", since))
-        if until is None:
-            return first, None
-        return first, max(first, rows.place(dataset, requests.require_day("until", until)))
+    ) -> tuple[int, int]:
+        """The number of the first entry of a range of days, and of the first after it."""
+        places = [0, MOST]
+        for place, (name, day) in enumerate({"since": since, "until": until}.items()):
+            if day is not None:
+                self._store.require_current()
+                places[place] = rows.place(dataset, requests.require_day(name, day))
+        return places[0], max(places)
 
     def verify(self, dataset: str | None = None, *, head: str | None = None) -> list[str]:
         """Everything that is wrong with one book, or with all of them; nothing if intact.
@@ -196,10 +191,12 @@ class Ledger:
         `dataset` names the one book. `head` is a hash that `LedgerAccount.head` gave earlier, kept
         in another place.
         """
-        names = self.datasets() if dataset is None else [requests.require_name(dataset)]
+        with self._store.reading() as rows:
+            name = None if dataset is None else requests.require_name(dataset)
+            names, orphans = rows.datasets() if name is None else [name], rows.orphans(name)
+            today = rows.now()[:10]
         found: list[str] = []
-        newest: dict[str, str] = {}
-        is_there = False
+        is_there = head is None
         for name in names:
             try:
                 book = self.entries(name)
@@ -207,21 +204,10 @@ class Ledger:
                 found.append(f"{name}: {error}")
                 continue
             lost = requests.edited_documents(requests.documents_of(self._store, name), book)
-            found += [f"{name}: {flaw}" for flaw in (*flaws(book), *lost)]
+            found += [f"{name}: {flaw}" for flaw in (*checked(book, today=today)[0], *lost)]
             is_there = is_there or any(entry.hash == head for entry in book)
-            if book and book[-1].period is not None:
-                newest[name] = book[-1].period.since
-        with self._store.reading() as rows:
-            orphans, today = rows.orphans(None if dataset is None else names[0]), rows.now()[:10]
-        for name in (name for name, since in newest.items() if since > today):
-            found.append(
-                f"{name}: the newest period began on {newest[name]}, which is still to come by the "
-                "database's clock"
-            )
         found += [f"{name}: {_ORPHAN.format(number)}" for name, number in orphans]
-        if head is not None and not is_there:
-            found.append(_NO_HEAD.format(head))
-        return found
+        return found if is_there else [*found, _NO_HEAD.format(head)]
 
     def export(
         self,
@@ -352,9 +338,10 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
         else:
             books.setdefault(entry.dataset, []).append(entry)
     notes = [] if rows else ["the file has no entries"]
+    today = datetime.now(UTC).date().isoformat()
     for name, book in books.items():
         first = book[0].number if book and said.get("since") else 0
-        wrong, unchecked = checked(book, first)
+        wrong, unchecked = checked(book, first, today)
         own = [document for dataset, document in kept if dataset == name]
         numbers = {entry.number for entry in book}
         wrong += [_ORPHAN.format(it.number) for it in own if it.number not in numbers]
@@ -468,7 +455,9 @@ class LedgerAccount:
         With `before`, only those of a smaller number count.
         """
         with self.ledger._store.reading() as rows:
-            charged = rows.book(self.dataset, last, before, kind=[RESERVE])
+            charged = rows.book(
+                self.dataset, last, MOST if before is None else before, kind=[RESERVE]
+            )
             numbers = [entry.number for entry in charged]
             ending = rows.book(self.dataset, reservation=numbers)
             ended = {entry.reservation: entry for entry in ending}

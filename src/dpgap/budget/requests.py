@@ -1,4 +1,4 @@
-"""What a ledger makes of a request: what it keeps of it, and what became of one sent before."""
+"""Requests to a ledger: names, the table that a budget is for, archived documents and quotas."""
 
 import getpass
 import json
@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
+from types import NoneType
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, parse_qsl, quote, urlencode, urlsplit
 
@@ -25,7 +26,6 @@ from dpgap.budget.entries import (
     SETTLE,
     Entry,
     LedgerError,
-    canonical,
     hash_of,
     read_number,
 )
@@ -50,13 +50,16 @@ _UNSEEN = re.compile(
 )
 
 
+def require_words(name: str, words: object) -> str:
+    """A short printable text, or an error that names the argument."""
+    if not (isinstance(words, str) and 0 < len(words) <= _LONGEST and words.isprintable()):
+        raise ValueError(f"{name} must be 1 to {_LONGEST} printable characters")
+    return words
+
+
 def require_name(dataset: object) -> str:
-    """The name in its one spelling, or an error if it is none."""
-    if not isinstance(dataset, str):
-        raise TypeError(f"dataset must be a name, not {type(dataset).__name__}")
-    if not (0 < len(dataset) <= _LONGEST and dataset.isprintable()):
-        raise ValueError(f"dataset must be a name of 1 to {_LONGEST} printable characters")
-    return unicodedata.normalize("NFC", dataset)
+    """The name of a data set in its one spelling, or an error if it is none."""
+    return unicodedata.normalize("NFC", require_words("dataset", dataset))
 
 
 def look_alike(name: str, others: Iterable[str]) -> str | None:
@@ -70,7 +73,7 @@ def look_alike(name: str, others: Iterable[str]) -> str | None:
 
 
 def _seen(name: str) -> str:
-    """What is left of a name without its capitals, widths, spaces and letters that nobody sees."""
+    """The name without its capitals, widths, spaces and invisible letters."""
     text = name
     for _ in range(2):  # taking capitals away can make letters that have another plain form
         text = unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold()
@@ -113,19 +116,15 @@ def stated_facts(
     [['customer', 'integer']]
     """
     listed = sorted([name, kind] for name, kind in columns or ()) or None
-    if table is None and unit is None and neighbours is None and listed is None:
+    said = {"table": table, "unit": unit, "neighbours": neighbours, "columns": listed}
+    if {*map(type, said.values())} == {NoneType}:
         return None
-    if neighbours is not None or table is not None:
-        neighbours = str(Neighbours.read("neighbours", neighbours))
     for name, value in (("table", table), ("unit", unit)):
         if value is not None and not (isinstance(value, str) and value):
             raise ValueError(f"{name} must be a name, not {value!r}")
-    return {
-        "table": None if table is None else _place(table),
-        "unit": unit,
-        "neighbours": neighbours,
-        "columns": listed,
-    }
+    if neighbours is not None or table is not None:
+        said["neighbours"] = str(Neighbours.read("neighbours", neighbours))
+    return said | {"table": None if table is None else _place(table)}
 
 
 def _place(table: str) -> str:
@@ -190,12 +189,6 @@ def _spelling(table: str) -> str:
         return table
 
 
-def fingerprint(facts: Mapping[str, Any]) -> str | None:
-    """A short hash of the columns, for people to compare."""
-    columns = facts.get("columns")
-    return hash_of(canonical(columns))[:16] if columns else None
-
-
 def refuse_if_not_private(facts: Mapping[str, Any] | None) -> None:
     """A budget pays for private releases only."""
     if facts is not None and facts.get("private") is False:
@@ -232,27 +225,22 @@ def _is_same_table(stated: str, asked: str) -> bool:
 
 
 def _refuse_other_columns(dataset: str, stated: Any, asked: Any) -> None:
-    if not stated or not asked:
-        return
-    families, own = dict(stated), dict(asked)
+    families, own = dict(stated or ()), dict(asked or ())
     untold = {name for name in families.keys() & own.keys() if ANY in (families[name], own[name])}
-    said, wanted = (
-        {each for each in told.items() if each[0] not in untold} for told in (families, own)
-    )
-    if said == wanted:
-        return
-    raise RefusedRequest(
-        f"the budget of data set {dataset!r} is for a table with other columns. Only in that "
-        f"table: {_listed(said - wanted)}. Only in the table of this release: "
-        f"{_listed(wanted - said)}. So {_MEND}"
-    )
+    said = {each for each in families.items() if each[0] not in untold}
+    wanted = {each for each in own.items() if each[0] not in untold}
+    if stated and asked and said != wanted:
+        raise RefusedRequest(
+            f"the budget of data set {dataset!r} is for a table with other columns. Only in that "
+            f"table: {_listed(said - wanted)}. Only in the table of this release: "
+            f"{_listed(wanted - said)}. So {_MEND}"
+        )
 
 
 def _listed(columns: set[tuple[str, str]]) -> str:
     """A few columns with the families of their types."""
     few = [f"{name} ({kind})" for name, kind in sorted(columns)]
-    rest = f" and {len(few) - 4} more" if len(few) > 5 else ""
-    return ", ".join(few[: 4 if rest else 5]) + rest if few else "none"
+    return ", ".join(few[:5] + ["…"] * (len(few) > 5)) or "none"
 
 
 _RELEASE = "dpgap release"
@@ -261,13 +249,6 @@ _AT_ONCE = 50
 """How many documents are read in one transaction."""
 _LATELY = timedelta(minutes=1)
 """How long a question that nobody settled is taken to be under way."""
-
-
-def require_words(name: str, words: object) -> str:
-    """A short printable text."""
-    if not (isinstance(words, str) and 0 < len(words) <= _LONGEST and words.isprintable()):
-        raise ValueError(f"{name} must be 1 to {_LONGEST} printable characters")
-    return words
 
 
 def require_day(name: str, day: object) -> str:
@@ -279,7 +260,7 @@ def require_day(name: str, day: object) -> str:
 
 
 def asked_by(request: Request) -> dict[str, Any]:
-    """What an entry keeps of a request besides its cost and its line of words."""
+    """The part of a request that its entry keeps, besides its cost and its purpose."""
     facts = request.facts or {}
     asked = {name: facts[name] for name in ("table", "unit", "neighbours") if facts.get(name)}
     found = {**(request.extra or {}), "asked": asked, "identity": request.identity}
@@ -305,7 +286,7 @@ def beside(rows: Rows, dataset: str, facts: Mapping[str, Any] | None) -> list[st
 def stating(
     rows: Rows, dataset: str, facts: Mapping[str, Any] | None, meant: str | None
 ) -> dict[str, Any]:
-    """What an entry keeps of the table that a budget is for.
+    """The part of an entry that states the table of a budget.
 
     A second budget for the same units is refused unless it is `meant` to stand beside the other:
     what both pay for adds up for the same people.
@@ -320,8 +301,7 @@ def require_meant(others: list[str], meant: str | None) -> None:
     if meant is None and others:
         raise ValueError(
             f"data set {others[0]!r} has a budget for the same table and unit, and the ε of both "
-            f"add up for the same people: use it, or state beside={others[0]!r} (--beside) if this "
-            "is meant"
+            f"add up for the same people: use it, or state beside={others[0]!r} if this is meant"
         )
     if meant is not None and meant not in others:
         known = ", ".join(map(repr, others)) or "none"
@@ -420,15 +400,12 @@ def _matches(kept: Document, settlement: Entry, reservation: Entry | None) -> bo
 
 def reference_of(reservation: Entry) -> dict[str, Any]:
     """How a release names the entry that paid for it."""
-    return {
-        "dataset": reservation.dataset,
-        "entry": reservation.number,
-        "hash": reservation.hash,
-    }
+    entry = reservation
+    return {"dataset": entry.dataset, "entry": entry.number, "hash": entry.hash}
 
 
 def answered_by(rows: Rows, reservation: Entry) -> Answered:
-    """What became of the request that made a reservation."""
+    """The state and the document of the request that made a reservation."""
     ended = rows.entry(reservation.dataset, reservation=reservation.number)
     if ended is None:
         return Answered(reservation.number, UNDER_WAY, None)
@@ -438,7 +415,7 @@ def answered_by(rows: Rows, reservation: Entry) -> Answered:
 
 
 def charged_before(rows: Rows, entry: Entry, request: Request) -> Exception:
-    """Why a request with a key that was used before is not charged."""
+    """The error for a request whose key was used before."""
     same = (entry.charge.epsilon, entry.extra.get("identity"), entry.purpose)
     if same != (rounded_up(request.epsilon), request.identity, request.purpose):
         return KeyUsed(

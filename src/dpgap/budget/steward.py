@@ -21,8 +21,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpgap.budget import entries
-from dpgap.budget.account import NOTHING, Amount, granted
-from dpgap.budget.entries import NEVER, PERIODS, RESERVE, WRITE_OFF, Author, Balance, Entry
+from dpgap.budget.account import Amount, granted
+from dpgap.budget.entries import LOWER, RAISE, RESERVE, WRITE_OFF, Author, Balance, Entry
 from dpgap.budget.requests import require_words, stated_facts, stating
 from dpgap.budget.store import Rows
 from dpgap.exact.parameters import Rational, rational
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dpgap.budget.ledger import Ledger
 
 Act = Callable[[Rows, Balance, Author], Entry]
-Change = Callable[[Balance, Amount, Author], Entry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +48,11 @@ class Steward:
 
     def raise_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant more: a larger total ε, and δ if it is given."""
-        return self._set_total(entries.raising, epsilon, delta, reason)
+        return self._set_total(RAISE, epsilon, delta, reason)
 
     def lower_to(self, epsilon: Rational, *, delta: Rational | None = None, reason: str) -> Entry:
         """Grant less: a smaller total, though never less than is spent and reserved."""
-        return self._set_total(entries.lowering, epsilon, delta, reason)
+        return self._set_total(LOWER, epsilon, delta, reason)
 
     def renew(
         self, *, every: str, epsilon: Rational = 0, carry: bool = False, reason: str = ""
@@ -64,18 +63,12 @@ class Steward:
         Monday. What was left lapses, unless it is to `carry`. This begins with the next period:
         until then the budget has what it has now. δ and allowances are not renewed.
         """
-        whole = rational("epsilon", epsilon)
-        if every not in (*PERIODS, NEVER):
-            known = ", ".join(map(repr, PERIODS))
-            raise ValueError(f"every must be one of {known} or {NEVER!r}, not {every!r}")
-        if (every == NEVER) != (whole == 0) or whole < 0:
-            raise ValueError("epsilon must be more than 0, and is left out if every is 'never'")
-        added = NOTHING if every == NEVER else granted(whole, 0)
+        added = Amount(rational("epsilon", epsilon)).down().epsilon
 
         def act(rows: Rows, balance: Balance, author: Author) -> Entry:
             balance = self.ledger._renewed(rows, balance, self.person)
             author = author._replace(at=rows.now())
-            return entries.renewing(balance, every, added.epsilon, carry, author)
+            return entries.renewing(balance, every, added, carry, author)
 
         return self._act(act, reason or None)
 
@@ -169,13 +162,13 @@ class Steward:
             return rows.book(self.dataset, last, kind=[WRITE_OFF])
 
     def _set_total(
-        self, change: Change, epsilon: Rational, delta: Rational | None, reason: str
+        self, kind: str, epsilon: Rational, delta: Rational | None, reason: str
     ) -> Entry:
         def act(rows: Rows, balance: Balance, author: Author) -> Entry:
             # Else the first charge of a new period would undo what is done here.
             balance = self.ledger._renewed(rows, balance, self.person)
-            same = balance.last.granted.delta
-            return change(balance, granted(epsilon, same if delta is None else delta), author)
+            total = granted(epsilon, balance.last.granted.delta if delta is None else delta)
+            return entries.setting_total(balance, kind, total, author)
 
         return self._act(act, reason)
 

@@ -10,7 +10,7 @@ everything else asks for the migration. One of a later layout is refused: whatev
 In all layouts the entries are in `dpgap_entries`. So a dpgap that knows only older layouts fails on
 a ledger that was migrated, and cannot open a second budget beside it.
 
->>> read_url("sqlite:////srv/budget.db?mode=rw").file
+>>> read_url("sqlite:////srv/budget.db").file
 PosixPath('/srv/budget.db')
 >>> read_url("postgresql://ann:secret@host/db?password=secret").where
 'postgresql+psycopg://ann:***@host/db'
@@ -20,10 +20,9 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,55 +70,40 @@ class Address:
     """What may be shown."""
     file: Path | None = None
     """The absolute path, if the ledger is a SQLite file."""
-    may_be_made: bool = False
-    """Whether the file may be made where there is none."""
 
 
 def read_url(url: object) -> Address:
     """The address that a user wrote down, in any of the ways that are accepted."""
-    parsed = _parsed(url)
-    kind = parsed.get_backend_name()
+    if isinstance(url, Path):
+        url = sql.URL.create("sqlite", database=str(url.absolute()))
+    elif isinstance(url, str) and url and ":" not in url:
+        url = f"sqlite:///{url}"
+    try:
+        parsed = sql.make_url(url)  # type: ignore[arg-type]
+    except (SQLAlchemyError, ValueError, TypeError):
+        raise ValueError(f"ledger must be a URL such as {_ACCEPTED}") from None
+    kind, name = parsed.get_backend_name(), parsed.database or ""
     if kind in ("postgresql", "postgres"):
         server = parsed.set(drivername="postgresql+psycopg")
         # A query may hold a password as well.
         return Address(server, server.set(query={}).render_as_string(hide_password=True))
     if kind != "sqlite":
         raise ValueError(f"ledger must be a URL such as {_ACCEPTED}, not of kind {kind!r}")
-    return _sqlite(parsed)
-
-
-def _parsed(url: object) -> sql.URL:
-    if isinstance(url, Path):
-        return sql.URL.create("sqlite", database=str(url.absolute()))
-    if isinstance(url, str) and url and ":" not in url:
-        url = f"sqlite:///{url}"
-    if isinstance(url, str | sql.URL):
-        with suppress(SQLAlchemyError, ValueError, TypeError):
-            return sql.make_url(url)
-    raise ValueError(f"ledger must be a URL such as {_ACCEPTED}")
-
-
-def _sqlite(url: sql.URL) -> Address:
-    name, options = url.database or "", dict(url.query)
-    mode, timeout = options.pop("mode", "rwc"), options.pop("timeout", str(BUSY_SECONDS))
     if not name or ":memory:" in name or "\0" in name:
         raise ValueError(
             "ledger must name a file: a budget in memory is lost when the program ends"
         )
     if name.startswith("file:"):
         raise ValueError("ledger must be a path, not a URI: write sqlite:////srv/budget.db")
-    if options or mode not in ("ro", "rw", "rwc") or not isinstance(timeout, str):
+    if parsed.query:
         raise ValueError(
-            "ledger must have no options in its URL but mode (ro, rw or rwc) and timeout, each once"
+            "ledger must be the address of a file without options: sqlite:///budget.db"
         )
     file = Path(name).absolute()
-    opened = f"{file.as_uri()}?mode={'ro' if mode == 'ro' else 'rw'}"
-    return Address(
-        url=url.set(database=opened, query={"timeout": timeout, "uri": "true"}),
-        where=sql.URL.create("sqlite", database=str(file)).render_as_string(),
-        file=file,
-        may_be_made=mode == "rwc",
-    )
+    how = {"timeout": str(BUSY_SECONDS), "uri": "true"}
+    opened = parsed.set(database=f"{file.as_uri()}?mode=rw", query=how)
+    shown = sql.URL.create("sqlite", database=str(file)).render_as_string()
+    return Address(opened, shown, file)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -134,38 +118,19 @@ def open_database(url: sql.URL) -> sql.Engine:
         sql.event.listen(engine, "connect", _leave_transactions_to_us)
         sql.event.listen(engine, "begin", _begin)
         return engine
+    # What the user says comes later, and so counts.
+    said = url.normalized_query.get("options", (os.environ.get("PGOPTIONS", ""),))
+    waiting = {
+        "options": " ".join([f"-c lock_timeout={BUSY_SECONDS * 1000}", *said]).rstrip(),
+        "connect_timeout": url.query.get("connect_timeout", 10),
+    }
+    how: dict[str, Any] = {"isolation_level": "READ COMMITTED", "connect_args": waiting}
     try:
-        return sql.create_engine(
-            url,
-            poolclass=NullPool,
-            isolation_level="READ COMMITTED",
-            connect_args=_waiting(url),
-        )
+        return sql.create_engine(url, poolclass=NullPool, **how)
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             f"a PostgreSQL ledger needs psycopg: {how_to_get('postgres')}"
         ) from None
-
-
-def make_file(address: Address) -> None:
-    """Make an empty file that only its owner can read and write; journals take its mode."""
-    if address.file is None or not address.may_be_made or address.file.exists():
-        return
-    try:
-        os.close(os.open(address.file, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
-
-
-def _waiting(url: sql.URL) -> dict[str, Any]:
-    """How long to wait for PostgreSQL. What the user says comes later, and so counts."""
-    said = url.query.get("options", os.environ.get("PGOPTIONS", ""))
-    options = [
-        f"-c lock_timeout={BUSY_SECONDS * 1000}",
-        *([said] if isinstance(said, str) else said),
-    ]
-    wait: dict[str, Any] = {"options": " ".join(options).rstrip()}
-    return wait if "connect_timeout" in url.query else wait | {"connect_timeout": 10}
 
 
 def _leave_transactions_to_us(connection: Any, record: object) -> None:
@@ -217,7 +182,7 @@ _CREATING = 0x6470676170
 _CHARGING = 0x64706761
 """With a hash of the data set's name, the lock that lets one process at a time write to it."""
 
-_MOST = (1 << 31) - 1
+MOST = (1 << 31) - 1
 """The largest number that a database holds."""
 _SPREAD = 200
 """How many entries an outline has of a book, about."""
@@ -267,22 +232,21 @@ _DOCUMENTS = sql.Table(
 _LAYOUT = sql.Table("dpgap_layout", _TABLES, _count("layout", primary_key=True))
 
 
-def _older(*columns: str) -> sql.Table:
+def _older(columns: str) -> sql.Table:
     """The entries of an older layout, which are only read. They call a reservation `about`."""
     counts = _count("number"), _count("version"), _count("about", key="reservation")
     known = {column.name: column for column in counts}
-    return sql.Table(_ENTRIES.name, sql.MetaData(), *(known.get(it, _text(it)) for it in columns))
+    made = [known.get(name, _text(name)) for name in columns.split()]
+    return sql.Table(_ENTRIES.name, sql.MetaData(), *made)
 
 
 _OLDER = {
     FIRST: _older(
-        *("dataset", "number", "kind", "about", "epsilon", "total", "spent", "reserved"),
-        *("purpose", "who", "at", "previous", "hash"),
+        "dataset number kind about epsilon total spent reserved purpose who at previous hash"
     ),
-    SECOND: _older(
-        *("dataset", "number", "version", "kind", "person", "about", "key", "body", "hash")
-    ),
+    SECOND: _older("dataset number version kind person about key body hash"),
 }
+_NO_DOCUMENTS = sql.select(*(sql.cast(sql.null(), it.type).label(it.name) for it in _DOCUMENTS.c))
 
 
 class Document(NamedTuple):
@@ -318,6 +282,9 @@ class Rows:
     def __init__(self, connection: sql.Connection, layout: int) -> None:
         self._connection, self.layout = connection, layout
         self._table = _OLDER.get(layout, _ENTRIES)
+        # The first layout has no documents: a table without rows stands for them.
+        nothing = _NO_DOCUMENTS.where(sql.false()).subquery()
+        self._documents = nothing if layout == FIRST else _DOCUMENTS
 
     def datasets(self) -> list[str]:
         """The names of all data sets."""
@@ -328,7 +295,7 @@ class Rows:
         self,
         dataset: str,
         last: int | None = None,
-        before: int | None = None,
+        before: int = MOST,
         first: int = 0,
         **wanted: Any,
     ) -> list[Entry]:
@@ -339,10 +306,8 @@ class Rows:
         entry, found = self._table.c, self._of(dataset)
         if last is not None:  # else the order is ours: for it, SQLite would look at every entry
             found = found.order_by(entry.number.desc()).limit(last)
-        if before is not None:
-            found = found.where(entry.number < min(before, _MOST))
-        if first:
-            found = found.where(entry.number >= first)
+        if before != MOST or first:
+            found = found.where(entry.number < min(before, MOST), entry.number >= first)
         for name, values in wanted.items():
             found = found.where(entry[name].in_(values))
         return sorted(self._read(found), key=lambda entry: entry.number)
@@ -360,14 +325,11 @@ class Rows:
         With an `identity`, a hash, also the last reservation that asked this question. They come in
         the order of their numbers, in one question to the database.
         """
-        place = None if number is None else _findable(number)
-        sought = {"person": person or None, "key": key, "number": place, "identity": identity}
+        sought = {"person": person or None, "key": key, "number": number, "identity": identity}
         given = {
             name: it for name, it in sought.items() if it is not None and name in self._table.c
         }
-        statement = _finding(self.layout, tuple(given))
-        rows = self._connection.execute(statement, {"dataset": dataset, **given})
-        return [_entry(row, self.layout) for row in rows]
+        return self._read(_finding(self.layout, tuple(given)), {"dataset": dataset, **given})
 
     def place(self, dataset: str, time: str) -> int:
         """How many entries come before a time.
@@ -382,7 +344,7 @@ class Rows:
         found = self._connection.scalar(later)
         return self.find(dataset)[-1].number + 1 if found is None else int(found)
 
-    def waiting(self, dataset: str, end: int = _MOST) -> list[Entry]:
+    def waiting(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The reservations before a number that nothing before it ended, oldest first."""
         entry, ending = self._table.c, self._table.alias().c
         ended = sql.exists().where(
@@ -391,7 +353,7 @@ class Rows:
         found = self._of(dataset).where(entry.kind == RESERVE, entry.number < end, ~ended)
         return self._read(found.order_by(entry.number))
 
-    def outline(self, dataset: str, first: int = 0, end: int = _MOST) -> Outline:
+    def outline(self, dataset: str, first: int = 0, end: int = MOST) -> Outline:
         """What a page shows of a book, however long it is: all, or from a number up to another."""
         entry, last = self._table.c, self.book(dataset, 1, end)[-1]
         settled = sql.select(sql.func.count()).where(
@@ -409,7 +371,7 @@ class Rows:
             self.outline(dataset, end=first) if first else None,
         )
 
-    def people(self, dataset: str, end: int = _MOST) -> list[Entry]:
+    def people(self, dataset: str, end: int = MOST) -> list[Entry]:
         """The last entry of each person before a number, by their names."""
         entry = self._table.c
         if "person" not in entry:
@@ -444,30 +406,26 @@ class Rows:
         self, dataset: str, *, number: int | None = None, identity: str | None = None
     ) -> Document | None:
         """The document that an entry settled, or the newest of a question."""
-        if self.layout == FIRST:
-            return None
-        place = None if number is None else _findable(number)
-        asked = {"number": place, "identity": identity}
-        wanted = [_DOCUMENTS.c[name] == it for name, it in asked.items() if it is not None]
-        found = _documents(dataset).where(*wanted).order_by(_DOCUMENTS.c.number.desc()).limit(1)
+        kept = self._documents.c
+        found = self._kept(dataset).order_by(kept.number.desc()).limit(1)
+        if number is not None:
+            found = found.where(kept.number == _findable(number))
+        if identity is not None:
+            found = found.where(kept.identity == identity)
         row = self._connection.execute(found).first()
         return None if row is None else Document(*row)
 
     def documents(self, dataset: str, after: int, most: int) -> list[Document]:
         """The next few documents of a data set after an entry, oldest first."""
-        if self.layout == FIRST:
-            return []
-        found = _documents(dataset).where(_DOCUMENTS.c.number > after)
-        rows = self._connection.execute(found.order_by(_DOCUMENTS.c.number).limit(most))
-        return [Document(*row) for row in rows]
+        number = self._documents.c.number
+        found = self._kept(dataset).where(number > after).order_by(number).limit(most)
+        return [Document(*row) for row in self._connection.execute(found)]
 
     def orphans(self, dataset: str | None = None) -> list[tuple[str, int]]:
         """The data sets and numbers of documents that have no entry: all, or of one data set."""
-        if self.layout == FIRST:
-            return []
-        kept, entry = _DOCUMENTS.c, self._table.c
+        kept, entry = self._documents.c, self._table.c
         paired = (kept.dataset == entry.dataset) & (kept.number == entry.number)
-        joined = _DOCUMENTS.outerjoin(self._table, paired)
+        joined = self._documents.outerjoin(self._table, paired)
         found = sql.select(kept.dataset, kept.number).select_from(joined)
         found = found.where(entry.number.is_(None)).order_by(kept.dataset, kept.number)
         if dataset is not None:
@@ -476,10 +434,9 @@ class Rows:
 
     def archived(self, dataset: str) -> int:
         """How many characters the documents of a data set have, added up."""
-        if self.layout == FIRST:
-            return 0
-        added = sql.select(sql.func.sum(sql.func.length(_DOCUMENTS.c.document)))
-        return self._connection.scalar(added.where(_DOCUMENTS.c.dataset == dataset)) or 0
+        added = sql.func.sum(sql.func.length(self._documents.c.document))
+        found = sql.select(added).where(self._documents.c.dataset == dataset)
+        return self._connection.scalar(found) or 0
 
     def usage(self, dataset: str, person: str, since: str, until: str) -> tuple[int, int]:
         """How many requests of a person there were from a time to another; characters archived."""
@@ -491,14 +448,13 @@ class Rows:
         """The time by the database's clock, as entries write it."""
         return str(self._connection.scalar(_CLOCKS[self._connection.dialect.name]))
 
-    def lock(self, dataset: str) -> None:
-        """Let no other writer to this data set in until the end of the transaction."""
-        if self._connection.dialect.name == "postgresql":  # SQLite has locked it all already
-            named = sql.func.hashtext(dataset)
-            self._connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CHARGING, named)))
+    def _read(self, found: sql.Select[Any], given: dict[str, Any] | None = None) -> list[Entry]:
+        return [_entry(row, self.layout) for row in self._connection.execute(found, given)]
 
-    def _read(self, found: sql.Select[Any]) -> list[Entry]:
-        return [_entry(row, self.layout) for row in self._connection.execute(found)]
+    def _kept(self, dataset: str) -> sql.Select[Any]:
+        kept = self._documents.c
+        columns = [kept[name] for name in Document._fields]
+        return sql.select(*columns).where(kept.dataset == dataset)
 
     def _of(self, dataset: str) -> sql.Select[Any]:
         return sql.select(self._table).where(self._table.c.dataset == dataset)
@@ -508,35 +464,26 @@ class Store:
     """The database of a ledger."""
 
     def __init__(self, url: str) -> None:
-        self._address = read_url(url)
-        self.engine = open_database(self._address.url)
-        self._is_current = False
-
-    @property
-    def where(self) -> str:
-        """The address, as it may be shown."""
-        return self._address.where
-
-    @property
-    def user(self) -> str | None:
+        address = read_url(url)
+        self.where, self._file = address.where, address.file
+        self.user = address.url.username
         """Who the database knows us as, if the address says so."""
-        return self._address.url.username
+        self.engine = open_database(address.url)
+        self._is_current = False
 
     def is_there(self) -> bool:
         """Whether there is a ledger at the address; an error if its database cannot be reached."""
-        file = self._address.file
-        if file is not None and not file.exists():
-            if not file.parent.is_dir():
+        if self._file is not None and not self._file.exists():
+            if not self._file.parent.is_dir():
                 raise LedgerError(f"there is no folder for the ledger {self.where}")
             return False
-        with self._plain_errors(), self.engine.connect() as connection:
+        with self._reached(), self.engine.connect() as connection:
             return self._layout(connection) is not None
 
     @contextmanager
     def reading(self) -> Iterator[Rows]:
         """A transaction that only reads."""
-        self._require_file()
-        with self._plain_errors(), self.engine.connect() as connection:
+        with self._reached(), self.engine.connect() as connection:
             yield Rows(connection, self._layout(connection) or THIRD)
 
     @contextmanager
@@ -545,22 +492,26 @@ class Store:
 
         If it is `alone`, no creation can either.
         """
-        self._require_file()
-        begun = self._alone() if alone else self._locking()
-        with self._plain_errors(), begun as connection:
-            if not (self._is_current or alone) and connection.dialect.name == "postgresql":
+        with self._reached(), self._locking(alone) as connection:
+            is_server = connection.dialect.name == "postgresql"
+            if is_server and not (self._is_current or alone):
                 # Wait until no migration is under way, and let none begin in this transaction.
                 connection.execute(sql.select(sql.func.pg_advisory_xact_lock_shared(_CREATING)))
             rows = Rows(connection, self._current(self._layout(connection) or THIRD))
-            rows.lock(dataset)
+            if is_server:  # SQLite has locked it all already
+                named = sql.func.hashtext(dataset)
+                connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CHARGING, named)))
             yield rows
 
     @contextmanager
     def creating(self) -> Iterator[Rows]:
         """A transaction that no other creation can overlap; it makes tables if there are none."""
-        make_file(self._address)
-        self._require_file()
-        with self._plain_errors(), self._alone() as connection:
+        if self._file is not None and not self._file.exists():
+            try:  # only its owner can read and write it; journals take its mode
+                os.close(os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600))
+            except OSError as error:
+                raise LedgerError(f"the ledger file cannot be made: {error.strerror}") from None
+        with self._reached(), self._locking() as connection:
             layout = self._layout(connection)
             if layout is None:
                 _make_tables(connection)
@@ -573,28 +524,24 @@ class Store:
 
     def migrate(self, author: Author) -> list[Entry]:
         """Give every book the third layout, in one transaction; the entries that say so."""
-        self._require_file()
-        with self._plain_errors(), self._alone() as connection:
+        with self._reached(), self._locking() as connection:
             layout = self._layout(connection)
             if layout is None:
                 raise LedgerError(f"there is no ledger at {self.where}, so nothing to migrate")
             return [] if layout == THIRD else _migrate(connection, layout, author)
 
     @contextmanager
-    def _alone(self) -> Iterator[sql.Connection]:
-        """A transaction that no other creation or migration can overlap."""
-        with self._locking() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CREATING)))
-            yield connection
+    def _locking(self, alone: bool = True) -> Iterator[sql.Connection]:
+        """A transaction that writes; in SQLite the only one.
 
-    @contextmanager
-    def _locking(self) -> Iterator[sql.Connection]:
-        """A transaction that writes; in SQLite the only one."""
+        If it is `alone`, no other creation or migration can overlap.
+        """
         writer = self.engine.execution_options(dpgap_begin="BEGIN IMMEDIATE")
         with writer.begin() as connection:
             if connection.dialect.name == "postgresql":  # else a crash may forget what was charged
                 connection.execute(sql.text("SET LOCAL synchronous_commit = on"))
+                if alone:
+                    connection.execute(sql.select(sql.func.pg_advisory_xact_lock(_CREATING)))
             yield connection
 
     def _layout(self, connection: sql.Connection) -> int | None:
@@ -622,15 +569,13 @@ class Store:
             )
         return layout
 
-    def _require_file(self) -> None:
-        file = self._address.file
-        if file is not None and not file.exists():
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Say in our own words if the ledger is not there, or what is wrong with it."""
+        if self._file is not None and not self._file.exists():
             raise LedgerError(
                 f"there is no ledger at {self.where}: make one with `dpgap ledger create`"
             )
-
-    @contextmanager
-    def _plain_errors(self) -> Iterator[None]:
         try:
             yield
         except IntegrityError:
@@ -706,26 +651,26 @@ _CLOCKS = {
 
 def _findable(number: int) -> int:
     """The number of an entry; one that no database can hold is the number of none."""
-    return number if 0 <= number <= _MOST else -1
-
-
-def _documents(dataset: str) -> sql.Select[Any]:
-    kept = (_DOCUMENTS.c[name] for name in Document._fields)
-    return sql.select(*kept).where(_DOCUMENTS.c.dataset == dataset)
+    return number if 0 <= number <= MOST else -1
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    return {**_copies(entry), "body": entry.body(), "hash": entry.hash}
+    said = dict(zip(_COLUMNS[THIRD], _copies(entry, THIRD), strict=True))
+    return said | {"body": entry.body(), "hash": entry.hash}
 
 
-_COPIES = tuple(_ENTRIES.c.keys())[:-2]
-"""The columns that say what the body says: its own fields, then two of its extra ones."""
-_of_entry = attrgetter(*_COPIES[:-2])
+_COLUMNS = {
+    SECOND: tuple(_OLDER[SECOND].c.keys())[:-2],
+    THIRD: tuple(_ENTRIES.c.keys())[:-2],
+}
+"""The columns that say what the body says."""
 
 
-def _copies(entry: Entry) -> dict[str, Any]:
-    more = (entry.extra.get(name) for name in _COPIES[-2:])
-    return dict(zip(_COPIES, (*_of_entry(entry), *more), strict=True))
+def _copies(entry: Entry, layout: int) -> list[Any]:
+    return [
+        entry.extra.get(name) if name in ("identity", "length") else getattr(entry, name)
+        for name in _COLUMNS[layout]
+    ]
 
 
 def _entry(row: sql.Row[Any], layout: int) -> Entry:
@@ -736,15 +681,11 @@ def _entry(row: sql.Row[Any], layout: int) -> Entry:
         if layout == FIRST:
             return read_entry(FIRST, json.dumps([*columns, body]), hash)
         entry = read_entry(version, body, hash)
-        copies = _copies(entry)
-        if columns != [copies[name] for name in _COLUMNS[layout]]:
+        if columns != _copies(entry, layout):
             raise UnreadableEntry("was edited: its columns do not say what its body says")
     except UnreadableEntry as error:
         raise UnreadableEntry(f"entry {number} {error}") from None
     return entry
-
-
-_COLUMNS = {SECOND: tuple(_OLDER[SECOND].c.keys())[:-2], THIRD: _COPIES}
 
 
 def require_entry(found: list[Entry], dataset: str, where: str) -> Entry:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
 from inspect import Parameter, signature
-from pathlib import Path
 from typing import Annotated, Any, TextIO, get_type_hints
 
 import typer
@@ -20,7 +19,7 @@ from dpgap.printable import printable
 from dpgap.question import KEYWORDS, option_help
 
 # --------------------------------------------------------------------------------------------------
-# What the command line prints: no letter stops it, and a stream that is gone is let go.
+# Printing: characters that a console cannot encode are escaped, and closed pipes are tolerated.
 #
 # A console may know neither ε nor ∞, as cp1252 does; what it lacks is spelled out. Python fails
 # once more at its end if a pipe was closed or a disk was full, so such a stream leads nowhere
@@ -59,16 +58,13 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """A command that was called wrongly. Where the class is found depends on Typer's version."""
 
 _WORD = re.compile(r"\w+")
-_SUBJECTS = re.compile(r"(\w+(, | and ))*\w+ (must|needs?)\b( \w+)?")
+_SUBJECTS = re.compile(r"(\w+(, | and | or ))*\w+ (must|needs?)\b( \w+)?")
 """What a message is about, and what that needs."""
 _ARGUMENT = re.compile(r"(?<![\w'\"./-])[a-z]+_[a-z]+(?![\w'\"./-])")
+_SET = re.compile(r"(?<![\w'\"./-])([a-z_]+)=(['\"])(.*?)\2")
 _INDENTED = "\n  "
-_OURS = {
-    "LedgerError",
-    "BudgetExhausted",
-    "AlreadyCharged",
-    "EngineError",
-}  # by name: their modules load slowly
+_OURS = {"LedgerError", "BudgetExhausted", "AlreadyCharged", "EngineError"}
+"""Errors of ours, by name, as their modules load slowly."""
 
 
 class Commands(TyperGroup):
@@ -115,16 +111,21 @@ def _with_options(message: str, command: Any) -> str:
     """Arguments by the options that a command has for them: at_most is --at-most.
 
     Names that are words, too, are arguments where a message says of them what they must be or need.
+    What a message sets as in Python is set as on the command line: unit='row' is --unit row.
     """
-    options = {each.name: each.opts[0] for each in getattr(command, "params", ())}
+    parameters: list[Any] = getattr(command, "params", [])
+    options: dict[str, str] = {it.name: it.opts[0] for it in parameters if "-" in it.opts[0][:1]}
 
-    def option(found: re.Match[str]) -> str:
-        name = options.get(found[0], found[0])
-        return name if name.startswith("-") else found[0]
+    def named(found: re.Match[str]) -> str:
+        return options.get(found[0], found[0])
 
+    def stated(found: re.Match[str]) -> str:
+        return f"{options[found[1]]} {found[3]}" if found[1] in options else found[0]
+
+    message = _SET.sub(stated, message)
     head = _SUBJECTS.match(message)
     end = head.end() if head else 0
-    return _WORD.sub(option, message[:end]) + _ARGUMENT.sub(option, message[end:])
+    return _WORD.sub(named, message[:end]) + _ARGUMENT.sub(named, message[end:])
 
 
 def say_error(message: str) -> None:
@@ -157,7 +158,7 @@ def notes() -> Iterator[None]:
 
 
 def message_of(error: Exception) -> str:
-    """Our own words. Of an unforeseen error only its kind: its words may quote data."""
+    """The message of an error of ours; else only its class, as its message may quote data."""
     if isinstance(error, OSError) and error.strerror is not None:
         return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
     if isinstance(error, MemoryError):
@@ -176,11 +177,14 @@ def message_of(error: Exception) -> str:
 # options, and is given the group as one value.
 
 
-AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-CSVFile = Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")]
-HTMLFile = Annotated[Path | None, typer.Option("--html", help="Also write a report page.")]
-PageTitle = Annotated[str | None, typer.Option("--title", help="The heading of the page.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that are there already.")]
+def option(help: str, *flags: str, panel: str | None = None) -> Any:
+    """An option with its help; without flags, it is called as its parameter is."""
+    return typer.Option(*flags, help=help, rich_help_panel=panel)
+
+
+AsJSON = Annotated[bool, option("Print JSON.", "--json")]
+PageTitle = Annotated[str | None, option("The heading of the page.", "--title")]
+Force = Annotated[bool, option("Replace files that are there already.", "--force")]
 
 
 _FLAGS = {"k": ("-k", "--k"), "adaptive": ("--adaptive/--plain",)}
@@ -195,7 +199,7 @@ def keyword_option(
     kind, default = kinds.get(keyword.read, str), keyword.default if default is None else default
     flags, help = _FLAGS.get(name, ()), option_help(name)
     hint = kind if needed or default is not None else kind | None
-    made: Any = Annotated[hint, typer.Option(*flags, help=help, rich_help_panel=panel)]
+    made: Any = Annotated[hint, option(help, *flags, panel=panel)]
     default = str(default) if kind is str and default is not None else default
     default = Parameter.empty if needed else default
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=made)

@@ -64,11 +64,7 @@ app.command("plan")(plan)
 app.add_typer(ledger_app, name="ledger")
 for _name, _module, _summary in (
     ("desk", "dpgap.cli.desk", "Serve pages where people ask about data that they never hold."),
-    (
-        "prove",
-        "dpgap.cli.proofs",
-        "Prove every mechanism and refute the mutants, or prove your own.",
-    ),
+    ("prove", "dpgap.cli.proofs", "Prove every mechanism, refute the mutants; or prove your own."),
     ("audit", "dpgap.cli.proofs", "Bound every ε from below by samples; or that of your own."),
     ("reproduce", "dpgap.cli.reproduce", "Redraw the paper's figures and check its claims."),
 ):

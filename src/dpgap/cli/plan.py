@@ -2,11 +2,12 @@
 
 import json as json_format
 from dataclasses import asdict
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpgap.cli.commands import AsJSON, keyword_option, with_options
+from dpgap.cli.commands import AsJSON, keyword_option, option, with_options
 from dpgap.question import Neighbours
 
 if TYPE_CHECKING:
@@ -20,22 +21,18 @@ if TYPE_CHECKING:
 )
 def plan(
     stated: dict[str, Any],
-    epsilon: Annotated[str | None, typer.Option(help="The privacy budget.")] = None,
-    error: Annotated[
-        str | None, typer.Option(help="Instead: the standard error wanted of each estimate.")
-    ] = None,
+    epsilon: Annotated[str | None, option("The privacy budget.")] = None,
+    error: Annotated[str | None, option("Instead: the standard error of each estimate.")] = None,
     method: Annotated[
-        str | None,
-        typer.Option(help="best, joint, ranked, paper, histogram or baseline; else all."),
+        str | None, option("best, joint, ranked, paper, histogram or baseline; else all.")
     ] = None,
-    select: Annotated[str, typer.Option(help="The question: top-k, or above.")] = "top-k",
+    select: Annotated[str, option("The question: top-k, or above.")] = "top-k",
     counts: Annotated[
-        str | None,
-        typer.Option(help="Counts that you expect, by rank: 1:9000,10:2000,100:300. Not private."),
+        str | None, option("Counts that you expect, by rank: 1:9000,10:2000,100:300. Not private.")
     ] = None,
-    items: Annotated[int | None, typer.Option(help="With --counts: how many items in all.")] = None,
+    items: Annotated[int | None, option("With --counts: how many items in all.")] = None,
     items_per_unit: Annotated[
-        float | None, typer.Option(help="With --max-items: how many a unit has on average.")
+        float | None, option("With --max-items: how many a unit has on average.")
     ] = None,
     json: AsJSON = False,
 ) -> None:
@@ -62,14 +59,10 @@ def plan(
     rows = [asdict(row) | {"epsilon": number(row.epsilon)} for row in made.rows]
     content = {"k": made.k, "select": made.select, "methods": rows}
     if made.outlook is not None:
-        safe = made.outlook.safe_epsilon
-        content["outlook"] = {
-            "route": made.outlook.route,
-            "split": number(made.outlook.split),
-            "precision": made.outlook.precision,
-            "ranked_precision": made.outlook.ranked_precision,
-            "safe_epsilon": None if safe is None else number(safe),
-        }
+        names = ("route", "split", "precision", "ranked_precision", "safe_epsilon")
+        values = [getattr(made.outlook, name) for name in names]
+        exact = [number(it) if isinstance(it, Fraction) else it for it in values]
+        content["outlook"] = dict(zip(names, exact, strict=True))
     typer.echo(json_format.dumps(content, indent=2))
 
 

@@ -17,9 +17,10 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -27,14 +28,14 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskProgressColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 from rich.text import Text
 
 from dpgap._package import how_to_get
-from dpgap.cli.commands import AsJSON, UsageError, with_options
+from dpgap.cli.commands import AsJSON, UsageError, option, with_options
 from dpgap.releases.text import Column, fitted
 
 # --------------------------------------------------------------------------------------------------
@@ -44,56 +45,41 @@ from dpgap.releases.text import Column, fitted
 # sums up. The exit code is 1 if it is refuted or rejected.
 
 
-Epsilon = Annotated[
-    str | None, typer.Option(help="The ε that is claimed, unless it has an attribute epsilon.")
-]
-Sensitivity = Annotated[
-    str | None, typer.Option(help="The most that one person can move one answer; 1 unless said.")
-]
+_CLAIM = "The ε that is claimed, unless it has an attribute epsilon."
+_MOVED = "The most that one person can move one answer; 1 unless said."
+_ALIKE = "One person moves all answers the same way, as with counts; else up or down."
+_REACH = (
+    "How many answers one person can move: 1 where each person is in one group only. Without it, "
+    "all of them."
+)
+Epsilon = Annotated[str | None, option(_CLAIM)]
+Sensitivity = Annotated[str | None, option(_MOVED)]
 
 
 class Claimed(NamedTuple):
     """What to prove of a mechanism that is named by its module."""
 
-    n: Annotated[int, typer.Option("-n", help="For how many answers.")] = 3
+    n: Annotated[int, option("For how many answers.", "-n")] = 3
     epsilon: Epsilon = None
     sensitivity: Sensitivity = None
-    ties: Annotated[bool, typer.Option("--ties", help="Noise is on a grid: ties count.")] = False
+    ties: Annotated[bool, option("Noise is on a grid: ties count.", "--ties")] = False
 
 
 class Audited(NamedTuple):
     """How to audit a function that is named by its module."""
 
     epsilon: Epsilon = None
-    delta: Annotated[str, typer.Option(help="The δ that is claimed beside ε.")] = "0"
-    samples: Annotated[int, typer.Option(help="How many calls in all, from 2,000.")] = 100_000
-    level: Annotated[float, typer.Option(help="The chance that something private is rejected.")] = (
-        1e-3
-    )
+    delta: Annotated[str, option("The δ that is claimed beside ε.")] = "0"
+    samples: Annotated[int, option("How many calls in all, from 2,000.")] = 100_000
+    level: Annotated[float, option("The chance that something private is rejected.")] = 1e-3
     sensitivity: Sensitivity = None
-    monotonic: Annotated[
-        bool,
-        typer.Option(
-            "--monotonic",
-            help="One person moves all answers the same way, as with counts; else up or down.",
-        ),
-    ] = False
-    reach: Annotated[
-        int | None,
-        typer.Option(
-            help="How many answers one person can move: 1 where each person is in one group only. "
-            "Without it, all of them."
-        ),
-    ] = None
+    monotonic: Annotated[bool, option(_ALIKE, "--monotonic")] = False
+    reach: Annotated[int | None, option(_REACH)] = None
     batch: Annotated[
-        bool,
-        typer.Option("--batch", help="It takes (answers, runs) and returns as many outputs."),
+        bool, option("It takes (answers, runs) and returns as many outputs.", "--batch")
     ] = False
     bits: Annotated[
-        bool,
-        typer.Option(
-            help="Look at the lowest bits of floats, too. Without, find what else is wrong."
-        ),
+        bool, option("Look at the lowest bits of floats, too. Without, find what else is wrong.")
     ] = True
 
 
@@ -101,9 +87,9 @@ def is_address(name: str | None, options: NamedTuple) -> bool:
     """Whether a name is that of other people's; the options are for those alone."""
     if name is not None and ":" in name:
         return True
-    for option, value in options._asdict().items():
-        if value != options._field_defaults[option]:
-            shown = f"-{option}" if len(option) == 1 else f"--{option}"
+    for field, value in options._asdict().items():
+        if value != options._field_defaults[field]:
+            shown = f"-{field}" if len(field) == 1 else f"--{field}"
             raise UsageError(f"{shown} is for what is named as package.module:name")
     return False
 
@@ -155,10 +141,12 @@ def audit_addressed(address: str, audited: Audited, as_json: bool) -> None:
         raise UsageError(f"{address} is not callable: it is of type {type(function).__name__}")
     if audited.epsilon is None and not hasattr(getattr(function, "__self__", function), "epsilon"):
         raise UsageError("--epsilon must be given: what does the function claim?")
-    with _progress("Auditing", audited.samples, as_json) as advance:
+    with _progress("Auditing", audited.samples, as_json) as (bar, task):
         try:
             given = audited._asdict() | {"monotonic": audited.monotonic or None}
-            result = audit(function, **given, progress=advance)
+            result = audit(
+                function, **given, progress=lambda done: bar.update(task, completed=done)
+            )
         except (TypeError, ValueError) as error:  # nothing was audited
             raise UsageError(str(error)) from None
     if as_json:
@@ -208,20 +196,19 @@ def _parameters(function: Any) -> list[str]:
 
 
 @contextmanager
-def _progress(doing: str, total: int | None, is_quiet: bool) -> Iterator[Callable[[int], object]]:
-    """A bar and a clock on the error stream, from the first moment on."""
-    columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+def _progress(doing: str, total: int | None, is_quiet: bool) -> Iterator[tuple[Progress, TaskID]]:
+    """A bar and a clock on the error stream, from the first moment on, if somebody is looking."""
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=is_quiet) as bar:
-        task = bar.add_task(doing, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield bar, bar.add_task(doing, total=total)
 
 
 # --------------------------------------------------------------------------------------------------
 # Doing many things on all cores, in the order given.
 
 
-Result = TypeVar("Result")
+Row = dict[str, Any]
 
 
 def workers() -> int:
@@ -231,21 +218,18 @@ def workers() -> int:
     return os.cpu_count() or 1
 
 
-def each(
-    work: Callable[[int], Result], count: int, done: Callable[[object], object] = lambda _: None
-) -> list[Result]:
-    """`work(0)`, `work(1)`, … on all cores; `done` is called as each of them ends."""
-    if workers() == 1 or count == 1:
-        results = []
-        for i in range(count):
-            results.append(work(i))
-            done(i)
-        return results
-    with ProcessPoolExecutor(workers()) as pool:
-        futures = [pool.submit(work, i) for i in range(count)]
-        for future in futures:
-            future.add_done_callback(done)
-        return [future.result() for future in futures]
+def _collected(
+    work: Callable[[int], Row], chosen: Sequence[int], doing: str, as_json: bool
+) -> list[Row]:
+    """The row of each chosen number, from all cores, in their order."""
+    with _progress(doing, len(chosen), as_json) as (bar, task):
+        if workers() == 1 or len(chosen) == 1:
+            return list(bar.track(map(work, chosen), len(chosen), task))
+        with ProcessPoolExecutor(workers()) as pool:
+            futures = [pool.submit(work, number) for number in chosen]
+            for future in futures:
+                future.add_done_callback(lambda _: bar.advance(task))
+            return [future.result() for future in futures]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -261,20 +245,21 @@ Name = Annotated[
     ),
 ]
 
-Row = dict[str, Any]
 _NO_PROOF = (
     "Within its ε is no proof: it is so on the answers that were tried, for what happens often "
     "enough in so many samples to be counted. Time, memory and logs are no output."
 )
 
-SMT = Annotated[
-    Path | None,
-    typer.Option("--smt", metavar="DIR", help="Write the theorems for every n here, as SMT-LIB."),
-]
-
 
 @with_options()
-def prove(claimed: Claimed, name: Name = None, as_json: AsJSON = False, smt: SMT = None) -> None:
+def prove(
+    claimed: Claimed,
+    name: Name = None,
+    as_json: AsJSON = False,
+    smt: Annotated[
+        Path | None, option("Write the theorems for every n to this folder, as SMT-LIB.")
+    ] = None,
+) -> None:
     """Prove every mechanism that dpgap ships, and refute the mutants; or prove your own."""
     for prover in ("z3", "cvc5"):
         if importlib.util.find_spec(prover) is None:
@@ -286,9 +271,9 @@ def prove(claimed: Claimed, name: Name = None, as_json: AsJSON = False, smt: SMT
     chosen = _chosen(name, [case.name for case in cases()])
     if smt is not None:
         smt.mkdir(parents=True, exist_ok=True)
-    rows = _collected(_Proving(chosen, smt), len(chosen), "Proving", as_json)
+    rows = _collected(partial(_proved, smt), chosen, "Proving", as_json)
     verdicts = [row["verdict"] for row in rows]
-    _end(rows, list(map(_is_as_it_must, rows)), verdicts, None if as_json else _proof_columns)
+    _end(rows, verdicts, None if as_json else _proof_columns)
 
 
 @with_options()
@@ -305,101 +290,65 @@ def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
     from dpgap.proof.cases import audits
 
     chosen = _chosen(name, [task for task, _ in audits()])
-    rows = _collected(_Auditing(chosen), len(chosen), "Auditing", as_json)
+    rows = _collected(_audited, chosen, "Auditing", as_json)
     verdicts = [_audit_verdict(row) for row in rows]
-    good = list(map(_is_audited_well, rows))
     note = None if all(row["caught"] for row in rows) else _NO_PROOF
-    _end(rows, good, verdicts, None if as_json else _audit_columns, note)
+    _end(rows, verdicts, None if as_json else _audit_columns, note)
 
 
 def _end(
     rows: Sequence[Row],
-    good: Sequence[bool],
     verdicts: Sequence[str],
     columns: Callable[[Sequence[Row]], Sequence[Column]] | None,
     note: str | None = None,
 ) -> None:
     """Show rows as a table, or as JSON without columns; sum them up; end with the right code."""
+    wrong = [row for row in rows if not _is_as_it_must(row)]
     if columns is None:
-        typer.echo(json.dumps(rows, indent=1))
+        typer.echo(json.dumps(rows, indent=1, default=str))
     else:
         console = Console(highlight=False)
         console.print(fitted(columns(rows), console))
         if note is not None:
             console.print(note)
         found = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).items())
-        wrong = good.count(False)
-        judged = f"{wrong} NOT as they must be" if wrong else "all as they must be"
+        judged = f"{len(wrong)} NOT as they must be" if wrong else "all as they must be"
         console.print(f"{len(rows)} in all: {found}; {judged}.", soft_wrap=True)
-    raise typer.Exit(0 if all(good) else 1)
+    raise typer.Exit(1 if wrong else 0)
 
 
-class _Proving:
-    """The i-th chosen proof; can be sent to another process."""
+def _proved(smt: Path | None, number: int) -> Row:
+    """The row of one proof, made in any process."""
+    from dpgap.proof.cases import cases
 
-    def __init__(self, chosen: Sequence[int], smt: Path | None) -> None:
-        self.chosen, self.smt = chosen, smt
-
-    def __call__(self, i: int) -> Row:
-        from dpgap.proof.cases import cases
-
-        case = cases()[self.chosen[i]]
-        proof = case.judge()
-        if self.smt is not None:
-            for closing in proof.closings:
-                path = self.smt / closing.theorem.file_name
-                path.write_text(closing.theorem.text, encoding="utf-8")
-        return {
-            "name": case.name,
-            "kind": case.kind,
-            "variant": case.variant,
-            "n": case.n,
-            "k": case.k,
-            "verdict": proof.verdict,
-            "seconds": round(proof.seconds, 4),
-            "condition": proof.condition,
-            "reason": proof.reason,
-            "counterexample": _spelt(proof.counterexample),
-            "theorems": {each.theorem.name: list(each.closed_by) for each in proof.closings},
-            "closed_by": list(proof.closed_by),
-        }
-
-
-class _Auditing:
-    """The i-th chosen audit; can be sent to another process."""
-
-    def __init__(self, chosen: Sequence[int]) -> None:
-        self.chosen = chosen
-
-    def __call__(self, i: int) -> Row:
-        from dpgap.proof.cases import audits
-
-        _, task = audits()[self.chosen[i]]
-        found = task()
-        return {
-            "name": found.name,
-            "kind": found.kind,
-            "variant": found.variant,
-            "source": found.source,
-            "bounds": found.bounds,
-            "claimed": found.claimed,
-            "lower_bound": found.lower_bound if found.lower_bound < 1e300 else None,
-            "samples": found.samples,
-            "p_value": found.p_value,
-            "caught": found.caught,
-            "seconds": round(found.seconds, 4),
-        }
-
-
-def _spelt(example: Any) -> Row | None:
-    """A counterexample with its fractions written out, to be replayed exactly."""
-    if example is None:
-        return None
+    case = cases()[number]
+    proof = case.judge()
+    if smt is not None:
+        for closing in proof.closings:
+            path = smt / closing.theorem.file_name
+            path.write_text(closing.theorem.text, encoding="utf-8")
     return {
-        "answers": [str(value) for value in example.answers],
-        "neighbour": [str(value) for value in example.neighbour],
-        "noise": [str(value) for value in example.noise],
-        "parameters": {name: str(value) for name, value in example.parameters.items()},
+        **{name: getattr(case, name) for name in ("name", "kind", "variant", "n", "k")},
+        "verdict": proof.verdict,
+        "seconds": round(proof.seconds, 4),
+        **{name: getattr(proof, name) for name in ("condition", "reason")},
+        "counterexample": proof.counterexample and asdict(proof.counterexample),
+        "theorems": {each.theorem.name: each.closed_by for each in proof.closings},
+        "closed_by": proof.closed_by,
+    }
+
+
+def _audited(number: int) -> Row:
+    """The row of one audit, made in any process."""
+    from dpgap.proof.cases import audits
+
+    _, task = audits()[number]
+    found = task()
+    least = found.lower_bound if found.lower_bound < 1e300 else None
+    return asdict(found) | {
+        "lower_bound": least,
+        "caught": found.caught,
+        "seconds": round(found.seconds, 4),
     }
 
 
@@ -415,17 +364,9 @@ def _chosen(name: str | None, names: Sequence[str]) -> list[int]:
     return chosen
 
 
-def _collected(work: Callable[[int], Row], count: int, doing: str, as_json: bool) -> list[Row]:
-    """All rows; a bar and a clock show at once that work is under way, if somebody is looking."""
-    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=as_json) as bar:
-        task = bar.add_task(doing, total=count)
-        return each(work, count, lambda _: bar.advance(task))
-
-
 def _is_as_it_must(row: Row) -> bool:
-    return bool((row["verdict"] == "REFUTED") == (row["kind"] == "mutant"))
+    is_exposed = row["caught"] if "caught" in row else row["verdict"] == "REFUTED"
+    return bool(is_exposed == (row["kind"] == "mutant"))
 
 
 def _proof_columns(rows: Sequence[Row]) -> list[Column]:
@@ -464,16 +405,12 @@ def _grouped(rows: Sequence[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
-def _is_audited_well(row: Row) -> bool:
-    return bool(row["caught"] == (row["kind"] == "mutant"))
-
-
 def _audit_verdict(row: Row) -> str:
     return "caught" if row["caught"] else f"within its {row['bounds']}"
 
 
 def _audit_columns(rows: Sequence[Row]) -> list[Column]:
-    verdicts = [_coloured(_audit_verdict(row), _is_audited_well(row)) for row in rows]
+    verdicts = [_coloured(_audit_verdict(row), _is_as_it_must(row)) for row in rows]
     least = ["∞" if row["lower_bound"] is None else f"{row['lower_bound']:.3g}" for row in rows]
     chances = ["" if row["p_value"] is None else f"{row['p_value']:.2g}" for row in rows]
     what = [f"{row['name']}: {row['variant']}; {row['source']}" for row in rows]

@@ -5,8 +5,7 @@ import secrets
 import stat
 import sys
 import tempfile
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,14 +20,13 @@ import typer
 
 from dpgap.cli.commands import (
     AsJSON,
-    CSVFile,
     Force,
-    HTMLFile,
     PageTitle,
     keyword_option,
     let_go_if_broken,
     message_of,
     notes,
+    option,
     say,
     say_error,
     with_options,
@@ -46,24 +44,17 @@ if TYPE_CHECKING:
 # --------------------------------------------------------------------------------------------------
 # Files that the command line writes: never onto what it reads, and whole or not at all.
 #
-# A file that is there already stays unless `--force` is given. What is written goes to a temporary
-# file in the same folder, which takes the name when it is complete. With `--force` a link is
-# followed, as the shell's `>` does: the file that it leads to is replaced, and the link stays.
-# Pipes and devices such as /dev/stdout are written straight into.
+# A file that is there already stays unless `--force` is given. Then what is written goes to a
+# temporary file in the same folder, which takes the name when it is complete. A link is followed,
+# as the shell's `>` does: the file that it leads to is replaced, and the link stays. Pipes and
+# devices such as /dev/stdout are written straight into.
 #
 # Names are taken as they are: `~` at their beginning is for the shell to expand.
 
 
 Render = Callable[[], str]
-_BESIDE_A_DATABASE = ("", "-journal", "-wal", "-shm", ".wal")
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """A file that is read, and what it is."""
-
-    what: str
-    path: Path
+Inputs = Sequence[tuple[str, str | Path]]
+"""Files that are read, each after what it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,57 +63,66 @@ class OutputFile:
 
     option: str
     path: Path
-    inputs: Sequence[Input]
+    inputs: Inputs
     force: bool
 
     def require_writable(self) -> None:
         """Refuse a file that must not or cannot be written."""
-        for read in self.inputs:
-            if _is_same(self.path, read.path):
-                raise ValueError(
-                    f"{self.option} {self.path} is {read.what}: it must be another file"
-                )
-        folder = Path(os.path.realpath(self.path)).parent
-        if not folder.is_dir() or not _is_writable_kind(self.path):
+        for what, path in self.inputs:
+            if _is_same(self.path, path):
+                raise ValueError(f"{self.option} {self.path} is {what}: it must be another file")
+        folder, kind = Path(os.path.realpath(self.path)).parent, _kind(self.path)
+        is_possible = kind in (None, stat.S_IFREG, stat.S_IFIFO, stat.S_IFCHR)
+        if not folder.is_dir() or not is_possible:
             raise ValueError(
                 f"{self.path} cannot be written: it must be a file in an existing folder"
             )
-        if _is_stream(self.path):
+        if self.is_stream():
             return
         if not os.access(folder, os.W_OK | os.X_OK):
             raise ValueError(f"{self.path} cannot be written: its folder cannot be written to")
         if os.path.lexists(self.path) and not self.force:
             raise ValueError(f"{self.path} is there already: --force replaces it")
 
+    def is_stream(self) -> bool:
+        """Whether to write straight into it: a pipe, a device, or a file that is open for us."""
+        is_handle = os.path.realpath(self.path.parent) == os.path.realpath("/dev/fd")
+        kind, is_open = _kind(self.path), is_handle or _ours(self.path) is not None
+        return kind in (stat.S_IFIFO, stat.S_IFCHR) or (kind is not None and is_open)
+
     def write(self, text: str) -> None:
         """Write the whole text, or raise an error and leave no trace."""
         content = text.encode(errors="backslashreplace")
-        if _is_stream(self.path):
-            _write_into(self.path, content)
-            return
-        target = Path(os.path.realpath(self.path)) if self.force else self.path.absolute()
-        temporary = target.with_name(f".dpgap-{secrets.token_hex(8)}.part")
-        try:
+        if (stream := _ours(self.path)) is not None:
+            stream.flush()
+            stream.buffer.write(content)
+            stream.flush()
+        elif self.is_stream():
+            with open(os.open(self.path, os.O_WRONLY | os.O_APPEND), "wb") as file:
+                file.write(content)
+        elif not self.force:
+            write_new(self.path, content, mode=0o666)
+        else:
+            target = Path(os.path.realpath(self.path))
+            temporary = target.with_name(f".dpgap-{secrets.token_hex(8)}.part")
             write_new(temporary, content, mode=0o666)
-            if self.force:
+            try:
                 self.require_writable()  # much may have happened while we were counting
                 os.replace(temporary, target)
-            else:
-                _name_if_free(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+            finally:
+                temporary.unlink(missing_ok=True)
 
 
 class Output(NamedTuple):
     """What is printed, and which files are made of a release."""
 
     json: AsJSON = False
-    csv: CSVFile = None
-    html: HTMLFile = None
+    csv: Annotated[Path | None, option("Also write the rows to this file.")] = None
+    html: Annotated[Path | None, option("Also write a report page.")] = None
     title: PageTitle = None
     force: Force = False
 
-    def files(self, inputs: Callable[[], Sequence[Input]]) -> dict[str, OutputFile]:
+    def files(self, inputs: Callable[[], Inputs]) -> dict[str, OutputFile]:
         """The files by kind, none of which may be one that is read.
 
         What must not or cannot be written is refused before anything is counted or paid.
@@ -134,7 +134,7 @@ class Output(NamedTuple):
             if path is not None:
                 files[kind] = OutputFile(f"--{kind}", path, inputs(), self.force)
                 files[kind].require_writable()
-        paths = [file.path for file in files.values() if not _is_stream(file.path)]
+        paths = [file.path for file in files.values() if not file.is_stream()]
         if len(paths) == 2 and _is_same(*paths):
             raise ValueError(
                 "--csv and --html must be two files, whose names differ in more than capitals"
@@ -150,18 +150,27 @@ class Output(NamedTuple):
         return to_csv(release)
 
 
-def input_files(table: str, domain: str, ledger: str | None) -> list[Input]:
+def input_files(table: str, domain: str, ledger: str | None) -> Inputs:
     """All files that a release may read or write besides its output, however they are written."""
-    found = [Input("the domain", Path(name)) for name in (domain, domain.rpartition(":")[0])]
-    names = _files_of_url(table) if "://" in table else [table]
-    found += [Input("the table", Path(name)) for name in names]
-    if ledger is not None:
-        from dpgap.budget.store import read_url
+    path = table
+    if "://" in table:  # such as duckdb://sales.db?table=may
+        with suppress(ValueError):
+            path = unquote(urlsplit(table).netloc + urlsplit(table).path)
+    found = [("the domain", domain), ("the domain", domain.rpartition(":")[0]), ("the table", path)]
+    return [*(it for it in found if it[1]), *ledger_files(ledger or "")]
 
-        file = read_url(ledger).file
-        if file is not None:
-            found += [Input("the ledger", path) for path in _with_journals(file)]
-    return [read for read in found if read.path.name]
+
+def ledger_files(ledger: str) -> Inputs:
+    """The file of a ledger, if it has one, and those that SQLite keeps beside it."""
+    if not ledger:
+        return []
+    from dpgap.budget.store import read_url
+
+    file = read_url(ledger).file
+    names = [] if file is None else [str(file), os.path.realpath(file)]
+    return [
+        ("the ledger", name + end) for name in names for end in ("", "-journal", "-wal", "-shm")
+    ]
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
@@ -175,94 +184,33 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
         raise
 
 
-def _files_of_url(url: str) -> Iterator[str]:
-    """The files that the address of a database could mean, such as duckdb://sales.db?table=may."""
+def _is_same(one: str | Path, other: str | Path) -> bool:
+    """Whether two paths lead to one file, or would. Some file systems ignore capitals."""
     try:
-        parts = urlsplit(url)
-    except ValueError:
-        return
-    for name in (parts.netloc + parts.path, parts.path, parts.path.lstrip("/")):
-        for path in (name, unquote(name)):
-            yield from (path + ending for ending in _BESIDE_A_DATABASE if path)
-
-
-def _with_journals(database: Path) -> Iterable[Path]:
-    """A file of SQLite, and those that SQLite keeps beside it. Links are followed."""
-    for file in (str(database), os.path.realpath(database)):
-        yield from (Path(file + ending) for ending in _BESIDE_A_DATABASE)
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file, or would if it were made."""
-    try:
-        are_there = os.path.exists(one), os.path.exists(other)
-        if all(are_there):
+        if os.path.exists(one) and os.path.exists(other):
             return os.path.samefile(one, other)
-        return not any(are_there) and _place(one) == _place(other)
+        return os.path.realpath(one).casefold() == os.path.realpath(other).casefold()
     except (OSError, ValueError):
         return False
 
 
-def _place(path: Path) -> tuple[int, int, str]:
-    """The folder, and the name. Some file systems do not tell capitals apart, so we do not."""
-    real = Path(os.path.realpath(path))
-    folder = os.stat(real.parent)
-    return folder.st_dev, folder.st_ino, unicodedata.normalize("NFC", real.name).casefold()
-
-
-def _is_writable_kind(path: Path) -> bool:
-    """Whether it can be written: nothing yet, a file, a pipe or a terminal, but no folder."""
+def _kind(path: Path) -> int | None:
+    """Which kind of file it is, as `stat` calls it; None if there is none yet."""
     try:
-        kind = os.stat(path).st_mode
+        return stat.S_IFMT(os.stat(path).st_mode)
     except FileNotFoundError:
-        return True
+        return None
     except (OSError, ValueError):
-        return False
-    return stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISCHR(kind)
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether to write straight into it: a pipe, a device, or a file that is open for us."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return True
-    except (OSError, ValueError):
-        return False
-    is_handle = os.path.realpath(path.parent) == os.path.realpath("/dev/fd")
-    return is_handle or _ours(path) is not None
+        return 0
 
 
 def _ours(path: Path) -> TextIO | None:
     """The standard stream that leads to this file, if any does."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError, AttributeError):  # a stream may be closed
             if os.path.samestat(os.stat(path), os.fstat(stream.fileno())):
                 return stream
-        except (OSError, ValueError, AttributeError):  # a stream may be closed
-            continue
     return None
-
-
-def _write_into(path: Path, content: bytes) -> None:
-    stream = _ours(path)
-    if stream is not None:
-        stream.flush()
-        stream.buffer.write(content)
-        stream.flush()
-        return
-    with open(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
-        file.write(content)
-
-
-def _name_if_free(temporary: Path, target: Path) -> None:
-    """Give a complete file its name, unless another file took the name in the meantime."""
-    try:
-        os.link(temporary, target)
-    except FileExistsError:
-        raise
-    except OSError:  # not every file system has links
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-        os.replace(temporary, target)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -318,9 +266,6 @@ def _kept(complete: Render) -> str:
 # `dpgap show`: a release again from its document, free of charge.
 
 
-_STANDARD_INPUT = "-"
-
-
 @with_options()
 def show(
     file: Annotated[
@@ -332,8 +277,7 @@ def show(
     output: Output,
 ) -> None:
     """Show a release again from its document. Nothing is counted, drawn or charged."""
-    inputs = [] if file == _STANDARD_INPUT else [Input("the document", Path(file))]
-    files = output.files(lambda: inputs)
+    files = output.files(lambda: [] if file == "-" else [("the document", file)])
     from dpgap.releases.document import read_release
     from dpgap.releases.text import shown
 
@@ -353,7 +297,7 @@ def _content(file: str) -> bytes:
     """The bytes of a file or of standard input; no more than one too many."""
     from dpgap.releases.plain import MOST
 
-    if file != _STANDARD_INPUT:
+    if file != "-":
         with open(file, "rb") as document:
             return document.read(MOST + 1)
     if sys.stdin is None:
@@ -393,8 +337,7 @@ _COUNT = [each for each in _COUNTED if each.name in {*Whose.__annotations__, "wh
 _TOTAL = [each for each in _COUNTED if each.name in ("at_least", "step")]
 
 
-def _pays(help: str, *flags: str) -> Any:
-    return typer.Option(*flags, help=help, rich_help_panel="Who pays")
+_pays = partial(option, panel="Who pays")
 
 
 class Payer(NamedTuple):

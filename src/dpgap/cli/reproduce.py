@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from dpgap.cli.commands import option
 from dpgap.research.claims import Claim, judge
 from dpgap.research.datasets import MADE_UP, load_all
 from dpgap.research.experiments import FIGURES, Result
@@ -26,22 +27,22 @@ FOLDER = "figures"
 
 def reproduce(
     figure: Annotated[
-        list[int] | None, typer.Option(help="Only this figure, 1 to 4; may be repeated.")
+        list[int] | None, option("Only this figure, 1 to 4; may be repeated.")
     ] = None,
-    runs: Annotated[int, typer.Option(help="Runs a point.")] = 10_000,
+    runs: Annotated[int, option("Runs a point.")] = 10_000,
     data: Annotated[
         str | None,
-        typer.Option(
-            help="A folder with the paper's data sets, or any FIMI, CSV or Parquet file. "
+        option(
+            "A folder with the paper's data sets, or any FIMI, CSV or Parquet file. "
             "Default: the folder that DPGAP_DATA names, else data sets that are made up."
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="The folder to write to; pages and results there are replaced.")
+        Path, option("The folder to write to; pages and results there are replaced.")
     ] = Path("reproduction"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same figures.")] = SEED,
+    seed: Annotated[int, option("The same seed gives the same figures.")] = SEED,
     as_json_text: Annotated[
-        bool, typer.Option("--json", help="Print the results, as in results.json, and no table.")
+        bool, option("Print the results, as in results.json, and no table.", "--json")
     ] = False,
 ) -> None:
     """Redraw the paper's figures and set its claims beside what is measured."""
@@ -66,19 +67,10 @@ def reproduce(
 def _watched(out: Path, plan: ReproductionPlan, *, quiet: bool) -> tuple[list[Result], list[Claim]]:
     """Reproduce with a progress bar and an estimate of the time that is left."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
+    from rich.progress import MofNCompleteColumn, Progress
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} points"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeLeft(),
-    )
-    console = Console(stderr=True, quiet=quiet)
-    with Progress(*columns, console=console) as bar:
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as bar:
         task = bar.add_task("Simulating", total=None)
         return reproduce_into(
             out, plan, lambda done, total: bar.update(task, completed=done, total=total)

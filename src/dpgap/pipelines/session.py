@@ -14,8 +14,7 @@ from fractions import Fraction
 from typing import Any, Self, TypeVar, Unpack, cast, overload
 
 from dpgap._package import public
-from dpgap.budget.account import Account, granted
-from dpgap.budget.purse import Purse
+from dpgap.budget.account import Account, Purse, granted
 from dpgap.data.counts import Table, counts
 from dpgap.data.private_counts import errors_without_answers
 from dpgap.exact.parameters import Rational, readable
