@@ -19,8 +19,7 @@ import pytest
 
 import dpgap
 from awkward_rows import ROWS
-from dpgap.budget.account import Amount
-from dpgap.budget.account import Purse
+from dpgap.budget.account import Amount, Purse
 from dpgap.data.counts import counts
 from dpgap.data.domain import OBSERVED, read_domain
 from real_data import real_file
