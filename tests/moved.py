@@ -61,7 +61,7 @@ class Moves:
             self.unused |= {f"{file}: {name}" for file, names in entries.items() for name in names}
 
     def statements(self, file: str) -> Iterator[tuple[str, str]]:
-        """The statements of an old file as they must be found now, with the file that has them."""
+        """The statements of an old file as expected found now, with the file that has them."""
         tree = ast.parse(self._before[file])
         names, parts = self._names.get(file, {}), self._parts.get(file, {})
         renamed = _Renamed({**self._imported(tree), **names}, self._attributes(tree), self._modules)

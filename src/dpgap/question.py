@@ -157,7 +157,7 @@ _TOKEN = re.compile(
 
 _A_COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, between, like, is null)"
 _A_FORM = (
-    "the form of dates must have DD, MM and YYYY once each, as in 'DD.MM.YYYY' or 'YYYY-MM-DD "
+    "the date format must have DD, MM and YYYY once each, as in 'DD.MM.YYYY' or 'YYYY-MM-DD "
     "hh:mm:ss'; years of two digits are not read"
 )
 _PART_OF_FORM = re.compile("YYYY|MM|DD|hh|mm|ss|.", re.DOTALL)
@@ -279,7 +279,7 @@ _NO_TOKEN = {
     '"': 'a name begins and does not end: a quote " is missing (within names, write "")',
 }
 _NO_NAME = (
-    "{!r} cannot stand here: text stands in single quotes, and a column's name in double quotes "
+    "{!r} is not allowed here: write text in single quotes, and a column's name in double quotes "
     "if it has more than letters, digits and _"
 )
 
@@ -437,7 +437,7 @@ class _Reader:
 
 
 def parts_of_form(form: str) -> list[str]:
-    """The parts of a form of dates: what stands for digits, and the characters between.
+    """The parts of a date format: what stands for digits, and the characters between.
 
     >>> parts_of_form("DD.MM.YYYY")
     ['DD', '.', 'MM', '.', 'YYYY']
@@ -570,7 +570,7 @@ class Whose(TypedDict, total=False):
     """Whose rows they are: what a session states once.
 
     unit
-        The column that says whose row it is; or "row", or "line". All rows with one value in it are
+        The column with the unit of each row; or "row", or "line". All rows with one value in it are
         protected together. "row" protects single rows; "line", the lines of a FIMI file.
     item
         The column whose values are counted.
@@ -628,7 +628,7 @@ class Bounds(TypedDict, total=False):
         "DomainLike | None",
         Keyword(
             option="The public items: A,B or items.txt, table.parquet:column, 0..16469; in a "
-            "database also table:column. Without it: whatever there is, with --delta and "
+            "database also table:column. Without it: all items that occur, with --delta and "
             "--max-items."
         ),
     ]
@@ -656,7 +656,7 @@ class Wanted(TypedDict, total=False):
     delta
         Without a `domain`: the chance that an item is shown which one unit alone has, such as 1e-9.
     method
-        "best", the default: the way with the least error to expect. Or "paper": as in the paper;
+        "best", the default: the route with the least expected error. Or "paper": as in the paper;
         "histogram": all items measured at once, for `max_items` only. For a top k also "joint": as
         a set; "ranked": ranked, with gaps.
     split
@@ -671,7 +671,7 @@ class Wanted(TypedDict, total=False):
     method: Annotated[
         str | None,
         Keyword(
-            option="best, the default: the way with the least error; or paper, or histogram (with "
+            option="best, the default: the route of least error; or paper, or histogram (with "
             "--max-items); for top-k also joint (a set), ranked (with gaps)."
         ),
     ]
@@ -1060,7 +1060,7 @@ class Question:
             comma = "" if self.decimal == "," else " For '16,48' in a file state decimal ','."
             yield printable(
                 f"Amounts such as {odd} are not numbers as written. If column {self.sum!r} has "
-                f"such text, it counts as nothing: see to that before you spend more ε.{comma}"
+                f"such text, it is ignored: correct this before you spend more ε.{comma}"
             )
 
     def doubts_of_names(self) -> Iterator[str]:

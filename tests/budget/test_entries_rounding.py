@@ -80,7 +80,7 @@ def test_what_a_refusal_says_is_left_can_be_asked_for(url: str) -> None:
         account.reserve(Fraction(1), "too much")
     account.reserve(Fraction("0.89897"), "what was said to be left")
     purse = Purse(Amount(Fraction(9013, 10007)))  # 0.9006695…
-    with pytest.raises(dpgap.BudgetExhausted, match=r"what is left is ε ≈ 0\.900669:"):
+    with pytest.raises(dpgap.BudgetExhausted, match=r"and ε ≈ 0\.900669 is left:"):
         purse.reserve(Fraction(1), "too much")
     purse.reserve(Fraction("0.900669"), "what was said to be left")
 

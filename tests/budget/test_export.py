@@ -151,7 +151,7 @@ def _reseal(entry: dict[str, Any], old: str, new: str) -> None:
         ),
         (
             lambda it: it["entries"][0].update(body="{}"),
-            "the entry in place 1 of the file was edited: it cannot be read",
+            "entry number 1 in the file was edited: it cannot be read",
         ),
         (
             lambda it: it["documents"][0].update(document="another"),

@@ -174,7 +174,7 @@ def test_a_flawed_ledger_is_not_migrated(stored: Stored, layout: int) -> None:
     with ledger._store.engine.begin() as connection:
         edit = "UPDATE dpgap_entries SET hash = 'eve' WHERE number = 2"
         connection.execute(sql.text(edit))
-    with pytest.raises(LedgerError, match=r"entry 2 was edited.* A flawed book is not migrated"):
+    with pytest.raises(LedgerError, match=r"entry 2 was edited.* Such a ledger is not migrated"):
         ledger.migrate()
     assert {entry.version for entry in ledger.entries("sales")} == {layout}
 

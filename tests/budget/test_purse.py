@@ -49,7 +49,7 @@ def test_more_than_there_is_is_refused_and_costs_nothing(
     epsilon: Fraction, delta: Fraction
 ) -> None:
     purse = Purse(Amount(Fraction(1), Fraction(1, 10**6)))
-    with pytest.raises(BudgetExhausted, match="what is left is ε = 1, δ = 10⁻⁶"):
+    with pytest.raises(BudgetExhausted, match="ε = 1, δ = 10⁻⁶ is left"):
         purse.reserve(epsilon, "too much", delta)
     assert purse.spent == Amount(Fraction(0))
 

@@ -432,8 +432,8 @@ def test_commands_of_other_parts_are_loaded_when_they_are_called(
 
 
 LISTED = (
-    "say which items there are: --domain FILE (public, one on each line); or, if nobody listed "
-    "them, --max-items 3 --delta 1e-6"
+    "state the items: --domain FILE (public, one on each line); or, without a list, "
+    "--max-items 3 --delta 1e-6"
 )
 
 

@@ -319,7 +319,7 @@ def test_the_page_shows_data_sets_people_and_time_and_runs_nothing() -> None:
         assert words in page
     assert "of 0.75 (allowance)" in page
     assert "<dt>people</dt><dd>3</dd>" in page
-    assert "<dt>under way or broken off</dt><dd>2</dd>" in page
+    assert "<dt>under way or interrupted</dt><dd>2</dd>" in page
     assert "&lt;script&gt;" in page
     for harm in ("<script", "<img", " style=", "onerror=alert(1)>", "http://", "https://", "url("):
         assert harm not in page
@@ -392,8 +392,8 @@ def test_a_budget_is_renewed_from_the_command_line_and_says_so(
     assert ", 1.25 was spent or reserved." in page
     assert (
         "What a week's answers tell about a person is bounded by E; what n weeks tell, by n times "
-        "E, unless each week's table has other people or other events. What is left of a week "
-        "lapses."
+        "E, unless each week's table has other people or other events. Unspent ε lapses "
+        "at the end of a week."
     ) in html.unescape(page)
     _run("ledger", "renew", *BUDGET, "--off")
     assert "renewed" not in _run("ledger", "show", *BUDGET)

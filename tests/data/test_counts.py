@@ -220,7 +220,7 @@ def test_what_an_engine_says_never_passes_through() -> None:
     [
         ({"unit": "customer"}, "there is no column 'customer'"),
         ({"item": "who"}, "must be different columns"),
-        ({"unit": None}, "^unit must be given: the column that says whose row it is"),
+        ({"unit": None}, "^unit must be given: the column with the unit of each row"),
         ({"item": None}, "^item must be given: the column to count"),
         ({"unit": None, "item": None}, "^unit and item must be given"),
         ({"unit": 3}, "unit must be the name of a column"),

@@ -78,7 +78,7 @@ def test_a_filter_names_its_columns_once_each_and_can_be_kept() -> None:
 
 
 COMPARISON = "a comparison (=, !=, <, <=, >, >=, in, between, like, is null)"
-FORM = "the form of dates must have DD, MM and YYYY once each"
+FORM = "the date format must have DD, MM and YYYY once each"
 LITERAL = "a number, 'text', true or false"
 
 
@@ -125,8 +125,8 @@ LITERAL = "a number, 'text', true or false"
         ("a = 'x''", 5, "a text begins and does not end"),
         ('"a = 1', 1, "a name begins and does not end"),
         ('"" = 1', 1, "a column's name must not be empty"),
-        ("a.b = 1", 2, "'.' cannot stand here"),
-        ("a = 1; drop table t", 6, "';' cannot stand here"),
+        ("a.b = 1", 2, "'.' is not allowed here"),
+        ("a = 1; drop table t", 6, "';' is not allowed here"),
         ("a = ‘CH’", 5, "text stands in single quotes"),
         ("a < true", 1, "true and false have no order"),
         ("a = 1e240", 5, "a number may have 60 digits and an exponent up to ±239"),

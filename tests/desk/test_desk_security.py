@@ -292,7 +292,7 @@ def test_a_form_of_another_visit_is_refused(desk: Running) -> None:
         for key in (form["form_key"], "", "é"):
             answer = ann.post("/data/sales/ask", data={**form, "form_key": key})
             assert answer.status_code == 403
-            assert "not of this visit" in answer.text
+            assert "This form has expired" in answer.text
     assert desk.desk.ledger.account("sales").spent == 0
 
 
@@ -605,7 +605,7 @@ def test_an_error_inside_is_told_to_nobody(desk: Running, monkeypatch: pytest.Mo
         answer = ann.get("/api/v1/datasets")
         assert answer.status_code == 500
         assert answer.json() == {
-            "error": "Something went wrong inside the desk. Nothing more is shown of it."
+            "error": "Something went wrong inside the desk. Details are not shown."
         }
     assert "an error inside: KeyError" in desk.lines
 

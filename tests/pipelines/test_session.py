@@ -36,7 +36,7 @@ def test_what_is_left_is_known_after_each_answer() -> None:
 
 def test_a_session_never_spends_more_than_it_has() -> None:
     session = dpgap.Session(SOLD, unit="who", epsilon=1)
-    with pytest.raises(dpgap.BudgetExhausted, match="what is left is ε = 1"):
+    with pytest.raises(dpgap.BudgetExhausted, match="and ε = 1 is left"):
         session.top_k("what", domain=ITEMS, k=1, epsilon="1.5")
     with pytest.raises(dpgap.BudgetExhausted):
         session.top_k("what", k=1, epsilon="0.5", delta="1e-9", max_items=1)

@@ -51,7 +51,7 @@ def test_proofs_as_a_table():
     result = call("prove", "never stops paying")
     assert result.exit_code == 0
     assert "REFUTED" in result.stdout
-    assert result.stdout.endswith("in all: 1 REFUTED; all as they must be.\n")
+    assert result.stdout.endswith("in all: 1 REFUTED; all as expected.\n")
 
 
 def test_audits_as_json():
@@ -66,7 +66,7 @@ def test_audits_as_json():
 def test_audits_as_a_table():
     result = call("audit", "right scale")
     assert result.exit_code == 0
-    assert result.stdout.endswith("1 in all: 1 caught; all as they must be.\n")
+    assert result.stdout.endswith("1 in all: 1 caught; all as expected.\n")
 
 
 def test_audits_say_that_what_they_do_not_catch_is_not_proved(monkeypatch):
@@ -74,8 +74,8 @@ def test_audits_say_that_what_they_do_not_catch_is_not_proved(monkeypatch):
     monkeypatch.setattr("dpgap.proof.cases.audits", lambda: [("made up", lambda: sound)])
     result = call("audit")
     assert result.exit_code == 0
-    assert "Within its ε is no proof" in result.stdout
-    assert result.stdout.endswith("1 in all: 1 within its ε; all as they must be.\n")
+    assert "“Within its ε” is no proof" in result.stdout
+    assert result.stdout.endswith("1 in all: 1 within its ε; all as expected.\n")
 
 
 def test_both_commands_know_every_mechanism_by_the_same_name():

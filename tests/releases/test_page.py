@@ -48,7 +48,7 @@ def test_a_filter_stands_below_the_title() -> None:
     release: Any = released(3)
     asked = replace(release.question, where=Filter("country = 'CH'"))
     filtered = replace(release, question=asked)
-    assert title_of(filtered) == "Top 3: product, by customer count, in a part of the table"
+    assert title_of(filtered) == "Top 3: product, by customer count, with a filter"
     assert "Only rows where country = 'CH'." in _words(page(filtered))
 
 

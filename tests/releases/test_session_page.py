@@ -27,7 +27,7 @@ def test_every_question_has_its_part_and_all_have_one_guarantee() -> None:
     shown = session().to_html()
     titles = _headings(shown, 2)
     assert titles[: len(SESSION)] == [
-        "Count: visitor, in a part of the table",
+        "Count: visitor, with a filter",
         "Top 3: page, by total amount",
         "Top 4: page, by visitor count",
         "Top 9: page, by visitor count",

@@ -365,7 +365,7 @@ class Purse(ProcessBound):
         with self._one_at_a_time:
             if not (self._spent + wanted).fits(self._total):
                 raise BudgetExhausted(
-                    f"this needs {wanted}, and what is left is {self.remaining.at_least}: ask with "
+                    f"this needs {wanted}, and {self.remaining.at_least} is left: ask with "
                     f"less, or begin with more than {self._total}"
                 )
             self._spent += wanted

@@ -334,7 +334,7 @@ def verify_export(text: str, *, head: str | None = None) -> tuple[list[str], lis
         try:
             entry = read_entry(*row)
         except UnreadableEntry as error:
-            found.append(f"the entry in place {place} of the file {error}")
+            found.append(f"entry number {place} in the file {error}")
         else:
             books.setdefault(entry.dataset, []).append(entry)
     notes = [] if rows else ["the file has no entries"]
@@ -500,7 +500,7 @@ class LedgerAccount:
 
     @property
     def reserved(self) -> Fraction:
-        """The ε of releases under way or broken off; it counts as spent."""
+        """The ε of releases under way or interrupted; it counts as spent."""
         return self.balance.reserved
 
     @property

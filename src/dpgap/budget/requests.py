@@ -301,7 +301,7 @@ def require_meant(others: list[str], meant: str | None) -> None:
     if meant is None and others:
         raise ValueError(
             f"data set {others[0]!r} has a budget for the same table and unit, and the ε of both "
-            f"add up for the same people: use it, or state beside={others[0]!r} if this is meant"
+            f"add up for the same people: use it, or state beside={others[0]!r} to confirm this"
         )
     if meant is not None and meant not in others:
         known = ", ".join(map(repr, others)) or "none"

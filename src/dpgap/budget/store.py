@@ -606,7 +606,7 @@ def _migrate(connection: sql.Connection, layout: int, author: Author) -> list[En
     books = [rows.book(name) for name in rows.datasets()]
     for book in books:
         if found := flaws(book):
-            raise LedgerError(f"{book[0].dataset}: {found[0]}. A flawed book is not migrated")
+            raise LedgerError(f"{book[0].dataset}: {found[0]}. Such a ledger is not migrated")
     _OLDER[layout].drop(connection)
     _make_tables(connection)
     said = []

@@ -24,7 +24,7 @@ def desk(
     ] = False,
     key: Annotated[bool, option("Print a new key for the file.", "--key")] = False,
 ) -> None:
-    """Serve pages and an API where people ask about data sets that they never hold."""
+    """Serve pages and an API where people ask about data sets that they cannot read."""
     if key:
         typer.echo(f'for the file:   key = "{secrets.token_hex(32)}"')
         return

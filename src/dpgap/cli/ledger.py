@@ -106,7 +106,7 @@ class Facts(NamedTuple):
     table: Annotated[
         str | None, option("The table that the budget is for: a file or an address.")
     ] = None
-    unit: Annotated[str | None, option("The column that says whose row it is.")] = None
+    unit: Annotated[str | None, option("The column with the unit of each row.")] = None
     neighbours: Annotated[
         str | None, option("How neighbouring tables differ: add-or-remove, or replace.")
     ] = None
@@ -132,7 +132,7 @@ class Written(NamedTuple):
 
     month: Annotated[str | None, option("Only this month, such as 2026-10, in UTC.")] = None
     start: Annotated[str | None, option("Only from this day on: 2026-10-01.", "--from")] = None
-    end: Annotated[str | None, option("Only up to this day, which counts.", "--to")] = None
+    end: Annotated[str | None, option("Only up to and including this day.", "--to")] = None
     out: Annotated[Path | None, option("Write to this file; else print.", "--out")] = None
     force: Force = False
 
@@ -216,7 +216,7 @@ def show(
 def verify(
     file: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="What `export` wrote; else --ledger."),
+        typer.Argument(metavar="[FILE]", help="A file that `export` wrote, instead of --ledger."),
     ] = None,
     ledger: Annotated[str | None, option("The ledger, if not a file.", "--ledger")] = None,
     dataset: AnyDataset = None,
@@ -307,7 +307,7 @@ def allow(
     person: Annotated[str, option("Whose allowance it is.")],
     epsilon: Annotated[str, option("The most that this person may spend in all.")],
     delta: Annotated[
-        str | None, option("The most δ. Without it δ stays, or is the same share as ε.")
+        str | None, option("The most δ. Without it: unchanged, or the same share as ε.")
     ] = None,
 ) -> None:
     """Say how much of the total one person may spend."""
@@ -330,8 +330,8 @@ def renew(
     dataset: Annotated[str | None, option("The data set whose budget it is, if not NAME.")] = None,
     every: Annotated[str | None, option("day, week or month, in UTC.")] = None,
     epsilon: Annotated[str, option("What each period may cost, exact.")] = "0",
-    carry: Annotated[bool, option("Keep what was left; else it lapses.", "--carry")] = False,
-    off: Annotated[bool, option("Renew the budget no more.", "--off")] = False,
+    carry: Annotated[bool, option("Keep unspent ε; otherwise it lapses.", "--carry")] = False,
+    off: Annotated[bool, option("Stop the renewal.", "--off")] = False,
     reason: Reason = "",
     json: AsJSON = False,
 ) -> None:
@@ -395,7 +395,7 @@ def export(
         bool, option("As CSV, as to a file *.csv; else as JSON, with hashes.", "--csv")
     ] = False,
     documents: Annotated[
-        bool, option("Also what was released, in the JSON.", "--documents")
+        bool, option("Add the released documents to the JSON.", "--documents")
     ] = False,
 ) -> None:
     """Write entries as JSON, which `verify` reads without the ledger, or as CSV."""
@@ -475,7 +475,7 @@ def _words(
         *purpose,
         f"total      {readable_down(now.total)}",
         f"spent      {readable_up(now.spent)}",
-        f"reserved   {readable_up(now.reserved)}   (under way or broken off; counts as spent)",
+        f"reserved   {readable_up(now.reserved)}   (under way or interrupted; counts as spent)",
         f"remaining  {readable_down(now.remaining)}",
         *([f"δ left     {readable_down(left)} of {readable_down(total)}"] if total else []),
         *([f"renewed    {renewal}; next on {renewal.next}"] if renewal else []),

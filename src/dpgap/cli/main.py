@@ -63,9 +63,13 @@ app.command("show")(show)
 app.command("plan")(plan)
 app.add_typer(ledger_app, name="ledger")
 for _name, _module, _summary in (
-    ("desk", "dpgap.cli.desk", "Serve pages where people ask about data that they never hold."),
+    ("desk", "dpgap.cli.desk", "Serve pages where people ask about data that they cannot read."),
     ("prove", "dpgap.cli.proofs", "Prove every mechanism, refute the mutants; or prove your own."),
-    ("audit", "dpgap.cli.proofs", "Bound every ε from below by samples; or that of your own."),
+    (
+        "audit",
+        "dpgap.cli.proofs",
+        "Bound ε from below by sampling: of every mechanism, or of yours.",
+    ),
     ("reproduce", "dpgap.cli.reproduce", "Redraw the paper's figures and check its claims."),
 ):
     add_later(app, _name, _module, _summary)

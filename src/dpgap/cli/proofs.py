@@ -246,8 +246,8 @@ Name = Annotated[
 ]
 
 _NO_PROOF = (
-    "Within its ε is no proof: it is so on the answers that were tried, for what happens often "
-    "enough in so many samples to be counted. Time, memory and logs are no output."
+    "“Within its ε” is no proof: it covers the answers that were tried, and events that are "
+    "frequent enough to be counted. Time, memory and logs are no output."
 )
 
 
@@ -312,7 +312,7 @@ def _end(
         if note is not None:
             console.print(note)
         found = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).items())
-        judged = f"{len(wrong)} NOT as they must be" if wrong else "all as they must be"
+        judged = f"{len(wrong)} NOT as expected" if wrong else "all as expected"
         console.print(f"{len(rows)} in all: {found}; {judged}.", soft_wrap=True)
     raise typer.Exit(1 if wrong else 0)
 

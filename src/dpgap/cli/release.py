@@ -259,7 +259,7 @@ def _kept(complete: Render) -> str:
         except (OSError, RuntimeError):  # there may be no such folder
             continue
         return f"it is in {path}, which dpgap show reads"
-    return f"no place could be found for it, so here it is:\n{content}"
+    return f"it could not be saved, so it is printed here:\n{content}"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -310,8 +310,8 @@ def _content(file: str) -> bytes:
 
 _ROWS = "Which rows, and how much of a unit counts"
 _NO_DOMAIN = (
-    "say which items there are: --domain FILE (public, one on each line); or, if nobody listed "
-    "them, --max-items 3 --delta 1e-6"
+    "state the items: --domain FILE (public, one on each line); or, without a list, "
+    "--max-items 3 --delta 1e-6"
 )
 _NO_LEDGER = "Nothing remembers this ε: add your runs up, or use --ledger."
 

@@ -377,7 +377,9 @@ def require_facts(
             f"not {sensitivity}"
         )
     if monotonic and not answers.monotonic:
-        raise ValueError("monotonic must be False: replacing a unit moves these answers both ways")
+        raise ValueError(
+            "monotonic must be False: replacing a unit moves these answers in both directions"
+        )
 
 
 def array_of(

@@ -72,11 +72,11 @@ _FAMILIES = {
     "Array": "list",
 }
 _ROLES = {
-    "unit": 'the column that says whose row it is (or "row" where every row is its own unit)',
+    "unit": 'the column with the unit of each row (or "row" where every row is its own unit)',
     "item": "the column to count",
 }
 _MOST_NAMES, _MOST_LETTERS = 20, 60
-_UNREACHABLE = "table could not be reached: see to its address, the server and your rights"
+_UNREACHABLE = "table could not be reached: check its address, the server and your rights"
 
 
 class Source(NamedTuple):

@@ -192,7 +192,7 @@ def _not_valid(error: RequestValidationError) -> str:
         is_name = name.isidentifier() and len(name) <= 30
         faults.setdefault(name if is_name else "the body", []).append(str(each["msg"]))
     said = (f"{name}: {' or '.join(dict.fromkeys(each))}" for name, each in faults.items())
-    return f"Not what it must be: {'; '.join(said)}."
+    return f"Invalid: {'; '.join(said)}."
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -325,7 +325,7 @@ def listening(host: str, port: int) -> socket.socket:
         found.listen(_QUEUE)  # from here on whoever comes waits, and is not refused
     except OSError as error:
         found.close()
-        words = f"port {port} of {host} is taken, or not ours to take"
+        words = f"port {port} of {host} is in use, or permission is denied"
         raise OSError(error.errno, words) from None
     return found
 

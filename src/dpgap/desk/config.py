@@ -134,7 +134,7 @@ def _key(value: Any) -> str:
     found = bytes.fromhex(digits)
     steps = {(after - before) % 256 for before, after in pairwise(found)}
     if min(len(set(found)), len(steps)) < _DIFFERENT:
-        raise ValueError("must be random, and this repeats itself: `dpgap desk --key` prints a key")
+        raise ValueError("must be random, and this has a pattern: `dpgap desk --key` prints a key")
     return digits
 
 
@@ -383,7 +383,7 @@ class _FileReader:
             spelt = self._pass(where, _spelt, name) or name
             person = self._listed(Person, each, where, name=spelt)
             if people.setdefault(spelt, person) is not person:
-                self._fault(where, "is listed already, with its letters encoded otherwise")
+                self._fault(where, "is listed already, in another Unicode encoding")
         datasets = {
             name: self._dataset(name, each, people)
             for name, each in self._keys(content.get("datasets", {}), ("datasets",)).items()
@@ -416,8 +416,10 @@ class _FileReader:
         ):
             if (owner := owners.setdefault(token, name)) != name:
                 line = line_of(("people", owner, "tokens"), self.lines)
-                words = f"has a token that people.{owner}.tokens has on line {line}: a token is of"
-                self._fault(("people", name, "tokens"), f"{words} one person")
+                words = (
+                    f"has a token that people.{owner}.tokens has on line {line}: a token belongs"
+                )
+                self._fault(("people", name, "tokens"), f"{words} to one person")
 
     def _require_one_archive(self, datasets: Mapping[str, ListedData]) -> None:
         """A budget has one archive: whoever may see it for one data set sees it for all."""

@@ -138,7 +138,7 @@ async def form_of(request: Request, visitor: Visitor | None = None) -> dict[str,
     if visitor is not None:
         given = found.pop("form_key", "")
         if not desk_of(request).auth.passes.is_form_key(visitor.carried, given):
-            words = "This form is not of this visit. Load the page again, then send it."
+            words = "This form has expired. Load the page again, then send it."
             raise Refused(403, words)
     return found
 

@@ -43,9 +43,7 @@ ENTER = 401, "Enter first: with the link that the desk printed, or with your tok
 NOT_THERE = 404, "There is nothing here under this name."
 
 _LEDGER = "The ledger cannot be reached or written just now: nothing is released."
-_KEY_USED = (
-    "This request key was used for another question: send one of its own. Nothing was charged."
-)
+_KEY_USED = "This request key was used for another question: send a new key. Nothing was charged."
 _OTHER_TABLE = (
     "The budget is for another table, unit or columns than the desk has counted: tell your "
     "steward. Nothing was charged."
@@ -117,7 +115,7 @@ WORDS = {
     414: "The address is too long.",
     431: "The headers are too long.",
     421: "The desk does not answer to this name. Open the address that it printed at its start.",
-    500: "Something went wrong inside the desk. Nothing more is shown of it.",
+    500: "Something went wrong inside the desk. Details are not shown.",
     503: "Too much is under way. Try again in a moment.",
 }
 

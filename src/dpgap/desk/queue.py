@@ -61,10 +61,10 @@ class ReleaseClock:
 
 
 ANSWER_WAITS = "its answer waits to be settled"
-LEFT_NO_ANSWER = "drawing it began and left no answer: whoever drew again would release twice"
+LEFT_NO_ANSWER = "drawing it began and left no answer: a second draw would be a second release"
 NEVER_BEGAN = "drawing it never began"
-PUT_BACK = "it was ended before the ledger was put back from a copy: write it off"
-ELSEWHERE = "under way or broken off, at another desk or in a program"
+PUT_BACK = "it was settled before an older copy of the ledger was restored: write it off"
+ELSEWHERE = "under way or interrupted, at another desk or in a program"
 
 _NOT_UNDRAWN = 409, "entry must be a charge of this desk that never began to be drawn"
 

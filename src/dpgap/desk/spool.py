@@ -144,7 +144,7 @@ class Folder:
             raise SpoolError(f"spool {path} was made by a later dpgap: use that one")
         if found not in (b"", _HEADER, mine):
             raise SpoolError(
-                f"spool {path} is a copy, and whoever made it may draw the same again: remove it, "
+                f"spool {path} is a copy, and the original's desk may draw the same: remove it, "
                 "and write off the charges that are then listed as those of another desk"
             )
         os.pwrite(lock, mine, 0)

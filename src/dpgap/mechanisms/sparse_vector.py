@@ -350,7 +350,7 @@ class Run(ProcessBound):
         came out above makes it less: at the threshold itself a nominal 95 % is nearer to 90 %.
         """
         if answer.gap is None or answer.branch is None:
-            raise ValueError("answer must be above the threshold: nothing is known of others")
+            raise ValueError("answer must be above the threshold: others have no bound")
         errors, level = self._mechanism.over(answer.threshold).gap_errors, confidence_level(level)
         return errors.lower_bound(answer.gap, answer.branch, level)
 
@@ -393,7 +393,7 @@ class Run(ProcessBound):
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
         if self._reservation is not None and not (self._closed or self.is_elsewhere):
             warn(
-                "a run was dropped and not closed, so its whole ε stays charged. Use it in a "
+                "a run was never closed, so its whole ε stays charged. Use it in a "
                 "block, which closes it: `with mechanism.start(account=account) as run:`",
                 ResourceWarning,
                 source=self,

@@ -208,7 +208,8 @@ class Plan(Table):
     @property
     def guarantee(self) -> str:
         """What the rows are about, in plain words."""
-        kind = "counts that all move the same way" if self.monotonic else "answers of any kind"
+        same = "counts that all move in the same direction"
+        kind = same if self.monotonic else "answers of any kind"
         split = "" if self.split is None else f", {readable(self.split)} of ε for selecting"
         told = "" if self.outlook is None else f" {self.outlook}"
         return (
@@ -227,8 +228,8 @@ class Plan(Table):
             kept = f"of all counts at most {100 * share:.0f} % are left after that"
         many = "1 item" if self.max_items == 1 else f"{self.max_items} items"
         return (
-            f" A unit counts for at most {many}: {kept}. No error here tells of that loss; it is "
-            "nothing only where no unit has more."
+            f" A unit counts for at most {many}: {kept}. The errors do not include that loss; "
+            "it is 0 only if no unit has more."
         )
 
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -307,7 +308,7 @@ def plan(
        paper  0.7   30.0               62.1             40.4
     baseline  0.7   40.4        40.4   85.5             40.4
     <BLANKLINE>
-    For k = 10, counts that all move the same way (top-k)...
+    For k = 10, counts that all move in the same direction (top-k)...
     >>> float(plan(k=10, error=10, method="best", monotonic=True).epsilon)
     0.638
     """

@@ -57,7 +57,7 @@ class Session:
     table
         A frame, the path of a file or the address of a table, as for `dpgap.top_k`.
     unit
-        The column that says whose row it is; or "row", or "line".
+        The column with the unit of each row; or "row", or "line".
     epsilon
         The budget of this session, which ends with it. Or give an account.
     delta

@@ -149,7 +149,7 @@ def answer(
             again = read_archived(before.answered.document)
             if not isinstance(again, kind) or not question.is_same_as(again.question):
                 raise KeyUsed(
-                    "this request key was used for another request: use a key of its own for each"
+                    "this request key was used for another request: use a new key for each"
                 ) from None
             return again.again()
 

@@ -109,11 +109,11 @@ class AuditResult:
         pairs = f"left out   {_many(self.left_out, 'pair')} of answers: {self.why_left_out}\n"
         parts = f"left out   {_many(self.not_looked_at, 'part')} of the output, of too many\n"
         rising = "".join(
-            f"warning    {path} only ever rises, as a clock or a counter does: audit it without\n"
+            f"warning    {path} only rises, as a clock or a counter does: audit without it\n"
             for path in self.rising
         )
         raised = "".join(
-            f"raised     {name} in {times:,} calls: who asks gets that for an answer\n"
+            f"raised     {name} in {times:,} calls: the user gets an error and no answer\n"
             for name, times in self.raised.items()
         )
         return pairs * bool(self.left_out) + parts * bool(self.not_looked_at) + raised + rising

@@ -80,7 +80,7 @@ def _sentence(question: Question) -> Iterator[str]:
             off = f"{'the total' if question.is_of_all else 'totals'} may be too low{high}"
         yield f"Each {singular(question.unit)} {', and '.join(clauses)}, so {off}."
     if question.encoding is not None:
-        yield f"What is not valid {question.encoding} in the file counts as no value."
+        yield f"Fields that are not valid {question.encoding} are missing values."
 
 
 def _clauses(question: Question) -> Iterator[str]:
@@ -248,8 +248,8 @@ def _dropped_coin(release: Selected) -> Iterator[str]:
     if isinstance(error, HistogramError) and error.whole_coin is None:
         yield (
             "This was made before version 0.2.1. Its document held a number that told more than ε "
-            "allows. That number is left out here, so intervals near the line are longer than they "
-            "were."
+            "allows. That number is left out here, so intervals near the threshold are longer than "
+            "they were."
         )
 
 

@@ -53,7 +53,7 @@ def ledger_values(outlines: "Iterable[Outline | None]") -> dict[str, Any]:
         "data sets": len(books),
         "people": len({part.person for part in people}),
         "releases settled": sum(settled),
-        "under way or broken off": sum(len(book.waiting) for book in books),
+        "under way or interrupted": sum(len(book.waiting) for book in books),
     }
     return {
         "books": books,

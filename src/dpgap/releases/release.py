@@ -207,7 +207,7 @@ def _of_question(question: Question) -> str:
         title += f", for {'each ' if question.group is None else ''}{column_name(question.by)}"
     if question.group is not None:
         title += f" {printable(str(question.group))}"
-    return title if question.where is None else f"{title}, in a part of the table"
+    return title if question.where is None else f"{title}, with a filter"
 
 
 def _refuse_attribute(release: object, name: str, value: object = None) -> NoReturn:
@@ -559,7 +559,7 @@ class HybridRelease(Spending, TopKRelease):
     `p_values` are of "it is not truly above the line and among the winners' number of largest".
     """
 
-    _title: ClassVar[str] = "The largest answers above a line"
+    _title: ClassVar[str] = "The largest answers above a threshold"
     spent: Fraction
 
     @property
@@ -568,7 +568,7 @@ class HybridRelease(Spending, TopKRelease):
         if not self.remaining:
             return ""
         left = f"{readable(self.spent)} of ε was spent, and {readable(self.remaining)} is left."
-        return f"The ranking ended at the line: {left}"
+        return f"The ranking ended at the threshold: {left}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -1062,7 +1062,7 @@ def _notes(level: float, asked: Question | None, has_one_each: bool) -> Iterator
         "of both releases."
     )
     if asked is None:
-        yield "Nothing is known of how answers overlap, so there is no “other”."
+        yield "Answers may overlap, so there is no “other”."
     elif asked.sum is None and not has_one_each:
         yield "A unit may have several items, and shares can add up to more than 1: no “other”."
     elif not has_one_each:

@@ -53,7 +53,7 @@ MEANING = (
 )
 NEXT_OF_ALL = "Replay the numbers with dpgap.proof.replay, and follow them by hand."
 NEXT = {
-    "output": "Try to shift the draws that the output above depends on by what they miss.",
+    "output": "Shift the draws that the output above depends on by the missing amount.",
     "cost": "Try shifts that are smaller, or fewer; or more noise; or a larger ε.",
     "support": "Try shifts that never go down, or noise that may be negative.",
     "acyclic": "Try shifts that depend on fewer draws, or write unalign, which undoes them.",
