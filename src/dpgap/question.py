@@ -410,7 +410,7 @@ class _Reader:
         if token.kind == "number":
             return _number(self._take(), self._text)
         hint = {
-            "name": "; text stands in single quotes",
+            "name": "; write text in single quotes",
             "word": f"; did you mean '{token.text[:_SHOWN]}'? (columns are not compared with each "
             "other)",
         }

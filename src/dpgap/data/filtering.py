@@ -23,13 +23,13 @@ import glob
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
 from typing import Any
 
 import narwhals as nw
@@ -252,10 +252,11 @@ class _Rows:
         def judged(test: Callable[[Any], bool]) -> nw.Expr:
             return self._add(self._native, judge(test))
 
-        return Reading(
-            judged(lambda key: True),
-            lambda sign, each: judged(lambda key: any(_passes(sign, key, one) for one in each)),
-        )
+        def test(sign: str, literals: Iterable[Literal]) -> nw.Expr:
+            tests = [_test(sign, each) for each in literals]
+            return judged(lambda key: any(passes(key) for passes in tests))
+
+        return Reading(judged(lambda key: key is not None), test)
 
     def _reading_of_text(self, name: str, literal: Any) -> "Reading":
         text = nw.col(name)
@@ -308,23 +309,39 @@ def _key(literal: Any, value: Any) -> Any:
     return values.moment_of(value) or text if literal is str else None
 
 
-def _passes(sign: str, key: Any, literal: Literal) -> bool:
-    """Whether the key of a value stands so to a literal."""
+def _test(sign: str, literal: Literal) -> Callable[[Any], bool]:
+    """Whether the key of a value stands so to a literal; None never does.
+
+    All that can be said of the literal is worked out here. So the functions that are entered do not
+    depend on the values that there are.
+    """
     if sign == "like":
-        return _like_in_python(str(literal)).match(key) is not None
-    if isinstance(key, tuple):
-        is_zoned, since = key
-        if _misfit(literal, "zoned" if is_zoned else "date"):
+        pattern = _like_in_python(str(literal))
+        return lambda key: key is not None and pattern.match(key) is not None
+    compare = COMPARE[sign]
+    families = {is_zoned: "zoned" if is_zoned else "date" for is_zoned in (False, True)}
+    since = {
+        is_zoned: since_1970(str(literal)) * 1000
+        for is_zoned, family in families.items()
+        if not _misfit(literal, family)
+    }
+    is_text = isinstance(literal, str) and not query.is_number(literal)
+    number = None if is_text or isinstance(literal, bool) else Decimal(literal)
+    whole = None if number is None or not is_whole(number) else int(number)
+
+    def passes(key: Any) -> bool:
+        if key is None:
             return False
-        return bool(COMPARE[sign](since, since_1970(str(literal)) * 1000))
-    if not isinstance(key, int | float) or isinstance(literal, bool):
-        return bool(COMPARE[sign](key, literal))
-    if isinstance(literal, str) and not query.is_number(literal):
-        return False
-    edges = Decimal(literal)
-    if isinstance(key, int) and is_whole(edges):
-        return bool(COMPARE[sign](key, int(edges)))
-    return bool(COMPARE[sign](float(key), float(edges)))
+        if isinstance(key, tuple):
+            is_zoned, moment = key
+            return is_zoned in since and bool(compare(moment, since[is_zoned]))
+        if not isinstance(key, int | float) or isinstance(literal, bool):
+            return bool(compare(key, literal))
+        if isinstance(key, int) and whole is not None:
+            return bool(compare(key, whole))
+        return number is not None and bool(compare(float(key), float(number)))
+
+    return passes
 
 
 # --------------------------------------------------------------------------------------------------
@@ -507,7 +524,6 @@ def like_pattern(literal: str) -> str:
     return f"(?s:{''.join(_WILD.get(part) or re.escape(part[-1]) for part in parts)})"
 
 
-@lru_cache(64)
 def _like_in_python(literal: str) -> re.Pattern[str]:
     """The same for Python alone, which would try every way to divide a text among several %.
 

@@ -266,14 +266,17 @@ def since_1970(column: Any) -> tuple[str, Any]:
 
 
 def judging(column: Any, key: Callable[[Any], Any]) -> Callable[[Callable[[Any], bool]], Any]:
-    """How to judge rows by a test of their value's key; a row whose key is None never passes."""
+    """How to judge rows by a test of their value's key; a row without a value has the key None.
+
+    The test is called for None in any case: that it is called must not depend on values.
+    """
     import pandas
 
     codes, values = _distinct(column)
     keys = list(map(key, values))
 
     def judge(test: Callable[[Any], bool]) -> Any:
-        passed = np.array([*(each is not None and test(each) for each in keys), False])
+        passed = np.array([test(each) for each in (*keys, None)])
         return pandas.Series(passed[codes], index=column.index)
 
     return judge
