@@ -57,8 +57,8 @@ class PlanBody(BaseModel):
     epsilon: Number = Field("0.5", description="What it may cost.")
     delta: Number = Field(0, description="Where items are not stated.")
     method: str = Field("best", max_length=16)
-    fresh: bool = Field(False, description="Pay for fresh noise even if it was asked before.")
     sizes: str = Field("", max_length=300, description="For a plan: counts to expect, by rank.")
+    fresh: bool = Field(False, description="Pay for fresh noise even if it was asked before.")
 
     def said(self) -> dict[str, str]:
         """The same as a form sends it."""
