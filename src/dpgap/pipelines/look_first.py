@@ -43,7 +43,10 @@ from dpgap.releases.drawn import Values
 _TOP_CELLS = 32
 _LOW_CELLS = 24
 _FITS = 600.0
-"""Classes of fewer than e^600 sets are counted in floats, others in logarithms."""
+"""Classes of fewer than e^600 sets are counted in floats, others in logarithms.
+
+Floats alone would overflow; logarithms alone take two to three times as long for every look.
+"""
 _LARGEST = 700.0
 
 
