@@ -712,7 +712,6 @@ class _Replay:
                 LOWER: lambda: setting_total(balance, LOWER, charge, author),
                 NEW_PERIOD: lambda: new_period(last, author),
             }
-            if said is not None:
-                rhythm = said.every, said.epsilon, said.carry
-                makers[RENEW] = lambda: renewing(balance, *rhythm, author)
+            if entry.kind == RENEW and said is not None:
+                return renewing(balance, said.every, said.epsilon, said.carry, author)
         return makers[entry.kind]()
