@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
 from typing import Any
 
 import narwhals as nw
@@ -252,10 +252,11 @@ class _Rows:
         def judged(test: Callable[[Any], bool]) -> nw.Expr:
             return self._add(self._native, judge(test))
 
-        return Reading(
-            judged(lambda key: True),
-            lambda sign, each: judged(lambda key: any(_passes(sign, key, one) for one in each)),
-        )
+        def compared(sign: str, literals: tuple[Literal, ...]) -> nw.Expr:
+            tests = [_test_of(sign, literal) for literal in literals]
+            return judged(lambda key: any(test(key) for test in tests))
+
+        return Reading(judged(lambda key: True), compared)
 
     def _reading_of_text(self, name: str, literal: Any) -> "Reading":
         text = nw.col(name)
@@ -308,23 +309,31 @@ def _key(literal: Any, value: Any) -> Any:
     return values.moment_of(value) or text if literal is str else None
 
 
-def _passes(sign: str, key: Any, literal: Literal) -> bool:
-    """Whether the key of a value stands so to a literal."""
-    if sign == "like":
-        return _like_in_python(str(literal)).match(key) is not None
-    if isinstance(key, tuple):
-        is_zoned, since = key
-        if _misfit(literal, "zoned" if is_zoned else "date"):
-            return False
-        return bool(COMPARE[sign](since, since_1970(str(literal)) * 1000))
-    if not isinstance(key, int | float) or isinstance(literal, bool):
-        return bool(COMPARE[sign](key, literal))
-    if isinstance(literal, str) and not query.is_number(literal):
-        return False
-    edges = Decimal(literal)
-    if isinstance(key, int) and is_whole(edges):
-        return bool(COMPARE[sign](key, int(edges)))
-    return bool(COMPARE[sign](float(key), float(edges)))
+def _test_of(sign: str, literal: Literal) -> Callable[[Any], bool]:
+    """Whether the key of a value stands so to a literal.
+
+    What the literal is has been found out before any value is looked at.
+    """
+    compare: Any = COMPARE.get(sign)
+    pattern = _like_in_python(str(literal) if compare is None else "")
+    fits = {is_zoned: not _misfit(literal, "zoned" if is_zoned else "date") for is_zoned in (0, 1)}
+    since = since_1970(str(literal)) * 1000 if any(fits.values()) else 0
+    is_number = not isinstance(literal, str) or query.is_number(literal)
+    number = Decimal(literal) if is_number else Decimal(0)
+    whole = int(number) if number == number.to_integral_value() else None
+
+    def passes(key: Any) -> bool:
+        if compare is None:
+            return pattern.match(key) is not None
+        if isinstance(key, tuple):
+            return bool(fits[key[0]] and compare(key[1], since))
+        if not isinstance(key, int | float) or isinstance(literal, bool):
+            return bool(compare(key, literal))
+        if isinstance(key, int) and whole is not None:
+            return bool(is_number and compare(key, whole))
+        return bool(is_number and compare(float(key), float(number)))
+
+    return passes
 
 
 # --------------------------------------------------------------------------------------------------
@@ -488,13 +497,10 @@ def numbers(column: nw.Expr, kind: DType) -> Reading:
     exact = whole_numbers(column, kind)
     return _of_each(
         exact.present,
-        lambda sign, literal: (exact if is_whole(literal) else near).test(sign, (literal,)),
+        lambda sign, literal: (exact if literal == literal.to_integral_value() else near).test(
+            sign, (literal,)
+        ),
     )
-
-
-def is_whole(literal: Decimal) -> bool:
-    """Whether a number has nothing behind its point."""
-    return Fraction(literal).denominator == 1
 
 
 def like_pattern(literal: str) -> str:
@@ -507,7 +513,6 @@ def like_pattern(literal: str) -> str:
     return f"(?s:{''.join(_WILD.get(part) or re.escape(part[-1]) for part in parts)})"
 
 
-@lru_cache(64)
 def _like_in_python(literal: str) -> re.Pattern[str]:
     """The same for Python alone, which would try every way to divide a text among several %.
 
