@@ -327,7 +327,7 @@ def _test(sign: str, literal: Literal) -> Callable[[Any], bool]:
     }
     is_text = isinstance(literal, str) and not query.is_number(literal)
     number = None if is_text or isinstance(literal, bool) else Decimal(literal)
-    whole = None if number is None or not is_whole(number) else int(number)
+    whole = int(number) if number is not None and number == number.to_integral_value() else None
 
     def passes(key: Any) -> bool:
         if key is None:
@@ -505,13 +505,10 @@ def numbers(column: nw.Expr, kind: DType) -> Reading:
     exact = whole_numbers(column, kind)
     return _of_each(
         exact.present,
-        lambda sign, literal: (exact if is_whole(literal) else near).test(sign, (literal,)),
+        lambda sign, literal: (exact if literal == literal.to_integral_value() else near).test(
+            sign, (literal,)
+        ),
     )
-
-
-def is_whole(literal: Decimal) -> bool:
-    """Whether a number has nothing behind its point."""
-    return Fraction(literal).denominator == 1
 
 
 def like_pattern(literal: str) -> str:

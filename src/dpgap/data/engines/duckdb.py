@@ -1,19 +1,18 @@
 """DuckDB as an engine: temporary tables on the connection that a relation belongs to.
 
-What does not fit into memory spills to disk, so that a table may be larger than memory. A few
-members are looked up one by one where tables are read in the order in which they were written.
+What does not fit into memory spills to disk, so that a table may be larger than memory. Where
+members are looked up one by one, tables are read in the order in which they were written; or by
+item where the user has told DuckDB not to keep that order.
 """
 
 import json
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import reduce
 from itertools import count
 from typing import Any
 
 import duckdb
-from duckdb import DuckDBPyRelation as Relation
 
 from dpgap.data.engines.base import FEW, Batch, Engine, Member, Row, lazy
 from dpgap.data.sources import Lazy
@@ -54,7 +53,8 @@ class DuckDB(Engine):
         return self._sql(f"SELECT {item} AS item, unnest(range({len(items)})) AS position")
 
     def shuffled(self, frame: Lazy, salt: str) -> Lazy:
-        return lazy(frame.to_native().order(f"md5(concat('{salt}', item))"))
+        name = self._tables[id(frame.to_native())]
+        return self._sql(f"SELECT * FROM {name} ORDER BY md5(concat('{salt}', item))")
 
     def keep_few(self, frame: Lazy, cells: Sequence[str], most: int, key: str) -> Lazy:
         own = ", ".join(f'"{name}"' for name in cells)
@@ -63,6 +63,13 @@ class DuckDB(Engine):
         rank = f"dense_rank() OVER (PARTITION BY unit ORDER BY {order}) AS rank"
         ranked = frame.to_native().project(f"*, {rank}").filter(f"rank <= {most}")
         return lazy(ranked.project("* EXCLUDE (rank)"))
+
+    def of_group(self, frozen: Lazy, group: int) -> Lazy:
+        name = self._tables[id(frozen.to_native())]
+        part = f'(SELECT item, units FROM {name} WHERE "group" = {group})'
+        of_group = self._sql(f"SELECT * FROM {part}")
+        self._tables[id(of_group.to_native())] = part
+        return of_group
 
     def _collect(self, native: Any) -> list[Row]:
         rows: list[Row] = native.fetchall()
@@ -82,20 +89,28 @@ class DuckDB(Engine):
             self.drop(frozen)
 
     def _members(self, native: Any, wanted: Sequence[Member]) -> list[Row]:
-        kept = self._sql("SELECT current_setting('preserve_insertion_order')").to_native()
-        if len(wanted) <= FEW and kept.fetchall() == [(True,)]:
-            each = (
-                native.filter(f"units = {units}").limit(1, place).project(f"*, {place} AS place")
-                for units, place in wanted
-            )
-            return self._collect(reduce(Relation.union, each).project("item, units, place"))
+        look_up = self._one_by_one if len(wanted) <= FEW else self._numbered
+        return self._collect(self._sql(look_up(self._tables[id(native)], wanted)).to_native())
+
+    def _one_by_one(self, name: str, wanted: Sequence[Member]) -> str:
+        setting = self._sql("SELECT current_setting('preserve_insertion_order') AS kept")
+        ((keeps_order,),) = setting.to_native().fetchall()
+        order = "" if keeps_order else "ORDER BY item"
+        return " UNION ALL ".join(
+            f"(SELECT item, units, {place} AS place FROM {name} WHERE units = {units} "
+            f"{order} LIMIT 1 OFFSET {place})"
+            for units, place in wanted
+        )
+
+    def _numbered(self, name: str, wanted: Sequence[Member]) -> str:
         counts, places = map(list, zip(*wanted, strict=True))
-        asked = self._sql(f"SELECT unnest({counts}) AS units, unnest({places}) AS place")
-        other = asked.to_native().set_alias("asked")
-        place = "row_number() OVER (PARTITION BY units) - 1 AS place"
-        some = native.filter(f"units IN ({', '.join(map(str, set(counts)))})")
-        found = some.project(f"item, units, {place}").join(other, "units, place")
-        return self._collect(found.project("item, units, place"))
+        return f"""
+            WITH wanted AS MATERIALIZED
+                (SELECT unnest({counts}) AS units, unnest({places}) AS place)
+            SELECT item, units, place
+            FROM (SELECT item, units, row_number() OVER (PARTITION BY units) - 1 AS place
+                FROM {name} WHERE units IN (SELECT units FROM wanted))
+            JOIN wanted USING (units, place)"""
 
 
 def _run(relation: Any, query: str, view: str = "dpgap_unused") -> Any:
