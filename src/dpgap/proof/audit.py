@@ -17,8 +17,15 @@ from typing import Any
 
 from dpgap.exact.parameters import positive_integer, rational
 from dpgap.proof.auditing.calling import Answers, Calls, frequency
-from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value, require_scipy
-from dpgap.proof.auditing.searching import neighbours_to_try, search, taken
+from dpgap.proof.auditing.searching import (
+    least_epsilon,
+    lower_bound,
+    neighbours_to_try,
+    p_value,
+    require_scipy,
+    search,
+    taken,
+)
 from dpgap.proof.checker.proving import stated
 
 __all__ = ["AuditResult", "audit", "frequency", "lower_bound"]

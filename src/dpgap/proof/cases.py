@@ -15,30 +15,44 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgap.data.private_counts import CountsByGroup, CountsInMemory
-from dpgap.exact.laws import NOISES, REAL_NOISES
+from dpgap.exact.laws import NOISES, REAL_NOISES, Law, Scalar
+from dpgap.exact.parameters import altered
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import MeasuredAbove, measured_above, measured_top_k
 from dpgap.pipelines.routes import JointRoute, RankedRoute
 from dpgap.pipelines.tables import above, answer, top_k
 from dpgap.proof.audit import audit
-from dpgap.proof.auditing.finding import LEVEL, Audit
-from dpgap.proof.checker.families import altered, any_sparse_vector
-from dpgap.proof.checker.lone_items import check_lone_items
-from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, prove
+from dpgap.proof.auditing.searching import LEVEL, Audit
+from dpgap.proof.checker.alignment import Sealed
+from dpgap.proof.checker.proving import (
+    DIRECTIONS,
+    FALLING,
+    GENERAL,
+    RISING,
+    Proof,
+    Theorem,
+    check_lone_items,
+    prove,
+)
 from dpgap.proof.every.exponential import prove_joint, prove_one_sided
 from dpgap.proof.every.steps import prove_known_stream, require_numbers
-from dpgap.proof.every.theorem import Theorem
-from dpgap.proof.every.theorems import EVERY, ForEveryN, judged, shipped_for_every_n, theorems_of
-from dpgap.proof.mutants.catalogue import catalogue, mutants
-from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry, audit_mutant
+from dpgap.proof.every.theorems import (
+    EVERY,
+    SHIPPED,
+    Case,
+    for_every_n,
+    judged,
+    shipped_for_every_n,
+    theorems_of,
+)
+from dpgap.proof.mutants import ACCEPT, MUTANT, CatalogueEntry, audit_mutant, catalogue
 from dpgap.question import Question, read_wanted
 
-SHIPPED = "shipped"
 DOCUMENT, PROGRAM = "document", "program"
 
 _TOP_K_ANSWERS = 4
@@ -49,46 +63,28 @@ _SET_ANSWERS = 3
 _ONE_SIDED_ANSWERS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One thing to prove, for so many answers, or for "every" number of them."""
-
-    name: str
-    kind: str
-    variant: str
-    n: int | str
-    k: int | str
-    judge: Callable[[], Proof]
-
-
 @lru_cache(maxsize=1)
-def cases() -> tuple[Case, ...]:
+def cases() -> tuple[Case | CatalogueEntry, ...]:
     """All there is to prove: for every number of answers, then as a second witness for few."""
-    accepted = (Case(e.name, e.kind, e.variant, e.n, e.k, e.judge) for e in catalogue(ACCEPT))
-    return (*for_every_n(), *shipped(), *accepted)
+    of_mutants = [
+        Case(entry.name, entry.kind, entry.variant, EVERY, EVERY, judge)
+        for entry in catalogue()
+        if (judge := _for_every_n(entry)) is not None
+    ]
+    every = *shipped_for_every_n(), *_of_pipelines(), *of_mutants
+    return *every, *shipped(), *catalogue(ACCEPT)
 
 
-def for_every_n() -> Iterator[Case]:
-    """What dpgap ships, for every n and k; and what else a theorem for every n is about."""
-    for each in (*shipped_for_every_n(), *_of_pipelines()):
-        yield Case(each.name, SHIPPED, each.variant, EVERY, each.k, each.judge)
-    for entry in catalogue():
-        judge = _for_every_n(entry)
-        if judge is not None:
-            yield Case(entry.name, entry.kind, entry.variant, EVERY, EVERY, judge)
-
-
-def _of_pipelines() -> Iterator[ForEveryN]:
+def _of_pipelines() -> Iterator[Case]:
     """What the pipelines select with by default, as they make it."""
     for kind in DIRECTIONS:
-        given = {"monotonic": kind != GENERAL}
-        ways = (JointRoute, prove_joint), (RankedRoute, prove_one_sided)
-        for route, by in ways:
-            made = partial(_selection, route, **given)
-            yield ForEveryN("MeasuredTopK", f"{route.name}, {kind}", kind, partial(by, made, kind))
+        for route, by in ((JointRoute, prove_joint), (RankedRoute, prove_one_sided)):
+            made = partial(_selection, route, monotonic=kind != GENERAL)
+            proof: Any = partial(by, made, kind)
+            yield for_every_n("MeasuredTopK", f"{route.name}, {kind}", kind, proof)
         for adaptive in (False, True):
-            above = partial(_prove_above, adaptive, kind)
-            yield ForEveryN("MeasuredAbove", f"adaptive={adaptive}, {kind}", kind, above)
+            proof = partial(_prove_above, adaptive, kind)
+            yield for_every_n("MeasuredAbove", f"adaptive={adaptive}, {kind}", kind, proof)
 
 
 def _selection(
@@ -130,7 +126,7 @@ def audits(
     samples = {DOCUMENT: document_samples, PROGRAM: program_samples}
     return [
         *((each.name, partial(audit_shipped, each, samples[each.source])) for each in audited()),
-        *((each.name, partial(audit_mutant, each)) for each in mutants()),
+        *((each.name, partial(audit_mutant, each)) for each in catalogue(MUTANT)),
     ]
 
 
@@ -319,3 +315,83 @@ def _streams(
         family = partial(any_sparse_vector, with_share)
         judge = partial(prove, family, n, neighbours=neighbours, ties=True)
         yield Case(kind.__name__, SHIPPED, variant, n, k, judge)
+
+
+# --------------------------------------------------------------------------------------------------
+# A law for every way to share ε between the threshold and the answers.
+#
+# In a Sparse Vector the cost of shifting a draw is affine in the threshold's share θ: the
+# threshold's grows with θ and the answers' falls. So the whole cost, a sum, is greatest at θ → 0 or
+# θ → 1, and what holds at both ends holds for all θ between.
+
+
+_QUARTER = Fraction(1, 4)
+_THREE_QUARTERS = Fraction(3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyShare:
+    """The laws of one draw at θ = ¼ and θ = ¾, standing for all shares."""
+
+    at_quarter: Law
+    at_three_quarters: Law
+
+    @property
+    def can_tie(self) -> bool:
+        """Whether two draws may be equal."""
+        return self.at_quarter.can_tie
+
+    @property
+    def monotone_cost(self) -> bool:
+        """Whether a farther shift is known to cost no less."""
+        return self.at_quarter.monotone_cost
+
+    def supports(self, value: Scalar) -> Any:
+        """Whether `value` can be drawn at all."""
+        return self.at_quarter.supports(value)
+
+    def cost(self, shift: Scalar) -> tuple[Scalar, Scalar]:
+        """The cost as θ → 0 and as θ → 1, along the line through ¼ and ¾."""
+        low, high = self.at_quarter.cost(shift), self.at_three_quarters.cost(shift)
+        return (3 * low - high) / 2, (3 * high - low) / 2
+
+
+def for_any_share(law_at: Callable[[Fraction], Law]) -> AnyShare:
+    """The law that `law_at` gives for each θ, once its cost is seen to be affine in θ.
+
+    A rate is a quotient of polynomials in θ of low degree; if it lies on one line at seven points,
+    it is that line.
+    """
+    low, high = 1 / law_at(_QUARTER).scale, 1 / law_at(_THREE_QUARTERS).scale
+    for eighths in range(1, 8):
+        share = Fraction(eighths, 8)
+        line = low + (high - low) * (share - _QUARTER) / (_THREE_QUARTERS - _QUARTER)
+        if 1 / law_at(share).scale != line:
+            raise ValueError("the cost is not affine in the threshold's share")
+    return AnyShare(law_at(_QUARTER), law_at(_THREE_QUARTERS))
+
+
+def any_sparse_vector(
+    with_share: Callable[[Fraction], SparseVector], unknown: Callable[[str], Scalar]
+) -> SparseVector:
+    """A Sparse Vector with any threshold, any margins and any share of ε for the threshold.
+
+    `with_share` makes one for a given share. The program must not look at the share itself: it is
+    sealed.
+    """
+    mechanism = with_share(Fraction(1, 2))
+
+    def any_share(way: Branch) -> Any:
+        return for_any_share(lambda share: with_share(share).ways[way.number - 1].law)
+
+    ways = (
+        way._replace(law=any_share(way), margin=unknown(f"margin{way.number}"))
+        for way in mechanism.ways
+    )
+    return altered(
+        mechanism,
+        threshold=unknown("threshold"),
+        threshold_law=for_any_share(lambda share: with_share(share).threshold_law),
+        ways=tuple(ways),
+        threshold_share=Sealed(),
+    )
