@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import product
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from dpgap.exact.parameters import altered
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
-from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace, Measurement
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import MeasuredAbove, measured_above, measured_top_k
@@ -28,19 +29,12 @@ from dpgap.pipelines.routes import JointRoute, RankedRoute
 from dpgap.pipelines.tables import above, answer, top_k
 from dpgap.proof.audit import audit
 from dpgap.proof.auditing.searching import LEVEL, Audit
+from dpgap.proof.checker import proving
 from dpgap.proof.checker.alignment import Sealed
-from dpgap.proof.checker.proving import (
-    DIRECTIONS,
-    FALLING,
-    GENERAL,
-    RISING,
-    Proof,
-    Theorem,
-    check_lone_items,
-    prove,
-)
+from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, prove
 from dpgap.proof.every.exponential import prove_joint, prove_one_sided
-from dpgap.proof.every.steps import prove_known_stream, require_numbers
+from dpgap.proof.every.few_answers import prove_known_ranking, prove_measurement
+from dpgap.proof.every.steps import prove_known_stream, prove_steps, require_numbers
 from dpgap.proof.every.theorems import (
     EVERY,
     SHIPPED,
@@ -48,12 +42,12 @@ from dpgap.proof.every.theorems import (
     for_every_n,
     judged,
     shipped_for_every_n,
-    theorems_of,
 )
 from dpgap.proof.mutants import ACCEPT, MUTANT, CatalogueEntry, audit_mutant, catalogue
 from dpgap.question import Question, read_wanted
 
 DOCUMENT, PROGRAM = "document", "program"
+_SAMPLES = {DOCUMENT: 20_000, PROGRAM: 200_000}
 
 _TOP_K_ANSWERS = 4
 _STREAM_ANSWERS = 4
@@ -94,7 +88,7 @@ def _selection(
     return route.of(claims, Fraction(epsilon), Fraction(1)).selection
 
 
-def _prove_above(adaptive: bool, kind: str) -> list[Theorem]:
+def _prove_above(adaptive: bool, kind: str) -> list[proving.Theorem]:
     """One step, with any units and limits; and the numbers of some of the selections."""
     given: dict[str, Any] = {"adaptive": adaptive, "monotonic": kind != GENERAL}
     for k in (1, 2, 3, 5):
@@ -108,24 +102,28 @@ def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
     how = dict(entry.how)
     if entry.kind == MUTANT and not how.keys() <= {"neighbours", "ties"}:
         return few
-    share = how.pop("epsilon", 1)
-    mechanism = entry.mechanism
+    mechanism, neighbours = entry.mechanism, how.get("neighbours", GENERAL)
     if not hasattr(mechanism, "run"):  # a family: its unknowns are unknown in the theorem too
         mechanism = mechanism(lambda name: Fraction(1))
-    losers = entry.n - entry.k
-    theorems = theorems_of(mechanism, share=share, losers=losers, **how)
-    if theorems is not None:
-        return partial(judged, theorems, entry.variant, example=lambda: few().counterexample)
-    return few if entry.kind == MUTANT else None
+    if type(mechanism) in (SparseVector, AdaptiveSparseVector):
+        found: Any = partial(prove_known_stream, mechanism, neighbours)
+    elif isinstance(mechanism, Measurement):
+        found = partial(prove_measurement, partial(altered, mechanism), neighbours)
+    elif hasattr(mechanism, "align_step"):
+        found = partial(prove_steps, mechanism, neighbours, ties=True)
+    elif type(mechanism) is NoisyTopK or getattr(mechanism, "only_indices", False):
+        # A share of its ε may be claimed; without losers all answers win.
+        claimed = how.get("ties", False), how.get("epsilon", 1), entry.n - entry.k
+        found = partial(prove_known_ranking, mechanism, neighbours, *claimed)
+    else:
+        return few if entry.kind == MUTANT else None
+    return partial(judged, found, entry.variant, example=lambda: few().counterexample)
 
 
-def audits(
-    *, document_samples: int = 20_000, program_samples: int = 200_000
-) -> list[tuple[str, Callable[[], Audit]]]:
+def audits() -> list[tuple[str, Callable[[], Audit]]]:
     """All there is to audit, by name: what dpgap ships as if others had made it, then mutants."""
-    samples = {DOCUMENT: document_samples, PROGRAM: program_samples}
     return [
-        *((each.name, partial(audit_shipped, each, samples[each.source])) for each in audited()),
+        *((each.name, partial(audit_shipped, each, _SAMPLES[each.source])) for each in audited()),
         *((each.name, partial(audit_mutant, each)) for each in catalogue(MUTANT)),
     ]
 
@@ -247,46 +245,48 @@ def shipped() -> Iterator[Case]:
     measurements = ((Cube(1), GENERAL), (Laplace(1), GENERAL), (hull, RISING), (hull, FALLING))
     for n in range(_TOP_K_ANSWERS, 0, -1):  # the cube's largest case is the longest: it goes first
         for measurement, neighbours in measurements:
-            judge = partial(prove, measurement, n, neighbours=neighbours)
-            yield Case(type(measurement).__name__, SHIPPED, neighbours, n, n, judge)
+            yield _of_few(measurement, n, n, neighbours, neighbours)
     for n, reach in _sizes(_TOP_K_ANSWERS):
-        histogram = NoisyHistogram(1, reach=reach)
-        judge = partial(prove, histogram, n, neighbours=GENERAL, ties=True)
-        yield Case(type(histogram).__name__, SHIPPED, f"reach {reach}", n, n, judge)
+        yield _of_few(NoisyHistogram(1, reach=reach), n, n, GENERAL, f"reach {reach}", ties=True)
     for neighbours in DIRECTIONS:
         for n, k in ((n, k) for n, k in _sizes(_SET_ANSWERS) if k < n):
             joint = JointTopK(k, 1, monotonic=neighbours != GENERAL)
-            judge = partial(prove, joint, n, neighbours=neighbours)
-            yield Case(type(joint).__name__, SHIPPED, f"exponential, {neighbours}", n, k, judge)
+            yield _of_few(joint, n, k, neighbours, f"exponential, {neighbours}")
     yield from _cut_by_a_line()
-    for noise in NOISES:
-        for neighbours in DIRECTIONS:
-            if noise in REAL_NOISES:
-                most = _ONE_SIDED_ANSWERS if noise == "exponential" else _TOP_K_ANSWERS
-                for n, k in _sizes(most):
-                    yield _ranking(NoisyTopK, n, noise, neighbours, k=k)
-                for n in range(1, most + 1):
-                    yield _ranking(NoisyMax, n, noise, neighbours)
-            yield from _streams(SparseVector, noise, neighbours, _STREAM_ANSWERS)
-            yield from _streams(AdaptiveSparseVector, noise, neighbours, _STREAM_ANSWERS)
-            for more in ({"drain": True}, {"branches": 3}, {"branches": 3, "drain": True}):
-                yield from _streams(
-                    AdaptiveSparseVector, noise, neighbours, _LONGER_ANSWERS, **more
-                )
+    for noise, neighbours in product(NOISES, DIRECTIONS):
+        if noise in REAL_NOISES:
+            given: dict[str, Any] = {"monotonic": neighbours != GENERAL, "noise": noise}
+            most = _ONE_SIDED_ANSWERS if noise == "exponential" else _TOP_K_ANSWERS
+            variant = f"{noise}, {neighbours}"
+            for n, k in _sizes(most):
+                yield _of_few(NoisyTopK(k, 1, **given), n, k, neighbours, variant)
+            for n in range(1, most + 1):
+                yield _of_few(NoisyMax(1, **given), n, 1, neighbours, variant)
+        yield from _streams(SparseVector, noise, neighbours, _STREAM_ANSWERS)
+        yield from _streams(AdaptiveSparseVector, noise, neighbours, _STREAM_ANSWERS)
+        for more in ({"drain": True}, {"branches": 3}, {"branches": 3, "drain": True}):
+            yield from _streams(AdaptiveSparseVector, noise, neighbours, _LONGER_ANSWERS, **more)
+
+
+def _of_few(
+    mechanism: Any, n: int, k: int, neighbours: str, variant: str, of: Any = None, **how: Any
+) -> Case:
+    """A mechanism on n answers; or the family `of` mechanisms that it is one of."""
+    judge = partial(prove, of or mechanism, n, neighbours=neighbours, **how)
+    return Case(type(mechanism).__name__, SHIPPED, variant, n, k, judge)
 
 
 def _cut_by_a_line() -> Iterator[Case]:
     """Hybrid Top-K with any line; where k is larger than n, the line always cuts."""
-    name = HybridTopK.__name__
     for neighbours, n in product(DIRECTIONS, range(1, _LINED_ANSWERS + 1)):
         for k in range(1, n + 2):
             hybrid = HybridTopK(0, k, 1, monotonic=neighbours != GENERAL)
-            judge = partial(prove, partial(_with_any_line, hybrid), n, neighbours=neighbours)
-            yield Case(name, SHIPPED, f"exponential, {neighbours}", n, k, judge)
+            any_line = partial(_with_any_line, hybrid)
+            yield _of_few(hybrid, n, k, neighbours, f"exponential, {neighbours}", any_line)
     for n, k in _sizes(_LINED_ANSWERS):
         line = HybridTopK.line_for(k, 1, Fraction(1, 10**6), reach=n)
-        lone = partial(check_lone_items, HybridTopK(line, k, 1, monotonic=True), n, reach=n)
-        yield Case(name, SHIPPED, "δ of unknown items", n, k, lone)
+        lone = partial(proving.check_lone_items, HybridTopK(line, k, 1, monotonic=True), n, reach=n)
+        yield Case(HybridTopK.__name__, SHIPPED, "δ of unknown items", n, k, lone)
 
 
 def _with_any_line(hybrid: HybridTopK, unknown: Callable[[str], Any]) -> HybridTopK:
@@ -298,12 +298,6 @@ def _sizes(most: int) -> list[tuple[int, int]]:
     return [(n, k) for n in range(1, most + 1) for k in range(1, n + 1)]
 
 
-def _ranking(kind: type[NoisyTopK], n: int, noise: str, neighbours: str, **more: Any) -> Case:
-    mechanism = kind(epsilon=1, monotonic=neighbours != GENERAL, noise=noise, **more)
-    judge = partial(prove, mechanism, n, neighbours=neighbours)
-    return Case(kind.__name__, SHIPPED, f"{noise}, {neighbours}", n, mechanism.k, judge)
-
-
 def _streams(
     kind: type[SparseVector], noise: str, neighbours: str, most: int, **more: Any
 ) -> Iterator[Case]:
@@ -313,8 +307,7 @@ def _streams(
     for n, k in _sizes(most):
         with_share = lru_cache(16)(lambda share, k=k: made(k=k, threshold_share=share))
         family = partial(any_sparse_vector, with_share)
-        judge = partial(prove, family, n, neighbours=neighbours, ties=True)
-        yield Case(kind.__name__, SHIPPED, variant, n, k, judge)
+        yield _of_few(made(k=k), n, k, neighbours, variant, family, ties=True)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -331,24 +324,16 @@ _THREE_QUARTERS = Fraction(3, 4)
 
 @dataclass(frozen=True, slots=True)
 class AnyShare:
-    """The laws of one draw at θ = ¼ and θ = ¾, standing for all shares."""
+    """The laws of one draw at θ = ¼ and θ = ¾, standing for all shares.
+
+    But for its cost it is as the first of them.
+    """
 
     at_quarter: Law
     at_three_quarters: Law
-
-    @property
-    def can_tie(self) -> bool:
-        """Whether two draws may be equal."""
-        return self.at_quarter.can_tie
-
-    @property
-    def monotone_cost(self) -> bool:
-        """Whether a farther shift is known to cost no less."""
-        return self.at_quarter.monotone_cost
-
-    def supports(self, value: Scalar) -> Any:
-        """Whether `value` can be drawn at all."""
-        return self.at_quarter.supports(value)
+    can_tie = property(attrgetter("at_quarter.can_tie"))
+    monotone_cost = property(attrgetter("at_quarter.monotone_cost"))
+    supports = property(attrgetter("at_quarter.supports"))
 
     def cost(self, shift: Scalar) -> tuple[Scalar, Scalar]:
         """The cost as θ → 0 and as θ → 1, along the line through ¼ and ¾."""

@@ -35,15 +35,7 @@ from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.auditing.calling import frequency
 from dpgap.proof.auditing.searching import DELTA, EPSILON, Audit, lower_bound, lower_chance
-from dpgap.proof.checker.proving import (
-    Counterexample,
-    Proof,
-    chance_to_reach,
-    check_lone_items,
-    prove,
-    replay,
-    require_delta,
-)
+from dpgap.proof.checker import proving
 
 MUTANT, ACCEPT = "mutant", "accept"
 Entries = Iterator["CatalogueEntry"]
@@ -137,18 +129,18 @@ class CatalogueEntry:
     how: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the proof."""
 
-    def judge(self) -> Proof:
+    def judge(self) -> proving.Proof:
         """Prove it, or refute it; by its δ where that is what its event bounds."""
         if self._is_by_delta:
-            return check_lone_items(self.mechanism, self.n, **self.how)
-        return prove(self.mechanism, self.n, **self.how)
+            return proving.check_lone_items(self.mechanism, self.n, **self.how)
+        return proving.prove(self.mechanism, self.n, **self.how)
 
-    def replay(self, example: Counterexample) -> None:
+    def replay(self, example: proving.Counterexample) -> None:
         """Raise the `Violation` that is found at a counterexample's numbers."""
         if self._is_by_delta:
-            require_delta(self.mechanism, len(example.answers), **self.how)
+            proving.require_delta(self.mechanism, len(example.answers), **self.how)
         else:
-            replay(self.mechanism, example)
+            proving.replay(self.mechanism, example)
 
     @property
     def _is_by_delta(self) -> bool:
@@ -483,7 +475,7 @@ def _hybrid(kind: Any, k: int, scale: int, **more: Any) -> Any:
 def _delta_of_more(self: Any, reach: int) -> Fraction:
     """The chance that is accounted for: of one step more."""
     further = float(self.threshold - self.sensitivity) + 1
-    return reach * Fraction(chance_to_reach(self.law, further, on_grid=True))
+    return reach * Fraction(proving.chance_to_reach(self.law, further, on_grid=True))
 
 
 def _lined() -> Entries:

@@ -16,14 +16,7 @@ from dpgap.exact.laws import Law, Noise, RealLaw, Scalar, require_law
 from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing.outputs import Codes, Leaves, Outputs, leaves
 from dpgap.proof.checker import numbers as forms
-from dpgap.proof.checker.numbers import (
-    Affine,
-    BadNoise,
-    BadProgram,
-    PathExplorer,
-    Stop,
-    Violation,
-)
+from dpgap.proof.checker.numbers import Affine, BadProgram
 
 # --------------------------------------------------------------------------------------------------
 # Neighbours to try on a program of which nothing is known: many shapes, sizes and levels.
@@ -185,16 +178,14 @@ _ON_A_PATH = 20
 """So many runs should share a path, or following it is not worth while."""
 
 
-class PathSampler(PathExplorer):
+class PathSampler(forms.PathExplorer):
     """Many points at once: runs that answer a question alike go on together."""
 
     def __init__(self, size: int, *, on_grid: bool) -> None:
         super().__init__()
         self._size = size
         self._on_grid = on_grid
-        self._everyone = np.arange(size)
-        self._here = [self._everyone]
-        self._laws: list[Law] = []
+        self._here = [np.arange(size)]
         self._drawn: dict[tuple[int, Law], Floats] = {}
 
     @property
@@ -205,7 +196,7 @@ class PathSampler(PathExplorer):
     def start_over(self) -> None:
         """Forget what was learnt on the last path."""
         super().start_over()
-        self._laws = []
+        self._laws: list[Law] = []
 
     def draw(self, law: Law) -> Affine:
         """The next draw of every run."""
@@ -224,14 +215,11 @@ class PathSampler(PathExplorer):
         values = np.full(self.here.size, float(forms.constant_of(form)))
         for draw, by in forms.terms_of(form).items():
             assert isinstance(draw, int)  # answers are known here: noise alone is unknown
-            values += float(by) * self._draws(draw)[self.here]
+            key = draw, self._laws[draw]
+            if key not in self._drawn:
+                self._drawn[key] = _sample(key[1], self._size, on_grid=self._on_grid)
+            values += float(by) * self._drawn[key][self.here]
         return values
-
-    def _draws(self, number: int) -> Floats:
-        key = number, self._laws[number]
-        if key not in self._drawn:
-            self._drawn[key] = _sample(key[1], self._size, on_grid=self._on_grid)
-        return self._drawn[key]
 
     def enter(self, form: Affine, negative: bool, state: Integers) -> None:
         """Go on with the runs that answer so."""
@@ -294,11 +282,7 @@ class OneByOne:
         return drawn.pop()
 
 
-class _TooManyPaths(Exception):  # noqa: N818 - a finding, not a fault
-    pass
-
-
-PASSED_ON = Stop, BadProgram, BadNoise, Violation, _TooManyPaths
+PASSED_ON = forms.Stop, BadProgram, forms.BadNoise, forms.Violation
 """What is said about a program, and is not said by it."""
 
 
@@ -428,7 +412,7 @@ class Calls:
 
         def on_path(sampler: PathSampler, start: int, most: int, raises: bool) -> None:
             if sampler.count >= most:
-                raise _TooManyPaths
+                raise BadProgram("too few runs go down each path")
             output = found(partial(self._run, answers, sampler), raises)
             outputs.put(sampler.here + start, output, sampler.values)
 

@@ -22,16 +22,9 @@ from dpgap._package import how_to_get
 from dpgap.estimates.normal import scipy_special
 from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing import calling
+from dpgap.proof.auditing import outputs as output_columns
 from dpgap.proof.auditing.calling import NOT_ONE, Answers, Calls, Pair
-from dpgap.proof.auditing.outputs import (
-    Codes,
-    Outputs,
-    Part,
-    differs,
-    joined,
-    not_looked_at,
-    parts_of,
-)
+from dpgap.proof.auditing.outputs import Codes, Outputs, Part, differs
 
 LEVEL = 1e-6
 EPSILON, DELTA = "ε", "δ"
@@ -123,10 +116,15 @@ def p_value(
     if beyond <= delta * runs:
         return 1.0
 
+    binom = _laws().binom
+
     def at_most(least: float, most: float) -> float:
-        return _chance_beyond(
-            beyond, factor, runs, least, min(1.0, factor * most + delta), spare / 4
-        )
+        """P(hits − factor·others ≥ beyond): others have the least chance, hits the most."""
+        ends = binom.ppf(spare / 4, runs, least), binom.isf(spare / 4, runs, least)
+        others = np.arange(int(ends[0]), int(ends[1]) + 1)
+        needed = np.ceil(beyond + factor * others - _ROUNDING)
+        tails = binom.sf(needed - 1, runs, min(1.0, factor * most + delta))
+        return float((binom.pmf(others, runs, least) * tails).sum())
 
     least = lower_chance(hits_neighbour, runs, spare / 4)
     most = upper_chance(hits_neighbour, runs, spare / 4)
@@ -140,19 +138,6 @@ def p_value(
         if level and spare + at_most(middle, middle) > level:
             break
     return min(1.0, spare - cells[0][0])
-
-
-def _chance_beyond(
-    beyond: float, factor: float, runs: int, chance: float, chance_of_hits: float, ignored: float
-) -> float:
-    """P(hits − factor·others ≥ beyond), where others have this chance and hits have that."""
-    binom = _laws().binom
-
-    ends = binom.ppf(ignored, runs, chance), binom.isf(ignored, runs, chance)
-    others = np.arange(int(ends[0]), int(ends[1]) + 1)
-    needed = np.ceil(beyond + factor * others - _ROUNDING)
-    tails = binom.sf(needed - 1, runs, chance_of_hits)
-    return float((binom.pmf(others, runs, chance) * tails).sum())
 
 
 def least_epsilon(
@@ -232,7 +217,7 @@ class Clause:
 
     def holds(self, outputs: Outputs) -> Rows:
         """In which runs it is true."""
-        rows: Rows = _COMPARED[self.sign](self.part.look(outputs), self.value)
+        rows: Rows = _COMPARED[self.sign](self.part.of(outputs), self.value)
         return rows
 
     def in_words(self, codes: Codes) -> str:
@@ -293,8 +278,7 @@ def excess(hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: flo
 def events(parts: Sequence[Part], sides: Sequence[Outputs], delta: float) -> Iterator[OutputEvent]:
     """Events that are likelier on the first side, by these samples; each longer than the last."""
     runs = min(_MOST_ROWS, sides[0].runs)
-    look = [[part.look(side)[:runs] for side in sides] for part in parts]
-    columns = [np.concatenate(each) for each in look]
+    columns = [np.concatenate([part.of(side)[:runs] for side in sides]) for part in parts]
     parts = [part for part, each in zip(parts, columns, strict=True) if differs(each)]
     is_first = np.arange(2 * runs) < runs
     if not parts:
@@ -403,7 +387,7 @@ def search(
         for pair in left:
             fresh = calls.both(pair, runs)
             known = seen.get(pair)
-            seen[pair] = fresh if known is None else list(map(joined, known, fresh))
+            seen[pair] = fresh if known is None else list(map(output_columns.joined, known, fresh))
             found[pair] = _worst(_suspicions(pair, seen[pair], epsilon, delta, calls.bits, caution))
         if is_last:
             return _worst(found.values())
@@ -436,10 +420,10 @@ def _suspicions(
 ) -> Iterator[Suspicion]:
     """Events in both directions, made up on even rows and judged on odd ones."""
     moves = [after - before for before, after in zip(*pair, strict=True)]
-    parts = parts_of(sides, bits=bits, moves=moves)
+    parts = output_columns.parts_of(sides, bits=bits, moves=moves)
     made, judged = ([side.rows(slice(start, None, 2)) for side in sides] for start in (0, 1))
     yield Suspicion(-math.inf, -math.inf, *pair, OutputEvent(()))
-    runs, unseen = judged[0].runs, not_looked_at(sides)
+    runs, unseen = judged[0].runs, output_columns.not_looked_at(sides)
     for one, other in ((0, 1), (1, 0)):
         for event in events(parts, (made[one], made[other]), delta):
             hits, hits_neighbour = event.count(judged[one]), event.count(judged[other])

@@ -20,7 +20,7 @@ the `Judge` that the caller brings knows which.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -49,6 +49,7 @@ class Mechanism(Protocol):
         """One shift for every draw, in the order drawn."""
 
 
+Answers = Sequence[Scalar]
 Judge: TypeAlias = "Point | Paths"
 """Answers the questions of a program, and says whether something holds wherever these are so."""
 
@@ -80,7 +81,10 @@ class Sealed:
     __slots__ = ()
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise Violation(
+        raise self._when_used()
+
+    def _when_used(self) -> Violation:
+        return Violation(
             "discrete",
             "the alignment uses a continuous part of the output: it may use the discrete part only "
             "(indices, branches, how many), or there would be uncountably many alignments",
@@ -261,8 +265,8 @@ class Given(tuple[Any, ...]):
 class Trial:
     """What one path of a mechanism and its alignment did."""
 
-    answers: Sequence[Scalar]
-    neighbour: Sequence[Scalar]
+    answers: Answers
+    neighbour: Answers
     draws: Draws
     output: Any
     skeleton: Skeleton
@@ -282,9 +286,7 @@ class Told(NamedTuple):
     returned: Any
 
 
-def run_and_align(
-    mechanism: Mechanism, answers: Sequence[Scalar], neighbour: Sequence[Scalar], judge: Judge
-) -> Trial:
+def run_and_align(mechanism: Any, answers: Answers, neighbour: Answers, judge: Judge) -> Trial:
     """Run the mechanism and its alignment."""
     draws = Draws(judge, [], [])
     judge.begin("run")
@@ -293,19 +295,14 @@ def run_and_align(
     said = skeleton, [*map(forms.form_of, numbers)], draws.laws
     first = Told("run", None, judge.transcript, said)
     judge.begin("align")
-    shifts = _shifts(mechanism, "align", answers, neighbour, draws.values, output)
+    shifts = _shifts(mechanism, "align", (answers, neighbour), draws.values, output)
     told = [first, Told("align", skeleton, judge.transcript, [*map(forms.form_of, shifts)])]
     asked = forms.questions_of(judge.transcript)
     return Trial(answers, neighbour, draws, output, skeleton, numbers, shifts, asked, told)
 
 
 def trial(
-    mechanism: Mechanism,
-    answers: Sequence[Scalar],
-    neighbour: Sequence[Scalar],
-    judge: Judge,
-    *,
-    anew: Callable[[], Any] | None = None,
+    mechanism: Any, answers: Answers, neighbour: Answers, judge: Judge, *, anew: Any = None
 ) -> Trial:
     """Run the mechanism, align, run again on the neighbour; raise the first `Violation`.
 
@@ -313,11 +310,9 @@ def trial(
     """
     made = run_and_align(mechanism, answers, neighbour, judge)
     draws, shifts = made.draws, made.shifts
-    for number, (law, value, shift) in enumerate(
-        zip(draws.laws, draws.values, shifts, strict=True)
-    ):
-        out = f"shifting {forms.noise_name(number)} takes it out of its support"
-        judge.require(law.supports(value + shift), Violation("support", out))
+    for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
+        out = Violation("support", f"shifting {value} takes it out of its support")
+        judge.require(law.supports(value + shift), out)
     if hasattr(mechanism, "cost"):  # draws that are not independent: of one joint density
         with forms.guarded("cost", _SECONDS):
             shifted = Given(value + by for value, by in zip(draws.values, shifts, strict=True))
@@ -394,26 +389,22 @@ def require_undone(mechanism: Any, made: Trial, judge: Judge) -> Told:
     judge.behind, judge.hidden = shifted, {*range(len(drawn))}
     judge.begin("unalign")
     seen = [forms.affine(judge, {name: 1}) for name in shifted]
-    back = _shifts(mechanism, "unalign", made.answers, made.neighbour, seen, made.output)
+    back = _shifts(mechanism, "unalign", (made.answers, made.neighbour), seen, made.output)
     judge.behind, judge.hidden = {}, frozenset()
     told = Told("unalign", made.skeleton, judge.transcript, [*map(forms.form_of, back)])
     if any(map(forms.draws_of, back)):
         raise Violation("one-to-one", "unalign uses noise that it was not given")
-    _require_whole(made, back)
-    for at, (value, name, by) in enumerate(zip(drawn, shifted, back, strict=True)):
-        lost = Violation("one-to-one", f"unalign does not lead back to {forms.noise_name(at)}")
-        judge.require_zero(shifted[name] + forms.in_terms(by, shifted) - value, lost)
-    return told
-
-
-def _require_whole(made: Trial, back: Sequence[Scalar]) -> None:
-    """Raise a violation unless the matrices are whole; on a grid, so must be all that is added."""
+    # The matrices must be whole; on a grid, so must be all that is added.
     for law, *both in zip(made.draws.laws, made.shifts, back, strict=True):
         for terms, constant in map(forms.form_of, both):
             noise = [by for name, by in terms.items() if isinstance(name, int) or name[0] == "ν"]
             every = [*terms.values(), constant] if law.can_tie else noise
             if any(Fraction(by).denominator > 1 for by in every):
                 raise Violation("one-to-one", "an alignment with unalign must shift by whole parts")
+    for at, (value, name, by) in enumerate(zip(drawn, shifted, back, strict=True)):
+        lost = Violation("one-to-one", f"unalign does not lead back to {forms.noise_name(at)}")
+        judge.require_zero(shifted[name] + forms.in_terms(by, shifted) - value, lost)
+    return told
 
 
 def _run(mechanism: Mechanism, answers: Given, noise: Any) -> Any:
@@ -421,18 +412,10 @@ def _run(mechanism: Mechanism, answers: Given, noise: Any) -> Any:
         return collect(mechanism.run(answers, Source(noise)))
 
 
-def _shifts(
-    mechanism: Any,
-    who: str,
-    answers: Sequence[Scalar],
-    neighbour: Sequence[Scalar],
-    noise: Sequence[Affine],
-    output: Any,
-) -> list[Scalar]:
+def _shifts(mechanism: Any, who: str, sides: Any, noise: Any, output: Any) -> list[Scalar]:
     """What `align` or `unalign` returns."""
     with forms.guarded(who, _SECONDS):
-        sides = Given(answers), Given(neighbour)
-        given = getattr(mechanism, who)(*sides, Given(noise), seal(output))
+        given = getattr(mechanism, who)(*map(Given, sides), Given(noise), seal(output))
         shifts = [shift if isinstance(shift, Affine) else forms.exact(shift) for shift in given]
     if len(shifts) != len(noise):
         raise BadProgram(
@@ -574,32 +557,20 @@ def cycle_message(cycle: Sequence[int]) -> str:
 # that change depend on the draws that the question is about.
 
 
-_MOST_QUESTIONS = 1_000_000
-
-
-class Point:
+class Point(forms.PathExplorer):
     """The judge of a single point."""
 
-    def __init__(self, noise: Sequence[Exact], epsilon: Exact) -> None:
-        self._noise = noise
-        self.epsilon = epsilon
-        self.ties = True
-        self._asked = 0
-        self.contrary: int | None = None
-        """Which question of the alignment to answer the other way."""
-        self.transcript: list[tuple[Any, bool]] = []
-        self.behind: Mapping[forms.Unknown, Affine] = {}
-        self.hidden: Set[forms.Unknown] = frozenset()
+    most_questions = 1_000_000
 
-    def is_negative(self, form: Affine) -> bool:
-        """Whether the form is below zero here."""
-        asked, form = form, forms.in_terms(form, self.behind)
-        self._asked += 1
-        if self._asked > _MOST_QUESTIONS:
-            raise BadProgram(f"the program never stops: it asked {_MOST_QUESTIONS:,} questions")
-        negative = (self._at(form) < 0) != (len(self.transcript) == self.contrary)
-        self.transcript.append((forms.form_of(asked), negative))
-        return negative
+    def __init__(self, noise: Sequence[Exact], epsilon: Exact, contrary: int | None = None) -> None:
+        """`contrary` says which question of the alignment to answer the other way."""
+        super().__init__()
+        self._noise, self.epsilon, self._contrary = noise, epsilon, contrary
+        self.ties = True
+
+    def branch(self, form: Affine) -> tuple[bool, Any, Any]:
+        """Whether the form is below zero here; nothing else is possible."""
+        return (self._at(form) < 0) != (len(self.transcript) == self._contrary), None, None
 
     def _at(self, number: Scalar) -> Exact:
         if not isinstance(number, Affine):
@@ -635,10 +606,6 @@ class Point:
             allowed = readable(Fraction(self.epsilon))
             raise Violation("cost", f"the shifts cost {readable(total)}, more than {allowed}")
 
-    def begin(self, who: str) -> None:
-        """Say whose questions follow."""
-        self.transcript = []
-
 
 def check(
     mechanism: Mechanism,
@@ -666,8 +633,7 @@ def check(
     dependence.add(made)
     for number, (about, _) in enumerate(made.questions):
         if about:
-            other = Point(fixed, allowed)  # where this question is answered the other way
-            other.contrary = number
+            other = Point(fixed, allowed, contrary=number)
             seen = Given(forms.affine(other, {draw: 1}) for draw in range(drawn))
             shifts = list(mechanism.align(Given(before), Given(after), seen, seal(made.output)))
             asked = made.questions[: number + 1]

@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -407,7 +406,6 @@ def require_open(*parts: Any) -> None:
 
 
 _MOST_PATHS = 100_000
-_MOST_QUESTIONS = 10_000
 
 
 @dataclass(slots=True)
@@ -420,13 +418,15 @@ class _Answered:
     entered: bool
 
 
-class PathExplorer(ABC):
+class PathExplorer:
     """Answers questions by replaying, and asks `branch` about new ones."""
+
+    most_questions = 10_000
 
     def __init__(self) -> None:
         self._answered: list[_Answered] = []
         self.count = self._ended = 0
-        PathExplorer.start_over(self)
+        self.start_over()
 
     def explore(self, body: Callable[[], None]) -> None:
         """Run the body on every path; `stop` leaves one early, before an alignment begins."""
@@ -501,8 +501,9 @@ class PathExplorer(ABC):
                 raise BadProgram("the program does something else when run again on the same noise")
             self._replayed += 1
             return known.negative
-        if len(self._answered) >= _MOST_QUESTIONS:
-            raise BadProgram(f"the program never stops: it asked {_MOST_QUESTIONS:,} questions")
+        if len(self._answered) >= self.most_questions:
+            most = f"{self.most_questions:,}"
+            raise BadProgram(f"the program never stops: it asked {most} questions")
         self._replayed += 1
         implied = self.implied(form)
         if implied is not None:
@@ -521,17 +522,15 @@ class PathExplorer(ABC):
         """The answer, if it plainly follows from earlier ones."""
         return None
 
-    @abstractmethod
     def branch(self, form: Affine) -> tuple[bool, Any, Any]:
         """A possible answer, what to go on with, and what to resume with for the other, if any."""
+        raise NotImplementedError
 
-    @abstractmethod
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
         """Go on where the answer is this."""
 
-    @abstractmethod
     def leave(self) -> None:
         """Go back to before the last answer entered."""
 
-    def learn(self, form: Affine, negative: bool) -> None:  # noqa: B027 - noting nothing is fine
+    def learn(self, form: Affine, negative: bool) -> None:
         """Take note of an answer."""

@@ -28,7 +28,7 @@ from dpgap.exact.laws import Law, MemorylessLaw, Scalar, require_law
 from dpgap.exact.parameters import positive_integer, positive_rational
 from dpgap.proof.checker import alignment
 from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, Trial, check
-from dpgap.proof.checker.numbers import BadProgram, Exact, Unknown, Violation, exact, require_open
+from dpgap.proof.checker.numbers import BadProgram, Exact, Violation, exact, require_open
 
 if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
@@ -36,18 +36,17 @@ if TYPE_CHECKING:
 
 PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
 
-_TAKEN = re.compile(r"[qdpην]\d+")
+_TAKEN = re.compile(r"[qdpην]\d+|noise_\d+")
 """Names that the checker gives to answers, moves and noise."""
 DIRECTIONS = {"general": (-1, 1), "rising": (0, 1), "falling": (-1, 0)}
 """How far answers may move on neighbouring data: any way, none falls, or none rises."""
 GENERAL, RISING, FALLING = DIRECTIONS
 
-MEANING = (
+_MEANING = (
     "What is refuted is the alignment. Usually the mechanism is not private either, but another "
     "alignment may prove it."
 )
-NEXT_OF_ALL = "Replay the numbers with dpgap.proof.replay, and follow them by hand."
-NEXT = {
+_NEXT = {
     "output": "Try to shift the draws that the output above depends on by what they miss.",
     "cost": "Try shifts that are smaller, or fewer; or more noise; or a larger ε.",
     "support": "Try shifts that never go down, or noise that may be negative.",
@@ -197,7 +196,8 @@ class Proof:
         if self.verdict == REFUTED:
             shown = "" if self.counterexample is None else f"\n{self.counterexample}"
             what = f"REFUTED ({self.condition}, {self.neighbours} neighbours): {self.reason}{shown}"
-            return f"{what}\n{MEANING}\n{NEXT.get(self.condition or '', NEXT_OF_ALL)}"
+            by_hand = "Replay the numbers with dpgap.proof.replay, and follow them by hand."
+            return f"{what}\n{_MEANING}\n{_NEXT.get(self.condition or '', by_hand)}"
         if self.closings:
             said = f"{self.verdict} for every n: {len(self.closings)} theorems"
             return f"{said}, all closed by {' and '.join(self.closed_by)}, in {self.seconds:.2f} s"
@@ -350,7 +350,14 @@ def _explore(
 def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     start = time.perf_counter()
     paths, cycle, violation = _explore(mechanism, kind, claim, alignment.trial)
-    example = None if violation is None else _example(paths.point(), claim.n)
+    example = None
+    if violation is not None:
+        rest = paths.point()
+        answers = tuple(rest.pop(f"q{i}", Fraction(0)) for i in range(claim.n))
+        neighbour = tuple(q + rest.pop(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
+        draws = sorted(unknown for unknown in rest if isinstance(unknown, int))
+        noise = tuple(rest.pop(draw) for draw in draws)
+        example = Counterexample(answers, neighbour, noise, {str(u): v for u, v in rest.items()})
     if violation is not None and not hasattr(_build(mechanism, lambda _: Fraction(1)), "unalign"):
         # A cycle is what is wrong first of all.
         _, cycle, _ = _explore(mechanism, kind, claim, alignment.run_and_align)
@@ -362,15 +369,6 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     return Proof(
         REFUTED, kind, violation.condition, violation.message, example, paths.count, seconds
     )
-
-
-def _example(point: Mapping[Unknown, Fraction], n: int) -> Counterexample:
-    rest = dict(point)
-    answers = tuple(rest.pop(f"q{i}", Fraction(0)) for i in range(n))
-    neighbour = tuple(q + rest.pop(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
-    draws = sorted(unknown for unknown in point if isinstance(unknown, int))
-    noise = tuple(rest.pop(draw) for draw in draws)
-    return Counterexample(answers, neighbour, noise, {str(u): v for u, v in rest.items()})
 
 
 def replay(mechanism: Any, example: Counterexample, *, epsilon: Scalar = None) -> None:

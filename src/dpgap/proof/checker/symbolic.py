@@ -19,15 +19,7 @@ from dpgap.exact.laws import Scalar
 from dpgap.exact.parameters import readable
 from dpgap.proof.checker import numbers as forms
 from dpgap.proof.checker.alignment import at_most, corners
-from dpgap.proof.checker.numbers import (
-    Affine,
-    BadProgram,
-    Condition,
-    Exact,
-    PathExplorer,
-    Unknown,
-    Violation,
-)
+from dpgap.proof.checker.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation
 from dpgap.proof.checker.proving import Theorem
 
 _SOMEWHERE = object()
@@ -75,29 +67,23 @@ def _number(value: Exact) -> Any:
     return z3.RealVal(value) if isinstance(value, int) else z3.Q(value.numerator, value.denominator)
 
 
-class Paths(PathExplorer):
+class Paths(forms.PathExplorer):
     """The judge of whole regions: explores every path of a program."""
 
     def __init__(self, epsilon: Exact, *, ties: bool) -> None:
-        super().__init__()
         self._solver = z3.SimpleSolver()
         self.epsilon = epsilon
         self.ties = ties
         self._terms: dict[Unknown, Any] = {}
         self._sums: dict[tuple[Any, ...], Any] = {}
         self._model: Any = None
-        self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
         self._known_box: dict[Unknown, tuple[Exact, Exact]] = {}
-        self._box: dict[Unknown, tuple[Exact, Exact]] = {}
         self._bound: set[Unknown] = set()
         self._tied: set[Unknown] = set()
         """Unknowns that are confined together with others."""
-        self._known: set[Unknown] = set()
-        """Unknowns that are confined, or that something was asked about."""
-        self._related: set[Unknown] = set()
-        """Unknowns of which more is known than an interval of their own."""
         self._entered: list[tuple[Affine, bool]] = []
         self._scopes = 0
+        super().__init__()
 
     def unknown(self, name: Unknown) -> Affine:
         """An unknown number."""
@@ -130,10 +116,12 @@ class Paths(PathExplorer):
     def start_over(self) -> None:
         """Forget what was learnt on the last path."""
         super().start_over()
-        self._facts = {}
+        self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
         self._box = dict(self._known_box)
         self._known = set(self._bound)
+        """Unknowns that are confined, or that something was asked about."""
         self._related = set(self._tied)
+        """Unknowns of which more is known than an interval of their own."""
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
         """Go on where the answer is this; `state` is a point there, or `_SOMEWHERE`."""

@@ -35,34 +35,21 @@ from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker import alignment
-from dpgap.proof.checker.alignment import (
-    Draws,
-    Given,
-    ShiftedDraws,
-    Source,
-    collect,
-    require_same_output,
-)
+from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, collect
 from dpgap.proof.checker.numbers import Affine, Violation, form_of
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Theorem
-from dpgap.proof.every.few_answers import (
-    FEW,
-    ONE_WINS,
-    Make,
-    recording,
-    require_restriction,
-    require_scales,
-)
+from dpgap.proof.every import few_answers
+from dpgap.proof.every.few_answers import FEW, Make, recording
 from dpgap.proof.every.memory import require_uniform
 from dpgap.proof.every.steps import Summed, require_no_loop
 
 
 def prove_one_sided(made: Make, kind: str, few: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
     """The theorems about a ranking; raises a violation if something does not hold."""
-    require_scales(made)
+    few_answers.require_scales(made)
     sample = made(k=1)
     require_uniform(type(sample))
-    require_restriction(altered(sample, monotonic=False))
+    few_answers.require_restriction(altered(sample, monotonic=False))
     for answers, moves, noise in _numbers(_MANY):
         neighbour, falls = _moved(answers, moves, 1)
         for winner in range(_MANY):
@@ -78,18 +65,18 @@ def prove_joint(made: Make, kind: str) -> list[Theorem]:
         raise Violation("range", "falls must be taken from the farthest rise of half-margins")
     require_uniform(type(sample))
     over_sets = sample.over_sets
-    require_restriction(altered(over_sets, monotonic=False))
+    few_answers.require_restriction(altered(over_sets, monotonic=False))
     _require_joint(made)
     same = [_prove_same(made(k=k), _over_sets, 3) for k in (1, 2)]
-    return [*prove_half_margins(made, kind), *same, *_prove_of_any(over_sets, ONE_WINS)]
+    return [*prove_half_margins(made, kind), *same, *_prove_of_any(over_sets, few_answers.ONE_WINS)]
 
 
 def prove_hybrid(made: Make, kind: str) -> list[Theorem]:
     """The theorems about Hybrid Top-K: a ranking in which the line loses, or cuts."""
-    require_scales(made)
+    few_answers.require_scales(made)
     sample = made(k=1)
     require_uniform(type(sample))
-    require_restriction(altered(sample.without_line, monotonic=False))
+    few_answers.require_restriction(altered(sample.without_line, monotonic=False))
     _require_hybrid(made)
     cut = prove_cut(replace(sample.law, scale=Fraction(1)), top_k.shift_of.__code__)
     same = [_prove_same(made(k=k), _with_line, 3) for k in (1, 2)]
@@ -255,7 +242,7 @@ def prove_kept(sample: NoisyTopK, few: tuple[int, int], *_: object) -> Theorem:
         shifts = [a - p - value for a, p, value in zip(after, neighbour, draws.values, strict=True)]
         again = ShiftedDraws(draws, shifts, [])
         same = collect(program.run(Given(neighbour), Source(again)))
-        require_same_output(said, same, judge)
+        alignment.require_same_output(said, same, judge)
         one_each = draws.laws == [program.law] * len(places) and len(again.taken) == len(places)
         judge.require(one_each, Violation("draws", "there must be one draw for each answer"))
 
@@ -275,7 +262,7 @@ def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
     def on_path() -> None:
         draws = Draws(judge, [], [])
         said = collect(program.run(Given(answers), Source(draws)))
-        require_same_output(said, other(program, answers, draws), judge)
+        alignment.require_same_output(said, other(program, answers, draws), judge)
 
     name = type(mechanism).__name__
     return judge.proved(f"{name} is a noisy top-k, {n} answers, k = {mechanism.k}", on_path)

@@ -19,23 +19,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import attrgetter
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dpgap.exact.laws import Law, Scalar
 from dpgap.exact.parameters import altered
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
+from dpgap.proof.checker import alignment
 from dpgap.proof.checker import numbers as forms
-from dpgap.proof.checker.alignment import (
-    Draws,
-    Sealed,
-    ShiftedDraws,
-    Source,
-    collect,
-    require_same_output,
-    seal,
-    take_apart,
-)
+from dpgap.proof.checker.alignment import Draws, Sealed, ShiftedDraws, Source
 from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Kept, Violation
 from dpgap.proof.checker.proving import DIRECTIONS, GENERAL, Theorem
 from dpgap.proof.every.few_answers import MOVES, Fixed, recording
@@ -58,15 +51,8 @@ class Charged:
 
     at_one: Law
     units: Affine
-
-    @property
-    def can_tie(self) -> bool:
-        """Whether two draws may be equal."""
-        return self.at_one.can_tie
-
-    def supports(self, value: Scalar) -> Any:
-        """Whether `value` can be drawn at all."""
-        return self.at_one.supports(value)
+    can_tie = property(attrgetter("at_one.can_tie"))
+    supports = property(attrgetter("at_one.supports"))
 
 
 class Budget(NamedTuple):
@@ -111,8 +97,8 @@ class _Part(Sealed):
         _OWNER.put(self, owner)
         _TOTAL.put(self, total)
 
-    def _refuse(self, *_: object) -> NoReturn:
-        raise _looks_at_single_answers()
+    def _when_used(self) -> Violation:
+        return _looks_at_single_answers()
 
     def __radd__(self, other: Any) -> Any:  # type: ignore[override]
         first = _TOTAL.of(self) is None and type(other) is int and not other
@@ -123,9 +109,6 @@ class _Part(Sealed):
             return self._refuse()
         total = _TOTAL.of(other)
         return self._refuse() if total is None or _TOTAL.of(self) is not None else total
-
-    __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __neg__ = __abs__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __eq__ = __ne__ = __hash__ = _refuse
 
 
 _OWNER, _TOTAL = Kept(_Part, "owner"), Kept(_Part, "total")
@@ -189,13 +172,13 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
         out = Violation("support", "the rise takes noise out of its support")
         judge.require(opening.supports(drawn + by), out)
         draws = Draws(judge, [], [])
-        outcome, then = collect(program.step(used, answer, shared, Source(draws)))
+        outcome, then = alignment.collect(program.step(used, answer, shared, Source(draws)))
         live = program.live(used)
-        told = take_apart(outcome)[0], live if isinstance(live, int) else bool(live)
+        told = alignment.take_apart(outcome)[0], live if isinstance(live, int) else bool(live)
         untold = Violation("draws", "the outcome must tell which draws a step took")
         judge.require(laws.setdefault(told, draws.laws) == draws.laws, untold)
         judge.begin("align")
-        shifts, counted = program.align_step(used, rise - move, seal(outcome))
+        shifts, counted = program.align_step(used, rise - move, alignment.seal(outcome))
         if len(shifts) != len(draws.values):
             raise BadProgram("align_step must return one shift for every draw of its step")
         asked = any(about for about, _ in forms.questions_of(judge.transcript))
@@ -214,8 +197,8 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
             broken = Violation("cost", "units that are used must be whole numbers")
             judge.require_whole(then, broken)
         again = ShiftedDraws(draws, shifts, [])
-        same = collect(program.step(used, answer + move, shared + rise, Source(again)))
-        require_same_output((outcome, then), same, judge)
+        same = alignment.collect(program.step(used, answer + move, shared + rise, Source(again)))
+        alignment.require_same_output((outcome, then), same, judge)
         other = Violation("output", "align counts other units")
         judge.require_zero(counted - then + 0 * used, other)
         if len(again.taken) < len(draws.values):
@@ -264,11 +247,9 @@ class Mark(Sealed):
     def __init__(self, name: str, number: int) -> None:
         self.name, self.number = name, number
 
-    def _refuse(self, *_: object) -> Any:
-        raise _broken(f"the program looks into {self}, which only a step may do")
+    def _when_used(self) -> Violation:
+        return _broken(f"the program looks into {self}, which only a step may do")
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __bool__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refuse
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -372,19 +353,16 @@ def require_loop(mechanism: Any) -> None:
             _require(none, "to clear no branch uses units")
             ways.heads.require_same("a step")
         else:
-            _require_cleared(outcome, then, cleared)
+            branch, gap = outcome
+            same = _is(branch, "branch", cleared) and isinstance(gap, int) and gap == 0
+            _require(same, "a step does not say the branch that is cleared, and its gap")
+            paid = isinstance(then, Affine) and forms.form_of(then) == (
+                {"used": 1, f"units {cleared}": 1},
+                0,
+            )
+            _require(paid, "a step does not use the units of what is cleared")
         tried = list(range(min(cleared + 1, _ROUNDS)))
         _require(drawn == tried, "a step does not draw once for each branch tried")
-
-
-def _require_cleared(outcome: Any, then: Any, number: int) -> None:
-    branch, gap = outcome
-    same = _is(branch, "branch", number) and isinstance(gap, int) and gap == 0
-    _require(same, "a step does not say the branch that is cleared, and its gap")
-    paid = isinstance(then, Affine) and forms.terms_of(then) == {"used": 1, f"units {number}": 1}
-    _require(
-        paid and not forms.constant_of(then), "a step does not use the units of what is cleared"
-    )
 
 
 def _require_run(mechanism: Any, *, ends: bool) -> Opening:
@@ -421,7 +399,9 @@ def _require_run(mechanism: Any, *, ends: bool) -> Opening:
 
 
 def _require_align(mechanism: Any, opening: Opening) -> None:
-    sides = [_answers(name) for name in ("q", "q'")]
+    # More answers than outcomes: a stream may end before its answers do.
+    places = range(_ROUNDS + 1)
+    sides = [tuple(forms.affine(None, {f"{q}{i}": 1}) for i in places) for q in ("q", "q'")]
     output = tuple(Mark("outcome", i) for i in range(_ROUNDS))
     calls: list[Any] = []
 
@@ -449,20 +429,11 @@ def _require_align(mechanism: Any, opening: Opening) -> None:
         last = used == 0 if number == 0 else _is(used, "used", number)
         _require(last, "a step of align does not begin where the last one ended")
         wanted = {"rise": 1, f"q{number}": 1, f"q'{number}": -1}
-        same = (
-            isinstance(move, Affine)
-            and forms.terms_of(move) == wanted
-            and not forms.constant_of(move)
-        )
+        same = isinstance(move, Affine) and forms.form_of(move) == (wanted, 0)
         _require(same, "align does not make up for the rise and the answer's own change")
         _require(outcome is output[number], "align does not take outcomes as they come")
         _require(_is(shifts[number + 1], "shift", number + 1), "align loses shifts")
     _require(len(shifts) == _ROUNDS + 1, "align adds shifts")
-
-
-def _answers(name: str) -> tuple[Affine, ...]:
-    """More answers than outcomes: a stream may end before its answers do."""
-    return tuple(forms.affine(None, {f"{name}{i}": 1}) for i in range(_ROUNDS + 1))
 
 
 def _is(value: Any, name: str, number: int) -> bool:

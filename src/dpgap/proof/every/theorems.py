@@ -13,37 +13,18 @@ from functools import partial
 from typing import Any, ClassVar
 
 from dpgap.exact.laws import NOISES, REAL_NOISES, Law, Noise, Scalar, law_named
-from dpgap.exact.parameters import altered
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
-from dpgap.mechanisms.measuring import CountHull, Cube, Laplace, Measurement
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
-from dpgap.proof.checker.numbers import Exact, Violation, guarded
-from dpgap.proof.checker.proving import (
-    DIRECTIONS,
-    FALLING,
-    GENERAL,
-    PROVED,
-    REFUTED,
-    RISING,
-    Counterexample,
-    Proof,
-    Theorem,
-    close,
-    directions,
-    prove,
-)
+from dpgap.proof.checker import proving
+from dpgap.proof.checker.numbers import Violation, guarded
+from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, Theorem
+from dpgap.proof.every import few_answers
 from dpgap.proof.every.exponential import prove_hybrid, prove_joint, prove_one_sided
-from dpgap.proof.every.few_answers import (
-    ONE_WINS,
-    prove_histogram,
-    prove_known_ranking,
-    prove_measurement,
-    prove_ranking,
-)
-from dpgap.proof.every.steps import prove_known_stream, prove_steps, prove_stream
+from dpgap.proof.every.steps import prove_steps, prove_stream
 
 SHIPPED, EVERY = "shipped", "every"
 _SECONDS = 300.0
@@ -75,37 +56,19 @@ def for_every_n(
 def judged(
     theorems: Callable[[], list[Theorem]],
     neighbours: str,
-    example: Callable[[], Counterexample | None] = lambda: None,
+    example: Callable[[], proving.Counterexample | None] = lambda: None,
 ) -> Proof:
     """A proof if all theorems hold and are closed; a refutation with the example if not."""
     start = time.perf_counter()
     try:
         with guarded("a step", _SECONDS):
             found = theorems()
-        closings = tuple(close(each) for each in found)
+        closings = tuple(proving.close(each) for each in found)
     except Violation as wrong:
-        numbers, seconds = example(), time.perf_counter() - start
-        return Proof(REFUTED, neighbours, wrong.condition, wrong.message, numbers, 0, seconds)
+        said, numbers = (wrong.condition, wrong.message), example()
+        return Proof(proving.REFUTED, neighbours, *said, numbers, 0, time.perf_counter() - start)
     seconds = time.perf_counter() - start
-    return Proof(PROVED, neighbours, None, "for every n and k", None, 0, seconds, closings)
-
-
-def theorems_of(
-    mechanism: Any, neighbours: str = GENERAL, ties: bool = False, share: Exact = 1, losers: int = 1
-) -> Callable[[], list[Theorem]] | None:
-    """The theorems that a mechanism like one that ships rests on; None if it is like none.
-
-    `share` is the part of its ε that is claimed, and without `losers` all answers win.
-    """
-    if type(mechanism) in (SparseVector, AdaptiveSparseVector):
-        return partial(prove_known_stream, mechanism, neighbours)
-    if isinstance(mechanism, Measurement):
-        return partial(prove_measurement, partial(altered, mechanism), neighbours)
-    if hasattr(mechanism, "align_step"):
-        return partial(prove_steps, mechanism, neighbours, ties=True)
-    if type(mechanism) is NoisyTopK or getattr(mechanism, "only_indices", False):
-        return partial(prove_known_ranking, mechanism, neighbours, ties, share, losers)
-    return None
+    return Proof(proving.PROVED, neighbours, None, "for every n and k", None, 0, seconds, closings)
 
 
 def shipped_for_every_n() -> Iterator[Case]:
@@ -117,9 +80,9 @@ def shipped_for_every_n() -> Iterator[Case]:
         (CountHull, {"monotonic": True}, FALLING),
     ):
         made = partial(measurement, epsilon=1, **given)
-        proof = partial(prove_measurement, made, kind)
+        proof = partial(few_answers.prove_measurement, made, kind)
         yield for_every_n(measurement.__name__, kind, kind, proof)
-    histogram = partial(prove_histogram, partial(NoisyHistogram, epsilon=1))
+    histogram = partial(few_answers.prove_histogram, partial(NoisyHistogram, epsilon=1))
     yield for_every_n("NoisyHistogram", "every reach", GENERAL, histogram)
     for kind in DIRECTIONS:
         yield from _selections(kind)
@@ -135,11 +98,13 @@ def _selections(kind: str) -> Iterator[Case]:
             yield for_every_n(stream.__name__, variant, kind, proof)
         if noise not in REAL_NOISES:
             continue
-        by = prove_ranking if law_named(noise, 1, 1).signed else prove_one_sided  # type: ignore[arg-type]
+        signed = law_named(noise, 1, 1).signed  # type: ignore[arg-type]
+        by = few_answers.prove_ranking if signed else prove_one_sided
         best = partial(lambda k, **more: NoisyMax(**more), **given)
         top = partial(by, partial(NoisyTopK, **given), kind)
         yield for_every_n("NoisyTopK", variant, kind, top)
-        yield for_every_n("NoisyMax", variant, kind, partial(by, best, kind, ONE_WINS), k=1)
+        one = partial(by, best, kind, few_answers.ONE_WINS)
+        yield for_every_n("NoisyMax", variant, kind, one, k=1)
     variant = f"exponential, {kind}"
     joint = partial(prove_joint, partial(JointTopK, **claimed), kind)
     yield for_every_n("JointTopK", variant, kind, joint)
@@ -216,14 +181,14 @@ def prove_every(mechanism: Any, *, neighbours: str | None = None, ties: bool = F
     ]
     if missing:
         raise TypeError(f"mechanism must have a method {missing[0]!r}: write it as a step")
-    kinds = directions(neighbours, mechanism)
+    kinds = proving.directions(neighbours, mechanism)
 
     def theorems() -> list[Any]:
         return [each for kind in kinds for each in prove_steps(mechanism, kind, ties=ties)]
 
-    def example() -> Counterexample | None:
+    def example() -> proving.Counterexample | None:
         for n in range(1, _MOST_ANSWERS + 1):
-            found = prove(mechanism, n, neighbours=neighbours, ties=ties).counterexample
+            found = proving.prove(mechanism, n, neighbours=neighbours, ties=ties).counterexample
             if found is not None:
                 return found
         return None
