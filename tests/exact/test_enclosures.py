@@ -21,7 +21,8 @@ from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import LAWS, law_named
 from dpgap.mechanisms.top_k_kernel import select
 from dpgap.proof import Violation
-from dpgap.proof.every.theorem import close, theorem
+from dpgap.proof.checker.proving import close
+from dpgap.proof.checker.symbolic import theorem
 
 ROUNDING = Fraction(1, 2**53)
 

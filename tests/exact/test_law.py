@@ -14,8 +14,8 @@ import dpgap
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.geometric import GeometricNoise
 from dpgap.exact.laws import LAWS, ExponentialNoise, Law, MemorylessLaw, RealLaw, law_named
+from dpgap.exact.parameters import altered
 from dpgap.proof import prove
-from dpgap.proof.checker.families import altered
 from dpgap.proof.checker.numbers import BadProgram
 from law_tests import LEVEL
 

@@ -14,11 +14,11 @@ from scipy import stats
 import dpgap
 from dpgap.data.private_counts import CountsInMemory, Found, Groups
 from dpgap.exact.bits import InsecureSeededBits
+from dpgap.exact.parameters import altered
 from dpgap.exact.reals import RealNoise
 from dpgap.mechanisms import hybrid_kernel
 from dpgap.mechanisms import top_k_kernel as top_k_kernel
 from dpgap.mechanisms.hybrid_kernel import select_above, select_above_grouped
-from dpgap.proof.checker.families import altered
 from law_tests import LEVEL, homogeneous_p
 from seams import SpyAccount, WatchedBits, bits_are, quick_in
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from dpgap.exact.parameters import altered
 from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
 from dpgap.mechanisms.sparse_vector import SparseVector
-from dpgap.proof.checker.families import altered
 
 
 def with_scales(mechanism, factor):

@@ -10,19 +10,22 @@ from dpgap.exact.laws import LaplaceNoise
 from dpgap.mechanisms.sparse_vector import SparseVector
 from dpgap.proof import Violation, prove
 from dpgap.proof.audit import frequency
-from dpgap.proof.mutants.catalogue import (
+from dpgap.proof.mutants import (
+    ACCEPT,
     INDICES_ONLY,
+    MUTANT,
+    audit_mutant,
     catalogue,
+    edited,
     hull_releases_zero,
-    mutants,
+    integrate,
     stream,
     top_k,
     two_branches,
 )
-from dpgap.proof.mutants.entry import ACCEPT, audit_mutant, edited, integrate
 from seams import quick_in
 
-MUTANTS = {mutant.name: mutant for mutant in mutants()}
+MUTANTS = {mutant.name: mutant for mutant in catalogue(MUTANT)}
 SLOW = {"joint top-k with the margin to the wrong neighbour"}  # test_every.py refutes it as well
 TWO, FOUR, EIGHT = (LaplaceNoise(Fraction(scale)) for scale in (2, 4, 8))
 

@@ -21,15 +21,21 @@ from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.proof import audit
 from dpgap.proof.auditing.calling import NOT_ONE, Calls, changes_of_mind, pairs
-from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value, upper_chance
 from dpgap.proof.auditing.outputs import Codes, Outputs, leaves, lowest_bit, parts_of
-from dpgap.proof.auditing.searching import IS, Clause
+from dpgap.proof.auditing.searching import (
+    IS,
+    Clause,
+    least_epsilon,
+    lower_bound,
+    p_value,
+    upper_chance,
+)
 from dpgap.proof.cases import mechanisms
-from dpgap.proof.mutants.catalogue import mutants
+from dpgap.proof.mutants import MUTANT, catalogue
 from seams import bits_are, quick_in
 
 SHIPPED = [mechanism for _, _, mechanism in mechanisms()]
-MUTANTS = {mutant.name: mutant for mutant in mutants()}
+MUTANTS = {mutant.name: mutant for mutant in catalogue(MUTANT)}
 TOO_RARE = {
     "sparse vector releasing the value",
     "sparse vector releasing the value, right scale",
@@ -368,7 +374,7 @@ def test_as_many_outputs_as_runs_are_asked_for(more):
 
 def test_nothing_is_called_if_it_cannot_be_judged(monkeypatch):
     called = []
-    monkeypatch.setattr("dpgap.proof.auditing.finding.scipy_special", lambda: None)
+    monkeypatch.setattr("dpgap.proof.auditing.searching.scipy_special", lambda: None)
     with pytest.raises(ModuleNotFoundError, match="audits need SciPy"):
         audit(lambda answers: called.append(answers), epsilon=1)
     assert not called

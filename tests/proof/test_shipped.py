@@ -8,9 +8,9 @@ from faults import with_scales
 
 import dpgap
 from dpgap.exact.laws import NOISES, LaplaceNoise
+from dpgap.exact.parameters import altered
 from dpgap.proof import prove, search
-from dpgap.proof.cases import cases
-from dpgap.proof.checker.families import AnyShare, altered, for_any_share
+from dpgap.proof.cases import AnyShare, cases, for_any_share
 from seams import quick_in
 
 CASES = cases()

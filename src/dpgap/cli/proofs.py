@@ -282,7 +282,7 @@ def audit(audited: Audited, name: Name = None, as_json: AsJSON = False) -> None:
 
     Or audit your own in the same way: `dpgap audit package.module:function --epsilon 1`.
     """
-    from dpgap.proof.auditing.finding import require_scipy
+    from dpgap.proof.auditing.searching import require_scipy
 
     require_scipy()
     if name is not None and is_address(name, audited):

@@ -19,8 +19,6 @@ this brings no two answers farther apart.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -80,83 +78,67 @@ def measurement(
     >>> top([10, 50, 90, 20]).indices.tolist(), top.map(1)
     ([2, 1], 1000.0)
     """
-    dp = _library()
-    facts = _Facts.of(_require_known(mechanism))
+    try:
+        dp: Any = import_module("opendp.prelude")
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(f"this needs OpenDP: {how_to_get('opendp')}") from None
+    own = mechanism.mechanism if type(mechanism) is Classical else mechanism
+    if type(own) not in _MECHANISMS:  # a subclass might do anything
+        names = ", ".join(each.__name__ for each in _MECHANISMS)
+        raise TypeError(f"mechanism must be one of {names}, not {type(own).__name__}")
+    if isinstance(own, CountHull) and not own.monotonic:
+        raise ValueError("monotonic must be True for a CountHull")
+    if isinstance(own, NoisyHistogram) and own.grid is not None:
+        raise ValueError(
+            "grid must be left out for a NoisyHistogram: rounding may move every answer by a "
+            "step more, and the L1 distance does not say how many move"
+        )
     if reach is not None:
         if input_metric is not None:
             raise ValueError("input_metric must be left out where reach is stated")
-        return _of_unknown_items(dp, mechanism, facts, positive_integer("reach", reach))
-    kind = "i64" if facts.grid is None else "f64"
-    atoms = dp.atom_domain(T="i64") if facts.grid is None else dp.atom_domain(T="f64", nan=False)
+        return _of_unknown_items(dp, mechanism, positive_integer("reach", reach))
+    kind, number = ("i64", np.int64) if own.grid is None else ("f64", np.float64)
+    atoms = dp.atom_domain(T="i64") if own.grid is None else dp.atom_domain(T="f64", nan=False)
+    most = number(_FARTHEST * Grid(own.grid).width)
+
+    @errors_without_answers
+    def release(answers: list[Any]) -> Any:
+        return mechanism.release(np.clip(np.array(answers, dtype=number), -most, most))
+
     made: Measurement = dp.m.make_user_measurement(
         input_domain=dp.vector_domain(atoms),
-        input_metric=_metric(dp, input_metric, facts, kind),
+        input_metric=_metric(dp, input_metric, own, kind),
         output_measure=dp.max_divergence(),
-        function=_releasing(mechanism, facts.grid),
-        privacy_map=lambda d_in: rounded_up(facts.loss(Fraction(d_in))),
+        function=release,
+        privacy_map=lambda d_in: rounded_up(_loss(own, Fraction(d_in))),
     )
     return made
 
 
-def _require_known(mechanism: Any) -> Any:
-    """The mechanism, or the one that a classical one hides. A subclass might do anything."""
-    own = mechanism.mechanism if type(mechanism) is Classical else mechanism
-    if type(own) not in _MECHANISMS:
-        names = ", ".join(each.__name__ for each in _MECHANISMS)
-        raise TypeError(f"mechanism must be one of {names}, not {type(own).__name__}")
-    return own
+def _loss(own: Any, distance: Fraction) -> Fraction:
+    """The most that inputs at this distance lose."""
+    if distance < 0:
+        raise ValueError("d_in must not be negative")
+    grid = Grid(own.grid)
+    # How many steps neighbours may move an answer; of a histogram, all together.
+    steps = grid.up(own.sensitivity) * getattr(own, "reach", 1)
+    multiple = Fraction(grid.up(distance), steps)
+    stairs = isinstance(own, NoisyTopK | SparseVector) and not issubclass(
+        LAWS[own.noise], MemorylessLaw
+    )
+    return own.epsilon * (math.ceil(multiple) if stairs else multiple)  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What a mechanism promises, and of which answers."""
-
-    epsilon: Fraction
-    steps: int
-    """How many steps neighbours may move an answer; all together, where `summed`."""
-    grid: Fraction | None
-    monotonic: bool
-    summed: bool
-    hops: bool
-    """Whether ε grows only with every whole multiple of the sensitivity."""
-
-    @classmethod
-    def of(cls, own: Any) -> "_Facts":
-        if isinstance(own, CountHull) and not own.monotonic:
-            raise ValueError("monotonic must be True for a CountHull")
-        if isinstance(own, NoisyHistogram) and own.grid is not None:
-            raise ValueError(
-                "grid must be left out for a NoisyHistogram: rounding may move every answer by a "
-                "step more, and the L1 distance does not say how many move"
-            )
-        return cls(
-            epsilon=own.epsilon,
-            steps=Grid(own.grid).up(own.sensitivity) * getattr(own, "reach", 1),
-            grid=own.grid,
-            monotonic=getattr(own, "monotonic", False),
-            summed=isinstance(own, NoisyHistogram),
-            hops=isinstance(own, NoisyTopK | SparseVector)
-            and not issubclass(LAWS[own.noise], MemorylessLaw),
-        )
-
-    def loss(self, distance: Fraction) -> Fraction:
-        """The most that inputs at this distance lose."""
-        if distance < 0:
-            raise ValueError("d_in must not be negative")
-        multiple = Fraction(Grid(self.grid).up(distance), self.steps)
-        return self.epsilon * (math.ceil(multiple) if self.hops else multiple)
-
-
-def _metric(dp: Any, given: "Metric | None", facts: _Facts, kind: str) -> "Metric":
+def _metric(dp: Any, given: "Metric | None", own: Any, kind: str) -> "Metric":
     """The metric, if the promise holds for it.
 
     The monotonic distance is that of L∞ or infinite, and L1 is at least L∞.
     """
-    if facts.summed:
+    if isinstance(own, NoisyHistogram):
         allowed = [dp.l1_distance(T=kind)]
     else:
         allowed = [dp.linf_distance(T=kind, monotonic=True)]
-        if not facts.monotonic:
+        if not getattr(own, "monotonic", False):
             allowed = [dp.linf_distance(T=kind), *allowed, dp.l1_distance(T=kind)]
     chosen: Metric = allowed[0] if given is None else given
     if chosen not in allowed:
@@ -164,25 +146,14 @@ def _metric(dp: Any, given: "Metric | None", facts: _Facts, kind: str) -> "Metri
     return chosen
 
 
-def _releasing(mechanism: Any, grid: Fraction | None) -> Callable[[list[Any]], Any]:
-    number = np.int64 if grid is None else np.float64
-    most = number(_FARTHEST * Grid(grid).width)
-
-    @errors_without_answers
-    def release(answers: list[Any]) -> Any:
-        return mechanism.release(np.clip(np.array(answers, dtype=number), -most, most))
-
-    return release
-
-
-def _of_unknown_items(dp: Any, hybrid: Any, facts: _Facts, reach: int) -> "Measurement":
+def _of_unknown_items(dp: Any, hybrid: Any, reach: int) -> "Measurement":
     """For mappings from item to count, of which some items may be in one and not in the other.
 
     Let N be the items that only one of the two has: at most `reach`, each with at most Δ. Leave out
     those of the first and add those of the second. None of N is above the line but for the chance
     `delta`, and then nothing changes. From there to the second, the same items move by at most Δ.
     """
-    if not isinstance(hybrid, HybridTopK) or facts.monotonic or facts.grid is not None:
+    if not isinstance(hybrid, HybridTopK) or hybrid.monotonic or hybrid.grid is not None:
         raise ValueError(
             "reach must be left out, unless for a HybridTopK without monotonic or grid"
         )
@@ -203,10 +174,10 @@ def _of_unknown_items(dp: Any, hybrid: Any, facts: _Facts, reach: int) -> "Measu
 
     def privacy_map(d_in: tuple[int, int, int]) -> tuple[float, float]:
         items, _, farthest = d_in
-        loss = facts.loss(Fraction(farthest))
+        loss = _loss(hybrid, Fraction(farthest))
         if items == 0 or loss == 0:
             return 0.0, 0.0
-        if items > reach or loss > facts.epsilon:
+        if items > reach or loss > hybrid.epsilon:
             raise ValueError("d_in must be within the reach and the sensitivity that were stated")
         return rounded_up(loss), rounded_up(hybrid.delta(items))
 
@@ -231,10 +202,3 @@ def rounded_up(number: Fraction) -> float:
     except OverflowError:
         return math.inf
     return near if Fraction(near) >= number else math.nextafter(near, math.inf)
-
-
-def _library() -> Any:
-    try:
-        return import_module("opendp.prelude")
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"this needs OpenDP: {how_to_get('opendp')}") from None

@@ -16,9 +16,9 @@ from itertools import groupby
 from typing import Any
 
 from dpgap.exact.parameters import positive_integer, rational
+from dpgap.proof.auditing import searching
 from dpgap.proof.auditing.calling import Answers, Calls, frequency
-from dpgap.proof.auditing.finding import least_epsilon, lower_bound, p_value, require_scipy
-from dpgap.proof.auditing.searching import neighbours_to_try, search, taken
+from dpgap.proof.auditing.searching import lower_bound
 from dpgap.proof.checker.proving import stated
 
 __all__ = ["AuditResult", "audit", "frequency", "lower_bound"]
@@ -35,43 +35,57 @@ _FLOATS = "This is a floating-point leak: low bits of a float tell what it was c
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AuditResult:
-    """What an audit found: one event, counted on answers and on a neighbour in fresh calls."""
+    """What an audit found: one event, counted on answers and on a neighbour in fresh calls.
+
+    Attributes
+    ----------
+    epsilon, delta
+        What was claimed.
+    lower_bound
+        What ε is at least, given δ, with confidence 1 − level.
+    p_value
+        How likely so strong evidence is, at most, if the claim is true.
+    hits, hits_neighbour
+        How often the event happened on the answers and on the neighbour, in `runs` calls each.
+    samples
+        Calls in all.
+    left_out, why_left_out
+        How many pairs of neighbours were left out, because the function refused both of them, and
+        what it said to the first of them.
+    not_looked_at
+        How many numbers and texts of an output were not looked at, because there were too many.
+    pairs, sizes, values
+        How many pairs of neighbours were tried; how few answers these have, and how many; the
+        least answer that was tried, and the largest.
+    rising
+        Parts of the output that only ever rose from call to call, as a clock or a counter does.
+    in_floats
+        Whether the event is one on bits that real numbers do not have: a floating-point leak.
+    raised
+        How often it raised what, on answers that it does not refuse. Whoever asked got nothing.
+    """
 
     epsilon: float
-    """What was claimed."""
     delta: float
     lower_bound: float
-    """What ε is at least, given δ, with confidence 1 − level."""
     p_value: float
-    """How likely so strong evidence is, at most, if the claim is true."""
     level: float
     answers: Answers
     neighbour: Answers
     event: str
     hits: int
-    """How often the event happened on the answers, in so many calls as `runs` says."""
     hits_neighbour: int
     runs: int
     samples: int
-    """Calls in all."""
     left_out: int
-    """How many pairs of neighbours were left out, because the function refused both of them."""
     why_left_out: str
-    """What it said to the first of them."""
     not_looked_at: int
-    """How many numbers and texts of an output were not looked at, because there were too many."""
     pairs: int
-    """How many pairs of neighbours were tried."""
     sizes: tuple[int, int]
-    """How few answers these have, and how many."""
     values: tuple[Any, Any]
-    """The least answer that was tried, and the largest."""
     rising: tuple[str, ...]
-    """Parts of the output that only ever rose from call to call, as a clock or a counter does."""
     in_floats: bool
-    """Whether the event is one on bits that real numbers do not have: a floating-point leak."""
     raised: Mapping[str, int]
-    """How often it raised what, on answers that it does not refuse. Whoever asked got nothing."""
     seconds: float = field(compare=False)
 
     @property
@@ -190,7 +204,7 @@ def audit(
     >>> audit(answered, epsilon="1/2", samples=10_000).rejected
     True
     """
-    require_scipy()
+    searching.require_scipy()
     start = time.perf_counter()
     mechanism = getattr(function, "__self__", function)
     claimed = float(stated(mechanism, "epsilon", epsilon))
@@ -202,12 +216,12 @@ def audit(
         raise ValueError(f"samples must be at least {_FEWEST:,}")
     if not 0 < level < 1:
         raise ValueError("level must be between 0 and 1")
-    searching = int(_SEARCHING * most)
+    to_search = int(_SEARCHING * most)
     calls = Calls(function, event, batch, bits, progress)
     tried = (
-        neighbours_to_try(
+        searching.neighbours_to_try(
             calls,
-            searching,
+            to_search,
             epsilon=claimed,
             sensitivity=_plain(stated(mechanism, "sensitivity", sensitivity, 1)),
             monotonic=bool(
@@ -216,10 +230,10 @@ def audit(
             reach=getattr(mechanism, "reach", None) if reach is None else reach,
         )
         if neighbours is None
-        else taken(calls, ((tuple(one), tuple(other)) for one, other in neighbours), most)
+        else searching.taken(calls, ((tuple(one), tuple(other)) for one, other in neighbours), most)
     )
-    found = search(calls, tried.pairs, searching, claimed, allowed)
-    runs = (most - searching) // 2
+    found = searching.search(calls, tried.pairs, to_search, claimed, allowed)
+    runs = (most - to_search) // 2
     pair = found.answers, found.neighbour
     counted = [
         [found.event.count(side) for side in calls.both(pair, size, to_test=True)]
@@ -231,8 +245,8 @@ def audit(
     return AuditResult(
         claimed,
         allowed,
-        least_epsilon(hits, others, runs, allowed, level, spare=level / 100),
-        p_value(hits, others, runs, claimed, allowed, spare=level / 100),
+        searching.least_epsilon(hits, others, runs, allowed, level, spare=level / 100),
+        searching.p_value(hits, others, runs, claimed, allowed, spare=level / 100),
         level,
         found.answers,
         found.neighbour,

@@ -9,37 +9,45 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import product
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpgap.data.private_counts import CountsByGroup, CountsInMemory
-from dpgap.exact.laws import NOISES, REAL_NOISES
+from dpgap.exact.laws import NOISES, REAL_NOISES, Law, Scalar
+from dpgap.exact.parameters import altered
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
-from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
-from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace, Measurement
+from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
 from dpgap.pipelines.arrays import MeasuredAbove, measured_above, measured_top_k
 from dpgap.pipelines.routes import JointRoute, RankedRoute
 from dpgap.pipelines.tables import above, answer, top_k
 from dpgap.proof.audit import audit
-from dpgap.proof.auditing.finding import LEVEL, Audit
-from dpgap.proof.checker.families import altered, any_sparse_vector
-from dpgap.proof.checker.lone_items import check_lone_items
+from dpgap.proof.auditing.searching import LEVEL, Audit
+from dpgap.proof.checker import proving
+from dpgap.proof.checker.alignment import Sealed
 from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, prove
 from dpgap.proof.every.exponential import prove_joint, prove_one_sided
-from dpgap.proof.every.steps import prove_known_stream, require_numbers
-from dpgap.proof.every.theorem import Theorem
-from dpgap.proof.every.theorems import EVERY, ForEveryN, judged, shipped_for_every_n, theorems_of
-from dpgap.proof.mutants.catalogue import catalogue, mutants
-from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry, audit_mutant
+from dpgap.proof.every.few_answers import prove_known_ranking, prove_measurement
+from dpgap.proof.every.steps import prove_known_stream, prove_steps, require_numbers
+from dpgap.proof.every.theorems import (
+    EVERY,
+    SHIPPED,
+    Case,
+    for_every_n,
+    judged,
+    shipped_for_every_n,
+)
+from dpgap.proof.mutants import ACCEPT, MUTANT, CatalogueEntry, audit_mutant, catalogue
 from dpgap.question import Question, read_wanted
 
-SHIPPED = "shipped"
 DOCUMENT, PROGRAM = "document", "program"
+_SAMPLES = {DOCUMENT: 20_000, PROGRAM: 200_000}
 
 _TOP_K_ANSWERS = 4
 _STREAM_ANSWERS = 4
@@ -49,46 +57,28 @@ _SET_ANSWERS = 3
 _ONE_SIDED_ANSWERS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One thing to prove, for so many answers, or for "every" number of them."""
-
-    name: str
-    kind: str
-    variant: str
-    n: int | str
-    k: int | str
-    judge: Callable[[], Proof]
-
-
 @lru_cache(maxsize=1)
-def cases() -> tuple[Case, ...]:
+def cases() -> tuple[Case | CatalogueEntry, ...]:
     """All there is to prove: for every number of answers, then as a second witness for few."""
-    accepted = (Case(e.name, e.kind, e.variant, e.n, e.k, e.judge) for e in catalogue(ACCEPT))
-    return (*for_every_n(), *shipped(), *accepted)
+    of_mutants = [
+        Case(entry.name, entry.kind, entry.variant, EVERY, EVERY, judge)
+        for entry in catalogue()
+        if (judge := _for_every_n(entry)) is not None
+    ]
+    every = *shipped_for_every_n(), *_of_pipelines(), *of_mutants
+    return *every, *shipped(), *catalogue(ACCEPT)
 
 
-def for_every_n() -> Iterator[Case]:
-    """What dpgap ships, for every n and k; and what else a theorem for every n is about."""
-    for each in (*shipped_for_every_n(), *_of_pipelines()):
-        yield Case(each.name, SHIPPED, each.variant, EVERY, each.k, each.judge)
-    for entry in catalogue():
-        judge = _for_every_n(entry)
-        if judge is not None:
-            yield Case(entry.name, entry.kind, entry.variant, EVERY, EVERY, judge)
-
-
-def _of_pipelines() -> Iterator[ForEveryN]:
+def _of_pipelines() -> Iterator[Case]:
     """What the pipelines select with by default, as they make it."""
     for kind in DIRECTIONS:
-        given = {"monotonic": kind != GENERAL}
-        ways = (JointRoute, prove_joint), (RankedRoute, prove_one_sided)
-        for route, by in ways:
-            made = partial(_selection, route, **given)
-            yield ForEveryN("MeasuredTopK", f"{route.name}, {kind}", kind, partial(by, made, kind))
+        for route, by in ((JointRoute, prove_joint), (RankedRoute, prove_one_sided)):
+            made = partial(_selection, route, monotonic=kind != GENERAL)
+            proof: Any = partial(by, made, kind)
+            yield for_every_n("MeasuredTopK", f"{route.name}, {kind}", kind, proof)
         for adaptive in (False, True):
-            above = partial(_prove_above, adaptive, kind)
-            yield ForEveryN("MeasuredAbove", f"adaptive={adaptive}, {kind}", kind, above)
+            proof = partial(_prove_above, adaptive, kind)
+            yield for_every_n("MeasuredAbove", f"adaptive={adaptive}, {kind}", kind, proof)
 
 
 def _selection(
@@ -98,7 +88,7 @@ def _selection(
     return route.of(claims, Fraction(epsilon), Fraction(1)).selection
 
 
-def _prove_above(adaptive: bool, kind: str) -> list[Theorem]:
+def _prove_above(adaptive: bool, kind: str) -> list[proving.Theorem]:
     """One step, with any units and limits; and the numbers of some of the selections."""
     given: dict[str, Any] = {"adaptive": adaptive, "monotonic": kind != GENERAL}
     for k in (1, 2, 3, 5):
@@ -112,25 +102,29 @@ def _for_every_n(entry: CatalogueEntry) -> Callable[[], Proof] | None:
     how = dict(entry.how)
     if entry.kind == MUTANT and not how.keys() <= {"neighbours", "ties"}:
         return few
-    share = how.pop("epsilon", 1)
-    mechanism = entry.mechanism
+    mechanism, neighbours = entry.mechanism, how.get("neighbours", GENERAL)
     if not hasattr(mechanism, "run"):  # a family: its unknowns are unknown in the theorem too
         mechanism = mechanism(lambda name: Fraction(1))
-    losers = entry.n - entry.k
-    theorems = theorems_of(mechanism, share=share, losers=losers, **how)
-    if theorems is not None:
-        return partial(judged, theorems, entry.variant, example=lambda: few().counterexample)
-    return few if entry.kind == MUTANT else None
+    if type(mechanism) in (SparseVector, AdaptiveSparseVector):
+        found: Any = partial(prove_known_stream, mechanism, neighbours)
+    elif isinstance(mechanism, Measurement):
+        found = partial(prove_measurement, partial(altered, mechanism), neighbours)
+    elif hasattr(mechanism, "align_step"):
+        found = partial(prove_steps, mechanism, neighbours, ties=True)
+    elif type(mechanism) is NoisyTopK or getattr(mechanism, "only_indices", False):
+        # A share of its ε may be claimed; without losers all answers win.
+        claimed = how.get("ties", False), how.get("epsilon", 1), entry.n - entry.k
+        found = partial(prove_known_ranking, mechanism, neighbours, *claimed)
+    else:
+        return few if entry.kind == MUTANT else None
+    return partial(judged, found, entry.variant, example=lambda: few().counterexample)
 
 
-def audits(
-    *, document_samples: int = 20_000, program_samples: int = 200_000
-) -> list[tuple[str, Callable[[], Audit]]]:
+def audits() -> list[tuple[str, Callable[[], Audit]]]:
     """All there is to audit, by name: what dpgap ships as if others had made it, then mutants."""
-    samples = {DOCUMENT: document_samples, PROGRAM: program_samples}
     return [
-        *((each.name, partial(audit_shipped, each, samples[each.source])) for each in audited()),
-        *((each.name, partial(audit_mutant, each)) for each in mutants()),
+        *((each.name, partial(audit_shipped, each, _SAMPLES[each.source])) for each in audited()),
+        *((each.name, partial(audit_mutant, each)) for each in catalogue(MUTANT)),
     ]
 
 
@@ -251,46 +245,48 @@ def shipped() -> Iterator[Case]:
     measurements = ((Cube(1), GENERAL), (Laplace(1), GENERAL), (hull, RISING), (hull, FALLING))
     for n in range(_TOP_K_ANSWERS, 0, -1):  # the cube's largest case is the longest: it goes first
         for measurement, neighbours in measurements:
-            judge = partial(prove, measurement, n, neighbours=neighbours)
-            yield Case(type(measurement).__name__, SHIPPED, neighbours, n, n, judge)
+            yield _of_few(measurement, n, n, neighbours, neighbours)
     for n, reach in _sizes(_TOP_K_ANSWERS):
-        histogram = NoisyHistogram(1, reach=reach)
-        judge = partial(prove, histogram, n, neighbours=GENERAL, ties=True)
-        yield Case(type(histogram).__name__, SHIPPED, f"reach {reach}", n, n, judge)
+        yield _of_few(NoisyHistogram(1, reach=reach), n, n, GENERAL, f"reach {reach}", ties=True)
     for neighbours in DIRECTIONS:
         for n, k in ((n, k) for n, k in _sizes(_SET_ANSWERS) if k < n):
             joint = JointTopK(k, 1, monotonic=neighbours != GENERAL)
-            judge = partial(prove, joint, n, neighbours=neighbours)
-            yield Case(type(joint).__name__, SHIPPED, f"exponential, {neighbours}", n, k, judge)
+            yield _of_few(joint, n, k, neighbours, f"exponential, {neighbours}")
     yield from _cut_by_a_line()
-    for noise in NOISES:
-        for neighbours in DIRECTIONS:
-            if noise in REAL_NOISES:
-                most = _ONE_SIDED_ANSWERS if noise == "exponential" else _TOP_K_ANSWERS
-                for n, k in _sizes(most):
-                    yield _ranking(NoisyTopK, n, noise, neighbours, k=k)
-                for n in range(1, most + 1):
-                    yield _ranking(NoisyMax, n, noise, neighbours)
-            yield from _streams(SparseVector, noise, neighbours, _STREAM_ANSWERS)
-            yield from _streams(AdaptiveSparseVector, noise, neighbours, _STREAM_ANSWERS)
-            for more in ({"drain": True}, {"branches": 3}, {"branches": 3, "drain": True}):
-                yield from _streams(
-                    AdaptiveSparseVector, noise, neighbours, _LONGER_ANSWERS, **more
-                )
+    for noise, neighbours in product(NOISES, DIRECTIONS):
+        if noise in REAL_NOISES:
+            given: dict[str, Any] = {"monotonic": neighbours != GENERAL, "noise": noise}
+            most = _ONE_SIDED_ANSWERS if noise == "exponential" else _TOP_K_ANSWERS
+            variant = f"{noise}, {neighbours}"
+            for n, k in _sizes(most):
+                yield _of_few(NoisyTopK(k, 1, **given), n, k, neighbours, variant)
+            for n in range(1, most + 1):
+                yield _of_few(NoisyMax(1, **given), n, 1, neighbours, variant)
+        yield from _streams(SparseVector, noise, neighbours, _STREAM_ANSWERS)
+        yield from _streams(AdaptiveSparseVector, noise, neighbours, _STREAM_ANSWERS)
+        for more in ({"drain": True}, {"branches": 3}, {"branches": 3, "drain": True}):
+            yield from _streams(AdaptiveSparseVector, noise, neighbours, _LONGER_ANSWERS, **more)
+
+
+def _of_few(
+    mechanism: Any, n: int, k: int, neighbours: str, variant: str, of: Any = None, **how: Any
+) -> Case:
+    """A mechanism on n answers; or the family `of` mechanisms that it is one of."""
+    judge = partial(prove, of or mechanism, n, neighbours=neighbours, **how)
+    return Case(type(mechanism).__name__, SHIPPED, variant, n, k, judge)
 
 
 def _cut_by_a_line() -> Iterator[Case]:
     """Hybrid Top-K with any line; where k is larger than n, the line always cuts."""
-    name = HybridTopK.__name__
     for neighbours, n in product(DIRECTIONS, range(1, _LINED_ANSWERS + 1)):
         for k in range(1, n + 2):
             hybrid = HybridTopK(0, k, 1, monotonic=neighbours != GENERAL)
-            judge = partial(prove, partial(_with_any_line, hybrid), n, neighbours=neighbours)
-            yield Case(name, SHIPPED, f"exponential, {neighbours}", n, k, judge)
+            any_line = partial(_with_any_line, hybrid)
+            yield _of_few(hybrid, n, k, neighbours, f"exponential, {neighbours}", any_line)
     for n, k in _sizes(_LINED_ANSWERS):
         line = HybridTopK.line_for(k, 1, Fraction(1, 10**6), reach=n)
-        lone = partial(check_lone_items, HybridTopK(line, k, 1, monotonic=True), n, reach=n)
-        yield Case(name, SHIPPED, "δ of unknown items", n, k, lone)
+        lone = partial(proving.check_lone_items, HybridTopK(line, k, 1, monotonic=True), n, reach=n)
+        yield Case(HybridTopK.__name__, SHIPPED, "δ of unknown items", n, k, lone)
 
 
 def _with_any_line(hybrid: HybridTopK, unknown: Callable[[str], Any]) -> HybridTopK:
@@ -302,12 +298,6 @@ def _sizes(most: int) -> list[tuple[int, int]]:
     return [(n, k) for n in range(1, most + 1) for k in range(1, n + 1)]
 
 
-def _ranking(kind: type[NoisyTopK], n: int, noise: str, neighbours: str, **more: Any) -> Case:
-    mechanism = kind(epsilon=1, monotonic=neighbours != GENERAL, noise=noise, **more)
-    judge = partial(prove, mechanism, n, neighbours=neighbours)
-    return Case(kind.__name__, SHIPPED, f"{noise}, {neighbours}", n, mechanism.k, judge)
-
-
 def _streams(
     kind: type[SparseVector], noise: str, neighbours: str, most: int, **more: Any
 ) -> Iterator[Case]:
@@ -317,5 +307,76 @@ def _streams(
     for n, k in _sizes(most):
         with_share = lru_cache(16)(lambda share, k=k: made(k=k, threshold_share=share))
         family = partial(any_sparse_vector, with_share)
-        judge = partial(prove, family, n, neighbours=neighbours, ties=True)
-        yield Case(kind.__name__, SHIPPED, variant, n, k, judge)
+        yield _of_few(made(k=k), n, k, neighbours, variant, family, ties=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# A law for every way to share ε between the threshold and the answers.
+#
+# In a Sparse Vector the cost of shifting a draw is affine in the threshold's share θ: the
+# threshold's grows with θ and the answers' falls. So the whole cost, a sum, is greatest at θ → 0 or
+# θ → 1, and what holds at both ends holds for all θ between.
+
+
+_QUARTER = Fraction(1, 4)
+_THREE_QUARTERS = Fraction(3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyShare:
+    """The laws of one draw at θ = ¼ and θ = ¾, standing for all shares.
+
+    But for its cost it is as the first of them.
+    """
+
+    at_quarter: Law
+    at_three_quarters: Law
+    can_tie = property(attrgetter("at_quarter.can_tie"))
+    monotone_cost = property(attrgetter("at_quarter.monotone_cost"))
+    supports = property(attrgetter("at_quarter.supports"))
+
+    def cost(self, shift: Scalar) -> tuple[Scalar, Scalar]:
+        """The cost as θ → 0 and as θ → 1, along the line through ¼ and ¾."""
+        low, high = self.at_quarter.cost(shift), self.at_three_quarters.cost(shift)
+        return (3 * low - high) / 2, (3 * high - low) / 2
+
+
+def for_any_share(law_at: Callable[[Fraction], Law]) -> AnyShare:
+    """The law that `law_at` gives for each θ, once its cost is seen to be affine in θ.
+
+    A rate is a quotient of polynomials in θ of low degree; if it lies on one line at seven points,
+    it is that line.
+    """
+    low, high = 1 / law_at(_QUARTER).scale, 1 / law_at(_THREE_QUARTERS).scale
+    for eighths in range(1, 8):
+        share = Fraction(eighths, 8)
+        line = low + (high - low) * (share - _QUARTER) / (_THREE_QUARTERS - _QUARTER)
+        if 1 / law_at(share).scale != line:
+            raise ValueError("the cost is not affine in the threshold's share")
+    return AnyShare(law_at(_QUARTER), law_at(_THREE_QUARTERS))
+
+
+def any_sparse_vector(
+    with_share: Callable[[Fraction], SparseVector], unknown: Callable[[str], Scalar]
+) -> SparseVector:
+    """A Sparse Vector with any threshold, any margins and any share of ε for the threshold.
+
+    `with_share` makes one for a given share. The program must not look at the share itself: it is
+    sealed.
+    """
+    mechanism = with_share(Fraction(1, 2))
+
+    def any_share(way: Branch) -> Any:
+        return for_any_share(lambda share: with_share(share).ways[way.number - 1].law)
+
+    ways = (
+        way._replace(law=any_share(way), margin=unknown(f"margin{way.number}"))
+        for way in mechanism.ways
+    )
+    return altered(
+        mechanism,
+        threshold=unknown("threshold"),
+        threshold_law=for_any_share(lambda share: with_share(share).threshold_law),
+        ways=tuple(ways),
+        threshold_share=Sealed(),
+    )

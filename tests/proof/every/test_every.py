@@ -9,16 +9,15 @@ from sound_streams import Above
 
 import dpgap
 from dpgap.exact.laws import NOISES
+from dpgap.exact.parameters import altered
 from dpgap.proof import BadProgram, LaplaceNoise, Violation, prove_every, replay
 from dpgap.proof.cases import EVERY, cases
-from dpgap.proof.checker.families import altered
-from dpgap.proof.every import rankings, theorem
-from dpgap.proof.every import theorem as theorems
-from dpgap.proof.every.folds import require_fold, require_loop
-from dpgap.proof.every.measurements import prove_measurement
-from dpgap.proof.every.steps import prove_known_stream, require_numbers
+from dpgap.proof.checker import proving, symbolic
+from dpgap.proof.every import few_answers
+from dpgap.proof.every.few_answers import prove_measurement
+from dpgap.proof.every.steps import prove_known_stream, require_fold, require_loop, require_numbers
 from dpgap.proof.every.theorems import shipped_for_every_n
-from dpgap.proof.mutants.catalogue import catalogue
+from dpgap.proof.mutants import catalogue
 from seams import quick_in
 
 SHIPPED = list(shipped_for_every_n())
@@ -80,15 +79,15 @@ def test_mutants_are_refuted_with_numbers_to_replay_and_the_rest_is_proved(case)
 def _theorem(*failures, given=()):
     x = z3.Real("x")
     labelled = [(f"claim {i}", failure(x)) for i, failure in enumerate(failures)]
-    return theorems.theorem("a small one", [hypothesis(x) for hypothesis in given], labelled)
+    return symbolic.theorem("a small one", [hypothesis(x) for hypothesis in given], labelled)
 
 
 def test_nothing_follows_from_a_contradiction():
     sound = _theorem(lambda x: x < 0, given=[lambda x: x > 1])
-    assert theorems.close(sound).closed_by == ("z3", "cvc5")
+    assert proving.close(sound).closed_by == ("z3", "cvc5")
     empty = _theorem(lambda x: x < 0, given=[lambda x: x > 1, lambda x: x < 0])
     with pytest.raises(Violation, match="not closed"):
-        theorems.close(empty)
+        proving.close(empty)
 
 
 PROVED_BY_FEW = {
@@ -100,7 +99,7 @@ PROVED_BY_FEW = {
 
 @pytest.mark.parametrize("each", PROVED_BY_FEW.values(), ids=lambda each: each.name)
 def test_hypotheses_that_contradict_each_other_prove_nothing(each, monkeypatch):
-    from dpgap.proof.every.recording import Recording
+    from dpgap.proof.checker.symbolic import Recording
 
     def nowhere(self, name, low, high):
         number = self.unknown(name)
@@ -117,7 +116,7 @@ def test_hypotheses_that_contradict_each_other_prove_nothing(each, monkeypatch):
 
 def test_a_claim_that_can_fail_is_not_closed():
     with pytest.raises(Violation, match="z3: contradicted, cvc5: contradicted"):
-        theorems.close(_theorem(lambda x: x < 2, given=[lambda x: x > 1]))
+        proving.close(_theorem(lambda x: x < 2, given=[lambda x: x > 1]))
 
 
 @pytest.mark.parametrize(
@@ -126,17 +125,17 @@ def test_a_claim_that_can_fail_is_not_closed():
 )
 def test_one_prover_is_enough_unless_the_other_contradicts(other, closed, monkeypatch):
     sound = _theorem(lambda x: x < 0, given=[lambda x: x > 1])
-    both = {"z3": theorem.ask_z3, "other": lambda text: other}
-    monkeypatch.setattr(theorems, "PROVERS", both)
+    both = {"z3": proving.ask_z3, "other": lambda text: other}
+    monkeypatch.setattr(proving, "PROVERS", both)
     if closed:
-        assert theorems.close(sound).closed_by == ("z3",)
+        assert proving.close(sound).closed_by == ("z3",)
         return
     with pytest.raises(Violation, match="other: contradicted"):
-        theorems.close(sound)
+        proving.close(sound)
 
 
 def test_a_path_that_was_left_out_is_noticed(monkeypatch):
-    from dpgap.proof.every.recording import Recording
+    from dpgap.proof.checker.symbolic import Recording
 
     def forgetful(self):
         found = Recording_here(self)
@@ -148,7 +147,7 @@ def test_a_path_that_was_left_out_is_noticed(monkeypatch):
     (found,) = prove_known_stream(dpgap.SparseVector(0, 2, 1), "general")
     assert found.labels[-1] == "another path"
     with pytest.raises(Violation, match="contradicted"):
-        theorems.close(found)
+        proving.close(found)
 
 
 class Counting(dpgap.SparseVector):
@@ -262,7 +261,7 @@ def test_a_ranking_that_looks_at_how_many_there_are_is_refused():
             return winners, leads if len(answers) < 5 else (0,) * len(leads)
 
     with pytest.raises(Violation) as found:
-        rankings.require_restriction(ShyOfCrowds(2, 1))
+        few_answers.require_restriction(ShyOfCrowds(2, 1))
     assert found.value.condition == "restriction"
 
 

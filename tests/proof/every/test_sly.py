@@ -10,8 +10,7 @@ from sound_streams import Above
 
 import dpgap
 from dpgap.proof import BadProgram, LaplaceNoise, Stepwise, Violation, prove_every
-from dpgap.proof.every.measurements import prove_measurement
-from dpgap.proof.every.rankings import prove_ranking
+from dpgap.proof.every.few_answers import prove_measurement, prove_ranking
 from dpgap.proof.every.steps import prove_known_stream, prove_stream
 
 

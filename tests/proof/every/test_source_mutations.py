@@ -85,7 +85,8 @@ def _prove_for_every_n(*names: str) -> None:
     for each in shipped_for_every_n():
         slow = each.variant.startswith(("staircase", "geometric"))  # they have laplace's shifts
         if each.name in names and not slow:
-            assert each.prove()
+            theorems, _ = each.judge.args
+            assert theorems()
 
 
 def _require_laws() -> None:

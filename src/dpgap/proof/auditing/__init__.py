@@ -5,8 +5,8 @@ bound ε from below. That catches what is not private, whatever the reason, with
 program. There is one way, for what dpgap ships and for what others made: `dpgap.proof.audit`.
 
 - `calling` says which answers to try, and calls the function. `outputs` takes apart what it
-  returns, raises and warns of. `searching` makes up events, and chooses a pair and an event.
-- `finding`: what an audit finds, and the tests behind it.
+  returns, raises and warns of. `searching` makes up events, chooses a pair and an event, and has
+  the tests of what is found.
 
 May import `checker`, `mechanisms` and what is below.
 """

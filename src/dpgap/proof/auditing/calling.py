@@ -16,8 +16,7 @@ from dpgap.exact.laws import Law, Noise, RealLaw, Scalar, require_law
 from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing.outputs import Codes, Leaves, Outputs, leaves
 from dpgap.proof.checker import numbers as forms
-from dpgap.proof.checker.numbers import Affine, BadNoise, BadProgram, Stop, Violation
-from dpgap.proof.checker.path_explorer import PathExplorer
+from dpgap.proof.checker.numbers import Affine, BadProgram
 
 # --------------------------------------------------------------------------------------------------
 # Neighbours to try on a program of which nothing is known: many shapes, sizes and levels.
@@ -157,17 +156,12 @@ def changes_of_mind(mode: Callable[[Answers], Any]) -> list[int]:
         for far in (sign * 4**power for power in range(_FARTHEST)):
             said = usual(far)
             if said not in (None, NOT_ONE, start):
-                return [_between(near, far, lambda level: bool(usual(level) == start))]
+                while abs(far - near) > 1:  # halved down to the last level that is as before
+                    middle = (near + far) // 2
+                    near, far = (middle, far) if usual(middle) == start else (near, middle)
+                return [near]
             near = far if said == start else near
     return []
-
-
-def _between(near: int, far: int, is_as_before: Callable[[int], bool]) -> int:
-    """About where it changes: the last level that is as before, halved down to."""
-    while abs(far - near) > 1:
-        middle = (near + far) // 2
-        near, far = (middle, far) if is_as_before(middle) else (near, middle)
-    return near
 
 
 # --------------------------------------------------------------------------------------------------
@@ -184,16 +178,14 @@ _ON_A_PATH = 20
 """So many runs should share a path, or following it is not worth while."""
 
 
-class PathSampler(PathExplorer):
+class PathSampler(forms.PathExplorer):
     """Many points at once: runs that answer a question alike go on together."""
 
     def __init__(self, size: int, *, on_grid: bool) -> None:
         super().__init__()
         self._size = size
         self._on_grid = on_grid
-        self._everyone = np.arange(size)
-        self._here = [self._everyone]
-        self._laws: list[Law] = []
+        self._here = [np.arange(size)]
         self._drawn: dict[tuple[int, Law], Floats] = {}
 
     @property
@@ -204,7 +196,7 @@ class PathSampler(PathExplorer):
     def start_over(self) -> None:
         """Forget what was learnt on the last path."""
         super().start_over()
-        self._laws = []
+        self._laws: list[Law] = []
 
     def draw(self, law: Law) -> Affine:
         """The next draw of every run."""
@@ -223,14 +215,11 @@ class PathSampler(PathExplorer):
         values = np.full(self.here.size, float(forms.constant_of(form)))
         for draw, by in forms.terms_of(form).items():
             assert isinstance(draw, int)  # answers are known here: noise alone is unknown
-            values += float(by) * self._draws(draw)[self.here]
+            key = draw, self._laws[draw]
+            if key not in self._drawn:
+                self._drawn[key] = _sample(key[1], self._size, on_grid=self._on_grid)
+            values += float(by) * self._drawn[key][self.here]
         return values
-
-    def _draws(self, number: int) -> Floats:
-        key = number, self._laws[number]
-        if key not in self._drawn:
-            self._drawn[key] = _sample(key[1], self._size, on_grid=self._on_grid)
-        return self._drawn[key]
 
     def enter(self, form: Affine, negative: bool, state: Integers) -> None:
         """Go on with the runs that answer so."""
@@ -293,58 +282,8 @@ class OneByOne:
         return drawn.pop()
 
 
-class _TooManyPaths(Exception):  # noqa: N818 - a finding, not a fault
-    pass
-
-
-PASSED_ON = Stop, BadProgram, BadNoise, Violation, _TooManyPaths
+PASSED_ON = forms.Stop, BadProgram, forms.BadNoise, forms.Violation
 """What is said about a program, and is not said by it."""
-
-
-def tabulate(
-    run: Callable[[Any, Noise], Any],
-    answers: Sequence[Scalar],
-    found: Callable[[Callable[[], Any], bool], Leaves],
-    outputs: Outputs,
-    *,
-    on_grid: bool = False,
-    together: bool | None = None,
-) -> bool:
-    """Enter what a program returns, in as many runs as there are outputs.
-
-    Runs go down each path together, or one by one. If nobody says which, they go together unless
-    there are too few of them on a path, or the program fails; then they are drawn again. What is
-    kept depends on what came out, so such runs are for a search, never for a test. Returns whether
-    all went together.
-
-    `found` calls what it is given and takes apart what that returns. It is told whether to raise
-    what that raises: numbers that stand for many runs may be the reason.
-    """
-
-    def on_path(sampler: PathSampler, start: int, most: int, raises: bool) -> None:
-        if sampler.count >= most:
-            raise _TooManyPaths
-        output = found(partial(run, answers, sampler), raises)
-        outputs.put(sampler.here + start, output, sampler.values)
-
-    for done in range(0, outputs.runs, _AT_ONCE):
-        rows = range(done, min(done + _AT_ONCE, outputs.runs))
-        if together is not False:
-            raises = together is None
-            most = len(rows) // _ON_A_PATH if raises else len(rows)
-            sampler = PathSampler(len(rows), on_grid=on_grid)
-            try:
-                sampler.explore(partial(on_path, sampler, done, most, raises))
-                continue
-            except Exception:
-                if not raises:
-                    raise
-                outputs.forget(slice(rows.start, rows.stop))
-                together = False
-        noise = OneByOne(on_grid=on_grid)
-        for row in rows:
-            outputs.put(row, found(partial(run, answers, noise), False))
-    return together is not False
 
 
 # --------------------------------------------------------------------------------------------------
@@ -369,7 +308,7 @@ class Calls:
         bits: bool,
         progress: Callable[[int], object],
     ) -> None:
-        self._run = getattr(function, "run", None)
+        self._run: Any = getattr(function, "run", None)
         if not callable(function) and not callable(self._run):
             raise TypeError("function must be callable, or have a method 'run'")
         self._function, self._event, self._batch = function, event, batch
@@ -428,19 +367,23 @@ class Calls:
         *,
         to_test: bool = False,
     ) -> Outputs:
-        """A row for each of the inputs, which are all the same for a program and with `batch`."""
+        """A row for each of the inputs, which are all the same for a program and with `batch`.
+
+        `found` calls what it is given and takes apart what that returns. It is told whether to
+        raise what that raises: numbers that stand for many runs may be the reason.
+        """
         runs, answers = len(inputs), inputs[0]
         outputs = Outputs(runs, self.codes)
         if self._run is not None:
-            on_grid = bool(getattr(self._function, "on_grid", False))
             known = self._together.get(answers, False) if to_test else None
-            self._together[answers] = tabulate(
-                self._run, answers, found, outputs, on_grid=on_grid, together=known
-            )
+            self._together[answers] = self._runs(answers, found, outputs, known)
         elif self._batch:
-            returned = iter(self._many(answers, runs))
+            returned = list(self._function(list(answers), runs))
+            if len(returned) != runs:
+                raise WrongCount("function must return as many outputs as runs")
+            one_by_one = iter(returned)
             for row in range(runs):
-                outputs.put(row, self._found(lambda: next(returned), True))
+                outputs.put(row, self._found(partial(next, one_by_one), True))
         else:
             with warnings.catch_warnings(record=True) as self._warned:
                 warnings.simplefilter("always")
@@ -451,11 +394,46 @@ class Calls:
         self._progress(self.made)
         return outputs
 
-    def _many(self, answers: Answers, runs: int) -> list[Any]:
-        returned = list(self._function(list(answers), runs))
-        if len(returned) != runs:
-            raise WrongCount("function must return as many outputs as runs")
-        return returned
+    def _runs(
+        self,
+        answers: Answers,
+        found: Callable[[Callable[[], Any], bool], Leaves],
+        outputs: Outputs,
+        together: bool | None,
+    ) -> bool:
+        """Enter what a program returns, in as many runs as there are outputs.
+
+        Runs go down each path together, or one by one. If nobody says which, they go together
+        unless there are too few of them on a path, or the program fails; then they are drawn again.
+        What is kept depends on what came out, so such runs are for a search, never for a test.
+        Returns whether all went together.
+        """
+        on_grid = bool(getattr(self._function, "on_grid", False))
+
+        def on_path(sampler: PathSampler, start: int, most: int, raises: bool) -> None:
+            if sampler.count >= most:
+                raise BadProgram("too few runs go down each path")
+            output = found(partial(self._run, answers, sampler), raises)
+            outputs.put(sampler.here + start, output, sampler.values)
+
+        for done in range(0, outputs.runs, _AT_ONCE):
+            rows = range(done, min(done + _AT_ONCE, outputs.runs))
+            if together is not False:
+                raises = together is None
+                most = len(rows) // _ON_A_PATH if raises else len(rows)
+                sampler = PathSampler(len(rows), on_grid=on_grid)
+                try:
+                    sampler.explore(partial(on_path, sampler, done, most, raises))
+                    continue
+                except Exception:
+                    if not raises:
+                        raise
+                    outputs.forget(slice(rows.start, rows.stop))
+                    together = False
+            noise = OneByOne(on_grid=on_grid)
+            for row in rows:
+                outputs.put(row, found(partial(self._run, answers, noise), False))
+        return together is not False
 
     def _found(self, call: Callable[[], Any], raises: bool) -> Leaves:
         """What is looked at: everything, an exception, or whether the given event happened.

@@ -53,7 +53,9 @@ def leaves(part: Any, path: str = ALL) -> Iterator[tuple[str, Any]]:
     shape = type(part).__name__
     names: Iterable[Any] | None = None
     if isinstance(part, np.ndarray) or hasattr(part, "to_numpy"):
-        shape += _traits(part)
+        owners = (part, getattr(part, "index", None), getattr(part, "columns", None))
+        told = [(own, trait) for own in owners for trait in _TRAITS if hasattr(type(own), trait)]
+        shape += "".join(f" {getattr(*each)}" for each in told)
     if isinstance(part, Table):
         part = {name: value for name, value in part.to_dict().items() if name != _WHEN}
     elif isinstance(part, np.ndarray | np.generic):
@@ -88,12 +90,6 @@ def _name(key: Any) -> str:
     """A key, with its type if that is a kind of text that looks like any other."""
     is_other = isinstance(key, str) and type(key) is not str
     return f"{type(key).__name__} {key!r}" if is_other else repr(key)
-
-
-def _traits(part: Any) -> str:
-    owners = (part, getattr(part, "index", None), getattr(part, "columns", None))
-    found = ((owner, trait) for owner in owners for trait in _TRAITS if hasattr(type(owner), trait))
-    return "".join(f" {getattr(*each)}" for each in found)
 
 
 def _table(part: Any) -> tuple[Any, list[Any] | None]:
@@ -286,6 +282,11 @@ class Part:
     in_floats: bool = False
     """Whether it is about the bits of floats, which real numbers do not have."""
 
+    def of(self, side: Outputs) -> Floats:
+        """What it is in each run; ∞ − ∞ is none."""
+        with np.errstate(invalid="ignore"):
+            return self.look(side)
+
 
 def parts_of(sides: Sequence[Outputs], *, bits: bool, moves: Sequence[float] = ()) -> list[Part]:
     """All there is to look at in outputs that look like these; bits if asked.
@@ -408,10 +409,9 @@ def _is(path: str, code: float) -> Look:
 def _total(looks: Sequence[Look], signs: Floats) -> Look:
     def look(side: Outputs) -> Floats:
         total = np.zeros(side.runs)
-        with np.errstate(invalid="ignore"):
-            for each, sign in zip(looks, signs, strict=True):
-                column = each(side)
-                total += sign * np.where(np.isnan(column), 0.0, column)
+        for each, sign in zip(looks, signs, strict=True):
+            column = each(side)
+            total += sign * np.where(np.isnan(column), 0.0, column)
         return total
 
     return look
@@ -419,12 +419,7 @@ def _total(looks: Sequence[Look], signs: Floats) -> Look:
 
 def _difference(one: str, two: str) -> Look:
     first, second = number(one), number(two)
-
-    def look(side: Outputs) -> Floats:
-        with np.errstate(invalid="ignore"):
-            return second(side) - first(side)
-
-    return look
+    return lambda side: second(side) - first(side)
 
 
 def _texts(path: str, sides: Sequence[Outputs]) -> bool:

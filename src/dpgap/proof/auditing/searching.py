@@ -1,31 +1,185 @@
-"""The search for the neighbours and the event that tell most.
+"""The search for the neighbours and the event that tell most, and the tests of what it finds.
 
 All pairs get a few calls. The more suspicious third of them gets more, and so on until two are
-left. Events are made up on one half of the outputs and judged on the other, so that luck is no
-merit.
+left. Events are made up on one half of the outputs and judged on the other, so that overfitted
+events score no better.
+
+Tests of what dpgap ships are at a level of 1e-6: a sound mechanism fails one audit in a million.
 """
 
+import heapq
 import math
+import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpgap._package import how_to_get
+from dpgap.estimates.normal import scipy_special
 from dpgap.exact.reals import Floats, Integers
 from dpgap.proof.auditing import calling
+from dpgap.proof.auditing import outputs as output_columns
 from dpgap.proof.auditing.calling import NOT_ONE, Answers, Calls, Pair
-from dpgap.proof.auditing.finding import BEYOND_COUNTS
-from dpgap.proof.auditing.outputs import (
-    Codes,
-    Outputs,
-    Part,
-    differs,
-    joined,
-    not_looked_at,
-    parts_of,
-)
+from dpgap.proof.auditing.outputs import Codes, Outputs, Part, differs
+
+LEVEL = 1e-6
+EPSILON, DELTA = "ε", "δ"
+_CELLS = 256
+"""Into how many parts the bounds on a chance are cut at most."""
+_BEYOND_COUNTS = 300.0
+"""An ε that no counts refute, and of which e^ε is still a number."""
+_LARGEST, _NEAR = 16.0, 1e-3
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found."""
+
+    name: str
+    kind: str
+    variant: str
+    source: str
+    """Where samples come from: a release's `document`, a `program`, or none: it is `exact`."""
+    claimed: float
+    lower_bound: float
+    samples: int
+    p_value: float | None
+    """How likely so strong evidence is, if the claim is true; None where the event was known."""
+    seconds: float
+    bounds: str = EPSILON
+    """What is claimed, and bounded from below: ε, or δ."""
+
+    @property
+    def caught(self) -> bool:
+        """Whether the claim is refuted."""
+        unlikely = self.p_value is not None and self.p_value <= LEVEL
+        return unlikely or self.lower_bound > self.claimed
+
+
+def require_scipy() -> None:
+    """Refuse to begin what could not be judged."""
+    if scipy_special() is None:
+        raise ModuleNotFoundError(f"audits need SciPy: {how_to_get('proof')}")
+
+
+def _laws() -> Any:
+    """SciPy's laws, which take their time to load."""
+    require_scipy()
+    return import_module("scipy.stats")
+
+
+def lower_bound(hits: int, hits_neighbour: int, runs: int, level: float = LEVEL) -> float:
+    """What ε is at least, given how often an event happened on each side (Clopper–Pearson).
+
+    >>> lower_bound(2_000, 300, 10_000) > 1.5, lower_bound(100, 100, 1_000)
+    (True, 0.0)
+    """
+    if not hits:
+        return 0.0
+    least = lower_chance(hits, runs, level / 2)
+    most = upper_chance(hits_neighbour, runs, level / 2)
+    return max(0.0, math.log(least / most)) if least > 0 else 0.0
+
+
+def p_value(
+    hits: int,
+    hits_neighbour: int,
+    runs: int,
+    epsilon: float,
+    delta: float,
+    *,
+    spare: float,
+    level: float = 0.0,
+) -> float:
+    """How likely it is, at most, to see so many hits beyond e^ε times the neighbour's.
+
+    If ε and δ hold, that is likeliest where they just hold. It then depends on the chance of the
+    event on the neighbour alone: the worst one counts, of all within bounds that are wrong with
+    chance `spare`, which is added (Berger and Boos). This is sharper than bounds on both sides.
+
+    Of all chances between two, none is worse than the larger for the hits with the smaller for the
+    others. So the bounds are cut in two again and again, where the worst is, until that is sharp;
+    or, with a level, until it is clear on which side of it the worst is.
+
+    >>> p_value(2_000, 300, 10_000, 1.0, 0.0, spare=1e-8) < 1e-6
+    True
+    >>> p_value(300, 110, 1_000, 1.0, 0.0, spare=1e-8) > 0.1
+    True
+    """
+    factor = math.exp(min(epsilon, _BEYOND_COUNTS))
+    beyond = hits - factor * hits_neighbour
+    if beyond <= delta * runs:
+        return 1.0
+
+    binom = _laws().binom
+
+    def at_most(least: float, most: float) -> float:
+        """P(hits − factor·others ≥ beyond): others have the least chance, hits the most."""
+        ends = binom.ppf(spare / 4, runs, least), binom.isf(spare / 4, runs, least)
+        others = np.arange(int(ends[0]), int(ends[1]) + 1)
+        needed = np.ceil(beyond + factor * others - _ROUNDING)
+        tails = binom.sf(needed - 1, runs, min(1.0, factor * most + delta))
+        return float((binom.pmf(others, runs, least) * tails).sum())
+
+    least = lower_chance(hits_neighbour, runs, spare / 4)
+    most = upper_chance(hits_neighbour, runs, spare / 4)
+    narrow = (most - least) / _CELLS
+    cells = [(-at_most(least, most), least, most)]
+    while spare - cells[0][0] > level and cells[0][2] - cells[0][1] > narrow:
+        _, low, high = heapq.heappop(cells)
+        middle = (low + high) / 2
+        for cell in ((low, middle), (middle, high)):
+            heapq.heappush(cells, (-at_most(*cell), *cell))
+        if level and spare + at_most(middle, middle) > level:
+            break
+    return min(1.0, spare - cells[0][0])
+
+
+def least_epsilon(
+    hits: int, hits_neighbour: int, runs: int, delta: float, level: float, *, spare: float
+) -> float:
+    """What ε is at least: every smaller one has a p-value of at most the level.
+
+    >>> 1.7 < least_epsilon(2_000, 300, 10_000, 0.0, 1e-3, spare=1e-5) < 1.9
+    True
+    """
+    refuted, open_ = 0.0, _LARGEST
+    if p_value(hits, hits_neighbour, runs, refuted, delta, spare=spare, level=level) > level:
+        return 0.0
+    while open_ - refuted > _NEAR:
+        middle = (refuted + open_) / 2
+        if p_value(hits, hits_neighbour, runs, middle, delta, spare=spare, level=level) <= level:
+            refuted = middle
+        else:
+            open_ = middle
+    return refuted
+
+
+def lower_chance(hits: int, runs: int, level: float = LEVEL) -> float:
+    """What a chance is at least, given how often it came true (Clopper–Pearson).
+
+    >>> 0.16 < lower_chance(2_000, 10_000) < 0.2, lower_chance(0, 1_000)
+    (True, 0.0)
+    """
+    beta = _laws().beta
+    return float(beta.ppf(level, hits, runs - hits + 1)) if hits else 0.0
+
+
+def upper_chance(hits: int, runs: int, level: float = LEVEL) -> float:
+    """What a chance is at most, given how often it came true (Clopper–Pearson).
+
+    >>> 0.2 < upper_chance(2_000, 10_000) < 0.23, upper_chance(10, 10)
+    (True, 1.0)
+    """
+    beta = _laws().beta
+
+    return float(beta.isf(level, hits + 1, runs - hits)) if hits < runs else 1.0
+
 
 # --------------------------------------------------------------------------------------------------
 # The search for an event: a few clauses, each of which makes it tell two inputs apart better.
@@ -36,6 +190,12 @@ from dpgap.proof.auditing.outputs import (
 
 
 AT_MOST, AT_LEAST, IS, IS_NOT = "≤", "≥", "is", "is not"
+_COMPARED: dict[str, Callable[[Floats, float], Any]] = {
+    AT_MOST: operator.le,
+    AT_LEAST: operator.ge,
+    IS: operator.eq,
+    IS_NOT: operator.ne,
+}
 _MOST_CLAUSES = 12
 _STARTS = 3
 _SOME = 1
@@ -57,7 +217,8 @@ class Clause:
 
     def holds(self, outputs: Outputs) -> Rows:
         """In which runs it is true."""
-        return _true(self.part.look(outputs), self.sign, self.value)
+        rows: Rows = _COMPARED[self.sign](self.part.of(outputs), self.value)
+        return rows
 
     def in_words(self, codes: Codes) -> str:
         """The clause as a person would say it."""
@@ -107,7 +268,7 @@ def promise(
 
 def excess(hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: float) -> float:
     """By how many standard deviations the event is likelier than ε and δ allow, about."""
-    factor = math.exp(min(epsilon, BEYOND_COUNTS))
+    factor = math.exp(min(epsilon, _BEYOND_COUNTS))
     allowed = max(0.0, hits - delta * runs) / factor
     beyond = hits - delta * runs - factor * hits_neighbour
     spread = math.sqrt(hits + factor**2 * max(hits_neighbour, allowed) + _SOME)
@@ -117,8 +278,7 @@ def excess(hits: int, hits_neighbour: int, runs: int, epsilon: float, delta: flo
 def events(parts: Sequence[Part], sides: Sequence[Outputs], delta: float) -> Iterator[OutputEvent]:
     """Events that are likelier on the first side, by these samples; each longer than the last."""
     runs = min(_MOST_ROWS, sides[0].runs)
-    look = [[part.look(side)[:runs] for side in sides] for part in parts]
-    columns = [np.concatenate(each) for each in look]
+    columns = [np.concatenate([part.of(side)[:runs] for side in sides]) for part in parts]
     parts = [part for part, each in zip(parts, columns, strict=True) if differs(each)]
     is_first = np.arange(2 * runs) < runs
     if not parts:
@@ -132,23 +292,12 @@ def events(parts: Sequence[Part], sides: Sequence[Outputs], delta: float) -> Ite
         while len(clauses) < _MOST_CLAUSES:
             clauses = (*clauses, Clause(parts[place], sign, value))
             yield OutputEvent(clauses)
-            keep = _true(rows[:, place], sign, value)
+            keep = _COMPARED[sign](rows[:, place], value)
             rows, own = rows[keep], own[keep]
             last = best
             best, place, sign, value = max(_best(rows, own, ordered, runs, delta))
             if best < last + _GAIN:
                 break
-
-
-def _true(column: Floats, sign: str, value: float) -> Rows:
-    compared: dict[str, Any] = {
-        AT_MOST: np.less_equal,
-        AT_LEAST: np.greater_equal,
-        IS: np.equal,
-        IS_NOT: np.not_equal,
-    }
-    rows: Rows = compared[sign](column, value)
-    return rows
 
 
 def _best(
@@ -238,7 +387,7 @@ def search(
         for pair in left:
             fresh = calls.both(pair, runs)
             known = seen.get(pair)
-            seen[pair] = fresh if known is None else list(map(joined, known, fresh))
+            seen[pair] = fresh if known is None else list(map(output_columns.joined, known, fresh))
             found[pair] = _worst(_suspicions(pair, seen[pair], epsilon, delta, calls.bits, caution))
         if is_last:
             return _worst(found.values())
@@ -271,10 +420,10 @@ def _suspicions(
 ) -> Iterator[Suspicion]:
     """Events in both directions, made up on even rows and judged on odd ones."""
     moves = [after - before for before, after in zip(*pair, strict=True)]
-    parts = parts_of(sides, bits=bits, moves=moves)
+    parts = output_columns.parts_of(sides, bits=bits, moves=moves)
     made, judged = ([side.rows(slice(start, None, 2)) for side in sides] for start in (0, 1))
     yield Suspicion(-math.inf, -math.inf, *pair, OutputEvent(()))
-    runs, unseen = judged[0].runs, not_looked_at(sides)
+    runs, unseen = judged[0].runs, output_columns.not_looked_at(sides)
     for one, other in ((0, 1), (1, 0)):
         for event in events(parts, (made[one], made[other]), delta):
             hits, hits_neighbour = event.count(judged[one]), event.count(judged[other])

@@ -20,19 +20,22 @@ the `Judge` that the caller brings knows which.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from dpgap.exact.laws import Law, Noise, Scalar, require_law
 from dpgap.exact.parameters import readable
 from dpgap.proof.checker import numbers as forms
-from dpgap.proof.checker.families import Skeleton, collect, corners, seal, take_apart
 from dpgap.proof.checker.numbers import Affine, BadNoise, BadProgram, Condition, Exact, Violation
 
-_MOST_DRAWS = 10_000
+if TYPE_CHECKING:
+    from dpgap.proof.checker.symbolic import Paths
+
+_MOST = 10_000
+"""So many draws, or outcomes, are taken for no end."""
 _SECONDS = 10.0
 
 
@@ -46,34 +49,142 @@ class Mechanism(Protocol):
         """One shift for every draw, in the order drawn."""
 
 
-class Judge(forms.Path, Protocol):
-    """A path that can also be asked whether something holds everywhere on it."""
+Answers = Sequence[Scalar]
+Judge: TypeAlias = "Point | Paths"
+"""Answers the questions of a program, and says whether something holds wherever these are so."""
 
-    epsilon: Exact
-    ties: bool
-    """Whether draws that are equal are looked at as well."""
 
-    def assume(self, condition: Condition | bool) -> None:
-        """Leave out whatever does not meet the condition."""
+# --------------------------------------------------------------------------------------------------
+# What a program returns, taken apart: the discrete skeleton and the continuous numbers in it.
+#
+# An alignment may look at the skeleton only. There are countably many skeletons, so there are
+# countably many alignments, as the paper's Lemma 1 demands. In place of each continuous number the
+# alignment gets a `Sealed` one, which refuses to be used.
 
-    def require(self, condition: Condition | bool, violation: Violation) -> None:
-        """Raise the violation where the condition does not hold."""
 
-    def require_zero(self, form: Affine, violation: Violation) -> None:
-        """Raise the violation where the form is not zero."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Skeleton:
+    """An output without its continuous numbers; equal only where all types are equal, too."""
 
-    def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
-        """Raise a violation where shifting the draws costs more than ε less `extra`."""
+    kind: type
+    value: Any
+    shown: Any = field(compare=False)
 
-    def begin(self, who: str) -> None:
-        """Say whose questions follow."""
+    def __repr__(self) -> str:
+        return repr(self.shown)
 
-    transcript: list[tuple[Any, bool]]
-    """Questions since then, as they were asked, and the answers."""
-    behind: Mapping[forms.Unknown, Affine]
-    """What unknowns are that programs cannot look through."""
-    hidden: Set[forms.Unknown]
-    """What a program must not know of meanwhile."""
+
+class Sealed:
+    """A continuous part of the output, as an alignment sees it: there, but not to be used."""
+
+    __array_ufunc__ = None
+    __slots__ = ()
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise self._when_used()
+
+    def _when_used(self) -> Violation:
+        return Violation(
+            "discrete",
+            "the alignment uses a continuous part of the output: it may use the discrete part only "
+            "(indices, branches, how many), or there would be uncountably many alignments",
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
+    __rtruediv__ = __neg__ = __pos__ = __abs__ = __float__ = __int__ = __round__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __hash__ = __index__ = _refuse
+    __floor__ = __ceil__ = __trunc__ = __pow__ = __mod__ = __floordiv__ = _refuse
+    __eq__ = __ne__ = _refuse
+
+    def __repr__(self) -> str:
+        return "<a continuous part of the output>"
+
+
+def collect(output: Any) -> Any:
+    """Run generators in the output to their end; refuse what cannot be compared."""
+    if isinstance(output, Iterator):
+        items: list[Any] = []
+        while len(items) <= _MOST:
+            try:
+                items.append(collect(next(output)))
+            except StopIteration as end:
+                if end.value is not None:
+                    raise BadProgram("the generator returns a value: yield it instead") from None
+                return tuple(items)
+        raise BadProgram(f"the program never stops: it gave more than {_MOST:,} outcomes")
+    kind = type(output)
+    # What is compared must not say itself what it equals, or hide something.
+    named = isinstance(output, tuple) and kind.__iter__ is tuple.__iter__
+    if kind is list or (named and not hasattr(output, "__dict__")):
+        return _rebuilt(output, [collect(item) for item in output])
+    if kind is dict:
+        return {collect(key): collect(item) for key, item in output.items()}
+    if kind is Condition:
+        return bool(output)
+    if kind is float and math.isnan(output):
+        raise BadProgram("the program returns NaN, which equals nothing, not even itself")
+    if kind not in (Affine, int, bool, float, Fraction, str, type(None)):
+        raise BadProgram(
+            f"the program returns a {type(output).__name__}: return numbers, strings, None, "
+            "or tuples, lists and dicts of them"
+        )
+    return output
+
+
+def _rebuilt(like: Any, items: list[Any]) -> Any:
+    return items if isinstance(like, list) else tuple.__new__(type(like), items)
+
+
+def seal(output: Any) -> Any:
+    """The output as an alignment may see it."""
+    if isinstance(output, Affine):
+        return Sealed()
+    if isinstance(output, tuple | list):
+        return _rebuilt(output, [seal(item) for item in output])
+    if isinstance(output, dict):
+        return {key: seal(item) for key, item in output.items()}
+    return output
+
+
+def take_apart(output: Any) -> tuple[Skeleton, list[Affine]]:
+    """The skeleton, and the continuous numbers in the order in which they occur."""
+    kind = type(output)
+    if kind is Affine:
+        return Skeleton(kind, None, "a number"), [output]
+    if isinstance(output, tuple | list | dict):
+        items = output.items() if isinstance(output, dict) else output
+        parts = [take_apart(item) for item in items]
+        held = tuple(part[0] for part in parts)
+        return Skeleton(kind, held, held), [number for part in parts for number in part[1]]
+    return Skeleton(kind, output.hex() if kind is float else output, output), []
+
+
+def corners(laws: Sequence[Any], shifts: Sequence[Scalar]) -> list[Scalar]:
+    """The whole cost of the shifts; where it depends on θ, at both ends."""
+    costs = [law.cost(shift) for law, shift in zip(laws, shifts, strict=True)]
+    if not any(isinstance(cost, tuple) for cost in costs):
+        return [sum(costs, Fraction(0))]
+    return [
+        sum((cost[end] if isinstance(cost, tuple) else cost for cost in costs), Fraction(0))
+        for end in (0, 1)
+    ]
+
+
+def at_most(laws: Sequence[Any], ranges: Sequence[tuple[Any, Any]], allowed: Exact) -> bool:
+    """Whether shifts anywhere in their ranges are certain to cost no more than allowed.
+
+    Only for laws that are known to charge more for farther shifts; others get no answer here.
+    """
+    if not all(law.monotone_cost for law in laws):
+        return False
+    if any(high == math.inf for _, high in ranges):
+        return False
+    farthest = [max(abs(low), abs(high)) for low, high in ranges]
+    return all(total <= allowed for total in corners(laws, farthest))
+
+
+# --------------------------------------------------------------------------------------------------
+# One path: `run`, `align`, and `run` again on the neighbour.
 
 
 class Source:
@@ -106,8 +217,8 @@ class Draws(NamedTuple):
 
     def draw(self, law: Law) -> Affine:
         """The next draw, a new unknown."""
-        if len(self.values) >= _MOST_DRAWS:
-            raise BadProgram(f"run never stops: it drew more than {_MOST_DRAWS:,} times")
+        if len(self.values) >= _MOST:
+            raise BadProgram(f"run never stops: it drew more than {_MOST:,} times")
         if law.can_tie and not self.judge.ties:
             raise BadProgram(f"{type(law).__name__} can tie: prove it with ties=True")
         scale = getattr(law, "scale", 1)
@@ -154,8 +265,8 @@ class Given(tuple[Any, ...]):
 class Trial:
     """What one path of a mechanism and its alignment did."""
 
-    answers: Sequence[Scalar]
-    neighbour: Sequence[Scalar]
+    answers: Answers
+    neighbour: Answers
     draws: Draws
     output: Any
     skeleton: Skeleton
@@ -175,9 +286,7 @@ class Told(NamedTuple):
     returned: Any
 
 
-def run_and_align(
-    mechanism: Mechanism, answers: Sequence[Scalar], neighbour: Sequence[Scalar], judge: Judge
-) -> Trial:
+def run_and_align(mechanism: Any, answers: Answers, neighbour: Answers, judge: Judge) -> Trial:
     """Run the mechanism and its alignment."""
     draws = Draws(judge, [], [])
     judge.begin("run")
@@ -186,40 +295,32 @@ def run_and_align(
     said = skeleton, [*map(forms.form_of, numbers)], draws.laws
     first = Told("run", None, judge.transcript, said)
     judge.begin("align")
-    shifts = _shifts(mechanism, "align", answers, neighbour, draws.values, output)
+    shifts = _shifts(mechanism, "align", (answers, neighbour), draws.values, output)
     told = [first, Told("align", skeleton, judge.transcript, [*map(forms.form_of, shifts)])]
     asked = forms.questions_of(judge.transcript)
     return Trial(answers, neighbour, draws, output, skeleton, numbers, shifts, asked, told)
 
 
 def trial(
-    mechanism: Mechanism,
-    answers: Sequence[Scalar],
-    neighbour: Sequence[Scalar],
-    judge: Judge,
-    *,
-    general: bool = False,
-    anew: Callable[[], Any] | None = None,
+    mechanism: Any, answers: Answers, neighbour: Answers, judge: Judge, *, anew: Any = None
 ) -> Trial:
     """Run the mechanism, align, run again on the neighbour; raise the first `Violation`.
 
-    With `general`, what the alignment squeezes volumes by is charged on top: ln(1/|det J|). With
-    `anew`, which makes the mechanism once more, `unalign` must undo the alignment.
+    With `anew`, which makes the mechanism once more, `unalign` must undo the alignment.
     """
     made = run_and_align(mechanism, answers, neighbour, judge)
     draws, shifts = made.draws, made.shifts
-    for number, (law, value, shift) in enumerate(
-        zip(draws.laws, draws.values, shifts, strict=True)
-    ):
-        out = f"shifting {forms.noise_name(number)} takes it out of its support"
-        judge.require(law.supports(value + shift), Violation("support", out))
-    if general and any(law.can_tie for law in draws.laws):
-        raise BadProgram("general is for continuous noise: on a grid nothing is squeezed")
-    extra = forms.squeeze(shifts) if general else 0
-    if hasattr(mechanism, "cost"):  # draws of one joint density
-        _require_joint_cost(mechanism, made, judge, judge.epsilon - extra)
+    for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
+        out = Violation("support", f"shifting {value} takes it out of its support")
+        judge.require(law.supports(value + shift), out)
+    if hasattr(mechanism, "cost"):  # draws that are not independent: of one joint density
+        with forms.guarded("cost", _SECONDS):
+            shifted = Given(value + by for value, by in zip(draws.values, shifts, strict=True))
+            cost = mechanism.cost(Given(draws.values), shifted)
+        over = f"the shifts can cost more than {readable(Fraction(judge.epsilon))}"
+        judge.require(cost <= judge.epsilon, Violation("cost", over))
     else:
-        judge.require_cost(draws.laws, shifts, extra)
+        judge.require_cost(draws.laws, shifts)
     _require_same_again(mechanism, made, judge)
     if anew is not None:
         made.told.append(require_undone(anew(), made, judge))
@@ -265,6 +366,15 @@ def _require_same_again(mechanism: Any, made: Trial, judge: Judge) -> None:
         made.told.append(Told("run", None, asked, said))
 
 
+def require_same_output(made: Any, same: Any, judge: Judge, wrong: str | None = None) -> None:
+    """Raise a violation where two outputs differ."""
+    differs = Violation("output", wrong or f"the neighbour gives {same}, not {made}")
+    (skeleton, numbers), (others, changed) = take_apart(made), take_apart(same)
+    judge.require(skeleton == others, differs)
+    for number, other in zip(numbers, changed, strict=True):
+        judge.require_zero(number - other, differs)
+
+
 def require_undone(mechanism: Any, made: Trial, judge: Judge) -> Told:
     """Raise a violation unless `unalign` leads from the shifted noise back to what was drawn.
 
@@ -279,36 +389,22 @@ def require_undone(mechanism: Any, made: Trial, judge: Judge) -> Told:
     judge.behind, judge.hidden = shifted, {*range(len(drawn))}
     judge.begin("unalign")
     seen = [forms.affine(judge, {name: 1}) for name in shifted]
-    back = _shifts(mechanism, "unalign", made.answers, made.neighbour, seen, made.output)
+    back = _shifts(mechanism, "unalign", (made.answers, made.neighbour), seen, made.output)
     judge.behind, judge.hidden = {}, frozenset()
     told = Told("unalign", made.skeleton, judge.transcript, [*map(forms.form_of, back)])
     if any(map(forms.draws_of, back)):
         raise Violation("one-to-one", "unalign uses noise that it was not given")
-    _require_whole(made, back)
-    for at, (value, name, by) in enumerate(zip(drawn, shifted, back, strict=True)):
-        lost = Violation("one-to-one", f"unalign does not lead back to {forms.noise_name(at)}")
-        judge.require_zero(shifted[name] + forms.in_terms(by, shifted) - value, lost)
-    return told
-
-
-def _require_whole(made: Trial, back: Sequence[Scalar]) -> None:
-    """Raise a violation unless the matrices are whole; on a grid, so must be all that is added."""
+    # The matrices must be whole; on a grid, so must be all that is added.
     for law, *both in zip(made.draws.laws, made.shifts, back, strict=True):
         for terms, constant in map(forms.form_of, both):
             noise = [by for name, by in terms.items() if isinstance(name, int) or name[0] == "ν"]
             every = [*terms.values(), constant] if law.can_tie else noise
             if any(Fraction(by).denominator > 1 for by in every):
                 raise Violation("one-to-one", "an alignment with unalign must shift by whole parts")
-
-
-def _require_joint_cost(mechanism: Any, made: Trial, judge: Judge, allowed: Exact) -> None:
-    """Draws that are not independent: the mechanism says what moving all of them costs."""
-    values = made.draws.values
-    with forms.guarded("cost", _SECONDS):
-        shifted = Given(value + by for value, by in zip(values, made.shifts, strict=True))
-        cost = mechanism.cost(Given(values), shifted)
-    most = readable(Fraction(allowed))
-    judge.require(cost <= allowed, Violation("cost", f"the shifts can cost more than {most}"))
+    for at, (value, name, by) in enumerate(zip(drawn, shifted, back, strict=True)):
+        lost = Violation("one-to-one", f"unalign does not lead back to {forms.noise_name(at)}")
+        judge.require_zero(shifted[name] + forms.in_terms(by, shifted) - value, lost)
+    return told
 
 
 def _run(mechanism: Mechanism, answers: Given, noise: Any) -> Any:
@@ -316,18 +412,10 @@ def _run(mechanism: Mechanism, answers: Given, noise: Any) -> Any:
         return collect(mechanism.run(answers, Source(noise)))
 
 
-def _shifts(
-    mechanism: Any,
-    who: str,
-    answers: Sequence[Scalar],
-    neighbour: Sequence[Scalar],
-    noise: Sequence[Affine],
-    output: Any,
-) -> list[Scalar]:
+def _shifts(mechanism: Any, who: str, sides: Any, noise: Any, output: Any) -> list[Scalar]:
     """What `align` or `unalign` returns."""
     with forms.guarded(who, _SECONDS):
-        sides = Given(answers), Given(neighbour)
-        given = getattr(mechanism, who)(*sides, Given(noise), seal(output))
+        given = getattr(mechanism, who)(*map(Given, sides), Given(noise), seal(output))
         shifts = [shift if isinstance(shift, Affine) else forms.exact(shift) for shift in given]
     if len(shifts) != len(noise):
         raise BadProgram(
@@ -400,15 +488,9 @@ class Dependence:
             kind.asked |= about
         return kind
 
-    def cycles(self, *, general: bool) -> Iterator[list[int]]:
-        """A cycle for each kind of output whose alignment is not acyclic.
-
-        With `general`, one affine map for all paths with such an output need not be acyclic.
-        """
-        for kind in self.kinds.values():
-            cycle = find_cycle(kind.needs())
-            if cycle and not (general and not kind.varying):
-                yield cycle
+    def cycle(self) -> list[int]:
+        """A cycle of the first kind of output whose alignment is not acyclic, or nothing."""
+        return next(filter(None, (find_cycle(kind.needs()) for kind in self.kinds.values())), [])
 
 
 class Functions:
@@ -475,32 +557,20 @@ def cycle_message(cycle: Sequence[int]) -> str:
 # that change depend on the draws that the question is about.
 
 
-_MOST_QUESTIONS = 1_000_000
-
-
-class Point:
+class Point(forms.PathExplorer):
     """The judge of a single point."""
 
-    def __init__(self, noise: Sequence[Exact], epsilon: Exact) -> None:
-        self._noise = noise
-        self.epsilon = epsilon
-        self.ties = True
-        self._asked = 0
-        self.contrary: int | None = None
-        """Which question of the alignment to answer the other way."""
-        self.transcript: list[tuple[Any, bool]] = []
-        self.behind: Mapping[forms.Unknown, Affine] = {}
-        self.hidden: Set[forms.Unknown] = frozenset()
+    most_questions = 1_000_000
 
-    def is_negative(self, form: Affine) -> bool:
-        """Whether the form is below zero here."""
-        asked, form = form, forms.in_terms(form, self.behind)
-        self._asked += 1
-        if self._asked > _MOST_QUESTIONS:
-            raise BadProgram(f"the program never stops: it asked {_MOST_QUESTIONS:,} questions")
-        negative = (self._at(form) < 0) != (len(self.transcript) == self.contrary)
-        self.transcript.append((forms.form_of(asked), negative))
-        return negative
+    def __init__(self, noise: Sequence[Exact], epsilon: Exact, contrary: int | None = None) -> None:
+        """`contrary` says which question of the alignment to answer the other way."""
+        super().__init__()
+        self._noise, self.epsilon, self._contrary = noise, epsilon, contrary
+        self.ties = True
+
+    def branch(self, form: Affine) -> tuple[bool, Any, Any]:
+        """Whether the form is below zero here; nothing else is possible."""
+        return (self._at(form) < 0) != (len(self.transcript) == self._contrary), None, None
 
     def _at(self, number: Scalar) -> Exact:
         if not isinstance(number, Affine):
@@ -529,16 +599,12 @@ class Point:
         if self._at(form) != 0:
             raise violation
 
-    def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
-        """Raise a violation if shifting the draws costs more than ε less `extra`."""
+    def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar]) -> None:
+        """Raise a violation if shifting the draws costs more than ε."""
         total = max(corners(laws, [Fraction(self._at(shift)) for shift in shifts]))
-        if total > self.epsilon - extra:
-            allowed = readable(Fraction(self.epsilon - extra))
+        if total > self.epsilon:
+            allowed = readable(Fraction(self.epsilon))
             raise Violation("cost", f"the shifts cost {readable(total)}, more than {allowed}")
-
-    def begin(self, who: str) -> None:
-        """Say whose questions follow."""
-        self.transcript = []
 
 
 def check(
@@ -548,7 +614,6 @@ def check(
     noise: Sequence[Scalar],
     *,
     epsilon: Scalar = None,
-    general: bool = False,
 ) -> None:
     """Check every condition at one point; raise a `Violation` that says which one fails.
 
@@ -560,7 +625,7 @@ def check(
     fixed = [forms.exact(value) for value in noise]
     before, after = ([forms.exact(a) for a in side] for side in (answers, neighbour))
     point = Point(fixed, allowed)
-    made = trial(mechanism, before, after, point, general=general)
+    made = trial(mechanism, before, after, point)
     drawn = len(made.draws.laws)
     if drawn < len(fixed):
         raise BadNoise(f"noise has {len(fixed)} values, but only {drawn} were drawn")
@@ -568,17 +633,13 @@ def check(
     dependence.add(made)
     for number, (about, _) in enumerate(made.questions):
         if about:
-            dependence.add(_otherwise(mechanism, made, Point(fixed, allowed), number))
-    for cycle in dependence.cycles(general=general):
-        if not hasattr(mechanism, "unalign"):
-            raise Violation("acyclic", cycle_message(cycle))
+            other = Point(fixed, allowed, contrary=number)
+            seen = Given(forms.affine(other, {draw: 1}) for draw in range(drawn))
+            shifts = list(mechanism.align(Given(before), Given(after), seen, seal(made.output)))
+            asked = made.questions[: number + 1]
+            dependence.add(replace(made, shifts=shifts, questions=asked))
+    cycle = dependence.cycle()
+    if cycle and not hasattr(mechanism, "unalign"):
+        raise Violation("acyclic", cycle_message(cycle))
+    if cycle:
         require_undone(deepcopy(mechanism), made, point)
-
-
-def _otherwise(mechanism: Mechanism, made: Trial, point: Point, question: int) -> Trial:
-    """The shifts of the alignment, had one of its questions been answered the other way."""
-    point.contrary = question
-    noise = Given(forms.affine(point, {number: 1}) for number in range(len(made.draws.laws)))
-    sides = Given(made.answers), Given(made.neighbour)
-    shifts = list(mechanism.align(*sides, noise, seal(made.output)))
-    return replace(made, shifts=shifts, questions=made.questions[: question + 1])

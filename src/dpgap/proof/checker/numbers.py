@@ -14,14 +14,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from decimal import ROUND_CEILING, Context, Decimal
+from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import Any, NoReturn, Protocol
-
-from dpgap.exact.laws import Scalar
+from typing import Any, NoReturn
 
 Exact = int | Fraction
 Unknown = int | str
@@ -46,13 +45,6 @@ class Violation(Exception):  # noqa: N818 - a finding, not a fault
         super().__init__(message)
         self.condition = condition
         self.message = message
-
-
-class Path(Protocol):
-    """Answers the questions that a program asks."""
-
-    def is_negative(self, form: "Affine") -> bool:
-        """Whether the form is below zero here."""
 
 
 def exact(value: Any) -> Exact:
@@ -195,20 +187,13 @@ class Affine:
     __pow__ = __rpow__ = __mod__ = __floordiv__ = __index__ = _refuse
 
     def __repr__(self) -> str:
-        return " ".join(self._words()) or "0"
-
-    def _words(self) -> Iterator[str]:
-        first = True
-        pairs = [
-            (noise_name(u) if isinstance(u, int) else u, by) for u, by in terms_of(self).items()
-        ]
-        if constant_of(self):
-            pairs.append(("", constant_of(self)))
-        for name, by in pairs:
-            sign = "-" if by < 0 else "" if first else "+"
+        words = ""
+        for unknown, by in [*terms_of(self).items(), ("", constant_of(self))]:
+            name = noise_name(unknown) if isinstance(unknown, int) else unknown
             size = "" if abs(by) == 1 and name else f"{abs(by)}{'·' if name else ''}"
-            yield f"{sign}{size}{name}" if first else f"{sign} {size}{name}"
-            first = False
+            words += f" {'-' if by < 0 else '+'} {size}{name}" if by else ""
+        sign = "-" if words.startswith(" -") else ""
+        return sign + words[3:] or "0"
 
 
 _TERMS, _CONSTANT, _PATH = (Kept(Affine, slot) for slot in ("terms", "constant", "path"))
@@ -279,8 +264,7 @@ class Condition:
 
     def __bool__(self) -> bool:
         form = asked_form(self)
-        path: Path = _PATH.of(form)
-        negative = path.is_negative(form) if terms_of(form) else constant_of(form) < 0
+        negative = _PATH.of(form).is_negative(form) if terms_of(form) else constant_of(form) < 0
         return negative is expected_answer(self)
 
     def __eq__(self, other: object) -> bool:
@@ -355,20 +339,18 @@ def _by_trace(message: str, seconds: float) -> Iterator[None]:
         sys.settrace(before)
 
 
+def steps(code: CodeType) -> Iterator[dis.Instruction]:
+    """The instructions of the code, and of all code inside it."""
+    yield from dis.get_instructions(code)
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from steps(each)
+
+
 def names(code: CodeType, *kinds: str) -> list[str]:
     """The names that the code, or code inside it, loads in one of these ways."""
-    return [
-        str(each.argval)
-        for part in (code, *inner(code))
-        for each in dis.get_instructions(part)
-        if each.opname.startswith("LOAD_") and each.opname.endswith(kinds)
-    ]
-
-
-def inner(code: CodeType) -> list[CodeType]:
-    """All code inside it."""
-    parts = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return [part for each in parts for part in (each, *inner(each))]
+    loads = (each for each in steps(code) if each.opname.startswith("LOAD_"))
+    return [str(each.argval) for each in loads if each.opname.endswith(kinds)]
 
 
 _TOOLS = {"gc", "sys", "inspect", "ctypes", "importlib", "builtins", "types", "pickle"}
@@ -376,7 +358,7 @@ _REACHING = {
     *("eval", "exec", "compile", "globals", "locals", "vars", "__import__", "breakpoint"),
     *("getattr", "setattr", "delattr"),
 }
-_PLAIN = {"__getitem__", "__name__"}
+_HIDDEN, _PLAIN = ("__", "f_", "gi_"), {"__getitem__", "__name__"}
 _OURS = {"dpgap", "builtins", "fractions", "decimal", "typing", "itertools", "dataclasses", "numpy"}
 
 
@@ -397,74 +379,158 @@ def require_open(*parts: Any) -> None:
             for value in vars(part).values():
                 waiting += [getattr(value, each, value) for each in ("__func__", "fget")]
         elif isinstance(part, FunctionType) and part.__name__ != "__init__":  # it ran before
-            _require_open_code(part)
+            code, used = part.__code__, {*names(part.__code__, "GLOBAL")}
+            asked = {each for each in names(code, "ATTR", "METHOD") if each.startswith(_HIDDEN)}
+            tools = {
+                each.__name__
+                for each in map(part.__globals__.get, used)
+                if isinstance(each, ModuleType)
+            }
+            tools |= {str(each.argval) for each in steps(code) if each.opname == "IMPORT_NAME"}
+            wrong = (asked - _PLAIN) | (used & _REACHING) | (tools & _TOOLS)
+            wrong |= {name for name in tools if name.startswith("dpgap.proof")}
+            if wrong:
+                raise BadProgram(
+                    f"{part.__qualname__} uses {min(wrong)!r}: a program computes only"
+                )
             waiting += [cell.cell_contents for cell in part.__closure__ or ()]
-            waiting += [part.__globals__.get(name) for name in names(part.__code__, "GLOBAL")]
-
-
-def _require_open_code(function: FunctionType) -> None:
-    code, used = function.__code__, {*names(function.__code__, "GLOBAL")}
-    asked = {name for name in names(code, "ATTR", "METHOD") if name.startswith(("__", "f_", "gi_"))}
-    known = (function.__globals__.get(name) for name in used)
-    tools = {each.__name__ for each in known if isinstance(each, ModuleType)}
-    steps = [each for part in (code, *inner(code)) for each in dis.get_instructions(part)]
-    tools |= {str(each.argval) for each in steps if each.opname == "IMPORT_NAME"}
-    wrong = (asked - _PLAIN) | (used & _REACHING) | (tools & _TOOLS)
-    wrong |= {name for name in tools if name.startswith("dpgap.proof")}
-    if wrong:
-        raise BadProgram(f"{function.__qualname__} uses {min(wrong)!r}: a program computes only")
+            waiting += map(part.__globals__.get, used)
 
 
 # --------------------------------------------------------------------------------------------------
-# How much an affine alignment stretches or squeezes the space of noise, in exact fractions.
+# Run a program down every one of its paths.
+#
+# The program is run again and again. Where both answers to a question are possible, one is taken
+# and the other is remembered. A later run replays the answers up to there and takes the other one.
+# Which answers are possible is decided in subclasses.
 
 
-def squeeze(shifts: Sequence[Scalar]) -> Exact:
-    """ln(1/|det J|), rounded up: what an affine alignment that shrinks volumes costs on top."""
-    stretch = jacobian(shifts)
-    if stretch == 0:
-        raise Violation("one-to-one", "the alignment maps different noise to the same: |det J| = 0")
-    return log_above(1 / stretch)
+_MOST_PATHS = 100_000
 
 
-def log_above(number: Fraction) -> Fraction:
-    """A rational just above ln of the number; 0 for 1.
+@dataclass(slots=True)
+class _Answered:
+    """A question, how it was answered, and what to resume with to answer it the other way."""
 
-    >>> float(log_above(Fraction(2)))
-    0.6931471805599453
-    """
-    if number == 1:
-        return Fraction(0)
-    up = Context(prec=40, rounding=ROUND_CEILING)
-    quotient = up.divide(Decimal(number.numerator), Decimal(number.denominator))
-    return Fraction(up.next_plus(up.ln(quotient)))
+    form: Affine
+    negative: bool
+    other: Any
+    entered: bool
 
 
-def determinant(rows: Sequence[Sequence[Exact]]) -> Fraction:
-    """The determinant, exactly.
+class PathExplorer:
+    """Answers questions by replaying, and asks `branch` about new ones."""
 
-    >>> determinant([[0, 1], [1, 0]])
-    Fraction(-1, 1)
-    """
-    matrix = [[Fraction(entry) for entry in row] for row in rows]
-    result = Fraction(1)
-    for column in range(len(matrix)):
-        pivot = next((r for r in range(column, len(matrix)) if matrix[r][column]), None)
-        if pivot is None:
-            return Fraction(0)
-        if pivot != column:
-            matrix[column], matrix[pivot] = matrix[pivot], matrix[column]
-            result = -result
-        result *= matrix[column][column]
-        for row in matrix[column + 1 :]:
-            factor = row[column] / matrix[column][column]
-            for at in range(column, len(matrix)):
-                row[at] -= factor * matrix[column][at]
-    return result
+    most_questions = 10_000
 
+    def __init__(self) -> None:
+        self._answered: list[_Answered] = []
+        self.count = self._ended = 0
+        self.start_over()
 
-def jacobian(shifts: Sequence[Scalar]) -> Fraction:
-    """|det J| of an affine alignment: how much it stretches volumes."""
-    terms = [form_of(shift)[0] for shift in shifts]
-    size = range(len(shifts))
-    return abs(determinant([[int(i == j) + terms[i].get(j, 0) for j in size] for i in size]))
+    def explore(self, body: Callable[[], None]) -> None:
+        """Run the body on every path; `stop` leaves one early, before an alignment begins."""
+        while True:
+            self.start_over()
+            try:
+                body()
+                self._ended += 1
+            except Stop:
+                if self._began or not self._left:
+                    raise BadProgram("the program leaves a path before its end") from None
+            self.count += 1
+            if self.count > _MOST_PATHS:
+                raise BadProgram(
+                    f"the program has more than {_MOST_PATHS:,} paths: prove it for fewer answers"
+                )
+            if not self._turn():
+                break
+        if not self._ended:
+            raise BadProgram("the program reaches the end on no path: nothing was looked at")
+
+    def stop(self) -> NoReturn:
+        """Leave this path: nothing can happen on it, or nothing but a tie."""
+        self._left = True
+        raise Stop
+
+    def start_over(self) -> None:
+        """Forget what was learnt on the last path."""
+        self._replayed = 0
+        self._began = self._left = False
+        self.transcript: list[tuple[Any, bool]] = []
+        self.behind: Mapping[Unknown, Affine] = {}
+        self.hidden: Set[Unknown] = frozenset()
+
+    def _turn(self) -> bool:
+        """Go back to the last question whose other answer is still open, and take it."""
+        while self._answered:
+            last = self._answered.pop()
+            if last.entered:
+                self.leave()
+            if last.other is not None:
+                self._answered.append(_Answered(last.form, not last.negative, None, entered=True))
+                self.enter(last.form, not last.negative, last.other)
+                return True
+        return False
+
+    def is_negative(self, form: Affine) -> bool:
+        """Whether the form is below zero on this path."""
+        asked = form
+        if self.behind:
+            if not self.hidden.isdisjoint(terms_of(form)):
+                raise BadProgram("the program asks about numbers that it was not given")
+            form = in_terms(form, self.behind)
+        negative = self._answer(form) if terms_of(form) else constant_of(form) < 0
+        self.transcript.append((form_of(asked), negative))
+        if terms_of(form):
+            self.learn(form, negative)
+        return negative
+
+    def take_for_granted(self, form: Affine, negative: bool) -> None:
+        """Go on where the form is negative, or is not; the caller knows that this is possible."""
+        if self._replayed == len(self._answered):
+            self._answered.append(_Answered(form, negative, None, entered=True))
+            self.enter(form, negative, None)
+        self._replayed += 1
+        self.learn(form, negative)
+
+    def _answer(self, form: Affine) -> bool:
+        if self._replayed < len(self._answered):
+            known = self._answered[self._replayed]
+            if form_of(known.form) != form_of(form):
+                raise BadProgram("the program does something else when run again on the same noise")
+            self._replayed += 1
+            return known.negative
+        if len(self._answered) >= self.most_questions:
+            most = f"{self.most_questions:,}"
+            raise BadProgram(f"the program never stops: it asked {most} questions")
+        self._replayed += 1
+        implied = self.implied(form)
+        if implied is not None:
+            self._answered.append(_Answered(form, implied, None, entered=False))
+            return implied
+        negative, here, other = self.branch(form)
+        self._answered.append(_Answered(form, negative, other, entered=True))
+        self.enter(form, negative, here)
+        return negative
+
+    def begin(self, who: str) -> None:
+        """Say whose questions follow; once it is not `run`, no path may be left."""
+        self._began, self.transcript = self._began or who != "run", []
+
+    def implied(self, form: Affine) -> bool | None:
+        """The answer, if it plainly follows from earlier ones."""
+        return None
+
+    def branch(self, form: Affine) -> tuple[bool, Any, Any]:
+        """A possible answer, what to go on with, and what to resume with for the other, if any."""
+        raise NotImplementedError
+
+    def enter(self, form: Affine, negative: bool, state: Any) -> None:
+        """Go on where the answer is this."""
+
+    def leave(self) -> None:
+        """Go back to before the last answer entered."""
+
+    def learn(self, form: Affine, negative: bool) -> None:
+        """Take note of an answer."""

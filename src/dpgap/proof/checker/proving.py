@@ -10,49 +10,43 @@ says which condition fails and where. It refutes the *alignment*: usually the me
 private either, but a better alignment may exist.
 """
 
+import itertools
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpgap.exact.laws import Law, Scalar, require_law
+import numpy as np
+
+from dpgap.exact.laws import Law, MemorylessLaw, Scalar, require_law
 from dpgap.exact.parameters import positive_integer, positive_rational
-from dpgap.proof.checker.alignment import (
-    Dependence,
-    Mechanism,
-    Trial,
-    check,
-    cycle_message,
-    find_cycle,
-    run_and_align,
-    trial,
-)
-from dpgap.proof.checker.families import sums_of_moves
-from dpgap.proof.checker.numbers import BadProgram, Exact, Unknown, Violation, exact, require_open
+from dpgap.proof.checker import alignment
+from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, Trial, check
+from dpgap.proof.checker.numbers import BadProgram, Exact, Violation, exact, require_open
 
 if TYPE_CHECKING:
     from dpgap.proof.checker.symbolic import Paths
-    from dpgap.proof.every.theorem import Closing
 
 
 PROVED, CHECKED, REFUTED = "PROVED", "CHECKED", "REFUTED"
 
-_TAKEN = re.compile(r"[qdpην]\d+")
+_TAKEN = re.compile(r"[qdpην]\d+|noise_\d+")
 """Names that the checker gives to answers, moves and noise."""
 DIRECTIONS = {"general": (-1, 1), "rising": (0, 1), "falling": (-1, 0)}
 """How far answers may move on neighbouring data: any way, none falls, or none rises."""
 GENERAL, RISING, FALLING = DIRECTIONS
 
-MEANING = (
+_MEANING = (
     "What is refuted is the alignment. Usually the mechanism is not private either, but another "
     "alignment may prove it."
 )
-NEXT_OF_ALL = "Replay the numbers with dpgap.proof.replay, and follow them by hand."
-NEXT = {
+_NEXT = {
     "output": "Shift the draws that the output above depends on by the missing amount.",
     "cost": "Try shifts that are smaller, or fewer; or more noise; or a larger ε.",
     "support": "Try shifts that never go down, or noise that may be negative.",
@@ -84,6 +78,99 @@ class Counterexample:
         return "\n".join(lines)
 
 
+# --------------------------------------------------------------------------------------------------
+# A theorem: hypotheses, and claims that follow from them. Two provers judge it: z3 and cvc5.
+#
+# It is written as SMT-LIB. The first question is whether the hypotheses can hold at all: from a
+# contradiction anything would follow. Every other question is whether a claim can fail. Each prover
+# reads the same text, and answers each question with "sat", "unsat" or "unknown".
+
+
+SECONDS = 5
+"""What a prover may take for one question."""
+
+
+@lru_cache(maxsize=1024)  # several mechanisms rest on the same lemmas
+def ask_z3(text: str) -> list[str]:
+    """What z3 says."""
+    import z3  # takes its time to load
+
+    context = z3.Context()
+    limit = f"(set-option :timeout {SECONDS * 1000})\n"
+    return str(z3.Z3_eval_smtlib2_string(context.ref(), limit + text)).split()
+
+
+@lru_cache(maxsize=1024)
+def ask_cvc5(text: str) -> list[str]:
+    """What cvc5 says."""
+    import cvc5  # takes its time to load
+
+    solver = cvc5.Solver(cvc5.TermManager())
+    solver.setOption("incremental", "true")
+    solver.setOption("tlimit-per", str(SECONDS * 1000))
+    parser = cvc5.InputParser(solver)
+    parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "theorem")
+    names = parser.getSymbolManager()
+    said = ""
+    while not (command := parser.nextCommand()).isNull():
+        said += command.invoke(solver, names)
+    return said.split()
+
+
+PROVERS: Mapping[str, Callable[[str], list[str]]] = {"z3": ask_z3, "cvc5": ask_cvc5}
+CLOSED, OPEN, CONTRADICTED = "closed", "open", "contradicted"
+
+
+@dataclass(frozen=True, slots=True)
+class Theorem:
+    """A theorem as text; `labels` name its claims, in order."""
+
+    name: str
+    labels: tuple[str, ...]
+    text: str
+
+    @property
+    def file_name(self) -> str:
+        """The theorem's name, as a file may be called."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.casefold()).strip("-") + ".smt2"
+
+    def judged_by(self, ask: Any) -> str:
+        """What a prover makes of it."""
+        said = ask(self.text)
+        wanted = ["sat", *["unsat"] * len(self.labels)]
+        if said == wanted:
+            return CLOSED
+        if len(said) != len(wanted):
+            return OPEN
+        pairs = zip(said, wanted, strict=True)
+        return CONTRADICTED if any({*pair} == {"sat", "unsat"} for pair in pairs) else OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Which provers closed a theorem; all must be asked, and none may contradict it."""
+
+    theorem: Theorem
+    verdicts: Mapping[str, str]
+
+    @property
+    def closed_by(self) -> tuple[str, ...]:
+        """The provers that closed it."""
+        return tuple(name for name, verdict in self.verdicts.items() if verdict == CLOSED)
+
+
+def close(each: Theorem) -> Closing:
+    """Ask every prover; a theorem that none closes, or that one contradicts, is a violation."""
+    closing = Closing(each, {name: each.judged_by(ask) for name, ask in PROVERS.items()})
+    if CONTRADICTED in closing.verdicts.values() or not closing.closed_by:
+        said = ", ".join(f"{name}: {verdict}" for name, verdict in closing.verdicts.items())
+        raise Violation("provers", f"{each.name}: not closed ({said})")
+    return closing
+
+
+# --------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
     """The verdict on a mechanism, and the reason for it."""
@@ -96,7 +183,7 @@ class Proof:
     counterexample: Counterexample | None
     paths: int
     seconds: float
-    closings: tuple["Closing", ...] = ()
+    closings: tuple[Closing, ...] = ()
     """The theorems that a proof for every n rests on, and who closed them."""
 
     @property
@@ -109,7 +196,8 @@ class Proof:
         if self.verdict == REFUTED:
             shown = "" if self.counterexample is None else f"\n{self.counterexample}"
             what = f"REFUTED ({self.condition}, {self.neighbours} neighbours): {self.reason}{shown}"
-            return f"{what}\n{MEANING}\n{NEXT.get(self.condition or '', NEXT_OF_ALL)}"
+            by_hand = "Replay the numbers with dpgap.proof.replay, and follow them by hand."
+            return f"{what}\n{_MEANING}\n{_NEXT.get(self.condition or '', by_hand)}"
         if self.closings:
             said = f"{self.verdict} for every n: {len(self.closings)} theorems"
             return f"{said}, all closed by {' and '.join(self.closed_by)}, in {self.seconds:.2f} s"
@@ -125,7 +213,6 @@ def prove(
     sensitivity: Scalar = None,
     within: tuple[Scalar, Scalar] | None = None,
     ties: bool = False,
-    general: bool = False,
 ) -> Proof:
     """Prove that a mechanism is ε-private on any n answers, by its own alignment.
 
@@ -135,7 +222,6 @@ def prove(
     monotonic mechanism both directions are proved. `within` confines all answers to a range that
     they cannot leave. `ties` counts ties, for noise on a grid. For a mechanism that has a `reach`,
     the changes of all answers add up to at most that many sensitivities.
-    `general` also accepts affine alignments that are not acyclic and charges `ln(1/|det J|)`.
     """
     count = positive_integer("n", n)
     sample = _build(mechanism, lambda _: Fraction(1))
@@ -153,7 +239,6 @@ def prove(
         stated(sample, "sensitivity", sensitivity, 1),
         None if within is None else (exact(within[0]), exact(within[1])),
         ties,
-        general,
         None if getattr(sample, "reach", None) is None else positive_integer("reach", sample.reach),
     )
     proofs = [_prove(mechanism, kind, claim) for kind in directions(neighbours, sample)]
@@ -211,7 +296,6 @@ class _Claim(NamedTuple):
     sensitivity: Exact
     within: tuple[Exact, Exact] | None
     ties: bool
-    general: bool
     reach: int | None
     """How many sensitivities all answers together may move by; None: each of them by one."""
 
@@ -222,63 +306,63 @@ class _Cyclic(Exception):  # noqa: N818 - not a fault: there may be an inverse
 
 def _explore(
     mechanism: Any, kind: str, claim: _Claim, on_path: Callable[..., Trial], *, undo: bool = False
-) -> tuple["Paths", Dependence, Violation | None]:
+) -> tuple["Paths", list[int], Violation | None]:
     """Go down all paths, on unknown answers; or up to the first path with a violation.
 
-    What has `unalign` may have cycles; then all is done once more, and `undo` says so.
+    What has `unalign` may have cycles; then all is done once more, and `undo` says so. Returns the
+    paths, a cycle that nothing undoes, and the violation.
     """
     from dpgap.proof.checker.symbolic import Paths
 
     paths = Paths(claim.epsilon, ties=claim.ties)
-    made: Mechanism = _build(mechanism, paths.unknown)
-    if paths.has_answered:
+    made = _build(mechanism, paths.unknown)
+    if paths.transcript:
         raise BadProgram("the mechanism asks about an unknown while it is made: ask in run instead")
     anew = partial(deepcopy, deepcopy(made)) if hasattr(made, "unalign") else None
-    answers = [paths.unknown(f"q{i}") for i in range(claim.n)]
-    low, high = (end * claim.sensitivity for end in DIRECTIONS[kind])
-    moves = [paths.between(f"d{i}", low, high) for i in range(claim.n)]
-    neighbour = [q + move for q, move in zip(answers, moves, strict=True)]
+    answers, moves, neighbour = paths.neighbours(claim.n, DIRECTIONS[kind], claim.sensitivity)
     if claim.reach is not None and claim.reach < claim.n:
         most = claim.reach * claim.sensitivity
-        for total in sums_of_moves(moves):
+        # Sizes add up to at most that if the moves do, with all signs.
+        for signs in itertools.product((1, -1), repeat=claim.n - 1):
+            total = sum((s * move for s, move in zip(signs, moves[1:], strict=True)), moves[0])
             paths.confine(total, -most, most)
     for answer in [*answers, *neighbour] if claim.within else []:
         paths.confine(answer, *claim.within)  # type: ignore[misc]
-    dependence = Dependence()
+    dependence = alignment.Dependence()
+    violation: Violation | None = None
 
     def body() -> None:
         found = dependence.add(on_path(made, answers, neighbour, paths))
-        if anew is not None and not undo and find_cycle(found.needs()):
+        if anew is not None and not undo and alignment.find_cycle(found.needs()):
             raise _Cyclic
 
     if undo:
-        on_path = partial(trial, anew=anew)
+        on_path = partial(alignment.trial, anew=anew)
     try:
         paths.explore(body)
-    except Violation as violation:
-        return paths, Dependence() if undo else dependence, violation
+    except Violation as first:
+        violation = first
     except _Cyclic:
         return _explore(mechanism, kind, claim, on_path, undo=True)
-    return paths, Dependence() if undo else dependence, None
+    return paths, [] if undo else dependence.cycle(), violation
 
 
 def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     start = time.perf_counter()
-    on_path = partial(trial, general=claim.general)
-    paths, dependence, violation = _explore(mechanism, kind, claim, on_path)
-    example = None if violation is None else _example(paths.point(), claim.n)
-    has_inverse = hasattr(_build(mechanism, lambda name: Fraction(1)), "unalign")
-    if violation is not None and not claim.general and not has_inverse:
+    paths, cycle, violation = _explore(mechanism, kind, claim, alignment.trial)
+    example = None
+    if violation is not None:
+        rest = paths.point()
+        answers = tuple(rest.pop(f"q{i}", Fraction(0)) for i in range(claim.n))
+        neighbour = tuple(q + rest.pop(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
+        draws = sorted(unknown for unknown in rest if isinstance(unknown, int))
+        noise = tuple(rest.pop(draw) for draw in draws)
+        example = Counterexample(answers, neighbour, noise, {str(u): v for u, v in rest.items()})
+    if violation is not None and not hasattr(_build(mechanism, lambda _: Fraction(1)), "unalign"):
         # A cycle is what is wrong first of all.
-        _, dependence, _ = _explore(mechanism, kind, claim, run_and_align)
-    for cycle in dependence.cycles(general=claim.general):
-        more = (
-            ", and it is not one affine map: it branches on noise"
-            if claim.general
-            else ". If it is affine, `general=True` charges for that instead"
-        )
-        violation, example = Violation("acyclic", cycle_message(cycle) + more), None
-        break
+        _, cycle, _ = _explore(mechanism, kind, claim, alignment.run_and_align)
+    if cycle:
+        violation, example = Violation("acyclic", alignment.cycle_message(cycle)), None
     seconds = time.perf_counter() - start
     if violation is None:
         return Proof(PROVED, kind, None, "", None, paths.count, seconds)
@@ -287,22 +371,10 @@ def _prove(mechanism: Any, kind: str, claim: _Claim) -> Proof:
     )
 
 
-def _example(point: Mapping[Unknown, Fraction], n: int) -> Counterexample:
-    rest = dict(point)
-    answers = tuple(rest.pop(f"q{i}", Fraction(0)) for i in range(n))
-    neighbour = tuple(q + rest.pop(f"d{i}", Fraction(0)) for i, q in enumerate(answers))
-    draws = sorted(unknown for unknown in point if isinstance(unknown, int))
-    noise = tuple(rest.pop(draw) for draw in draws)
-    return Counterexample(answers, neighbour, noise, {str(u): v for u, v in rest.items()})
-
-
-def replay(
-    mechanism: Any, example: Counterexample, *, epsilon: Scalar = None, general: bool = False
-) -> None:
+def replay(mechanism: Any, example: Counterexample, *, epsilon: Scalar = None) -> None:
     """Check the mechanism at a counterexample's numbers; raises the `Violation` found there."""
     made = _build(mechanism, example.parameters.__getitem__)
-    points = example.answers, example.neighbour, example.noise
-    check(made, *points, epsilon=epsilon, general=general)
+    check(made, example.answers, example.neighbour, example.noise, epsilon=epsilon)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -310,23 +382,6 @@ def replay(
 #
 # Hypothesis makes up answers, neighbours and noise, all in exact fractions. When a condition fails,
 # it looks for the simplest numbers at which the condition fails.
-
-
-class _MadeUpNoise:
-    """Noise that is made up as it is drawn, and remembered."""
-
-    def __init__(self, fresh: Any) -> None:
-        self._fresh = fresh
-        self.values: list[Fraction] = []
-
-    def draw(self, law: Law) -> Fraction:
-        """The next draw, in the law's support."""
-        require_law(law)
-        value: Fraction = self._fresh()
-        if not law.supports(value):
-            value = -value
-        self.values.append(value)
-        return value
 
 
 def search(
@@ -366,14 +421,22 @@ def search(
         moves = st.fractions(*DIRECTIONS[kind], max_denominator=8)
         steps = data.draw(st.lists(moves, min_size=count, max_size=count))
         neighbour = [a + delta * step for a, step in zip(answers, steps, strict=True)]
-        noise = _MadeUpNoise(lambda: data.draw(numbers))
-        output = mechanism.run(tuple(answers), noise)
+        noise: list[Fraction] = []
+
+        def draw(law: Law) -> Fraction:
+            """The next draw, made up in the law's support."""
+            require_law(law)
+            value: Fraction = data.draw(numbers)
+            noise.append(value if law.supports(value) else -value)
+            return noise[-1]
+
+        output = mechanism.run(tuple(answers), SimpleNamespace(draw=draw))
         if hasattr(output, "__next__"):
             list(output)
         try:
-            check(mechanism, answers, neighbour, noise.values, epsilon=allowed)
+            check(mechanism, answers, neighbour, noise, epsilon=allowed)
         except Violation as violation:
-            example = Counterexample(tuple(answers), tuple(neighbour), tuple(noise.values), {})
+            example = Counterexample(tuple(answers), tuple(neighbour), tuple(noise), {})
             found.append((violation, example))
             raise
 
@@ -382,3 +445,77 @@ def search(
     except Violation:
         return found[-1]
     return None
+
+
+# --------------------------------------------------------------------------------------------------
+# Unknown items: whether a line keeps out what one unit alone has, but for the stated δ.
+#
+# 1. An item whose noisy answer is below the noisy line changes nothing of what is released: with it
+#    and without it, on the same noise, the output is the same. This is proved on all paths.
+# 2. So what one unit alone has shows with no more than the chance that one of its items, which
+#    count Δ at most, reaches the noisy line. That is compared with the δ that is claimed.
+#
+# Where draws are whole numbers, an item may be *at* the line, and "reaches" means ≥.
+
+
+_SLACK = 1e-9
+"""Of a chance: what floats may be off by."""
+_NODES = 40
+
+
+def check_lone_items(mechanism: Any, n: int, *, reach: int = 1, on_grid: bool = False) -> Proof:
+    """Check the δ of a mechanism on n answers, of which the last is one unit's own."""
+    start = time.perf_counter()
+    verdict, condition, reason, example = CHECKED, None, "see docs/hybrid-top-k.md", None
+    try:
+        require_kept_out(mechanism, n, ties=on_grid)
+        require_delta(mechanism, reach, on_grid=on_grid)
+    except Violation as wrong:
+        verdict, condition, reason = REFUTED, wrong.condition, wrong.message
+        numbers = {"line": mechanism.threshold, "delta": mechanism.delta(reach)}
+        example = Counterexample((mechanism.sensitivity,) * reach, (), (), numbers)
+    seconds = time.perf_counter() - start
+    return Proof(verdict, "one unit's own", condition, reason, example, 0, seconds)
+
+
+def require_delta(mechanism: Any, reach: int, *, on_grid: bool = False) -> None:
+    """Refuse a δ that is less than the chance that items of one unit reach the line."""
+    distance = float(mechanism.threshold - mechanism.sensitivity)
+    chance = reach * chance_to_reach(mechanism.law, distance, on_grid=on_grid)
+    claimed = float(mechanism.delta(reach))
+    if claimed < chance * (1 - _SLACK):
+        raise Violation(
+            "delta", f"items of one unit show with chance {chance:.3g}, not {claimed:.3g}"
+        )
+
+
+def chance_to_reach(law: MemorylessLaw, distance: float, *, on_grid: bool) -> float:
+    """The chance that one draw is at least another one of the same law and a distance ≥ 0."""
+    if on_grid:
+        most = math.ceil(60 * law.scale)
+        masses = np.array([law.floor_mass(step) for step in range(most)])
+        return float((masses * law.tail(distance + np.arange(most))).sum())
+    nodes, weights = np.polynomial.laguerre.laggauss(_NODES)
+    return float((weights * law.tail(distance + nodes * float(law.scale))).sum())
+
+
+def require_kept_out(mechanism: Any, n: int, *, ties: bool = False) -> None:
+    """Prove that an answer below the noisy line could as well not be there."""
+    from dpgap.proof.checker.symbolic import Paths
+
+    paths = Paths(1, ties=ties)
+    answers = [paths.unknown(f"q{i}") for i in range(n)]
+
+    def on_path() -> None:
+        draws = Draws(paths, [], [])
+        output = alignment.collect(mechanism.run(Given(answers), Source(draws)))
+        *others, own, line = draws.values
+        if answers[-1] + own >= mechanism.threshold + line:
+            return
+        kept = Draws(paths, draws.laws[1:], [*others, line])
+        again = ShiftedDraws(kept, [0] * len(kept.values), [])
+        without = alignment.collect(mechanism.run(Given(answers[:-1]), Source(again)))
+        wrong = "an item below the noisy line changes what is released"
+        alignment.require_same_output(output, without, paths, wrong)
+
+    paths.explore(on_path)

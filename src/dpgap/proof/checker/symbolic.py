@@ -9,7 +9,7 @@ does tie, and then they are counted.
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -18,9 +18,9 @@ import z3
 from dpgap.exact.laws import Scalar
 from dpgap.exact.parameters import readable
 from dpgap.proof.checker import numbers as forms
-from dpgap.proof.checker.families import at_most, corners
+from dpgap.proof.checker.alignment import at_most, corners
 from dpgap.proof.checker.numbers import Affine, BadProgram, Condition, Exact, Unknown, Violation
-from dpgap.proof.checker.path_explorer import PathExplorer
+from dpgap.proof.checker.proving import Theorem
 
 _SOMEWHERE = object()
 """Stands for a point that exists but was not looked for."""
@@ -67,29 +67,23 @@ def _number(value: Exact) -> Any:
     return z3.RealVal(value) if isinstance(value, int) else z3.Q(value.numerator, value.denominator)
 
 
-class Paths(PathExplorer):
+class Paths(forms.PathExplorer):
     """The judge of whole regions: explores every path of a program."""
 
     def __init__(self, epsilon: Exact, *, ties: bool) -> None:
-        super().__init__()
         self._solver = z3.SimpleSolver()
         self.epsilon = epsilon
         self.ties = ties
         self._terms: dict[Unknown, Any] = {}
         self._sums: dict[tuple[Any, ...], Any] = {}
         self._model: Any = None
-        self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
         self._known_box: dict[Unknown, tuple[Exact, Exact]] = {}
-        self._box: dict[Unknown, tuple[Exact, Exact]] = {}
         self._bound: set[Unknown] = set()
         self._tied: set[Unknown] = set()
         """Unknowns that are confined together with others."""
-        self._known: set[Unknown] = set()
-        """Unknowns that are confined, or that something was asked about."""
-        self._related: set[Unknown] = set()
-        """Unknowns of which more is known than an interval of their own."""
         self._entered: list[tuple[Affine, bool]] = []
         self._scopes = 0
+        super().__init__()
 
     def unknown(self, name: Unknown) -> Affine:
         """An unknown number."""
@@ -110,13 +104,24 @@ class Paths(PathExplorer):
         self.confine(number, low, high)
         return number
 
+    def neighbours(
+        self, n: int, ends: tuple[Exact, Exact], sensitivity: Exact = 1
+    ) -> tuple[list[Affine], list[Affine], list[Affine]]:
+        """Unknown answers, by how much each moves, and the neighbour that this makes."""
+        answers = [self.unknown(f"q{i}") for i in range(n)]
+        low, high = (end * sensitivity for end in ends)
+        moves = [self.between(f"d{i}", low, high) for i in range(n)]
+        return answers, moves, [q + move for q, move in zip(answers, moves, strict=True)]
+
     def start_over(self) -> None:
         """Forget what was learnt on the last path."""
         super().start_over()
-        self._facts = {}
+        self._facts: dict[tuple[Any, ...], list[tuple[Affine, bool]]] = {}
         self._box = dict(self._known_box)
         self._known = set(self._bound)
+        """Unknowns that are confined, or that something was asked about."""
         self._related = set(self._tied)
+        """Unknowns of which more is known than an interval of their own."""
 
     def enter(self, form: Affine, negative: bool, state: Any) -> None:
         """Go on where the answer is this; `state` is a point there, or `_SOMEWHERE`."""
@@ -129,13 +134,6 @@ class Paths(PathExplorer):
         if self._scopes > len(self._entered):
             self._solver.pop()
             self._scopes -= 1
-
-    def _catch_up(self) -> None:
-        """Tell z3 what was entered; it is asked so rarely that this waits until then."""
-        for form, negative in self._entered[self._scopes :]:
-            self._solver.push()
-            self._solver.add(self._claim(form, negative))
-            self._scopes += 1
 
     def learn(self, form: Affine, negative: bool) -> None:
         """Keep the answer, so that z3 need not be asked about what follows from it."""
@@ -157,16 +155,12 @@ class Paths(PathExplorer):
         if first is None:  # the point last found lies on the border, or there is none
             here = self._where(self._claim(form, True))
             if here is None:
-                return False, self._somewhere(form), None
+                here = self._where(self._claim(form, False))
+                if here is None:  # there is nothing but a tie
+                    self.stop()
+                return False, here, None
             first = True
         return first, here, self._where(self._claim(form, not first))
-
-    def _somewhere(self, form: Affine) -> Any:
-        """A point where the form is not negative; there is one, or nothing but a tie."""
-        point = self._where(self._claim(form, False))
-        if point is None:
-            self.stop()
-        return point
 
     def implied(self, form: Affine) -> bool | None:
         """An answer that follows from intervals, or from an earlier answer and intervals."""
@@ -214,8 +208,14 @@ class Paths(PathExplorer):
         return None
 
     def _where(self, claim: Any) -> Any:
-        """A point of this path where the claim holds; None if there is none."""
-        self._catch_up()
+        """A point of this path where the claim holds; None if there is none.
+
+        What was entered is told to z3 here: it is asked so rarely that this can wait.
+        """
+        for form, negative in self._entered[self._scopes :]:
+            self._solver.push()
+            self._solver.add(self._claim(form, negative))
+            self._scopes += 1
         self._solver.push()
         self._solver.add(claim)
         verdict = self._solver.check()
@@ -236,26 +236,25 @@ class Paths(PathExplorer):
         return self._claim(form, expected is is_met)
 
     def _term(self, unknown: Unknown) -> Any:
-        if unknown not in self._terms:
-            self._terms[unknown] = z3.Real(f"η{unknown}" if isinstance(unknown, int) else unknown)
+        if unknown not in self._terms:  # plain letters, for other provers
+            name = f"noise_{unknown}" if isinstance(unknown, int) else unknown
+            self._terms[unknown] = z3.Real(name)
         return self._terms[unknown]
 
     def _term_of(self, number: Scalar) -> Any:
         if not isinstance(number, Affine):
             return _number(forms.exact(number))
-        key = (*forms.terms_of(number).items(), forms.constant_of(number))
+        terms, constant = forms.form_of(number)
+        key = (*terms.items(), constant)
         if key not in self._sums:
-            self._sums[key] = self._sum(number)
+            parts = [
+                self._term(unknown) if by == 1 else _number(by) * self._term(unknown)
+                for unknown, by in terms.items()
+            ]
+            if constant or not parts:
+                parts.append(_number(constant))
+            self._sums[key] = z3.Sum(parts) if len(parts) > 1 else parts[0]
         return self._sums[key]
-
-    def _sum(self, number: Affine) -> Any:
-        parts = [
-            self._term(unknown) if by == 1 else _number(by) * self._term(unknown)
-            for unknown, by in forms.terms_of(number).items()
-        ]
-        if forms.constant_of(number) or not parts:
-            parts.append(_number(forms.constant_of(number)))
-        return z3.Sum(parts) if len(parts) > 1 else parts[0]
 
     def assume(self, condition: Condition | bool) -> None:
         """Leave out whatever does not meet the condition."""
@@ -282,26 +281,24 @@ class Paths(PathExplorer):
         if forms.terms_of(form) or forms.constant_of(form):
             self._raise_where(self._term_of(form) != 0, violation)
 
-    def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar], extra: Exact) -> None:
-        """Raise a violation where shifting the draws costs more than ε less `extra`."""
-        allowed = self.epsilon - extra
+    def require_cost(self, laws: Sequence[Any], shifts: Sequence[Scalar]) -> None:
+        """Raise a violation where shifting the draws costs more than ε."""
         ranges = [
             self._range(shift) if isinstance(shift, Affine) else (shift, shift) for shift in shifts
         ]
-        if at_most(laws, ranges, allowed):
+        if at_most(laws, ranges, self.epsilon):
             return
         measured = [
-            CostTerm(self._term_of(shift)) if terms else constant
-            for shift, (terms, constant) in zip(shifts, map(forms.form_of, shifts), strict=True)
+            CostTerm(self._term_of(shift)) if forms.form_of(shift)[0] else forms.form_of(shift)[1]
+            for shift in shifts
         ]
-        totals = corners(laws, measured)
         over = [
-            total.term > _number(allowed)
+            total.term > _number(self.epsilon)
             if isinstance(total, CostTerm)
-            else z3.BoolVal(total > allowed)
-            for total in totals
+            else z3.BoolVal(total > self.epsilon)
+            for total in corners(laws, measured)
         ]
-        most = readable(Fraction(allowed))
+        most = readable(Fraction(self.epsilon))
         self._raise_where(z3.Or(over), Violation("cost", f"the shifts can cost more than {most}"))
 
     def _raise_where(self, claim: Any, violation: Violation) -> None:
@@ -327,3 +324,138 @@ class Paths(PathExplorer):
 def _direction(form: Affine) -> tuple[Any, ...]:
     """What forms that differ by a bounded amount have in common: the unbounded unknowns."""
     return tuple(sorted((u, by) for u, by in forms.terms_of(form).items() if isinstance(u, int)))
+
+
+# --------------------------------------------------------------------------------------------------
+# The judge of whole regions that also writes down what it was asked, as a theorem.
+#
+# `Paths` lets z3 decide, path by path, and stops at the first violation. What it decided is written
+# down here in full: what was assumed, every path, and every condition on it. That the paths are all
+# there are is a claim of its own. So another prover can judge the whole again.
+
+
+class Recording(Paths):
+    """Paths that are written down."""
+
+    def __init__(self, epsilon: Exact | None, *, ties: bool) -> None:
+        """Without ε, costs are shown elsewhere."""
+        super().__init__(epsilon or 0, ties=ties)
+        self._costs_count = epsilon is not None
+        self._hypotheses: dict[str, Any] = {}
+        self._covered: list[Any] = []
+        self._failures: dict[str, list[Any]] = {}
+
+    def given(self, condition: Condition) -> None:
+        """Consider only what meets the condition."""
+        self._suppose(self._met(condition))
+        self._tied.update(forms.terms_of(forms.asked_form(condition)))
+        self._bound.update(forms.terms_of(forms.asked_form(condition)))
+
+    def given_whole(self, number: Affine) -> None:
+        """Consider only whole numbers."""
+        self._suppose(z3.IsInt(self._term_of(number)))
+
+    def confine(self, form: Affine, low: Exact, high: Exact) -> None:
+        super().confine(form, low, high)
+        self.given(form >= low)
+        self.given(form <= high)
+
+    def _suppose(self, claim: Any) -> None:
+        if claim.sexpr() not in self._hypotheses:
+            self._hypotheses[claim.sexpr()] = claim
+            if not self._scopes:
+                self._solver.add(claim)
+
+    def require(self, condition: Condition | bool, violation: Violation) -> None:
+        if isinstance(condition, bool):
+            super().require(condition, violation)
+        else:
+            self._raise_where(self._met(condition, is_met=False), violation)
+
+    def require_zero(self, form: Affine, violation: Violation) -> None:
+        self._failures.setdefault(violation.condition, [])  # a claim even where it is plain
+        super().require_zero(form, violation)
+
+    def require_whole(self, number: Affine, violation: Violation) -> None:
+        """Raise the violation where the number is not whole."""
+        self._raise_where(z3.Not(z3.IsInt(self._term_of(number))), violation)
+
+    def require_cost(self, laws: Sequence[Any], shifts: Sequence[Any]) -> None:
+        if self._costs_count:
+            over = Violation("cost", "the shifts can cost more than is allowed")
+            self.require_at_most(laws, shifts, self.epsilon, over)
+
+    def assume(self, condition: Condition | bool) -> None:
+        if isinstance(condition, bool):
+            super().assume(condition)
+            return
+        claim = self._met(condition)
+        self._hypotheses.setdefault(claim.sexpr(), claim)
+        self.take_for_granted(forms.asked_form(condition), forms.expected_answer(condition))
+
+    def _here(self) -> Any:
+        """What holds on this path, up to here."""
+        asked = self._answered[: self._replayed]
+        return z3.And(*(self._claim(each.form, each.negative) for each in asked))
+
+    def enter(self, form: Affine, negative: bool, state: Any) -> None:
+        super().enter(form, negative, state)
+        if not self.ties and forms.draws_of(form):  # it has probability zero
+            apart = self._term_of(form) != 0
+            self._hypotheses.setdefault(apart.sexpr(), apart)
+
+    def _raise_where(self, claim: Any, violation: Violation) -> None:
+        failure = z3.And(self._here(), claim)
+        self._failures.setdefault(violation.condition, []).append(failure)
+        super()._raise_where(claim, violation)
+
+    def require_at_most(
+        self, laws: Sequence[Any], shifts: Sequence[Any], most: Any, violation: Violation
+    ) -> None:
+        """Raise the violation where shifting the draws costs more than `most`."""
+        total: Any = CostTerm(z3.RealVal(0))
+        for law, shift in zip(laws, shifts, strict=True):
+            total = law.cost(CostTerm(self._term_of(shift))) + total
+        self._raise_where(total.term > self._term_of(most), violation)
+
+    def proved(self, name: str, body: Callable[[], None]) -> Theorem:
+        """All that is claimed on all paths of the body; raises the first violation."""
+
+        def recorded() -> None:
+            body()
+            self._covered.append(self._here())
+
+        self.explore(recorded)
+        failures = [(label, z3.Or(*each)) for label, each in self._failures.items()]
+        failures.append(("another path", z3.Not(z3.Or(*self._covered))))
+        return theorem(name, self._hypotheses.values(), failures)
+
+
+def theorem(name: str, hypotheses: Iterable[Any], failures: Sequence[tuple[str, Any]]) -> Theorem:
+    """The theorem that none of the failures, z3 terms with a label each, can happen."""
+    given = list(hypotheses)
+    constants = _constants([*given, *(term for _, term in failures)])
+    lines = [f"; {name}", "; cvc5 needs --incremental", "(set-logic ALL)"]
+    lines += [f"(declare-fun {each.sexpr()} () {each.sort().sexpr()})" for each in constants]
+    lines += [f"(assert {term.sexpr()})" for term in given]
+    lines += ["; the hypotheses can hold: sat", "(check-sat)"]
+    for label, term in failures:
+        lines += [f"; {label}: unsat", "(push 1)", f"(assert {z3.simplify(term).sexpr()})"]
+        lines += ["(check-sat)", "(pop 1)"]
+    return Theorem(name, tuple(label for label, _ in failures), "\n".join(lines) + "\n")
+
+
+def _constants(terms: Sequence[Any]) -> list[Any]:
+    """Every unknown in the terms, once, by name."""
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    waiting = list(terms)
+    while waiting:
+        term = waiting.pop()
+        if term.get_id() in seen:
+            continue
+        seen.add(term.get_id())
+        if z3.is_const(term) and term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+            found[term.sexpr()] = term
+        waiting += term.children()
+    return [found[name] for name in sorted(found)]

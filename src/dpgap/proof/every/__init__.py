@@ -5,12 +5,11 @@ as a violation can reach, and what ties that part to all of it is checked as wel
 says which part, and why that is enough.
 
 - `theorems`: which mechanism is proved how. A new mechanism is entered there.
-- `steps`: one step from any state; `folds`: `run` and `align` do nothing but steps.
+- `steps`: one step from any state; and `run` and `align` do nothing but steps.
 - `memory`: steps remember nothing, and a program singles out no place.
-- `rankings`, `measurements`, `histograms`: a few answers that show every violation, and that a
-  program treats few among many as it treats few alone.
+- `few_answers`: a few answers that show every violation of rankings, measurements and histograms,
+  and that a program treats few among many as it treats few alone.
 - `exponential`: the lemmas of docs/exponential-top-k.md, on the functions that ship.
-- `recording`, `theorem`: what was claimed, as SMT-LIB, for z3 and cvc5.
 
 May import `checker`, `mechanisms` and what is below.
 """

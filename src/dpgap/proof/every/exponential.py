@@ -26,35 +26,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
+from dpgap.exact.parameters import altered
 from dpgap.mechanisms import top_k
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.top_k import NoisyTopK
 from dpgap.proof.checker import alignment
-from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, Trial
-from dpgap.proof.checker.families import altered, collect, take_apart
+from dpgap.proof.checker.alignment import Draws, Given, ShiftedDraws, Source, collect
 from dpgap.proof.checker.numbers import Affine, Violation, form_of
-from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING
+from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Theorem
+from dpgap.proof.every import few_answers
+from dpgap.proof.every.few_answers import FEW, Make, recording
 from dpgap.proof.every.memory import require_uniform
-from dpgap.proof.every.rankings import FEW, ONE_WINS, require_restriction, require_scales
-from dpgap.proof.every.steps import Summed, require_no_loop, require_same_output
-from dpgap.proof.every.theorem import Theorem, recording
-
-if TYPE_CHECKING:
-    from dpgap.proof.every.recording import Recording
-
-Make = Callable[..., Any]
-"""Makes a mechanism from k, ε and the sensitivity."""
+from dpgap.proof.every.steps import Summed, require_no_loop
 
 
 def prove_one_sided(made: Make, kind: str, few: Sequence[tuple[int, int]] = FEW) -> list[Theorem]:
     """The theorems about a ranking; raises a violation if something does not hold."""
-    require_scales(made)
+    few_answers.require_scales(made)
     sample = made(k=1)
     require_uniform(type(sample))
-    require_restriction(altered(sample, monotonic=False))
+    few_answers.require_restriction(altered(sample, monotonic=False))
     for answers, moves, noise in _numbers(_MANY):
         neighbour, falls = _moved(answers, moves, 1)
         for winner in range(_MANY):
@@ -70,18 +65,18 @@ def prove_joint(made: Make, kind: str) -> list[Theorem]:
         raise Violation("range", "falls must be taken from the farthest rise of half-margins")
     require_uniform(type(sample))
     over_sets = sample.over_sets
-    require_restriction(altered(over_sets, monotonic=False))
+    few_answers.require_restriction(altered(over_sets, monotonic=False))
     _require_joint(made)
     same = [_prove_same(made(k=k), _over_sets, 3) for k in (1, 2)]
-    return [*prove_half_margins(made, kind), *same, *_prove_of_any(over_sets, ONE_WINS)]
+    return [*prove_half_margins(made, kind), *same, *_prove_of_any(over_sets, few_answers.ONE_WINS)]
 
 
 def prove_hybrid(made: Make, kind: str) -> list[Theorem]:
     """The theorems about Hybrid Top-K: a ranking in which the line loses, or cuts."""
-    require_scales(made)
+    few_answers.require_scales(made)
     sample = made(k=1)
     require_uniform(type(sample))
-    require_restriction(altered(sample.without_line, monotonic=False))
+    few_answers.require_restriction(altered(sample.without_line, monotonic=False))
     _require_hybrid(made)
     cut = prove_cut(replace(sample.law, scale=Fraction(1)), top_k.shift_of.__code__)
     same = [_prove_same(made(k=k), _with_line, 3) for k in (1, 2)]
@@ -139,6 +134,11 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
     falls = [judge.between(f"fall{i}", 0, 1) for i in places]
     functions = alignment.Functions()
 
+    def unalign(answers: Any, _: Any, noise: Any, winners: Any) -> list[Any]:
+        """The way back: the shipped functions, on what they may see."""
+        by = top_k.extremes_undone(answers, falls, noise, winners)
+        return [-top_k.shift_of(i, falls, winners, by) for i in places]
+
     def on_path() -> None:
         draws = Draws(judge, [], [])
         noise = [draws.draw(law) for _ in places]
@@ -152,14 +152,33 @@ def prove_named(law: Any, losers: int, *_: object) -> Theorem:
         judge.begin("align")
         by = top_k.extremes(answers, falls, noise, winners)
         shifts = [top_k.shift_of(i, falls, winners, by) for i in places]
-        skeleton = take_apart(winners)[0]
-        made = Trial(answers, answers, draws, winners, skeleton, [], shifts, [], [])
+        skeleton = alignment.take_apart(winners)[0]
+        made = alignment.Trial(answers, answers, draws, winners, skeleton, [], shifts, [], [])
         for value, shift in zip(noise, shifts, strict=True):
             _require_drawable(law, value, shift, judge)
         after = [value - fall + s for value, fall, s in zip(noisy, falls, shifts, strict=True)]
-        _require_level(noisy, after, judge)
-        _require_paid(made, judge)
-        made.told.append(alignment.require_undone(_Undoing(falls), made, judge))
+        # Winners come down alike, as the best loser does, and no loser stays above it.
+        apart = Violation("output", "winners and the best loser do not come down together")
+        drop = noisy[0] - after[0]
+        for i in (1, 2):
+            judge.require_zero(noisy[i] - after[i] - drop, apart)
+        if losers:
+            level = noisy[3] - drop
+            for each in after[3:]:
+                judge.require(each <= level, apart)
+            if after[3] < level:
+                judge.require(after[4] >= level, apart)
+        # Each winner costs at most 1, one of them with the raised loser; other losers nothing.
+        over = Violation("cost", "a winner can cost more than its part")
+        for i in winners:
+            judge.require_at_most([law], [shifts[i]], 1, over)
+        if losers:
+            judge.require_at_most([law, law], [shifts[1], shifts[3]], 1, over)
+        for shift in shifts[4:]:
+            if form_of(shift) != ({}, 0):
+                judge.require(False, over)
+        back = SimpleNamespace(unalign=unalign)
+        made.told.append(alignment.require_undone(back, made, judge))
         functions.add(made)
 
     return judge.proved(f"one-sided noise, {law.name}, three winning, {losers} losing", on_path)
@@ -190,49 +209,9 @@ def prove_cut(law: Any, *_: object) -> Theorem:
     return judge.proved(f"one-sided noise, {law.name}, the line cuts", on_path)
 
 
-class _Undoing:
-    """The way back, as a mechanism."""
-
-    def __init__(self, falls: Sequence[Affine]) -> None:
-        self.falls = falls
-
-    def unalign(self, answers: Any, _: Any, noise: Any, winners: Any) -> list[Any]:
-        """The shipped functions, on what they may see."""
-        by = top_k.extremes_undone(answers, self.falls, noise, winners)
-        return [-top_k.shift_of(i, self.falls, winners, by) for i in range(len(answers))]
-
-
 def _require_drawable(law: Any, value: Affine, shift: Any, judge: Any) -> None:
     out = Violation("support", "a shift takes noise out of its support")
     judge.require(law.supports(value + shift), out)
-
-
-def _require_level(before: Sequence[Affine], after: Sequence[Affine], judge: Any) -> None:
-    """Winners come down alike, as the best loser does, and no loser stays above it."""
-    apart = Violation("output", "winners and the best loser do not come down together")
-    drop = before[0] - after[0]
-    for i in (1, 2):
-        judge.require_zero(before[i] - after[i] - drop, apart)
-    if len(before) == 3:
-        return
-    level = before[3] - drop
-    for each in after[3:]:
-        judge.require(each <= level, apart)
-    if after[3] < level:
-        judge.require(after[4] >= level, apart)
-
-
-def _require_paid(made: Trial, judge: "Recording") -> None:
-    """Each winner costs at most 1, one of them with the raised loser; other losers nothing."""
-    over = Violation("cost", "a winner can cost more than its part")
-    law, shifts = made.draws.laws[0], made.shifts
-    for i in (0, 1, 2):
-        judge.require_at_most([law], [shifts[i]], 1, over)
-    for i, shift in list(enumerate(shifts))[3:]:
-        if i == 3:
-            judge.require_at_most([law, law], [shifts[1], shift], 1, over)
-        elif form_of(shift) != ({}, 0):
-            judge.require(False, over)
 
 
 @lru_cache(maxsize=64)
@@ -263,7 +242,7 @@ def prove_kept(sample: NoisyTopK, few: tuple[int, int], *_: object) -> Theorem:
         shifts = [a - p - value for a, p, value in zip(after, neighbour, draws.values, strict=True)]
         again = ShiftedDraws(draws, shifts, [])
         same = collect(program.run(Given(neighbour), Source(again)))
-        require_same_output(said, same, judge)
+        alignment.require_same_output(said, same, judge)
         one_each = draws.laws == [program.law] * len(places) and len(again.taken) == len(places)
         judge.require(one_each, Violation("draws", "there must be one draw for each answer"))
 
@@ -283,7 +262,7 @@ def _prove_same(mechanism: Any, other: Callable[..., Any], n: int) -> Theorem:
     def on_path() -> None:
         draws = Draws(judge, [], [])
         said = collect(program.run(Given(answers), Source(draws)))
-        require_same_output(said, other(program, answers, draws), judge)
+        alignment.require_same_output(said, other(program, answers, draws), judge)
 
     name = type(mechanism).__name__
     return judge.proved(f"{name} is a noisy top-k, {n} answers, k = {mechanism.k}", on_path)
@@ -412,9 +391,7 @@ def prove_range(mechanism: Any, few: tuple[int, int], kind: str, within: Range) 
     """Half-margins of so many answers in a set, and so many outside, move within this range."""
     inside, outside = few
     judge = recording(None, ties=True)
-    answers = [judge.unknown(f"q{i}") for i in range(inside + outside)]
-    moves = [judge.between(f"d{i}", *DIRECTIONS[kind]) for i in range(inside + outside)]
-    neighbour = [answer + move for answer, move in zip(answers, moves, strict=True)]
+    answers, _, neighbour = judge.neighbours(inside + outside, DIRECTIONS[kind])
     low, high = within
     beyond = Violation("range", f"a half-margin can move beyond {low}Δ or {high}Δ")
 

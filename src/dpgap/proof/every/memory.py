@@ -7,7 +7,6 @@ be something that cannot change.
 """
 
 import builtins
-import dis
 from collections import Counter, namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -17,7 +16,7 @@ from itertools import combinations
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
-from dpgap.proof.checker.numbers import Violation, inner, names
+from dpgap.proof.checker.numbers import Violation, names, steps
 
 _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME")
 _PEEKING = {"PUSH_EXC_INFO", "MATCH_CLASS"}
@@ -43,14 +42,15 @@ _NUMBERS = (int, float, complex, str, bytes, Fraction, Decimal, range, type(None
 def require_no_memory(mechanism: Any, methods: tuple[str, ...]) -> None:
     """Raise a violation if what these methods do can depend on how often they were called."""
     kind, seen = type(mechanism), set[Any]()
-    for name in _own(mechanism):
+    for name in own_names(mechanism):
         if not _is_fixed(getattr(mechanism, name), seen):
             raise _remembers(f"{kind.__name__} has {name!r}, which can change")
     for name in methods:
         _require_method(kind, name, seen)
 
 
-def _own(mechanism: Any) -> list[str]:
+def own_names(mechanism: Any) -> list[str]:
+    """The names of what a mechanism holds itself."""
     if is_dataclass(mechanism):
         return [each.name for each in fields(mechanism)]
     return list(getattr(mechanism, "__dict__", ()))
@@ -83,23 +83,18 @@ def _is_fixed(value: Any, seen: set[Any]) -> bool:
         return True
     if isinstance(value, tuple | frozenset):
         return all(_is_fixed(each, seen) for each in value)
-    if isinstance(value, type):
-        return _is_fixed_type(value, seen)
+    if isinstance(value, type):  # nothing in the class can change; what it makes is new each time
+        if _is_trusted(value) or value in seen:
+            return True
+        seen.add(value)
+        return all(_is_fixed(each, seen) for each in _members(value.__mro__[:-1]))
     if hasattr(value, "cost") and hasattr(value, "supports"):  # a law is taken at its word
         return True
     if getattr(getattr(value, "__dataclass_params__", None), "frozen", False):
-        return all(_is_fixed(getattr(value, name), seen) for name in _own(value))
+        return all(_is_fixed(getattr(value, name), seen) for name in own_names(value))
     if isinstance(value, BuiltinFunctionType):
         return value.__module__ in _MODULES
     return isinstance(value, _NUMBERS) or _is_trusted(type(value))
-
-
-def _is_fixed_type(kind: type, seen: set[Any]) -> bool:
-    """Whether nothing in the class can change; what it makes is new each time."""
-    if _is_trusted(kind) or kind in seen:
-        return True
-    seen.add(kind)
-    return all(_is_fixed(value, seen) for value in _members(kind.__mro__[:-1]))
 
 
 def _members(bases: Sequence[type]) -> Iterator[Any]:
@@ -123,7 +118,11 @@ def _require_function(function: FunctionType, seen: set[Any]) -> None:
     name, code = function.__qualname__, function.__code__
     if peeks(code):
         raise _remembers(f"{name} can see that it is being proved")
-    if any(_stores(code)):
+    if any(
+        each.opname in _STORES
+        or (each.opname.endswith("E_DEREF") and each.argval in code.co_freevars)
+        for each in steps(code)
+    ):
         raise _remembers(f"{name} stores something outside its own variables")
     kept = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -142,17 +141,10 @@ def _require_function(function: FunctionType, seen: set[Any]) -> None:
 
 def peeks(code: CodeType) -> bool:
     """Whether code could tell numbers from what stands for them: by their class, or by trying."""
-    used = {each.opname for part in (code, *inner(code)) for each in dis.get_instructions(part)}
+    used = {each.opname for each in steps(code)}
     asked = {name for name in names(code, "ATTR", "METHOD") if name.startswith("__")}
     formats = any(name.startswith("FORMAT_") for name in used)
     return formats or bool(used & _PEEKING) or not asked <= {"__getitem__"}
-
-
-def _stores(code: CodeType) -> Iterator[bool]:
-    for part in (code, *inner(code)):
-        for each in dis.get_instructions(part):
-            outside = each.opname.endswith("E_DEREF") and each.argval in code.co_freevars
-            yield outside or each.opname in _STORES
 
 
 def _remembers(message: str) -> Violation:
@@ -170,10 +162,8 @@ def _remembers(message: str) -> Violation:
 
 
 _FUNCTIONS = {"sorted", "range", "len", "min", "max", "tuple", "list", "zip", "sum"}
-_ARITHMETIC = {"+", "-", "*", "/"}
+_ARITHMETIC = {"+", "-", "*", "/", "[]"}
 _METHODS = {"draw", "index", "__getitem__"}
-_LAWS = "dpgap.exact"
-_SHIPPED = "dpgap.mechanisms"
 
 
 def require_uniform(kind: type, name: str = "run") -> None:
@@ -190,46 +180,31 @@ def _require(kind: Any, name: str, found: Any, seen: set[Any]) -> None:
         raise _uneven(f"{name} has defaults or variables from outside, or sees that it is proved")
     for called in names(code, "GLOBAL"):
         value = found.__globals__.get(called)
-        if isinstance(value, FunctionType) and value.__module__.startswith(_SHIPPED):
+        if isinstance(value, FunctionType) and value.__module__.startswith("dpgap.mechanisms"):
             _require(kind, called, value, seen)
-        elif not _is_known(called, found):
+        elif called in found.__globals__:
+            law = isinstance(value, type) and value.__module__.startswith("dpgap.exact")
+            if not law and value is not combinations and not isinstance(value, Fraction):
+                raise _uneven(f"{name} calls more than is known to treat all alike")
+        elif called not in _FUNCTIONS:
             raise _uneven(f"{name} calls more than is known to treat all alike")
-    parts = [code, *inner(code)]
-    numbers = Counter(number for part in parts for number in _numbers(part))
+    numbers: Counter[Any] = Counter()
+    for each in steps(code):
+        if each.opname in ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"):
+            parts = each.argval if isinstance(each.argval, tuple) else (each.argval,)
+            numbers.update(part for part in parts if type(part) in (int, float, complex, tuple))
+        if each.opname == "COMPARE_OP" or "JUMP_IF" in each.opname:
+            raise _uneven(f"{name} compares numbers")
+        if each.opname == "BINARY_OP" and each.argrepr not in _ARITHMETIC:
+            raise _uneven(f"{name} computes with {each.argrepr}")
+        if each.opname.startswith(("STORE_ATTR", "STORE_GLOBAL", "STORE_SUBSCR", "IMPORT")):
+            raise _uneven(f"{name} stores something outside its own variables")
     if numbers.keys() - {0, 1} or any(times > 1 for times in numbers.values()):
         raise _uneven(f"{name} has numbers in it that can single out a place")
-    for each in (each for part in parts for each in dis.get_instructions(part)):
-        _require_plain(name, each)
     for other in names(code, "ATTR", "METHOD"):
         if not hasattr(kind, other) and other not in _METHODS:
             raise _uneven(f"{name} uses {other!r}")
         _require(kind, other, getattr(kind, other, None), seen)
-
-
-def _is_known(name: str, function: FunctionType) -> bool:
-    if name in function.__globals__:
-        value = function.__globals__[name]
-        law = isinstance(value, type) and value.__module__.startswith(_LAWS)
-        return law or value is combinations or isinstance(value, Fraction)
-    return name in _FUNCTIONS
-
-
-def _numbers(code: CodeType) -> list[Any]:
-    found = []
-    for each in dis.get_instructions(code):
-        if each.opname in ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"):
-            parts = each.argval if isinstance(each.argval, tuple) else (each.argval,)
-            found += [part for part in parts if type(part) in (int, float, complex, tuple)]
-    return found
-
-
-def _require_plain(name: str, each: dis.Instruction) -> None:
-    if each.opname == "COMPARE_OP" or "JUMP_IF" in each.opname:
-        raise _uneven(f"{name} compares numbers")
-    if each.opname == "BINARY_OP" and each.argrepr not in {*_ARITHMETIC, "[]"}:
-        raise _uneven(f"{name} computes with {each.argrepr}")
-    if each.opname.startswith(("STORE_ATTR", "STORE_GLOBAL", "STORE_SUBSCR", "IMPORT")):
-        raise _uneven(f"{name} stores something outside its own variables")
 
 
 def _uneven(message: str) -> Violation:

@@ -4,7 +4,7 @@
 neighbour as many units are used, and what is shared is higher by the rise. From any such state, one
 step on an arbitrary answer gives the same outcome on both sides, ends in such a state again, and
 costs at most the units that it uses. So the whole costs at most what the shared draw costs, and all
-units together. `folds` shows that a stream is nothing but such steps.
+units together. `require_fold` shows that a stream is nothing but such steps.
 
 Of all other answers only their sum is looked at (`rise`): an arbitrary answer and the sum of the
 rest stand for all of them.
@@ -15,24 +15,34 @@ there are as many alignments as there are sequences of outcomes: countably many.
 
 import dis
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from operator import attrgetter
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dpgap.exact.laws import Law, Scalar
+from dpgap.exact.parameters import altered
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, Branch, SparseVector
+from dpgap.proof.checker import alignment
 from dpgap.proof.checker import numbers as forms
-from dpgap.proof.checker.alignment import Draws, ShiftedDraws, Source
-from dpgap.proof.checker.families import Sealed, altered, collect, seal, take_apart
+from dpgap.proof.checker.alignment import Draws, Sealed, ShiftedDraws, Source
 from dpgap.proof.checker.numbers import Affine, BadProgram, Exact, Kept, Violation
-from dpgap.proof.checker.proving import DIRECTIONS, GENERAL
-from dpgap.proof.every.folds import Opening, require_fold, require_loop
-from dpgap.proof.every.theorem import Theorem, recording
+from dpgap.proof.checker.proving import DIRECTIONS, GENERAL, Theorem
+from dpgap.proof.every.few_answers import MOVES, Fixed, recording
+from dpgap.proof.every.memory import own_names, require_no_memory
 
 if TYPE_CHECKING:
-    from dpgap.proof.every.recording import Recording
+    from dpgap.proof.checker.symbolic import Recording
+
+
+class Opening(NamedTuple):
+    """The draw that a stream begins with, and how often it is in what all its steps share."""
+
+    law: Any
+    sign: Exact
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,15 +51,8 @@ class Charged:
 
     at_one: Law
     units: Affine
-
-    @property
-    def can_tie(self) -> bool:
-        """Whether two draws may be equal."""
-        return self.at_one.can_tie
-
-    def supports(self, value: Scalar) -> Any:
-        """Whether `value` can be drawn at all."""
-        return self.at_one.supports(value)
+    can_tie = property(attrgetter("at_one.can_tie"))
+    supports = property(attrgetter("at_one.supports"))
 
 
 class Budget(NamedTuple):
@@ -94,8 +97,8 @@ class _Part(Sealed):
         _OWNER.put(self, owner)
         _TOTAL.put(self, total)
 
-    def _refuse(self, *_: object) -> NoReturn:
-        raise _looks_at_single_answers()
+    def _when_used(self) -> Violation:
+        return _looks_at_single_answers()
 
     def __radd__(self, other: Any) -> Any:  # type: ignore[override]
         first = _TOTAL.of(self) is None and type(other) is int and not other
@@ -107,9 +110,6 @@ class _Part(Sealed):
         total = _TOTAL.of(other)
         return self._refuse() if total is None or _TOTAL.of(self) is not None else total
 
-    __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __neg__ = __abs__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __eq__ = __ne__ = __hash__ = _refuse
-
 
 _OWNER, _TOTAL = Kept(_Part, "owner"), Kept(_Part, "total")
 
@@ -117,9 +117,10 @@ _OWNER, _TOTAL = Kept(_Part, "owner"), Kept(_Part, "total")
 def require_no_loop(rise: Any) -> None:
     """A rise that goes through answers by itself could count them."""
     code = rise.__code__
-    loops = [each for each in dis.get_instructions(code) if "FOR_ITER" in each.opname]
+    loops = any("FOR_ITER" in each.opname for each in dis.get_instructions(code))
+    inner = any(isinstance(each, CodeType) for each in code.co_consts)
     known = {*forms.names(code, "GLOBAL")} <= {"sum", "min", "max", "abs", "Fraction"}
-    if loops or forms.inner(code) or not known:
+    if loops or inner or not known:
         raise _looks_at_single_answers()
 
 
@@ -142,7 +143,10 @@ def prove_steps(mechanism: Any, kind: str, *, ties: bool) -> list[Theorem]:
 
 
 def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recording") -> Theorem:
-    """One step from any state, as a theorem; raises the first violation."""
+    """One step from any state, as a theorem; raises the first violation.
+
+    On each path: one step, its shifts, and the same step on the neighbour.
+    """
     require_no_loop(type(program).rise)
     used = judge.unknown("used")
     judge.given(used >= 0)
@@ -153,66 +157,54 @@ def prove_step(name: str, program: Any, budget: Budget, kind: str, judge: "Recor
     others = judge.unknown("others_move")
     if kind != GENERAL:  # all move the same way
         judge.given(others >= 0 if DIRECTIONS[kind][1] else others <= 0)
-    sides = (answer, rest), (answer + move, rest + others)
     laws: dict[Any, list[Any]] = {}
-    on_path = partial(_on_path, program, budget, judge, (used, shared), sides, laws)
+
+    def on_path() -> None:
+        if used > 0 and not program.live(used):
+            return  # the stream has ended
+        rise = program.rise(Summed((answer, rest)), Summed((answer + move, rest + others)))
+        # The shared draw is shifted by the rise, which costs its share and keeps its support.
+        opening, by = budget.opening.law, budget.opening.sign * rise
+        over = Violation("cost", "the rise can cost more than its share")
+        judge.require_at_most([opening], [by], budget.share, over)
+        drawn = judge.unknown("shared_draw")
+        judge.assume(opening.supports(drawn))
+        out = Violation("support", "the rise takes noise out of its support")
+        judge.require(opening.supports(drawn + by), out)
+        draws = Draws(judge, [], [])
+        outcome, then = alignment.collect(program.step(used, answer, shared, Source(draws)))
+        live = program.live(used)
+        told = alignment.take_apart(outcome)[0], live if isinstance(live, int) else bool(live)
+        untold = Violation("draws", "the outcome must tell which draws a step took")
+        judge.require(laws.setdefault(told, draws.laws) == draws.laws, untold)
+        judge.begin("align")
+        shifts, counted = program.align_step(used, rise - move, alignment.seal(outcome))
+        if len(shifts) != len(draws.values):
+            raise BadProgram("align_step must return one shift for every draw of its step")
+        asked = any(about for about, _ in forms.questions_of(judge.transcript))
+        judge.require(
+            not asked and not any(map(forms.draws_of, (*shifts, rise))),
+            Violation("acyclic", "a shift depends on noise"),
+        )
+        for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
+            out = Violation("support", "a shift takes noise out of its support")
+            judge.require(law.supports(value + shift), out)
+        _require_paid(draws.laws, shifts, (then - used) * budget.unit, judge)
+        beyond = Violation("cost", "more units are used than there are")
+        judge.require(then <= budget.capacity, beyond)
+        judge.require(then - used >= 0, Violation("cost", "units that are used can be had back"))
+        if budget.whole:
+            broken = Violation("cost", "units that are used must be whole numbers")
+            judge.require_whole(then, broken)
+        again = ShiftedDraws(draws, shifts, [])
+        same = alignment.collect(program.step(used, answer + move, shared + rise, Source(again)))
+        alignment.require_same_output((outcome, then), same, judge)
+        other = Violation("output", "align counts other units")
+        judge.require_zero(counted - then + 0 * used, other)
+        if len(again.taken) < len(draws.values):
+            judge.require(False, Violation("draws", "the neighbour draws less often"))
+
     return judge.proved(f"{name}, {kind}: one step", on_path)
-
-
-def _on_path(
-    program: Any,
-    budget: Budget,
-    judge: "Recording",
-    state: tuple[Affine, Affine],
-    sides: tuple[Sequence[Affine], Sequence[Affine]],
-    laws: dict[Any, list[Any]],
-) -> None:
-    """One step, its shifts, and the same step on the neighbour."""
-    (used, shared), (before, after) = state, sides
-    if used > 0 and not program.live(used):
-        return  # the stream has ended
-    rise = program.rise(Summed(before), Summed(after))
-    _require_shared(budget, rise, judge)
-    draws = Draws(judge, [], [])
-    outcome, then = collect(program.step(used, before[0], shared, Source(draws)))
-    live = program.live(used)
-    told = take_apart(outcome)[0], live if isinstance(live, int) else bool(live)
-    untold = Violation("draws", "the outcome must tell which draws a step took")
-    judge.require(laws.setdefault(told, draws.laws) == draws.laws, untold)
-    judge.begin("align")
-    shifts, counted = program.align_step(used, rise + before[0] - after[0], seal(outcome))
-    if len(shifts) != len(draws.values):
-        raise BadProgram("align_step must return one shift for every draw of its step")
-    asked = any(about for about, _ in forms.questions_of(judge.transcript))
-    judge.require(
-        not asked and not any(map(forms.draws_of, (*shifts, rise))),
-        Violation("acyclic", "a shift depends on noise"),
-    )
-    for law, value, shift in zip(draws.laws, draws.values, shifts, strict=True):
-        out = Violation("support", "a shift takes noise out of its support")
-        judge.require(law.supports(value + shift), out)
-    _require_paid(draws.laws, shifts, (then - used) * budget.unit, judge)
-    judge.require(then <= budget.capacity, Violation("cost", "more units are used than there are"))
-    judge.require(then - used >= 0, Violation("cost", "units that are used can be had back"))
-    if budget.whole:
-        judge.require_whole(then, Violation("cost", "units that are used must be whole numbers"))
-    again = ShiftedDraws(draws, shifts, [])
-    same = collect(program.step(used, after[0], shared + rise, Source(again)))
-    require_same_output((outcome, then), same, judge)
-    judge.require_zero(counted - then + 0 * used, Violation("output", "align counts other units"))
-    if len(again.taken) < len(draws.values):
-        judge.require(False, Violation("draws", "the neighbour draws less often"))
-
-
-def _require_shared(budget: Budget, rise: Scalar, judge: "Recording") -> None:
-    """The shared draw is shifted by the rise, which costs its share and keeps its support."""
-    law, sign = budget.opening
-    over = Violation("cost", "the rise can cost more than its share")
-    judge.require_at_most([law], [sign * rise], budget.share, over)
-    value = judge.unknown("shared_draw")
-    judge.assume(law.supports(value))
-    out = Violation("support", "the rise takes noise out of its support")
-    judge.require(law.supports(value + sign * rise), out)
 
 
 def _require_paid(laws: Sequence[Any], shifts: Sequence[Scalar], paid: Affine, judge: Any) -> None:
@@ -229,13 +221,232 @@ def _require_paid(laws: Sequence[Any], shifts: Sequence[Scalar], paid: Affine, j
         judge.require(law.units <= paid, over)
 
 
-def require_same_output(made: Any, same: Any, judge: Any) -> None:
-    """Raise a violation where two outputs differ."""
-    differs = Violation("output", f"the neighbour gives {same}, not {made}")
-    (skeleton, numbers), (others, changed) = take_apart(made), take_apart(same)
-    judge.require(skeleton == others, differs)
-    for number, other in zip(numbers, changed, strict=True):
-        judge.require_zero(number - other, differs)
+# --------------------------------------------------------------------------------------------------
+# The link between one step and a whole stream: `run` and `align` do nothing but steps.
+#
+# What a step proves holds for every n if `run` is a *fold*: draw what all answers share, then take
+# one step after another, each from where the last one ended. This is checked on the code that
+# ships. `run` and `align` are executed with steps that return *marks*. A mark can be handed on and
+# nothing else: any other use of it fails. So it shows where each value goes.
+#
+# At the head of its loop, Python keeps all that a function knows in its local variables. They are
+# looked at there. If they are the same at one head as at the next, up to marks that are handed on,
+# so they are at all later heads: each round does what the round before it did. A variable that
+# holds anything else, such as an iterator, is refused, and so is code that remembers (`memory`).
+
+
+_METHODS = ("run", "step", "rise", "live")
+_ROUNDS = 4
+
+
+class Mark(Sealed):
+    """Stands for a value that may be handed on, and nothing else."""
+
+    __slots__ = ("name", "number")
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name, self.number = name, number
+
+    def _when_used(self) -> Violation:
+        return _broken(f"the program looks into {self}, which only a step may do")
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{self.name} {self.number}"
+
+
+def require_fold(mechanism: Any) -> Opening:
+    """Raise a violation unless `run` and `align` are folds of steps; what `run` begins with."""
+    require_no_memory(mechanism, _METHODS)
+    opening = _require_run(mechanism, ends=False)
+    _require_run(mechanism, ends=True)
+    _require_align(mechanism, opening)
+    return opening
+
+
+class _Heads:
+    """Something to go through, that looks at the loop it is gone through by at each round.
+
+    `done` says how many rounds have been: a loop takes one item for each. Besides marks and
+    numbers, local variables may hold what is `given`.
+    """
+
+    def __init__(self, items: Sequence[Any], code: CodeType, done: Sequence[Any]) -> None:
+        self.items, self.code, self.done = items, code, done
+        self.given: list[Any] = [self]
+        self.seen: list[dict[str, Any]] = []
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, item in enumerate(self.items):
+            _require(len(self.done) == number, "answers are not taken one by one")
+            frame = sys._getframe(1)
+            if frame.f_code is self.code:
+                self.seen.append({name: self._seen(each) for name, each in frame.f_locals.items()})
+            yield item
+
+    def require_same(self, what: str) -> None:
+        """Raise a violation unless all rounds but the first begin alike."""
+        if len(self.seen) < _ROUNDS or any(head != self.seen[1] for head in self.seen[2:]):
+            raise _broken(f"{what} does not do the same with every answer")
+
+    def _seen(self, value: Any) -> Any:
+        """A variable as it looks at the head of a round: how long ago a mark was made, say."""
+        if any(value is each for each in self.given):
+            return "given"
+        if isinstance(value, Mark):
+            return value.name, len(self.seen) - value.number
+        if isinstance(value, Affine):
+            terms = forms.terms_of(value).items()
+            kept = {name: by for name, by in terms if isinstance(name, int) or name[0] != "q"}
+            return "a number", kept, forms.constant_of(value)
+        if value is None or isinstance(value, int | Fraction):
+            return value
+        if isinstance(value, list | tuple):
+            return [self._seen(each) for each in value]
+        raise _broken(f"a loop keeps a {type(value).__name__}, which can hide what it counts")
+
+
+def _opaque(mechanism: Any, **methods: Callable[..., Any]) -> Any:
+    """A copy of the mechanism with these methods in place of its own."""
+    kind = type(mechanism)
+    copy: Any = object.__new__(type(kind.__name__, (kind,), {"__slots__": (), **methods}))
+    for name in own_names(mechanism):
+        object.__setattr__(copy, name, getattr(mechanism, name))
+    return copy
+
+
+class _Way:
+    """A branch that no answer clears, or that all do. What it is may be handed on only."""
+
+    def __init__(self, number: int, *, cleared: bool) -> None:
+        self.law, self.number = Mark("law", number), Mark("branch", number)
+        self.margin = -1 if cleared else 1
+        self.units = forms.affine(None, {f"units {number}": 1})
+
+
+class _Ways(tuple[_Way, ...]):
+    """Branches that look at the loop they are gone through by."""
+
+    heads: "_Heads"
+
+    def __getitem__(self, at: Any) -> Any:
+        _require(at == slice(None, _ROUNDS, None), "a step does not try all that are live")
+        return self.heads
+
+
+def require_loop(mechanism: Any) -> None:
+    """Raise a violation unless a step does the same with every branch, cleared or not."""
+    for cleared in range(_ROUNDS + 1):
+        noise, used = Fixed(itertools.repeat(0), []), forms.affine(None, {"used": 1})
+        ways = _Ways(_Way(at, cleared=at == cleared) for at in range(_ROUNDS))
+        ways.heads = _Heads(tuple(ways), type(mechanism).step.__code__, noise.laws)
+        copy = _opaque(mechanism, live=lambda _, used: _ROUNDS)
+        object.__setattr__(copy, "ways", ways)
+        ways.heads.given += [copy, noise, used, *ways]
+        outcome, then = copy.step(used, 0, 0, noise)
+        own = all(isinstance(law, Mark) for law in noise.laws)
+        _require(own, "a step draws noise that is no branch's")
+        drawn = [law.number for law in noise.laws]
+        if cleared == _ROUNDS:
+            none = all(part is None for part in outcome) and then is used
+            _require(none, "to clear no branch uses units")
+            ways.heads.require_same("a step")
+        else:
+            branch, gap = outcome
+            same = _is(branch, "branch", cleared) and isinstance(gap, int) and gap == 0
+            _require(same, "a step does not say the branch that is cleared, and its gap")
+            paid = isinstance(then, Affine) and forms.form_of(then) == (
+                {"used": 1, f"units {cleared}": 1},
+                0,
+            )
+            _require(paid, "a step does not use the units of what is cleared")
+        tried = list(range(min(cleared + 1, _ROUNDS)))
+        _require(drawn == tried, "a step does not draw once for each branch tried")
+
+
+def _require_run(mechanism: Any, *, ends: bool) -> Opening:
+    """Go through `run` until nothing is live, or until there are no more answers (`ends`)."""
+    answers = [Mark("answer", i) for i in range(_ROUNDS + (1 if ends else 2))]
+    noise = Fixed((forms.affine(None, {number: 1}) for number in itertools.count()), [])
+    calls, left = [], [_ROUNDS + (2 if ends else 1)]
+
+    def step(_: Any, *given: Any) -> tuple[Mark, Mark]:
+        calls.append(given)
+        return Mark("outcome", len(calls)), Mark("used", len(calls))
+
+    def live(_: Any, used: Any) -> bool:
+        _require(isinstance(used, Mark) and used.number == len(calls), "run does not stop in time")
+        left[0] -= 1
+        return left[0] > 0
+
+    heads = _Heads(answers, type(mechanism).run.__code__, calls)
+    program = _opaque(mechanism, step=step, live=live)
+    heads.given += [program, noise]
+    said = list(program.run(heads, noise))
+    heads.require_same("run")
+    _require(len(said) == len(calls) == _ROUNDS + 1, "run does not stop when nothing is live")
+    shared = calls[0][2]
+    for number, (used, answer, other, source) in enumerate(calls):
+        last = used == 0 if number == 0 else _is(used, "used", number)
+        _require(last, "a step of run does not begin where the last one ended")
+        _require(answer is answers[number], "run does not take answers as they come")
+        _require(other is shared and source is noise, "steps of run do not share the same draws")
+        _require(_is(said[number], "outcome", number + 1), "run does not say what steps say")
+    once = isinstance(shared, Affine) and forms.terms_of(shared) in ({0: 1}, {0: -1})
+    _require(once and len(noise.laws) == 1, "run does not begin with one draw that steps share")
+    return Opening(noise.laws[0], forms.terms_of(shared)[0])
+
+
+def _require_align(mechanism: Any, opening: Opening) -> None:
+    # More answers than outcomes: a stream may end before its answers do.
+    places = range(_ROUNDS + 1)
+    sides = [tuple(forms.affine(None, {f"{q}{i}": 1}) for i in places) for q in ("q", "q'")]
+    output = tuple(Mark("outcome", i) for i in range(_ROUNDS))
+    calls: list[Any] = []
+
+    def align_step(_: Any, *given: Any) -> tuple[list[Mark], Mark]:
+        calls.append(given)
+        return [Mark("shift", len(calls))], Mark("used", len(calls))
+
+    def rise(_: Any, *given: Any) -> Affine:
+        exact = len(given) == 2 and all(
+            a is b for a, b in zip(given, (heads, sides[1]), strict=True)
+        )
+        _require(exact, "align does not look at all answers")
+        return forms.affine(None, {"rise": 1})
+
+    heads = _Heads(sides[0], type(mechanism).align.__code__, calls)
+    program, noise = _opaque(mechanism, align_step=align_step, rise=rise), Sealed()
+    heads.given += [program, noise, sides[1], output]
+    shifts = list(program.align(heads, sides[1], noise, output))
+    heads.require_same("align")
+    _require(len(calls) == _ROUNDS, "align does not take one step for each outcome")
+    _require(
+        forms.form_of(shifts[0])[0] == {"rise": opening.sign}, "align does not begin with the rise"
+    )
+    for number, (used, move, outcome) in enumerate(calls):
+        last = used == 0 if number == 0 else _is(used, "used", number)
+        _require(last, "a step of align does not begin where the last one ended")
+        wanted = {"rise": 1, f"q{number}": 1, f"q'{number}": -1}
+        same = isinstance(move, Affine) and forms.form_of(move) == (wanted, 0)
+        _require(same, "align does not make up for the rise and the answer's own change")
+        _require(outcome is output[number], "align does not take outcomes as they come")
+        _require(_is(shifts[number + 1], "shift", number + 1), "align loses shifts")
+    _require(len(shifts) == _ROUNDS + 1, "align adds shifts")
+
+
+def _is(value: Any, name: str, number: int) -> bool:
+    return isinstance(value, Mark) and (value.name, value.number) == (name, number)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise _broken(message)
+
+
+def _broken(message: str) -> Violation:
+    return Violation("fold", message)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -253,24 +464,32 @@ _UNREAD = ("threshold", "k", "epsilon", "threshold_share", "threshold_law", "noi
 """What a step must not look at: it is followed for one value of each."""
 _HALF = Fraction(1, 2)
 _SHARES = tuple(Fraction(i, 7) for i in (2, 1, 5))
-_MOVES = (Fraction(1, 3), Fraction(1), Fraction(-5, 2))
 
 Make = Callable[..., SparseVector]
 """Makes a mechanism from k, the threshold's share and, if it is adaptive, its branches."""
 
 
 def prove_stream(made: Make, kind: str) -> list[Theorem]:
-    """The theorems about one step; raises a violation if something does not hold."""
+    """The theorems about one step; raises a violation if something does not hold.
+
+    Each number is a quotient of polynomials of low degree in k, the share, ε and Δ. So a few values
+    of these are enough. They are looked at in grid steps, as a release takes them.
+    """
     sample = made(k=2, threshold_share=_HALF)
     _require_steps(sample)
     adaptive = isinstance(sample, AdaptiveSparseVector)
+    other: dict[str, Any] = {"epsilon": Fraction(7, 3), "sensitivity": 3}
+    on_grid: dict[str, Any] = {"sensitivity": Fraction(4, 3), "grid": Fraction(1, 4)}
     for branches, drain in itertools.product(range(1, _MOST_BRANCHES + 1), (False, True)):
-        shape = {"branches": branches, "drain": drain} if adaptive else {}
-        if adaptive or branches == 1:
-            _require_all_numbers(made, shape, thorough=branches <= _BRANCHES)
+        shape: dict[str, Any] = {"branches": branches, "drain": drain} if adaptive else {}
+        few = branches <= _BRANCHES
+        sizes, shares = ((1, 2, 3, 5), _SHARES) if few else ((3,), _SHARES[:1])
+        for k, share, more in itertools.product(sizes, shares, ({}, other, on_grid)):
+            if adaptive or branches == 1:
+                require_numbers(made(k=k, threshold_share=share, **shape, **more).in_steps())
     # Limits are unknown, so a step that drains is a step like any other.
-    few = [{"branches": m} for m in range(1, _BRANCHES + 1)] if adaptive else [{}]
-    return [_prove(made(k=2, threshold_share=_HALF, **shape), kind) for shape in few]
+    shapes = [{"branches": m} for m in range(1, _BRANCHES + 1)] if adaptive else [{}]
+    return [_prove(made(k=2, threshold_share=_HALF, **shape), kind) for shape in shapes]
 
 
 def prove_known_stream(mechanism: SparseVector, kind: str) -> list[Theorem]:
@@ -288,20 +507,13 @@ def _require_steps(mechanism: SparseVector) -> None:
 
 
 def _prove(mechanism: SparseVector, kind: str) -> Theorem:
+    """One step with any units, limits and margins."""
     judge = recording(mechanism.epsilon, ties=True)
-    program, capacity = _with_unknowns(mechanism, judge)
-    at_one = replace(mechanism.threshold_law, scale=mechanism.sensitivity)
-    budget = Budget(Opening(at_one, 1), 1, capacity, 1)
-    name = f"{type(mechanism).__name__}, {mechanism.noise}, {len(mechanism.ways)} branches"
-    return prove_step(name, program, budget, kind, judge)
-
-
-def _with_unknowns(mechanism: SparseVector, judge: Any) -> tuple[SparseVector, Affine]:
-    """The mechanism with any units, limits and margins."""
     capacity = judge.unknown("capacity")
     ways: list[Branch] = []
     limits: list[Affine] = []
     for way in mechanism.ways:
+        units: Any
         units, margin, limit = (
             judge.unknown(f"{name}_{way.number}") for name in ("units", "margin", "limit")
         )
@@ -313,7 +525,11 @@ def _with_unknowns(mechanism: SparseVector, judge: Any) -> tuple[SparseVector, A
         ways.append(way._replace(units=units, margin=margin, law=law))
         limits.append(limit)
     unread = dict.fromkeys(_UNREAD, Sealed())
-    return altered(mechanism, ways=tuple(ways), limits=tuple(limits), **unread), capacity
+    program = altered(mechanism, ways=tuple(ways), limits=tuple(limits), **unread)
+    at_one = replace(mechanism.threshold_law, scale=mechanism.sensitivity)
+    budget = Budget(Opening(at_one, 1), 1, capacity, 1)
+    name = f"{type(mechanism).__name__}, {mechanism.noise}, {len(mechanism.ways)} branches"
+    return prove_step(name, program, budget, kind, judge)
 
 
 def _at_one(way: Branch) -> Any:
@@ -321,32 +537,16 @@ def _at_one(way: Branch) -> Any:
     return replace(way.law, scale=way.law.scale * way.charge)
 
 
-def _require_all_numbers(made: Make, shape: dict[str, Any], *, thorough: bool) -> None:
-    """Each number is a quotient of polynomials of low degree in k, the share, ε and Δ.
-
-    So a few values of these are enough. They are looked at in grid steps, as a release takes them.
-    """
-    sizes = (1, 2, 3, 5) if thorough else (3,)
-    shares = _SHARES if thorough else _SHARES[:1]
-    other: dict[str, Any] = {"epsilon": Fraction(7, 3), "sensitivity": 3}
-    on_grid: dict[str, Any] = {"sensitivity": Fraction(4, 3), "grid": Fraction(1, 4)}
-    for k, share, more in itertools.product(sizes, shares, ({}, other, on_grid)):
-        require_numbers(made(k=k, threshold_share=share, **shape, **more).in_steps())
-
-
 def require_numbers(mechanism: SparseVector) -> None:
     """Raise a violation unless the mechanism's numbers are as a step takes them for granted."""
-    for fact, holds in {**_facts_of_units(mechanism), **_facts_of_noise(mechanism)}.items():
-        if not holds:
-            raise Violation("budget", f"it is not so that {fact}")
-
-
-def _facts_of_units(mechanism: SparseVector) -> dict[str, bool]:
-    ways, limits = mechanism.ways, mechanism.limits
+    delta, ways, limits = mechanism.sensitivity, mechanism.ways, mechanism.limits
     pairs = list(zip(ways, limits, strict=True))
-    whole = mechanism.threshold_share * mechanism.epsilon + mechanism.capacity * mechanism.unit
-    return {
-        "all units and the threshold's share are ε": whole == mechanism.epsilon,
+    share = mechanism.threshold_share * mechanism.epsilon
+    doubled = 1 if mechanism.monotonic else 2
+    facts = {
+        "all units and the threshold's share are ε": (
+            share + mechanism.capacity * mechanism.unit == mechanism.epsilon
+        ),
         "branches are numbered": [way.number for way in ways] == list(range(1, len(ways) + 1)),
         "each uses a unit at least": ways[0].units >= 1,
         "dearer branches come later and are given up first": all(
@@ -357,24 +557,19 @@ def _facts_of_units(mechanism: SparseVector) -> dict[str, bool]:
             limit + way.units <= mechanism.capacity for way, limit in pairs
         ),
         "a charge is so many units": all(way.charge == way.units * mechanism.unit for way in ways),
-    }
-
-
-def _facts_of_noise(mechanism: SparseVector) -> dict[str, bool]:
-    delta, ways = mechanism.sensitivity, mechanism.ways
-    share = mechanism.threshold_share * mechanism.epsilon
-    doubled = 1 if mechanism.monotonic else 2
-    return {
         "a branch's noise is inverse to its charge": all(
             way.law.scale * way.charge == doubled * delta for way in ways
         ),
         "a cost is inverse to the scale": all(
             way.law.cost(move) == _at_one(way).cost(move) * way.charge
-            for way, move in itertools.product(ways, _MOVES)
+            for way, move in itertools.product(ways, MOVES)
         ),
         "Δ costs what it does for Δ = 1": all(
             way.law.cost(delta * move) == way.law.scaled(Fraction(1) / delta).cost(move)
-            for way, move in itertools.product(ways, _MOVES)
+            for way, move in itertools.product(ways, MOVES)
         ),
         "the threshold's rise costs its share": mechanism.threshold_law.cost(delta) <= share,
     }
+    for fact, holds in facts.items():
+        if not holds:
+            raise Violation("budget", f"it is not so that {fact}")

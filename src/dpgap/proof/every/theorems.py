@@ -2,7 +2,7 @@
 
 **To have a new mechanism proved for every n**, add a line to `shipped_for_every_n`: its name, what
 it is a variant of, the kind of neighbours, and a function that returns theorems or raises a
-violation. `steps`, `rankings` and `measurements` are there for mechanisms like those that ship.
+violation. `steps` and `few_answers` are there for mechanisms like those that ship.
 """
 
 import time
@@ -16,130 +16,100 @@ from dpgap.exact.laws import NOISES, REAL_NOISES, Law, Noise, Scalar, law_named
 from dpgap.mechanisms.histogram import NoisyHistogram
 from dpgap.mechanisms.hybrid import HybridTopK
 from dpgap.mechanisms.joint import JointTopK
-from dpgap.mechanisms.measuring import CountHull, Cube, Laplace, Measurement
+from dpgap.mechanisms.measuring import CountHull, Cube, Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyMax, NoisyTopK
-from dpgap.proof.checker.families import altered
-from dpgap.proof.checker.numbers import Exact, Violation, guarded
-from dpgap.proof.checker.proving import (
-    DIRECTIONS,
-    FALLING,
-    GENERAL,
-    PROVED,
-    REFUTED,
-    RISING,
-    Counterexample,
-    Proof,
-    directions,
-    prove,
-)
+from dpgap.proof.checker import proving
+from dpgap.proof.checker.numbers import Violation, guarded
+from dpgap.proof.checker.proving import DIRECTIONS, FALLING, GENERAL, RISING, Proof, Theorem
+from dpgap.proof.every import few_answers
 from dpgap.proof.every.exponential import prove_hybrid, prove_joint, prove_one_sided
-from dpgap.proof.every.histograms import prove_histogram
-from dpgap.proof.every.measurements import prove_measurement
-from dpgap.proof.every.rankings import ONE_WINS, prove_known_ranking, prove_ranking
-from dpgap.proof.every.steps import prove_known_stream, prove_steps, prove_stream
-from dpgap.proof.every.theorem import Theorem, close
+from dpgap.proof.every.steps import prove_steps, prove_stream
 
-EVERY = "every"
+SHIPPED, EVERY = "shipped", "every"
 _SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class ForEveryN:
-    """A mechanism, and how it is proved for every n."""
+class Case:
+    """One thing to prove, for so many answers, or for "every" number of them."""
 
     name: str
+    kind: str
     variant: str
-    neighbours: str
-    prove: Callable[[], list[Theorem]]
-    k: int | str = EVERY
+    n: int | str
+    k: int | str
+    judge: Callable[[], Proof]
 
-    def judge(self) -> Proof:
-        """The verdict, once two provers have judged every theorem."""
-        return judged(self.prove, self.neighbours)
+
+def for_every_n(
+    name: str,
+    variant: str,
+    neighbours: str,
+    theorems: Callable[[], list[Theorem]],
+    k: int | str = EVERY,
+) -> Case:
+    """A mechanism that ships; two provers judge every theorem."""
+    return Case(name, SHIPPED, variant, EVERY, k, partial(judged, theorems, neighbours))
 
 
 def judged(
     theorems: Callable[[], list[Theorem]],
     neighbours: str,
-    example: Callable[[], Counterexample | None] = lambda: None,
+    example: Callable[[], proving.Counterexample | None] = lambda: None,
 ) -> Proof:
     """A proof if all theorems hold and are closed; a refutation with the example if not."""
     start = time.perf_counter()
     try:
         with guarded("a step", _SECONDS):
             found = theorems()
-        closings = tuple(close(each) for each in found)
+        closings = tuple(proving.close(each) for each in found)
     except Violation as wrong:
-        numbers, seconds = example(), time.perf_counter() - start
-        return Proof(REFUTED, neighbours, wrong.condition, wrong.message, numbers, 0, seconds)
+        said, numbers = (wrong.condition, wrong.message), example()
+        return Proof(proving.REFUTED, neighbours, *said, numbers, 0, time.perf_counter() - start)
     seconds = time.perf_counter() - start
-    return Proof(PROVED, neighbours, None, "for every n and k", None, 0, seconds, closings)
+    return Proof(proving.PROVED, neighbours, None, "for every n and k", None, 0, seconds, closings)
 
 
-def theorems_of(
-    mechanism: Any, neighbours: str = GENERAL, ties: bool = False, share: Exact = 1, losers: int = 1
-) -> Callable[[], list[Theorem]] | None:
-    """The theorems that a mechanism like one that ships rests on; None if it is like none.
-
-    `share` is the part of its ε that is claimed, and without `losers` all answers win.
-    """
-    if type(mechanism) in (SparseVector, AdaptiveSparseVector):
-        return partial(prove_known_stream, mechanism, neighbours)
-    if isinstance(mechanism, Measurement):
-        return partial(prove_measurement, partial(altered, mechanism), neighbours)
-    if hasattr(mechanism, "align_step"):
-        return partial(prove_steps, mechanism, neighbours, ties=True)
-    if type(mechanism) is NoisyTopK or getattr(mechanism, "only_indices", False):
-        return partial(prove_known_ranking, mechanism, neighbours, ties, share, losers)
-    return None
-
-
-def shipped_for_every_n() -> Iterator[ForEveryN]:
+def shipped_for_every_n() -> Iterator[Case]:
     """What dpgap ships, each with every noise and kind of neighbours."""
-    hull = partial(_made, CountHull, monotonic=True)
-    for made, name, kind in (
-        (partial(_made, Laplace), "Laplace", GENERAL),
-        (partial(_made, Cube), "Cube", GENERAL),
-        (hull, "CountHull", RISING),
-        (hull, "CountHull", FALLING),
+    for measurement, given, kind in (
+        (Laplace, {}, GENERAL),
+        (Cube, {}, GENERAL),
+        (CountHull, {"monotonic": True}, RISING),
+        (CountHull, {"monotonic": True}, FALLING),
     ):
-        yield ForEveryN(name, kind, kind, partial(prove_measurement, made, kind))
-    histogram = partial(_made, NoisyHistogram)
-    yield ForEveryN("NoisyHistogram", "every reach", GENERAL, partial(prove_histogram, histogram))
+        made = partial(measurement, epsilon=1, **given)
+        proof = partial(few_answers.prove_measurement, made, kind)
+        yield for_every_n(measurement.__name__, kind, kind, proof)
+    histogram = partial(few_answers.prove_histogram, partial(NoisyHistogram, epsilon=1))
+    yield for_every_n("NoisyHistogram", "every reach", GENERAL, histogram)
     for kind in DIRECTIONS:
         yield from _selections(kind)
 
 
-def _selections(kind: str) -> Iterator[ForEveryN]:
-    monotonic = kind != GENERAL
+def _selections(kind: str) -> Iterator[Case]:
+    claimed: dict[str, Any] = {"epsilon": 1, "monotonic": kind != GENERAL}
     for noise in NOISES:
         variant = f"{noise}, {kind}"
-        given: dict[str, Any] = {"monotonic": monotonic, "noise": noise}
+        given = claimed | {"noise": noise}
         for stream in (SparseVector, AdaptiveSparseVector):
-            made = partial(_made, stream, 0, **given)
-            prove = partial(prove_stream, made, kind)
-            yield ForEveryN(stream.__name__, variant, kind, prove)
+            proof = partial(prove_stream, partial(stream, 0, **given), kind)
+            yield for_every_n(stream.__name__, variant, kind, proof)
         if noise not in REAL_NOISES:
             continue
         signed = law_named(noise, 1, 1).signed  # type: ignore[arg-type]
-        top, best = partial(_made, NoisyTopK, **given), partial(_best, **given)
-        by = prove_ranking if signed else prove_one_sided
-        yield ForEveryN("NoisyTopK", variant, kind, partial(by, top, kind))
-        yield ForEveryN("NoisyMax", variant, kind, partial(by, best, kind, ONE_WINS), k=1)
-    joint = partial(_made, JointTopK, monotonic=monotonic)
-    yield ForEveryN("JointTopK", f"exponential, {kind}", kind, partial(prove_joint, joint, kind))
-    hybrid = partial(_made, HybridTopK, 0, monotonic=monotonic)
-    whole = partial(prove_hybrid, hybrid, kind)
-    yield ForEveryN("HybridTopK", f"exponential, {kind}", kind, whole)
-
-
-def _made(kind: Any, *first: Any, epsilon: Any = 1, **more: Any) -> Any:
-    return kind(*first, epsilon=epsilon, **more)
-
-
-def _best(*, k: int, **more: Any) -> NoisyTopK:
-    return _made(NoisyMax, **more)  # type: ignore[no-any-return]
+        by = few_answers.prove_ranking if signed else prove_one_sided
+        best = partial(lambda k, **more: NoisyMax(**more), **given)
+        top = partial(by, partial(NoisyTopK, **given), kind)
+        yield for_every_n("NoisyTopK", variant, kind, top)
+        one = partial(by, best, kind, few_answers.ONE_WINS)
+        yield for_every_n("NoisyMax", variant, kind, one, k=1)
+    variant = f"exponential, {kind}"
+    joint = partial(prove_joint, partial(JointTopK, **claimed), kind)
+    yield for_every_n("JointTopK", variant, kind, joint)
+    hybrid = partial(prove_hybrid, partial(HybridTopK, 0, **claimed), kind)
+    yield for_every_n("HybridTopK", variant, kind, hybrid)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -211,14 +181,14 @@ def prove_every(mechanism: Any, *, neighbours: str | None = None, ties: bool = F
     ]
     if missing:
         raise TypeError(f"mechanism must have a method {missing[0]!r}: write it as a step")
-    kinds = directions(neighbours, mechanism)
+    kinds = proving.directions(neighbours, mechanism)
 
     def theorems() -> list[Any]:
         return [each for kind in kinds for each in prove_steps(mechanism, kind, ties=ties)]
 
-    def example() -> Counterexample | None:
+    def example() -> proving.Counterexample | None:
         for n in range(1, _MOST_ANSWERS + 1):
-            found = prove(mechanism, n, neighbours=neighbours, ties=ties).counterexample
+            found = proving.prove(mechanism, n, neighbours=neighbours, ties=ties).counterexample
             if found is not None:
                 return found
         return None

@@ -1,12 +1,21 @@
-"""The catalogue: every mutant, and every odd mechanism that must be accepted.
+"""Mutants: mechanisms that look private and are not, and odd ones that are.
+
+Most mutants have been published, or are slips that anybody could make. Each claims ε = 1 for
+answers of sensitivity 1. It is a mechanism that ships with a line or two of its program changed. It
+comes with the alignment its author might have had in mind, and with the event that exposes it:
+answers, a neighbour, and something that is more than e times as likely on the one as on the other.
+The prover must refute every mutant, and the audit must catch it. Nothing here is public.
 
 Noise is Laplace noise of the scale that ships, unless a line says otherwise; it proves Joint and
 Hybrid Top-K as well.
 """
 
+import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any
@@ -15,7 +24,7 @@ import numpy as np
 
 from dpgap.exact.bits import Bits
 from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.laws import LaplaceNoise, Law, Scalar
+from dpgap.exact.laws import LaplaceNoise, Law, RealLaw, Scalar
 from dpgap.exact.parameters import altered
 from dpgap.exact.reals import Integers
 from dpgap.mechanisms.histogram import NoisyHistogram
@@ -24,31 +33,148 @@ from dpgap.mechanisms.joint import JointTopK
 from dpgap.mechanisms.measuring import CountHull, Laplace
 from dpgap.mechanisms.sparse_vector import AdaptiveSparseVector, SparseVector
 from dpgap.mechanisms.top_k import NoisyTopK
-from dpgap.proof.auditing.finding import DELTA
-from dpgap.proof.checker.lone_items import chance_to_reach
-from dpgap.proof.mutants.entry import ACCEPT, MUTANT, CatalogueEntry, Event, edited, integrate
+from dpgap.proof.auditing.calling import frequency
+from dpgap.proof.auditing.searching import DELTA, EPSILON, Audit, lower_bound, lower_chance
+from dpgap.proof.checker import proving
 
-Answers = Sequence[Scalar]
-Shifts = list[Scalar]
+MUTANT, ACCEPT = "mutant", "accept"
+Entries = Iterator["CatalogueEntry"]
 
 
-def catalogue(*kinds: str) -> list[CatalogueEntry]:
+def catalogue(*kinds: str) -> list["CatalogueEntry"]:
     """The entries of these kinds: by default mutants first, then what must be accepted."""
     return [e for kind in kinds or (MUTANT, ACCEPT) for e in _entries() if e.kind == kind]
 
 
-def mutants() -> list[CatalogueEntry]:
-    """What must be refuted."""
-    return catalogue(MUTANT)
-
-
 @lru_cache(maxsize=1)
-def _entries() -> tuple[CatalogueEntry, ...]:
+def _entries() -> tuple["CatalogueEntry", ...]:
     groups = _streams, _rankings, _sets, _lined, _branching, _measured
     return tuple(each for group in groups for each in group())
 
 
-Entries = Iterator[CatalogueEntry]
+def edited(kind: Any, **changes: Any) -> Any:
+    """A mechanism that ships with some methods changed.
+
+    A change is a list of texts, each with what stands in its place, or something else to have that
+    name. It fails if a text is not there just once: so a mutant is always one of what ships.
+    """
+    methods: dict[str, Any] = {}
+    for name, change in changes.items():
+        if not isinstance(change, list):
+            methods[name] = change
+            continue
+        shipped = inspect.getattr_static(kind, name)
+        function = getattr(shipped, "__func__", shipped)
+        source = textwrap.dedent(inspect.getsource(function))
+        for old, new in change:
+            if source.count(old) != 1:
+                raise LookupError(f"{kind.__name__}.{name} must have {old!r} once: change it here")
+            source = source.replace(old, new)
+        source = f"from __future__ import annotations\n{source}"
+        code = compile(source, f"<edited {kind.__name__}.{name}>", "exec")
+        exec(code, function.__globals__, methods)
+        methods.pop("annotations")
+    name = f"Edited{kind.__name__.removeprefix('Edited')}"
+    return type(name, (kind,), {"__slots__": (), **methods})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What gives a mutant away: it happens more than e times as often as on a neighbour.
+
+    `happens` looks at an output. `chance` computes the event's probability on some answers; it is
+    given where sampling would take too long.
+    """
+
+    answers: tuple[int, ...]
+    neighbour: tuple[int, ...]
+    happens: Callable[[Any], bool]
+    chance: Callable[[Sequence[int]], float] | None = None
+    on_grid: bool = False
+    samples: int = 1_000_000
+    """How many make it certain to be seen, half of them on each side."""
+    bounds: str = EPSILON
+    """What it bounds from below. δ: on the neighbour, which has no answers, it cannot happen."""
+
+    def least(self, mechanism: Any) -> float:
+        """What the mechanism's ε or δ is at least: exactly, or by samples of its program."""
+        sides = self.answers, self.neighbour
+        if self.chance is not None:
+            likely, unlikely = map(self.chance, sides)
+            return math.log(likely / unlikely)
+        runs = self.samples // 2
+        hits = [
+            frequency(mechanism.run, side, self.happens, runs, on_grid=self.on_grid)
+            for side in sides
+            if side
+        ]
+        if self.bounds == DELTA:
+            return lower_chance(hits[0], runs)
+        return lower_bound(hits[0], hits[1], runs)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A mechanism, and how many answers it is judged on.
+
+    It must be refuted if there is an event that exposes it. If not it must be proved, odd as it
+    looks.
+    """
+
+    name: str
+    mechanism: Any
+    event: Event | None = None
+    n: int = 2
+    k: int = 1
+    how: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of the proof."""
+
+    def judge(self) -> proving.Proof:
+        """Prove it, or refute it; by its δ where that is what its event bounds."""
+        if self._is_by_delta:
+            return proving.check_lone_items(self.mechanism, self.n, **self.how)
+        return proving.prove(self.mechanism, self.n, **self.how)
+
+    def replay(self, example: proving.Counterexample) -> None:
+        """Raise the `Violation` that is found at a counterexample's numbers."""
+        if self._is_by_delta:
+            proving.require_delta(self.mechanism, len(example.answers), **self.how)
+        else:
+            proving.replay(self.mechanism, example)
+
+    @property
+    def _is_by_delta(self) -> bool:
+        return self.event is not None and self.event.bounds == DELTA
+
+    @property
+    def kind(self) -> str:
+        """Which verdict it must get."""
+        return ACCEPT if self.event is None else MUTANT
+
+    @property
+    def variant(self) -> str:
+        """Which neighbours it is judged on."""
+        return "δ of unknown items" if self._is_by_delta else self.how.get("neighbours", "general")
+
+
+def audit_mutant(entry: CatalogueEntry) -> Audit:
+    """Audit a mutant by its event: on samples of its program, or exactly where it is rare."""
+    start = time.perf_counter()
+    event = entry.event
+    assert event is not None
+    samples = event.samples if event.chance is None else 0
+    return Audit(
+        entry.name,
+        entry.kind,
+        entry.variant,
+        "program" if samples else "exact",
+        float(entry.mechanism.delta(1) if event.bounds == DELTA else entry.mechanism.epsilon),
+        event.least(entry.mechanism),
+        samples,
+        None,
+        time.perf_counter() - start,
+        event.bounds,
+    )
 
 
 def listed(
@@ -64,6 +190,21 @@ def laplace(scale: int | Fraction) -> LaplaceNoise:
 
 
 TWO, FOUR, EIGHT = map(laplace, (2, 4, 8))
+
+_NODES, _REACH = 24, 45
+
+
+def integrate(given: Callable[[Any], Any], law: RealLaw) -> float:
+    """The mean of `given` over noise whose density is smooth between whole numbers.
+
+    Gauss–Legendre nodes between these; tails are cut off where they are below 1e-19.
+    """
+    places, weights = np.polynomial.legendre.leggauss(_NODES)
+    reach = int(_REACH * law.scale)
+    points = (np.arange(-reach, reach)[:, None] + (places + 1) / 2).ravel()
+    values = law.density(points) * given(points)
+    return float((values.reshape(-1, _NODES) @ weights / 2).sum())
+
 
 # --------------------------------------------------------------------------------------------------
 # Sparse Vectors: which answers are above a noisy threshold?
@@ -234,12 +375,14 @@ def _first_two_win(output: Any) -> bool:
     return set(output[0]) == {0, 1}
 
 
-def _align_indices(
-    self: Any, answers: Answers, neighbour: Answers, noise: Answers, output: Any
-) -> Shifts:
-    """Winners rise by 1 on the neighbour, as much as any loser can, so all order is kept."""
-    winners, _ = output
-    return [answers[i] - neighbour[i] + 1 if i in winners else 0 for i in range(len(answers))]
+def _by_winners(shifts: Callable[[Sequence[Any], Sequence[int]], list[Any]]) -> Any:
+    """An alignment made of how far each answer falls, and of who won."""
+
+    def align(self: Any, answers: Any, neighbour: Any, noise: Any, output: Any) -> list[Any]:
+        falls = [before - after for before, after in zip(answers, neighbour, strict=True)]
+        return shifts(falls, output[0])
+
+    return align
 
 
 def _rankings() -> Entries:
@@ -280,8 +423,12 @@ def _rankings() -> Entries:
 
     half, whole = Fraction(1, 2), NoisyTopK(3, 1)
     yield listed("top-k of all answers at half the price", whole, n=3, k=3, epsilon=half)
+    # Winners rise by 1 on the neighbour, as much as any loser can, so all order is kept.
+    align = _by_winners(
+        lambda falls, won: [fall + 1 if i in won else 0 for i, fall in enumerate(falls)]
+    )
     for k in (1, 2):  # private even where noise ties and the lower index wins
-        indices = top_k("None", k=k, align=_align_indices, only_indices=True)
+        indices = top_k("None", k=k, align=align, only_indices=True)
         yield listed("index-only top-k with ties", indices, n=4, k=k, ties=True)
 
 
@@ -325,26 +472,10 @@ def _hybrid(kind: Any, k: int, scale: int, **more: Any) -> Any:
     return altered(kind(0, k, 1, **more), law=laplace(scale))
 
 
-def _align_first(
-    self: Any, answers: Answers, neighbour: Answers, noise: Answers, output: Any
-) -> Shifts:
-    """The draw makes up for the change of the first winner, and can for no other."""
-    winners, _ = output
-    return [answers[winners[0]] - neighbour[winners[0]] if winners else 0, 0]
-
-
-def _align_winners(
-    self: Any, answers: Answers, neighbour: Answers, noise: Answers, output: Any
-) -> Shifts:
-    """Winners make up for their own change, and nothing else can be done."""
-    winners, _ = output
-    return [answers[i] - neighbour[i] if i in winners else 0 for i in range(len(answers))]
-
-
 def _delta_of_more(self: Any, reach: int) -> Fraction:
     """The chance that is accounted for: of one step more."""
     further = float(self.threshold - self.sensitivity) + 1
-    return reach * Fraction(chance_to_reach(self.law, further, on_grid=True))
+    return reach * Fraction(proving.chance_to_reach(self.law, further, on_grid=True))
 
 
 def _lined() -> Entries:
@@ -354,13 +485,19 @@ def _lined() -> Entries:
     draws = "noise.draw(self.law), noise.draw(self.law)"
     shared = "[*(answer + shared for answer in answers), self.threshold + own]"
     run = [(f"noisy = {noisy}", f"shared, own = {draws}\n    noisy = {shared}")]
-    one_draw = _hybrid(edited(HybridTopK, run=run, align=_align_first), 2, 2)
+    # The draw makes up for the change of the first winner, and can for no other.
+    align_first = _by_winners(lambda falls, won: [falls[won[0]] if won else 0, 0])
+    one_draw = _hybrid(edited(HybridTopK, run=run, align=align_first), 2, 2)
     first = Event((1, 0), (0, 1), lambda output: output[0][:1] == (0,))
     yield listed("hybrid top-k with one draw for all answers", one_draw, first, k=2)
 
     # It compares with the line as it is.
     run = [(noisy, "[*(answer + noise.draw(self.law) for answer in answers), self.threshold]")]
-    bare_line = _hybrid(edited(HybridTopK, run=run, align=_align_winners), 1, 2)
+    # Winners make up for their own change, and nothing else can be done.
+    align_winners = _by_winners(
+        lambda falls, won: [fall if i in won else 0 for i, fall in enumerate(falls)]
+    )
+    bare_line = _hybrid(edited(HybridTopK, run=run, align=align_winners), 1, 2)
     nobody = Event((0,) * 6, (1,) * 6, lambda output: output[0] == ())
     yield listed("hybrid top-k with a line without noise", bare_line, nobody)
 
@@ -374,11 +511,8 @@ def _lined() -> Entries:
     unalign = [*three, ("< self.k:", "< self.k or cut:")]
     not_paid = edited(HybridTopK, run=run, align=align, unalign=unalign)
     cut = Event((0,) * 6, (0, *(1,) * 5), lambda output: _first_wins(output) and output[2])
-    name, cheap = (
-        "hybrid top-k that does not pay for the line",
-        _hybrid(not_paid, 1, 1, monotonic=True),
-    )
-    yield listed(name, cheap, cut, neighbours="rising")
+    cheap = _hybrid(not_paid, 1, 1, monotonic=True)
+    yield listed("hybrid top-k that does not pay for the line", cheap, cut, neighbours="rising")
 
     # It releases what is at least the line, and accounts for what is greater, on a grid.
     greater = edited(HybridTopK, delta=_delta_of_more)(5, 1, 1, monotonic=True)
