@@ -18,7 +18,7 @@ from dpgap.exact import geometric, laws, reals
 from dpgap.exact.reals import Real
 from dpgap.mechanisms import top_k_kernel
 from dpgap.mechanisms.histogram_kernel import Wanted, best_of
-from dpgap.mechanisms.sparse_vector_kernel import sift
+from law_tests import sift
 
 MODULES = (reals, laws, geometric, top_k_kernel)
 

@@ -15,8 +15,7 @@ from dpgap.estimates.linear import gap_shortfall
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise, Law
 from dpgap.mechanisms.sparse_vector import best_threshold_share
-from dpgap.mechanisms.sparse_vector_kernel import sift
-from law_tests import LEVEL, chi_square_p, require_law
+from law_tests import LEVEL, chi_square_p, require_law, sift
 from seams import bits_are, quick_in
 
 NOISES = ("laplace", "exponential", "staircase")

@@ -12,11 +12,10 @@ import dpgap
 from dpgap.estimates.linear import blue, combine
 from dpgap.exact.bits import InsecureSeededBits
 from dpgap.exact.laws import ExponentialNoise, LaplaceNoise
-from dpgap.mechanisms.sparse_vector_kernel import Sifted, sift
 from dpgap.mechanisms.top_k_kernel import Winners, select
 from dpgap.simulation import floats, top_k
 from dpgap.simulation.top_k import Ranked
-from law_tests import LEVEL, chi_square_p, homogeneous_p
+from law_tests import LEVEL, Sifted, chi_square_p, homogeneous_p, sift
 from seams import long_case, quick_in
 
 RUNS, MANY = 40_000, 100_000

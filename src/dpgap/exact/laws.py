@@ -23,6 +23,7 @@ onto 0 instead would double the mass at zero and break privacy.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -57,6 +58,8 @@ from dpgap.exact.reals import (
 
 Scalar = Any
 """A number of any kind that a program can run on: int, float, Fraction, a symbol, …"""
+Vector = Sequence[Scalar]
+"""Several of them: all answers, all noise, …"""
 
 
 class Quantiles(Protocol):
@@ -707,27 +710,22 @@ def law_named(noise: str, scale: Fraction, sensitivity: Fraction) -> Law:
     return LAWS[noise].best(scale, sensitivity)
 
 
-def law_on_grid(
-    noise: str, grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction
-) -> "RealLaw":
+def law_on_grid(noise: str, grid: Fraction | None, sensitivity: Fraction, epsilon: Fraction) -> Law:
     """The law that `noise` names, which costs ε if answers on the grid move by the sensitivity."""
     where = Grid(grid)
     delta, step = where.up(sensitivity), where.step
     require_scale(delta / epsilon, Fraction(delta))
-    law = LAWS[noise].best(delta / epsilon * step, delta * step)
-    if not isinstance(law, RealLaw):
-        raise ValueError(f"noise must be {_either(RealLaw)} for a Top-K: {law.name} noise can tie")
-    return law
+    return law_named(noise, delta / epsilon * step, delta * step)
 
 
 def require_memoryless(law: Law, where: str) -> MemorylessLaw:
     """`law`, if the largest of many draws can be drawn without the others."""
     if not isinstance(law, MemorylessLaw):
-        raise ValueError(f"noise must be {_either(MemorylessLaw)} {where}")
+        raise ValueError(f"noise must be {either(MemorylessLaw)} {where}")
     return law
 
 
-def _either(kind: type) -> str:
+def either(kind: type) -> str:
     """The names of laws of this kind."""
     return " or ".join(repr(name) for name, law in LAWS.items() if issubclass(law, kind))
 

@@ -9,10 +9,9 @@ The noise is two-sided geometric, on whole steps: nothing has to be rounded, and
 numbers that costs as much has less variance. Noisy answers may tie, and coins break ties.
 """
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,8 +21,8 @@ from dpgap.data.private_counts import GroupedAnswers, PrivateCounts, array_of, r
 from dpgap.estimates.errors import HistogramError, MeasurementError
 from dpgap.exact.bits import Bits, secure_bits
 from dpgap.exact.geometric import GeometricNoise
-from dpgap.exact.grid import MAX_STEPS, Grid, read_grid, require_labels
-from dpgap.exact.laws import Noise, Scalar
+from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid, require_labels
+from dpgap.exact.laws import Noise, Scalar, Vector
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -104,17 +103,11 @@ class NoisyHistogram(Measuring[MeasuredValues]):
         """The variance of each noisy answer."""
         return self.error().variance
 
-    def run(self, answers: Sequence[Scalar], noise: Noise) -> tuple[Scalar, ...]:
+    def run(self, answers: Vector, noise: Noise) -> tuple[Scalar, ...]:
         """The algorithm: every answer plus its own noise."""
         return tuple(answer + noise.draw(self.law) for answer in answers)
 
-    def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: Sequence[Any],
-    ) -> list[Scalar]:
+    def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Vector) -> Vector:
         """The proof: each draw makes up for its own answer's change; together at most reach·Δ."""
         return [before - after for before, after in zip(answers, neighbour, strict=True)]
 
@@ -167,7 +160,7 @@ class NoisyHistogram(Measuring[MeasuredValues]):
     def prepare(
         self,
         answers: Answers,
-        labels: Sequence[Any] | None,
+        labels: Labels,
         *,
         k: int | None = None,
         at_least: Rational | None = None,

@@ -11,20 +11,18 @@ Like every dpgap release it decides on exact real draws, and floors the real lea
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from dpgap._package import public
-from dpgap.data.private_counts import PrivateCounts
+from dpgap.data.private_counts import PrivateCounts, require_facts
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.grid import Grid, read_grid
-from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
+from dpgap.exact.grid import Grid, Labels, read_grid
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -45,6 +43,7 @@ from dpgap.mechanisms.mechanism import (
     Draw,
     Selecting,
     Winners,
+    claims_of,
     gaps_of,
     require_threshold,
 )
@@ -53,11 +52,10 @@ from dpgap.mechanisms.top_k import (
     Candidates,
     InGroups,
     NoisyTopK,
+    Output,
     candidates,
-    claims_of,
     law_for,
     named,
-    require_claims,
     shift_of,
 )
 from dpgap.releases.drawn import Ranking
@@ -178,9 +176,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         """The ε that so many released answers cost, with the line where it cut the ranking."""
         return self.epsilon * min(released + 1, self.k) / self.k
 
-    def run(
-        self, answers: Sequence[Scalar], noise: Noise
-    ) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
+    def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the winning indices, and each winner's lead over what came next.
 
         That is the line where it cut the ranking, or else the best loser.
@@ -191,13 +187,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         leads = [noisy[winner] - noisy[ranking[end]] for winner in ranking[:end]]
         return tuple(ranking[:end]), tuple(leads)
 
-    def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """How far to shift each draw so that the neighbour gives the same output.
 
         Where the line cut the ranking, it rises by Δ, as far as any loser can; if all answers fall
@@ -212,13 +202,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         falls = self.without_line.falls(before, after)
         return [shift_of(i, falls, shifted, STAYING) for i in range(len(before))]
 
-    def unalign(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def unalign(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """The way back from shifted noise: so no two draws are shifted to the same."""
         winners, _ = output
         if len(winners) < self.k:  # shifts depend on no noise
@@ -276,7 +260,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
         reach = prepared.reach if isinstance(prepared, InGroups) else None
         return Fraction(0) if reach is None else self.delta(reach)
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+    def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         """The answers in steps, and their labels; refused before anything is charged.
 
         Of unknown items there may be none, and where they stand among others is not told.
@@ -290,7 +274,7 @@ class HybridTopK(Selecting[Candidates, HybridRelease]):
                 "answers must have a reach: without max_items one unit alone may have any number "
                 "of items"
             )
-        require_claims(self, answers, unknown=True)
+        require_facts(answers, unknown=True, **claims_of(self))
         groups = answers.groups()
         values = groups.values
         steps = Grid(self.grid).steps(values) if values.size else np.empty(0, dtype=np.int64)

@@ -24,8 +24,8 @@ from dpgap._package import public
 from dpgap.data.private_counts import Found, Groups, tally
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import secure_bits
-from dpgap.exact.grid import Grid, read_grid
-from dpgap.exact.laws import MemorylessLaw, Noise, Scalar
+from dpgap.exact.grid import Grid, Labels, read_grid
+from dpgap.exact.laws import MemorylessLaw, Noise, Scalar, Vector
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -38,13 +38,13 @@ from dpgap.exact.parameters import (
 )
 from dpgap.exact.reals import Integers
 from dpgap.mechanisms.joint_kernel import Classes, select_classes, winner_and_lead
-from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners
+from dpgap.mechanisms.mechanism import Answers, Draw, Selecting, Winners, claims_of
 from dpgap.mechanisms.top_k import (
     Candidates,
     InGroups,
     NoisyTopK,
+    Output,
     candidates,
-    claims_of,
     extremes,
     extremes_undone,
     law_for,
@@ -113,25 +113,19 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         """The noise in halves of grid steps, in which half-margins are whole."""
         return self.law.scaled(2 / Grid(self.grid).step)
 
-    def half_margin(self, answers: Sequence[Scalar], chosen: Sequence[int]) -> Scalar:
+    def half_margin(self, answers: Vector, chosen: Sequence[int]) -> Scalar:
         """How good a set is: half of the smallest answer in it less the largest outside."""
         outside = [answers[i] for i in {*range(len(answers))} - {*chosen}]
         return _HALF * (min(answers[i] for i in chosen) - max(outside))
 
-    def run(self, answers: Sequence[Scalar], noise: Noise) -> tuple[tuple[int, ...], Scalar]:
+    def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], Scalar]:
         """The algorithm: the winning set, and its lead over the second best. For few answers."""
         sets = list(combinations(range(len(answers)), self.k))
         noisy = [self.half_margin(answers, each) + noise.draw(self.law) for each in sets]
         winner, lead = winner_and_lead(noisy)
         return sets[winner], lead
 
-    def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """How far to shift each draw so that the neighbour gives the same output: as in Noisy Max.
 
         The answers are the half-margins of sets.
@@ -140,20 +134,14 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         by = extremes(margins, falls, noise, winners)
         return [shift_of(i, falls, winners, by) for i in range(len(margins))]
 
-    def unalign(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def unalign(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """The way back from shifted noise: so no two draws are shifted to the same."""
         margins, falls, winners = self._over_sets(answers, neighbour, output)
         by = extremes_undone(margins, falls, noise, winners)
         return [-shift_of(i, falls, winners, by) for i in range(len(margins))]
 
     def _over_sets(
-        self, answers: Sequence[Scalar], neighbour: Sequence[Scalar], output: Any
+        self, answers: Vector, neighbour: Vector, output: Any
     ) -> tuple[list[Scalar], list[Scalar], tuple[int, ...]]:
         """The half-margins of all sets, how far each falls behind, and which set won."""
         sets = list(combinations(range(len(answers)), self.k))
@@ -168,7 +156,7 @@ class JointTopK(Selecting[Candidates, JointRelease]):
         """As far as any half-margin can rise: Δ, or half of it if answers are monotonic."""
         return self.sensitivity * _HALF if self.monotonic else self.sensitivity
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+    def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         found = candidates(self, self.law, answers, labels)
         if self.k >= found.size:
             raise ValueError(

@@ -12,7 +12,6 @@ and the release is archived before it is handed out. `Mechanism._release_prepare
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -28,7 +27,7 @@ from dpgap.data.private_counts import (
     sealed,
 )
 from dpgap.estimates.certificates import Evidence
-from dpgap.exact.grid import MAX_STEPS, Grid
+from dpgap.exact.grid import MAX_STEPS, Grid, Labels
 from dpgap.exact.reals import Floats, Integers
 from dpgap.releases.drawn import Drawn
 from dpgap.releases.release import Promise, Release
@@ -89,6 +88,11 @@ class Claims(Protocol):
     def grid(self) -> Fraction | None: ...
 
 
+def claims_of(own: Claims) -> dict[str, Any]:
+    """What a mechanism claims of the answers, as others and `require_facts` are told."""
+    return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
+
+
 def require_threshold(mechanism: Any) -> Fraction:
     """The threshold, if whole steps can be compared with it."""
     threshold: Fraction = mechanism.threshold
@@ -136,7 +140,7 @@ class Selecting(Mechanism[P, R]):
     __slots__ = ()
 
     @abstractmethod
-    def prepare(self, answers: Any, labels: Sequence[Any] | None = None) -> P:
+    def prepare(self, answers: Any, labels: Labels = None) -> P:
         """The answers in steps, and their labels; refused before anything is charged."""
 
     @errors_without_answers
@@ -144,7 +148,7 @@ class Selecting(Mechanism[P, R]):
         self,
         answers: Answers,
         *,
-        labels: Sequence[Any] | None = None,
+        labels: Labels = None,
         account: Account | None = None,
     ) -> R:
         """Release on secure exact noise. This is the only method that spends ε.

@@ -35,8 +35,8 @@ from dpgap.data.private_counts import (
 from dpgap.estimates.certificates import Evidence
 from dpgap.estimates.errors import GapErrors
 from dpgap.exact.bits import ProcessBound, secure_bits
-from dpgap.exact.grid import MAX_STEPS, Grid, read_grid, require_labels
-from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, law_named, require_noise
+from dpgap.exact.grid import MAX_STEPS, Grid, Labels, read_grid, require_labels
+from dpgap.exact.laws import Law, MemorylessLaw, Noise, Scalar, Vector, law_on_grid, require_noise
 from dpgap.exact.parameters import (
     Exact,
     ExactOrNone,
@@ -56,8 +56,8 @@ from dpgap.exact.parameters import (
     readable_up,
     share,
 )
-from dpgap.exact.reals import Floats, GridNoise, Integers, require_scale
-from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, require_threshold
+from dpgap.exact.reals import Floats, GridNoise, Integers
+from dpgap.mechanisms.mechanism import Draw, Mechanism, Winners, claims_of, require_threshold
 from dpgap.mechanisms.sparse_vector_kernel import Sifting
 from dpgap.releases.drawn import Above
 from dpgap.releases.plain import plain
@@ -75,7 +75,7 @@ class Stream(NamedTuple):
     chunks: Iterator[Chunk]
     extremes: Integers
     """The smallest and the largest answer that may come."""
-    labels: Sequence[Any] | None = None
+    labels: Labels = None
     """The labels of the answers by their positions."""
     source: PrivateCounts | None = None
     """Whose facts a mechanism must not contradict; None where answers have no facts."""
@@ -86,7 +86,7 @@ class Stream(NamedTuple):
         return sealed(self)
 
     @classmethod
-    def of(cls, steps: Integers, labels: Sequence[Any] | None) -> Self:
+    def of(cls, steps: Integers, labels: Labels) -> Self:
         """All answers at once."""
         everything = Chunk(steps, lambda places: Found(places, None))
         return cls(iter([everything]), np.array([steps.min(), steps.max()]), labels)
@@ -97,7 +97,7 @@ class Stream(NamedTuple):
         answers: PrivateCounts,
         chunks: Iterator[Chunk],
         grid: Fraction | None,
-        labels: Sequence[Any] | None = None,
+        labels: Labels = None,
     ) -> Self:
         """Private counts as they come, in steps of the grid."""
         to_steps = Grid(grid).steps
@@ -141,18 +141,14 @@ class Outcome(NamedTuple):
     gap: Scalar
 
 
-def law_of(mechanism: "SparseVector", shifts: int, charge: Fraction) -> Law:
-    """The noise whose shift by so many sensitivities costs this charge."""
-    grid = Grid(mechanism.grid)
-    steps = grid.up(mechanism.sensitivity)
-    require_scale(shifts * steps / charge, Fraction(steps))
-    delta = steps * grid.step
-    return law_named(mechanism.noise, shifts * delta / charge, delta)
+def law_of(mechanism: "SparseVector", charge: Fraction) -> Law:
+    """The noise whose shift by a sensitivity costs this charge."""
+    return law_on_grid(mechanism.noise, mechanism.grid, mechanism.sensitivity, charge)
 
 
 def threshold_law_of(mechanism: "SparseVector") -> Law:
     """The noise of the threshold: its shift costs the threshold's share."""
-    return law_of(mechanism, 1, mechanism.threshold_share * mechanism.epsilon)
+    return law_of(mechanism, mechanism.threshold_share * mechanism.epsilon)
 
 
 def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
@@ -161,7 +157,7 @@ def ways_of(mechanism: "SparseVector") -> Iterator[Branch]:
     dearest = (1 - mechanism.threshold_share) * mechanism.epsilon / mechanism.k
     for number in range(1, branches + 1):
         charge = dearest / (1 << (branches - number))
-        law = law_of(mechanism, 1 if mechanism.monotonic else 2, charge)
+        law = law_of(mechanism, charge if mechanism.monotonic else charge / 2)
         margin = _margin(law, mechanism.threshold_law, Grid(mechanism.grid), number == branches)
         yield Branch(number, 1 << (number - 1), charge, law, margin)
 
@@ -533,11 +529,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         return Outcome(None, None), used
 
     def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: Sequence[tuple[int | None, Any]],
+        self, answers: Vector, neighbour: Vector, noise: Vector, output: Sequence[Outcome]
     ) -> Iterator[Scalar]:
         """The proof: how far to shift each draw so that the neighbour gives the same output.
 
@@ -551,13 +543,13 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             shifts, used = self.align_step(used, rise + before - after, outcome)
             yield from shifts
 
-    def rise(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> Scalar:
+    def rise(self, answers: Vector, neighbour: Vector) -> Scalar:
         """How far the threshold's noise is shifted: not at all where answers (their sum) fall."""
         falling = self.monotonic and sum(neighbour) <= sum(answers)
         return 0 if falling else self.sensitivity
 
     def align_step(
-        self, used: Scalar, move: Scalar, outcome: tuple[int | None, Any]
+        self, used: Scalar, move: Scalar, outcome: Outcome
     ) -> tuple[list[Scalar], Scalar]:
         """The shifts of one answer's draws, and the units then used: `move` where it cleared."""
         branch, _ = outcome
@@ -612,7 +604,7 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         self,
         answers: ArrayLike | PrivateCounts,
         *,
-        labels: Sequence[Any] | None = None,
+        labels: Labels = None,
         max_answers: int | None = None,
         account: Account | None = None,
     ) -> AboveRelease:
@@ -628,19 +620,11 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
             stream = stream._replace(most=positive_integer("max_answers", max_answers))
         return self._release_prepared(stream, account)
 
-    def prepare(
-        self, answers: ArrayLike | PrivateCounts | Stream, labels: Sequence[Any] | None = None
-    ) -> Stream:
+    def prepare(self, answers: ArrayLike | PrivateCounts | Stream, labels: Labels = None) -> Stream:
         """The answers as a stream; refused before anything is charged."""
         source = answers.source if isinstance(answers, Stream) else answers
         if isinstance(source, PrivateCounts):
-            require_facts(
-                source,
-                sensitivity=self.sensitivity,
-                monotonic=self.monotonic,
-                labelled=labels is not None,
-                grid=self.grid,
-            )
+            require_facts(source, labelled=labels is not None, **claims_of(self))
         if isinstance(answers, Stream):
             return answers
         if isinstance(answers, PrivateCounts):
@@ -658,22 +642,22 @@ class SparseVector(Mechanism[Stream, AboveRelease]):
         parts = []
         for chunk in stream.chunks:
             if chunk.places is None:
-                _, places, branches, gaps = sifting.take(chunk.values)
+                above = sifting.take(chunk.values)
             else:
-                taken = chunk.values, chunk.places, chunk.size
-                _, places, branches, gaps = sifting.take_sparse(*taken)
+                above = sifting.take_sparse(chunk.values, chunk.places, chunk.size)
+            _, places, branches, gaps = above
             parts.append((chunk.found(places), chunk.at(places), branches, gaps))
-            if not sifting.going.any():
+            if not sifting.going().any():
                 break
         found, steps, branches, gaps = zip(*parts, strict=True)
-        above = Above(
+        drawn = Above(
             *stream.together(found),
             np.concatenate(branches),
             np.concatenate(gaps),
             int(sifting.used[0]),
-            int(sifting.processed[0]),
+            int(sifting.processed(sifting.taken)[0]),
         )
-        return Draw(above, np.concatenate(steps))
+        return Draw(drawn, np.concatenate(steps))
 
     def winners(self, drawn: Above) -> Winners:
         """What was drawn, in the units of answers; what it proves and what it promises."""

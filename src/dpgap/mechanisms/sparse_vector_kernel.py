@@ -9,7 +9,7 @@ Where nearly all answers are 0, only those of them are drawn that clear a branch
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # enclose them. Where those leave a floor open, decimals and further bits decide. So what comes out
 # has exactly the law of m draws, of which those below the line are forgotten.
 
+
+Flags = NDArray[np.bool_]
 
 _AT_ONCE = 64
 
@@ -69,87 +71,143 @@ _FEW = 64
 _SHORTEST = 1 << 10
 
 
-class Sifted(NamedTuple):
-    """The answers found above, run by run in the order asked, and the state of each run."""
-
-    runs: Integers
-    indices: Integers
-    branches: Integers
-    gaps: Integers
-    used: Integers
-    processed: Integers
-
-
-def sift(
-    program: "SparseVector",
-    answers: Integers,
-    runs: int,
-    bits: Bits,
-    max_answers: int | None = None,
-) -> Sifted:
-    """Run the program `runs` times on the same answers, in steps, with fresh noise."""
-    at_once = max(1, _WORDS_AT_ONCE // answers.size)
-    batches = []
-    for done in range(0, runs, at_once):
-        sifting = Sifting(program, min(at_once, runs - done), bits, max_answers)
-        rows, *found = sifting.take(answers)
-        batches.append((rows + done, *found, sifting.used, sifting.processed))
-    return Sifted(*map(np.concatenate, zip(*batches, strict=True)))
-
-
 class Above(NamedTuple):
-    """What some answers brought: those above, run by run in the order asked."""
+    """Answers found above: the run, the place, the branch that was cleared and the gap of each."""
 
     runs: Integers
     indices: Integers
-    """Places among the answers just taken."""
-    branches: Integers
-    gaps: Integers
+    branches: NDArray[Any]
+    gaps: NDArray[Any]
+
+    @classmethod
+    def joined(cls, parts: Iterable["Above"]) -> "Above":
+        """What parts of a stream brought one after another, run by run in the order asked."""
+        runs, *others = map(np.concatenate, zip(*parts, strict=True))
+        order = np.argsort(runs, kind="stable")
+        return cls(runs[order], *(each[order] for each in others))
 
 
 _NOTHING = Above(*[np.empty(0, dtype=np.int64)] * 4)
 
 
-class Sifting:
-    """Runs side by side, in progress: answers are taken as they come.
+class RunStates:
+    """How far runs side by side have come: units `used`, answers `found`, place of the `last`.
 
-    All is in whole grid steps. `used` is how many units each run has used, and `processed` how many
-    answers it has taken.
+    `thresholds` are noisy and in steps, like all that is compared with them.
     """
+
+    def __init__(
+        self, program: "SparseVector", thresholds: NDArray[Any], max_answers: int | None
+    ) -> None:
+        # A run that drains goes on with cheap branches when dear ones can no longer be paid.
+        # Otherwise all branches end at once, and one level is left.
+        self._levels = [
+            (live, limit)
+            for live, limit in enumerate(program.limits, start=1)
+            if limit not in program.limits[live:]
+        ][::-1]
+        self._most = max_answers
+        self.thresholds = thresholds
+        self.used, self.found = np.zeros((2, thresholds.size), dtype=np.int64)
+        self.last = np.full(thresholds.size, -1, dtype=np.int64)
+
+    def going(self, runs: Integers | slice = slice(None)) -> Flags:
+        """Which of these runs still take answers."""
+        going: Flags = self.used[runs] <= self._levels[-1][1]
+        if self._most is not None:
+            going &= self.found[runs] < self._most
+        return going
+
+    def processed(self, size: int) -> Integers:
+        """How many of all `size` answers each run has looked at, once all have been taken."""
+        return np.where(self.going(), size, self.last + 1)
+
+    def judge(
+        self, runs: Integers, indices: Integers, branches: NDArray[Any], gaps: NDArray[Any]
+    ) -> Above:
+        """What these runs find above among the next answers; one row a run.
+
+        Branches are tried cheapest first, and those still alive are always the cheapest ones. So
+        all that matters of an answer is the first branch that it clears, or 0, and that gap.
+        """
+        before = self.found[runs]
+        places = np.flatnonzero(self._charge(runs, branches))
+        counts = self.found[runs] - before
+        columns = places - np.repeat(np.arange(runs.size) * indices.size, counts)
+        found = indices[columns]
+        some = np.flatnonzero(counts)
+        self.last[runs[some]] = found[counts.cumsum()[some] - 1]
+        return Above(np.repeat(runs, counts), found, branches.ravel()[places], gaps.ravel()[places])
+
+    def _charge(self, runs: Integers, branches: NDArray[Any]) -> Flags:
+        """Charge for the answers that are above, and say which they are.
+
+        Outcomes are final up to where a branch can no longer be paid. From there on they are
+        looked at again, with the branches that are left.
+        """
+        said, ahead = self._charge_up_to(runs, branches, self._levels[0][1])
+        for live, limit in self._levels[1:]:
+            late = np.flatnonzero(ahead.any(axis=0))
+            if not late.size:
+                break
+            rest = np.s_[:, late[0] :]
+            alive = branches[rest] * (ahead[rest] & (branches[rest] <= live))
+            more, now = self._charge_up_to(runs, alive, limit)
+            said[rest] |= more
+            ahead[rest] &= now
+        return said
+
+    def _charge_up_to(
+        self, runs: Integers, branches: NDArray[Any], limit: int
+    ) -> tuple[Flags, Flags]:
+        """Charge for the answers that cleared a branch in time; say which, and which came late."""
+        hit = branches > 0
+        # A branch charges twice what the one before does, and the first one a single unit.
+        units = branches.astype(np.int64)
+        np.left_shift(1, units, out=units)
+        units >>= 1
+        before = units.cumsum(axis=1)
+        before -= units
+        before += self.used[runs][:, None]
+        late = before > limit
+        if self._most is not None:
+            late |= hit.cumsum(axis=1) - hit + self.found[runs][:, None] >= self._most
+        said = hit & ~late
+        units *= said
+        self.used[runs] += units.sum(axis=1)
+        self.found[runs] += np.count_nonzero(said, axis=1)
+        return said, late
+
+
+class Sifting(RunStates):
+    """Runs side by side on exact noise: answers are taken as they come, in whole grid steps."""
 
     @np.errstate(all="ignore")  # the caller's settings must not turn a rounding into an error
     def __init__(
-        self, program: "SparseVector", runs: int, bits: Bits, max_answers: int | None
+        self, program: "SparseVector", runs: int, bits: Bits, max_answers: int | None = None
     ) -> None:
-        self._ways, self._bits = program.ways, bits
-        self._units = np.array([way.units for way in program.ways], dtype=np.int64)
+        thresholds = int(program.threshold) + program.threshold_law.floors(bits, runs)
+        super().__init__(program, thresholds, max_answers)
+        self._ways, self._bits, self._runs = program.ways, bits, np.arange(runs)
         self._margins = np.array([way.margin for way in program.ways], dtype=np.int64)
-        self._limits = np.array(program.limits, dtype=np.int64)
-        self._most = np.iinfo(np.int64).max if max_answers is None else max_answers
-        self._found, self.used, self.processed = np.zeros((3, runs), dtype=np.int64)
-        self._threshold = int(program.threshold) + program.threshold_law.floors(bits, runs)
-
-    @property
-    def going(self) -> NDArray[np.bool_]:
-        """Which runs still take answers."""
-        going: NDArray[np.bool_] = (self.used <= self._limits[0]) & (self._found < self._most)
-        return going
+        self.taken = 0
+        """How many answers every run has been asked, unless it stopped before."""
 
     @np.errstate(all="ignore")
     def take(self, answers: Integers) -> Above:
-        """Ask every run the next answers, in steps."""
-        found, runs = [], self.used.size
+        """Ask every run the next answers, in steps; those above, by their places among these."""
+        found, runs = [_NOTHING], self._runs.size
         chunk = max(1, _WORDS_AT_ONCE // runs)
         for start in range(0, answers.size, chunk):
-            if not self.going.any():
+            if not self.going().any():
                 break
             some = answers[start : start + chunk]
-            over = some - self._threshold[:, None]
+            over = some - self.thresholds[:, None]
             gaps = np.empty((len(self._ways), runs, some.size), dtype=np.int64)
             for gap, way in zip(gaps, self._ways, strict=True):
                 np.add(over, way.law.floors(self._bits, runs, some.size), out=gap)
-            found.append(self._judge(gaps, np.arange(some.size), some.size, start))
-        return _together(found)
+            found.append(self._judge_all(gaps, np.arange(some.size), some.size, start))
+        return Above.joined(found)
 
     @np.errstate(all="ignore")
     def take_sparse(self, values: Integers, places: Integers, size: int) -> Above:
@@ -158,27 +216,27 @@ class Sifting:
         Of the many that are 0 only those that clear a branch are drawn, so that time grows with
         the values and with what is above, and not with `size`.
         """
-        found, done = [], 0
-        while done < size and self.going.any():
+        found, done = [_NOTHING], 0
+        while done < size and self.going().any():
             length = min(self._stretch(), size - done)
             first, last = np.searchsorted(places, [done, done + length])
             if last - first > _WORDS_AT_ONCE:
                 last = first + _WORDS_AT_ONCE
                 length = int(places[last - 1]) + 1 - done
             gaps, at = self._events(values[first:last], places[first:last] - done, length)
-            found.append(self._judge(gaps, at, length, done))
+            found.append(self._judge_all(gaps, at, length, done))
             done += length
-        return _together(found)
+        return Above.joined(found)
 
     def _stretch(self) -> int:
         """How many answers at 0 to look at together: so many that few of them clear a branch."""
-        threshold = int(self._threshold[0])
+        threshold = int(self.thresholds[0])
         likely = max(float(way.law.tail(way.margin + threshold)) for way in self._ways)
         return int(min(max(_FEW / max(likely, 2.0**-60), _SHORTEST), 2.0**60))
 
     def _events(self, values: Integers, places: Integers, length: int) -> tuple[Integers, Integers]:
         """The gaps of all the values, and of the zeros that clear a branch; and their places."""
-        ways, margins, threshold = self._ways, self._margins, int(self._threshold[0])
+        ways, margins, threshold = self._ways, self._margins, int(self.thresholds[0])
         zeros = length - values.size
         clear = []
         for way, margin in zip(ways, margins, strict=True):
@@ -199,49 +257,15 @@ class Sifting:
         order = np.argsort(at)
         return gaps[:, None, order], at[order]
 
-    def _judge(self, gaps: Integers, places: Integers, size: int, done: int) -> Above:
+    def _judge_all(self, gaps: Integers, places: Integers, size: int, done: int) -> Above:
         """Take `size` answers, after so many done: those above, of the ones given at `places`."""
-        runs = self.used.size
         clears = gaps >= self._margins[:, None, None]
-        # Only answers that clear some branch can matter, and they are few.
-        rows, columns = np.nonzero(clears.any(axis=0))
-        clears = clears[:, rows, columns]
-        starts = np.searchsorted(rows, np.arange(runs))  # where each run's answers begin
-        branches = np.zeros(rows.size, dtype=np.int64)
-        going = self.going
-        ahead = going[rows]
-        for live in range(len(self._units), 0, -1):
-            hit = clears[:live].any(axis=0) & ahead
-            branch = np.where(hit, clears[:live].argmax(axis=0) + 1, 0)
-            charge = np.where(hit, self._units[branch - 1], 0)
-            used = self.used[rows] + _running(charge, starts, rows)
-            found = self._found[rows] + _running(hit.astype(np.int64), starts, rows)
-            final = ahead & (used <= self._limits[live - 1]) & (found < self._most)
-            branches[final] = branch[final]
-            self.used += _totals(charge * final, rows, runs)
-            self._found += _totals(hit & final, rows, runs)
-            ahead &= ~final
-        above = branches > 0
-        rows, columns, branches = rows[above], columns[above], branches[above]
-        last = np.full(runs, -1, dtype=np.int64)
-        np.maximum.at(last, rows, places[columns])
-        ended = ~self.going & (last >= 0)
-        self.processed += np.where(ended, last + 1, size * going)
-        return Above(rows, places[columns] + done, branches, gaps[branches - 1, rows, columns])
-
-
-def _together(found: Iterable[Above]) -> Above:
-    """What chunks brought one after another, run by run."""
-    parts = [np.concatenate(part) for part in zip(_NOTHING, *found, strict=True)]
-    order = np.lexsort((parts[1], parts[0]))
-    return Above(*(part[order] for part in parts))
-
-
-def _running(values: Integers, starts: Integers, rows: Integers) -> Integers:
-    """The sum of a run's values before each one."""
-    before = values.cumsum() - values
-    return before - before[starts[rows]] if values.size else before
-
-
-def _totals(values: NDArray[np.generic], rows: Integers, runs: int) -> Integers:
-    return np.bincount(rows, weights=values, minlength=runs).astype(np.int64)
+        some = np.flatnonzero(clears.any(axis=(0, 1)))  # only these can matter, and they are few
+        clears, gaps = clears[..., some], gaps[..., some]
+        first = clears.argmax(axis=0)
+        branches = np.where(clears.any(axis=0), first + 1, 0)
+        gaps = np.take_along_axis(gaps, first[None], axis=0)[0]
+        start = self.taken - done
+        above = self.judge(self._runs, places[some] + self.taken, branches, gaps)
+        self.taken += size
+        return above._replace(indices=above.indices - start)

@@ -28,12 +28,14 @@ from dpgap.data.private_counts import (
 )
 from dpgap.estimates.certificates import Evidence
 from dpgap.exact.bits import Bits, secure_bits
-from dpgap.exact.grid import Grid, read_grid, require_labels
+from dpgap.exact.grid import Grid, Labels, read_grid, require_labels
 from dpgap.exact.laws import (
     MemorylessLaw,
     Noise,
     RealLaw,
     Scalar,
+    Vector,
+    either,
     law_on_grid,
     require_memoryless,
     require_noise,
@@ -49,7 +51,15 @@ from dpgap.exact.parameters import (
     positive_rational,
 )
 from dpgap.exact.reals import Integers
-from dpgap.mechanisms.mechanism import Answers, Claims, Draw, Selecting, Winners, gaps_of
+from dpgap.mechanisms.mechanism import (
+    Answers,
+    Claims,
+    Draw,
+    Selecting,
+    Winners,
+    claims_of,
+    gaps_of,
+)
 from dpgap.mechanisms.top_k_kernel import GroupedSelection, TopKProgram, select, select_grouped
 from dpgap.releases.drawn import Ranking
 from dpgap.releases.release import MaxRelease, MechanismUsed, Promise, TopKRelease
@@ -65,7 +75,7 @@ class OneByOne(NamedTuple):
     """An answer in steps for every candidate."""
 
     private_answers: Integers
-    labels: Sequence[Any] | None
+    labels: Labels
 
     def __repr__(self) -> str:
         return sealed(self)
@@ -93,7 +103,7 @@ class InGroups(NamedTuple):
     """An answer in steps for every group, and the groups."""
 
     private_answers: Integers
-    labels: Sequence[Any] | None
+    labels: Labels
     """Labels of the answers by their positions, where they are not the groups' own."""
     groups: Groups
     reach: int | None = None
@@ -126,14 +136,14 @@ class InGroups(NamedTuple):
 
 
 Candidates = OneByOne | InGroups
+Output = tuple[tuple[int, ...], Any]
+"""What a program tells: the winners, and their leads or their lead."""
 
 
-def candidates(
-    own: Claims, law: RealLaw, answers: Answers, labels: Sequence[Any] | None
-) -> Candidates:
+def candidates(own: Claims, law: RealLaw, answers: Answers, labels: Labels) -> Candidates:
     """The answers in steps, and their labels; refused before anything is charged."""
     if isinstance(answers, PrivateCounts):
-        require_claims(own, answers, labelled=labels is not None)
+        require_facts(answers, labelled=labels is not None, **claims_of(own))
         if not isinstance(law, MemorylessLaw):  # the largest draws have no short form
             if answers.labels is None:
                 require_memoryless(law, "where the domain is a table")
@@ -148,32 +158,16 @@ def candidates(
     return OneByOne(steps, require_labels(labels, steps.size, answers))
 
 
-def require_claims(
-    own: Claims, answers: PrivateCounts, *, labelled: bool = False, unknown: bool = False
-) -> None:
-    """Refuse counts that contradict what is claimed of them."""
-    require_facts(
-        answers,
-        sensitivity=own.sensitivity,
-        monotonic=own.monotonic,
-        labelled=labelled,
-        grid=own.grid,
-        unknown=unknown,
-    )
-
-
-def claims_of(own: Claims) -> dict[str, Any]:
-    """What one person can change, as mechanisms are told."""
-    return {"monotonic": own.monotonic, "sensitivity": own.sensitivity, "grid": own.grid}
-
-
 def law_for(own: Claims, winners: int, noise: str) -> RealLaw:
     """The noise that each answer gets where ε is for so many winners, each for itself."""
     shared = winners if own.monotonic else 2 * winners
-    return law_on_grid(noise, own.grid, own.sensitivity, own.epsilon / shared)
+    law = law_on_grid(noise, own.grid, own.sensitivity, own.epsilon / shared)
+    if not isinstance(law, RealLaw):
+        raise ValueError(f"noise must be {either(RealLaw)} for a Top-K: {law.name} noise can tie")
+    return law
 
 
-def named(indices: Integers, labels: Sequence[Any] | None) -> tuple[Any, ...] | None:
+def named(indices: Integers, labels: Labels) -> tuple[Any, ...] | None:
     """The labels of some of the answers."""
     return None if labels is None else tuple(labels[i] for i in indices.tolist())
 
@@ -202,17 +196,12 @@ STAYING = Extremes(0, 0, None)
 """Where what comes next makes up for its own fall too, nothing comes down."""
 
 
-def extremes(
-    answers: Sequence[Scalar], falls: Sequence[Scalar], noise: Sequence[Scalar], winners: Any
-) -> Extremes:
+def extremes(answers: Vector, falls: Vector, noise: Vector, winners: Any) -> Extremes:
     """The extremes, from the noise that was drawn."""
-    rise, fall, best = _distances(answers, falls, noise, winners)
-    return _settled(rise, fall, best)
+    return _settled(*_distances(answers, falls, noise, winners))
 
 
-def extremes_undone(
-    answers: Sequence[Scalar], falls: Sequence[Scalar], noise: Sequence[Scalar], winners: Any
-) -> Extremes:
+def extremes_undone(answers: Vector, falls: Vector, noise: Vector, winners: Any) -> Extremes:
     """The same extremes, from noise that was shifted: the way back is the same way, downwards."""
     fallen = [answer - fall for answer, fall in zip(answers, falls, strict=True)]
     rise, fall, best = _distances(fallen, [-fall for fall in falls], noise, winners)
@@ -220,7 +209,7 @@ def extremes_undone(
 
 
 def _distances(
-    answers: Sequence[Scalar], falls: Sequence[Scalar], noise: Sequence[Scalar], winners: Any
+    answers: Vector, falls: Vector, noise: Vector, winners: Any
 ) -> tuple[Scalar, Scalar, int | None]:
     """How far the least noise of winners rises, how far the best loser falls, and which it is."""
     losers = [i for i in range(len(answers)) if i not in winners]
@@ -236,7 +225,7 @@ def _settled(rise: Scalar, fall: Scalar, best: int | None) -> Extremes:
     return Extremes(rise, rise, best) if fall > rise else Extremes(rise, fall, None)
 
 
-def shift_of(place: int, falls: Sequence[Scalar], winners: Any, by: Extremes) -> Scalar:
+def shift_of(place: int, falls: Vector, winners: Any, by: Extremes) -> Scalar:
     """How far the draw of one answer is shifted."""
     if place in winners:
         return falls[place] - by.drop
@@ -296,9 +285,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
             self.k, self.epsilon, monotonic=self.monotonic, sensitivity=steps, noise=self.noise
         )
 
-    def run(
-        self, answers: Sequence[Scalar], noise: Noise
-    ) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
+    def run(self, answers: Vector, noise: Noise) -> tuple[tuple[int, ...], tuple[Scalar, ...]]:
         """The algorithm: the k winning indices, and each winner's lead over the best loser.
 
         Where every answer wins there is no loser, and leads are taken over the last winner.
@@ -309,13 +296,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         leads = [noisy[winner] - noisy[ranking[last]] for winner in ranking[:last]]
         return tuple(ranking[: self.k]), tuple(leads)
 
-    def align(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def align(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """The proof: how far to shift each draw so that the neighbour gives the same output.
 
         Losers keep their noise. Winners make up for their own change and for the change of the
@@ -337,13 +318,7 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
             answers[i] - neighbour[i] + rise if i in winners else 0 for i in range(len(answers))
         ]
 
-    def unalign(
-        self,
-        answers: Sequence[Scalar],
-        neighbour: Sequence[Scalar],
-        noise: Sequence[Scalar],
-        output: tuple[tuple[int, ...], Any],
-    ) -> list[Scalar]:
+    def unalign(self, answers: Vector, neighbour: Vector, noise: Vector, output: Output) -> Vector:
         """The way back from shifted noise: so no two draws are shifted to the same."""
         winners, _ = output
         if self.law.signed:  # losers kept their noise, and that decides
@@ -352,17 +327,17 @@ class NoisyTopK(Selecting[Candidates, TopKRelease]):
         by = extremes_undone(answers, falls, noise, winners)
         return [-shift_of(i, falls, winners, by) for i in range(len(answers))]
 
-    def falls(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> list[Scalar]:
+    def falls(self, answers: Vector, neighbour: Vector) -> list[Scalar]:
         """How far each answer falls behind a common rise: from 0 to 2Δ, to Δ if monotonic."""
         rise = self.rise(answers, neighbour)
         return [rise + before - after for before, after in zip(answers, neighbour, strict=True)]
 
-    def rise(self, answers: Sequence[Scalar], neighbour: Sequence[Scalar]) -> Scalar:
+    def rise(self, answers: Vector, neighbour: Vector) -> Scalar:
         """As far as any answer can rise: Δ, or 0 where all of them fall."""
         # Monotonic answers all move the same way, so their sum tells which way that is.
         return 0 if self.monotonic and sum(neighbour) <= sum(answers) else self.sensitivity
 
-    def prepare(self, answers: Answers, labels: Sequence[Any] | None = None) -> Candidates:
+    def prepare(self, answers: Answers, labels: Labels = None) -> Candidates:
         found = candidates(self, self.law, answers, labels)
         if self.k > found.size:
             raise ValueError(f"k must be at most the number of answers, {found.size}, not {self.k}")
@@ -421,7 +396,7 @@ class NoisyMax(NoisyTopK):
         self,
         answers: Answers,
         *,
-        labels: Sequence[Any] | None = None,
+        labels: Labels = None,
         account: Account | None = None,
     ) -> MaxRelease:
         """Select on secure exact noise: `answers`, `labels` and `account` as for `NoisyTopK`."""

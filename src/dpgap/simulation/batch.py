@@ -261,7 +261,7 @@ def _above(
 
     def batch(part: slice, rng: Rng) -> AboveRuns:
         found, states = sift_runs(program, ranked, whole[part], rng, max_answers)
-        indices, branches, gaps = found
+        _, indices, branches, gaps = found
         gaps *= grid
         gaps += offsets[branches]
         gaps += np.repeat(thresholds.rounded_up[part], states.found)
